@@ -1,0 +1,64 @@
+"""What can be set for one game configuration. Frozen; unknown keys are errors; units are in the names."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.core import ConfigKey
+
+
+class Settings(BaseModel):
+    """Base of all settings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class NetworkSettings(Settings):
+    """An actor-critic network with one shared trunk (seed 004 §3.2.1)."""
+
+    hidden: tuple[int, ...] = Field(default=(256, 128), min_length=1)
+
+
+class PpoSettings(Settings):
+    """Proximal policy optimisation (Schulman et al. 2017; defaults of seed 004 §5 as corrected by ERRATA)."""
+
+    learning_rate: float = Field(default=1e-3, gt=0, le=1)
+    gamma: float = Field(default=0.99, gt=0, le=1)
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    clip_epsilon: float = Field(default=0.2, gt=0, lt=1)
+    value_coef: float = Field(default=0.5, ge=0)
+    entropy_coef: float = Field(default=0.02, ge=0)
+    max_grad_norm: float = Field(default=0.5, gt=0)
+    epochs: int = Field(default=3, ge=1)
+    batch_size: int = Field(default=1024, ge=8)
+    target_kl: float = Field(default=0.05, gt=0, description="an epoch that ends above it is the last")
+    max_kl: float = Field(default=1.0, gt=0, description="an update above it has diverged and is thrown away")
+
+
+class SelfplaySettings(Settings):
+    """How a configuration makes experience."""
+
+    games_per_request: int = Field(default=256, ge=1)
+    temperature: float = Field(default=1.0, gt=0, le=10, description="divides the logits before sampling")
+
+
+class EvaluationSettings(Settings):
+    """The gauntlet played after each training."""
+
+    random_games: int = Field(default=200, ge=1)
+    model_games: int = Field(default=100, ge=1, description="against the champion, and again a recent snapshot")
+
+
+class GameConfig(Settings):
+    """One game configuration: what is played, by how many, with which network and which settings."""
+
+    key: ConfigKey = Field(pattern=r"^[a-z][a-z0-9_]*_[2-7]p$")
+    game: str = Field(description="an OpenSpiel game string, for instance 'hex(board_size=7)'")
+    players: int = Field(ge=2, le=7)
+    engine: Literal["openspiel"] = "openspiel"
+    max_moves: int | None = Field(default=None, ge=1, description="a longer game is truncated, not drawn")
+    rows_per_training: int = Field(default=8192, ge=1, description="fresh rows that make a training worthwhile")
+    network: NetworkSettings = NetworkSettings()
+    ppo: PpoSettings = PpoSettings()
+    selfplay: SelfplaySettings = SelfplaySettings()
+    evaluation: EvaluationSettings = EvaluationSettings()

@@ -1,0 +1,22 @@
+"""Ids, units, seeds, clock and errors: what everything else is said in."""
+
+from app.core.clock import Clock
+from app.core.errors import FlyballError
+from app.core.ids import ConfigKey, EventId, ModelHash, ShardKey, derive_id
+from app.core.seeds import derive_seed
+from app.core.units import Elo, EloPerHour, Rate, wilson_interval
+
+__all__ = [
+    "Clock",
+    "ConfigKey",
+    "Elo",
+    "EloPerHour",
+    "EventId",
+    "FlyballError",
+    "ModelHash",
+    "Rate",
+    "ShardKey",
+    "derive_id",
+    "derive_seed",
+    "wilson_interval",
+]

@@ -1,0 +1,32 @@
+"""Identifiers. All of them are derived from their cause, so that doing a thing twice names it once.
+
+Source: DESIGN §1.8 (idempotent by construction).
+"""
+
+from hashlib import blake2b
+from typing import NewType
+
+ConfigKey = NewType("ConfigKey", str)
+"""Names one game configuration, for instance ``connect_four_2p``."""
+
+EventId = NewType("EventId", str)
+"""Names one event: 32 hexadecimal digits when derived here."""
+
+ModelHash = NewType("ModelHash", str)
+"""SHA-256 of a model's parameters, 64 hexadecimal digits."""
+
+ShardKey = NewType("ShardKey", str)
+"""SHA-256 of a shard of experience, 64 hexadecimal digits."""
+
+
+def derive_id(*parts: str | int) -> EventId:
+    """Derive an id from its cause: the same parts always give the same id.
+
+    Parts are length-prefixed, so ``("ab", "c")`` and ``("a", "bc")`` differ.
+    """
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        data = str(part).encode()
+        digest.update(len(data).to_bytes(4, "big"))
+        digest.update(data)
+    return EventId(digest.hexdigest())
