@@ -1,0 +1,19 @@
+"""Networks: initialisation, inference, and parameters as bytes."""
+
+from app.policy.inference import NoLegalAction, Policy, init_policy, load_network
+from app.policy.network import MASKED_LOGIT, ActorCritic, masked_log_probs
+from app.policy.parameters import BadParameters, Parameters, bytes_to_parameters, parameters_to_bytes
+
+__all__ = [
+    "MASKED_LOGIT",
+    "ActorCritic",
+    "BadParameters",
+    "NoLegalAction",
+    "Parameters",
+    "Policy",
+    "bytes_to_parameters",
+    "init_policy",
+    "load_network",
+    "masked_log_probs",
+    "parameters_to_bytes",
+]

@@ -1,0 +1,144 @@
+"""The network, its initialisation, its bytes and its inference."""
+
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+
+from app.config import NetworkSettings
+from app.policy import (
+    ActorCritic,
+    BadParameters,
+    NoLegalAction,
+    Policy,
+    bytes_to_parameters,
+    init_policy,
+    load_network,
+    parameters_to_bytes,
+)
+
+SMALL = NetworkSettings(hidden=(16, 8))
+
+
+def small_policy(seed: int = 1) -> Policy:
+    return Policy(SMALL, 6, 5, init_policy(SMALL, 6, 5, seed))
+
+
+def random_batch(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    mask = rng.random((rows, 5)) < 0.5
+    mask[:, 2] = True
+    return rng.random((rows, 6), dtype=np.float32), mask
+
+
+def test_default_network_for_hearts_has_the_documented_size():
+    network = ActorCritic(NetworkSettings(), obs_size=270, actions=52)
+    assert sum(tensor.numel() for tensor in network.parameters()) == 109_109
+
+
+def test_initial_weights_are_orthogonal_with_the_gains_of_erratum_004():
+    state = init_policy(NetworkSettings(hidden=(32, 32)), 32, 4, seed=3)
+    for name, gain in (("trunk.0", 2**0.5), ("trunk.1", 2**0.5), ("policy_head", 0.01), ("value_head", 1.0)):
+        weight = state[f"{name}.weight"]
+        expected = gain**2 * torch.eye(len(weight))
+        assert torch.allclose(weight @ weight.T, expected, atol=1e-5), name
+        assert not state[f"{name}.bias"].any()
+
+
+def test_first_policy_is_nearly_uniform_over_the_legal_actions():
+    obs, mask = random_batch(50)
+    log_probs, _ = small_policy().forward(obs, mask)
+    uniform = -np.log(mask.sum(axis=1))
+    assert np.abs(log_probs - uniform[:, None])[mask].max() < 0.1
+
+
+def test_initialisation_depends_on_the_seed_only_and_leaves_global_randomness_alone():
+    before = torch.random.get_rng_state()
+    first, again, other = (parameters_to_bytes(init_policy(SMALL, 6, 5, seed)) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_inference_agrees_with_the_network_in_training():
+    obs, mask = random_batch(40)
+    state = init_policy(SMALL, 6, 5, seed=4)
+    logits, values = load_network(SMALL, 6, 5, state)(torch.from_numpy(obs))
+    expected = torch.log_softmax(logits.masked_fill(~torch.from_numpy(mask), -torch.inf), dim=1)
+    log_probs, played = Policy(SMALL, 6, 5, state).forward(obs, mask)
+    assert np.allclose(log_probs[mask], expected.detach().numpy()[mask], atol=1e-6)
+    assert np.allclose(played, values.detach().numpy(), atol=1e-6)
+    assert log_probs.dtype == played.dtype == np.float32
+    assert log_probs.shape == (40, 5)
+    assert played.shape == (40,)
+
+
+@pytest.mark.parametrize("temperature", [0.25, 1.0, 4.0])
+def test_illegal_actions_have_probability_exactly_zero(temperature):
+    obs, mask = random_batch(100)
+    log_probs, _ = small_policy().forward(obs, mask, temperature)
+    assert np.isfinite(log_probs).all()
+    assert (np.exp(log_probs)[~mask] == 0).all()
+    assert np.allclose(np.exp(log_probs).sum(axis=1), 1, atol=1e-5)
+
+
+def test_temperature_divides_the_logits():
+    obs, mask = random_batch(20)
+    mask[:] = True
+    policy = small_policy()
+    plain, _ = policy.forward(obs, mask)
+    cold, _ = policy.forward(obs, mask, temperature=0.01)
+    steep = plain.astype(np.float64) * 100
+    expected = (
+        steep
+        - np.log(np.exp(steep - steep.max(1, keepdims=True)).sum(1, keepdims=True))
+        - steep.max(1)[:, None]
+    )
+    assert np.allclose(cold, expected, atol=1e-3)
+
+
+def test_bytes_and_read_only_observations_are_accepted():
+    obs = np.random.default_rng(0).integers(0, 2, (7, 6), dtype=np.uint8)
+    mask = np.ones((7, 5), dtype=bool)
+    expected = small_policy().forward(obs.astype(np.float32), mask)
+    obs.flags.writeable = mask.flags.writeable = False
+    for given, wanted in zip(small_policy().forward(obs, mask), expected, strict=True):
+        assert np.array_equal(given, wanted)
+
+
+def test_a_row_without_a_legal_action_is_refused():
+    obs, mask = random_batch(4)
+    mask[3] = False
+    with pytest.raises(NoLegalAction, match="Row 3"):
+        small_policy().forward(obs, mask)
+
+
+def test_a_policy_is_a_snapshot():
+    state = init_policy(SMALL, 6, 5, seed=1)
+    policy = Policy(SMALL, 6, 5, state)
+    obs, mask = random_batch(3)
+    before = policy.forward(obs, mask)
+    for tensor in state.values():
+        tensor.add_(1.0)
+    assert np.array_equal(before[0], policy.forward(obs, mask)[0])
+
+
+def test_bytes_do_not_depend_on_the_order_of_names_and_survive_the_round_trip():
+    state = init_policy(SMALL, 6, 5, seed=1)
+    backwards = dict(reversed(state.items()))
+    data = parameters_to_bytes(state, note="a manifest")
+    assert (
+        hashlib.sha256(data).digest() == hashlib.sha256(parameters_to_bytes(backwards, "a manifest")).digest()
+    )
+    restored = bytes_to_parameters(data)
+    assert restored.keys() == state.keys()
+    assert all(torch.equal(restored[name], state[name]) for name in state)
+
+
+def test_other_bytes_and_other_shapes_are_refused_with_a_hint():
+    with pytest.raises(BadParameters) as refused:
+        bytes_to_parameters(b"not a model")
+    assert refused.value.hint
+    with pytest.raises(BadParameters, match="do not fit"):
+        Policy(SMALL, 7, 5, init_policy(SMALL, 6, 5, seed=1))
