@@ -10,4 +10,4 @@ def derive_seed(root: int, *purpose: str | int) -> int:
 
     Example: ``derive_seed(run_seed, "connect_four_2p", "selfplay", 17)``.
     """
-    return int(derive_id("seed", root, *purpose), 16) % 2**SEED_BITS
+    return int(derive_id("seed", root, *purpose), 16) % (1 << SEED_BITS)

@@ -1,0 +1,100 @@
+"""Decisions: a knob was set, by its one owner (DESIGN §4)."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, NonNegativeInt
+
+from app.core import ConfigKey, Elo, ModelHash
+from app.events.payload import Decision, Scope
+from app.events.values import Evidence, Intensity
+
+
+class ExplorationBoost(Decision, type="selfplay.exploration_boosted", name="EXPLORATION_BOOST"):
+    """The sampling temperature is multiplied; 1 lifts the boost."""
+
+    multiplier: float = Field(ge=1, le=10)
+    lasts_seconds: float = Field(ge=0)
+    reason: str
+
+
+class QualityPenaltyApplied(Decision, type="selfplay.quality_penalty_applied", name="QUALITY_PENALTY_APPLIED"):
+    """The rate of self-play is multiplied; 1 lifts the penalty."""
+
+    rate_multiplier: float = Field(gt=0, le=1)
+    quality_score: float = Field(ge=0, le=1)
+    threshold: float = Field(ge=0, le=1)
+
+
+class TrainingBlockedByQuality(Decision, type="quality.training_blocked", name="TRAINING_BLOCKED_BY_QUALITY"):
+    """No training until the cause is gone."""
+
+    reason: str
+
+
+class TrainingUnblocked(Decision, type="quality.training_unblocked", name="TRAINING_UNBLOCKED"):
+    """The cause of the block is gone."""
+
+    reason: str
+
+
+class AdaptiveParamsChanged(Decision, type="training.adaptive_params_changed", name="ADAPTIVE_PARAMS_CHANGED"):
+    """The settings of coming trainings, complete."""
+
+    epochs: int = Field(ge=1)
+    games_per_iteration: int = Field(ge=1)
+    learning_rate: float = Field(gt=0)
+    reason: str
+
+
+class HyperparameterUpdated(Decision, type="training.hyperparameter_updated", name="HYPERPARAMETER_UPDATED"):
+    """One hyperparameter was set."""
+
+    parameter: Literal["learning_rate", "epochs", "games_per_iteration", "quality_threshold", "base_temperature"]
+    value: float
+    previous: float
+    reason: str
+
+
+class TrainingIntensityChanged(Decision, type="training.intensity_changed", name="TRAINING_INTENSITY_CHANGED"):
+    """How eagerly a configuration trains."""
+
+    intensity: Intensity
+    previous: Intensity
+    quality_score: float | None = Field(ge=0, le=1)
+
+
+class CurriculumRebalanced(Decision, type="curriculum.rebalanced", name="CURRICULUM_REBALANCED"):
+    """The share of self-play of every configuration; weights average 1."""
+
+    scope: ClassVar[Scope] = Scope.SYSTEM
+
+    weights: dict[ConfigKey, float]
+    reason: str
+
+
+class ModelPromoted(Decision, type="model.promoted", name="MODEL_PROMOTED"):
+    """A model is current from now on."""
+
+    model: ModelHash
+    previous: ModelHash | None
+    step: NonNegativeInt
+    elo: Elo
+    evidence: Evidence
+
+
+class PromotionRejected(Decision, type="model.promotion_rejected", name="PROMOTION_REJECTED"):
+    """The current model stays."""
+
+    model: ModelHash
+    current: ModelHash
+    step: NonNegativeInt
+    evidence: Evidence
+
+
+class ModelRolledBack(Decision, type="model.rolled_back", name="MODEL_ROLLED_BACK"):
+    """The current model is replaced by an earlier one; its rows are quarantined."""
+
+    from_model: ModelHash
+    to_model: ModelHash
+    step: NonNegativeInt
+    reason: str

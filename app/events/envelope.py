@@ -1,0 +1,91 @@
+"""The CloudEvents 1.0 envelope: what a producer writes, and what a reader of the journal gets.
+
+An ``Envelope`` is written once by its producer. The broker stamps position, time and producer on the *frame*
+that carries it, and never opens it; an ``Event`` is the two together.
+
+Source: CloudEvents 1.0.2 (attributes, JSON format, distributed tracing, sequence and recordedtime extensions).
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+from app.core import EventId
+from app.events.payload import Payload, Scope
+
+P_co = TypeVar("P_co", bound=Payload, covariant=True)
+Name = Annotated[str, Field(min_length=1, max_length=255)]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Envelope(BaseModel, Generic[P_co]):
+    """One event as its producer wrote it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    specversion: Literal["1.0"] = "1.0"
+    id: Name
+    type: Name
+    subject: Name | None = None
+    time: AwareDatetime
+    datacontenttype: Literal["application/json"] = "application/json"
+    dataversion: int
+    correlationid: Name
+    causationid: Name | None = None
+    traceparent: str | None = Field(default=None, pattern=r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")
+    data: P_co
+
+    @model_validator(mode="after")
+    def _subject_fits_scope(self) -> Self:
+        if (self.subject is None) == (self.data.scope is Scope.CONFIG):
+            wanted = "needs a subject: its config_key" if self.subject is None else "takes no subject"
+            raise ValueError(f"{self.data.seed_name} {wanted}")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Event(Generic[P_co]):
+    """One recorded event.
+
+    Attributes:
+        envelope: what the producer wrote.
+        sequence: position in the journal, from 1, without gaps.
+        recorded_us: when the broker recorded it, microseconds since 1970 UTC, never decreasing.
+        source: the producer, ``daemon@node``.
+    """
+
+    envelope: Envelope[P_co]
+    sequence: int
+    recorded_us: int
+    source: str
+
+    @property
+    def id(self) -> EventId:
+        """The event's id."""
+        return EventId(self.envelope.id)
+
+    @property
+    def data(self) -> P_co:
+        """The payload."""
+        return self.envelope.data
+
+    @property
+    def subject(self) -> str:
+        """The configuration key, or the empty string for events about the whole system."""
+        return self.envelope.subject or ""
+
+    @property
+    def recordedtime(self) -> datetime:
+        """When the broker recorded the event: the only time reducers know."""
+        return EPOCH + timedelta(microseconds=self.recorded_us)
+
+    def to_cloudevent(self) -> dict[str, Any]:
+        """Return the event in CloudEvents' structured JSON form, stamps included."""
+        body = self.envelope.model_dump(mode="json", exclude_none=True)
+        return body | {
+            "source": self.source,
+            "sequence": str(self.sequence),
+            "recordedtime": self.recordedtime.isoformat(),
+        }

@@ -1,0 +1,252 @@
+"""Facts: what happened. Past tense; a failure is a fact of its own (DESIGN §3)."""
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+
+from app.core import Elo, EloPerHour, EventId, ModelHash, ShardKey
+from app.events.payload import Fact, Scope
+from app.events.values import MatchResult, Severity, ShardRef, TrainingMetrics
+
+UnitInterval = Field(ge=0, le=1)
+
+
+class SelfplayComplete(Fact, type="selfplay.completed", name="SELFPLAY_COMPLETE"):
+    """A worker finished the games of a request and stored their rows."""
+
+    request_id: EventId
+    worker: str
+    shard: ShardRef
+    opponents: tuple[str, ...]
+    temperature: float = Field(gt=0)
+    mean_length: NonNegativeFloat
+    truncated_games: NonNegativeInt
+    seconds: NonNegativeFloat
+
+
+class SelfplayFailed(Fact, type="selfplay.failed", name="SELFPLAY_FAILED"):
+    """A worker could not finish a request."""
+
+    request_id: EventId
+    worker: str
+    error: str
+
+
+class QualityScoreUpdated(Fact, type="quality.score_updated", name="QUALITY_SCORE_UPDATED"):
+    """A shard was inspected; ``score`` in [0, 1] sums it up, ``components`` says why."""
+
+    request_id: EventId
+    shard: ShardRef
+    score: float = UnitInterval
+    components: dict[str, float]
+
+
+class QualityDegraded(Fact, type="quality.degraded", name="QUALITY_DEGRADED"):
+    """A shard must not be trained on."""
+
+    request_id: EventId
+    shard: ShardKey
+    reason: str
+
+
+class ParityChecked(Fact, type="quality.parity_checked", name="PARITY_CHECKED"):
+    """Recorded games were played again through the rules library."""
+
+    request_id: EventId
+    shard: ShardKey
+    checked: PositiveInt
+    failures: NonNegativeInt
+
+
+class TrainingStarted(Fact, type="training.started", name="TRAINING_STARTED"):
+    """The trainer took up a request."""
+
+    request_id: EventId
+    base_model: ModelHash | None
+    rows: NonNegativeInt
+
+
+class TrainingProgress(Fact, type="training.progress", name="TRAINING_PROGRESS"):
+    """An epoch of an update ended."""
+
+    request_id: EventId
+    epoch: PositiveInt
+    epochs: PositiveInt
+    policy_loss: float
+    value_loss: float
+    entropy: float
+    approx_kl: float
+
+
+class TrainingCompleted(Fact, type="training.completed", name="TRAINING_COMPLETED"):
+    """A new model is stored. ``step`` counts updates since the initial model, which is step 0 and has no metrics."""
+
+    request_id: EventId
+    model: ModelHash
+    parent: ModelHash | None
+    step: NonNegativeInt
+    rows: NonNegativeInt
+    metrics: TrainingMetrics | None
+
+
+class TrainingFailed(Fact, type="training.failed", name="TRAINING_FAILED"):
+    """An update was thrown away; the base model stands."""
+
+    request_id: EventId
+    reason: Literal["diverged", "bad_data", "error"]
+    error: str
+
+
+class LossAnomalyDetected(Fact, type="training.loss_anomaly_detected", name="LOSS_ANOMALY_DETECTED"):
+    """A training metric left its usual range."""
+
+    request_id: EventId
+    metric: str
+    value: float
+    expected: float
+    deviations: float
+
+
+class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_COMPLETED"):
+    """A model played its gauntlet; ratings are anchored on the random bot at 0."""
+
+    request_id: EventId
+    model: ModelHash
+    step: NonNegativeInt
+    results: tuple[MatchResult, ...] = Field(min_length=1)
+    elo: Elo
+    elo_stderr: NonNegativeFloat
+    seconds: NonNegativeFloat
+
+
+class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED"):
+    """A gauntlet could not be finished."""
+
+    request_id: EventId
+    model: ModelHash
+    error: str
+
+
+class RegressionDetected(Fact, type="evaluation.regression_detected", name="REGRESSION_DETECTED"):
+    """The current model plays worse than it did."""
+
+    model: ModelHash
+    elo_drop: NonNegativeFloat
+    severity: Severity
+    games: PositiveInt
+
+
+class RegressionCleared(Fact, type="evaluation.regression_cleared", name="REGRESSION_CLEARED"):
+    """A regression is over."""
+
+    model: ModelHash
+
+
+class PlateauDetected(Fact, type="evaluation.plateau_detected", name="PLATEAU_DETECTED"):
+    """Improvement has been below the threshold for the whole window."""
+
+    velocity: EloPerHour
+    upper_bound: EloPerHour
+    window_hours: float = Field(gt=0)
+
+
+class ModelDistributed(Fact, type="model.distributed", name="MODEL_DISTRIBUTED"):
+    """A promoted model is verified and ready on these nodes."""
+
+    model: ModelHash
+    step: NonNegativeInt
+    nodes: tuple[str, ...] = Field(min_length=1)
+
+
+class CheckpointAdded(Fact, type="league.checkpoint_added", name="CHECKPOINT_ADDED"):
+    """A model entered the league."""
+
+    model: ModelHash
+    parent: ModelHash | None
+    step: NonNegativeInt
+
+
+class EloUpdated(Fact, type="league.elo_updated", name="ELO_UPDATED"):
+    """A league member's rating changed."""
+
+    agent: str
+    elo: Elo
+    elo_stderr: NonNegativeFloat
+    games: PositiveInt
+
+
+class OpponentSampled(Fact, type="league.opponent_sampled", name="OPPONENT_SAMPLED"):
+    """Matchmaking chose an opponent."""
+
+    request_id: EventId
+    agent: str
+    category: str
+
+
+class DaemonFact(Fact):
+    """Base of what daemons say of themselves."""
+
+    scope: ClassVar[Scope] = Scope.SYSTEM
+
+    daemon: str
+    node: str
+
+
+class DaemonStarted(DaemonFact, type="daemon.started", name="DAEMON_STARTED"):
+    """A daemon process began; it has not caught up yet."""
+
+    pid: PositiveInt
+    version: str
+
+
+class DaemonReady(DaemonFact, type="daemon.ready", name="DAEMON_READY"):
+    """A daemon has caught up with the journal; ``capacity`` is how many jobs it runs at once."""
+
+    position: NonNegativeInt
+    capacity: NonNegativeInt
+
+
+class DaemonHeartbeat(DaemonFact, type="daemon.heartbeat", name="DAEMON_HEARTBEAT"):
+    """A daemon's event loop turns; ``lag`` is how many events it has not read yet."""
+
+    position: NonNegativeInt
+    lag: NonNegativeInt
+    jobs: NonNegativeInt
+
+
+class DaemonStopped(DaemonFact, type="daemon.stopped", name="DAEMON_STOPPED"):
+    """A daemon drained and left."""
+
+    position: NonNegativeInt
+
+
+class DaemonFailed(DaemonFact, type="daemon.failed", name="DAEMON_FAILED"):
+    """A daemon met an error it could not handle and leaves; its supervisor restarts it."""
+
+    error: str
+
+
+class SystemFact(Fact):
+    """Base of what concerns no single configuration."""
+
+    scope: ClassVar[Scope] = Scope.SYSTEM
+
+
+class NodeLost(SystemFact, type="node.lost", name="NODE_LOST"):
+    """A node's heartbeats stopped."""
+
+    node: str
+    silent_seconds: float = Field(gt=0)
+
+
+class ClockTick(SystemFact, type="clock.tick", name="CLOCK_TICK"):
+    """Time passed. Journaled, so that what happens every so often replays exactly."""
+
+    period_seconds: float = Field(gt=0)
+
+
+class RunConfigured(SystemFact, type="run.configured", name="RUN_CONFIGURED"):
+    """The first record of a journal: all the settings, so that replay needs no file."""
+
+    run_id: str
+    settings: dict[str, Any]

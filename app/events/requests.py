@@ -1,0 +1,44 @@
+"""Requests: work that is wanted. The request's event id is its name in every result."""
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from app.core import ModelHash
+from app.events.payload import Request
+from app.events.values import ShardRef
+
+
+class SelfplayRequested(Request, type="selfplay.requested", name="SELFPLAY_REQUESTED"):
+    """Play games with a model. ``worker`` is the one that shall do it."""
+
+    worker: str = Field(min_length=1)
+    model: ModelHash
+    opponents: tuple[str, ...]
+    games: PositiveInt
+    seed: NonNegativeInt
+    temperature: float = Field(gt=0)
+
+
+class TrainingRequested(Request, type="training.requested", name="TRAINING_REQUESTED"):
+    """Train a model on these shards. Without a base model: make the initial one (then there are no shards)."""
+
+    base_model: ModelHash | None
+    shards: tuple[ShardRef, ...]
+    step: NonNegativeInt
+    seed: NonNegativeInt
+    learning_rate: float = Field(gt=0)
+    epochs: PositiveInt
+
+
+class EvaluationRequested(Request, type="evaluation.requested", name="EVALUATION_REQUESTED"):
+    """Play a model's gauntlet."""
+
+    model: ModelHash
+    step: NonNegativeInt
+    seed: NonNegativeInt
+
+
+class RollbackRequested(Request, type="model.rollback_requested", name="ROLLBACK_REQUESTED"):
+    """Somebody wants the model replaced by the one before it."""
+
+    model: ModelHash
+    reason: str = Field(min_length=1)

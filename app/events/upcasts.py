@@ -1,0 +1,46 @@
+"""Old versions of payloads, lifted to the present one.
+
+An upcast takes the ``data`` of version n and returns that of version n + 1. Register one with ``@upcast`` when a
+payload's schema changes and its ``version`` is raised: what the journal holds is never rewritten.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from app.core import FlyballError
+
+Upcast = Callable[[dict[str, Any]], dict[str, Any]]
+UPCASTS: dict[tuple[str, int], Upcast] = {}
+"""(event type, version it starts from) → how to get to the next version."""
+
+
+class NoUpcast(FlyballError):
+    """An event is of a version that can't be lifted to the present one."""
+
+
+def upcast(event_type: str, version: int) -> Callable[[Upcast], Upcast]:
+    """Register the decorated function as the way from ``version`` to ``version + 1``."""
+
+    def register(function: Upcast) -> Upcast:
+        UPCASTS[event_type, version] = function
+        return function
+
+    return register
+
+
+def lift(event_type: str, data: dict[str, Any], version: int, target: int) -> dict[str, Any]:
+    """Lift ``data`` step by step from ``version`` to ``target``.
+
+    Raises:
+        NoUpcast: the event is newer than this program, or a step is missing.
+    """
+    if version > target:
+        raise NoUpcast(
+            f"{event_type} is of version {version}, this Flyball knows {target}.",
+            hint="Upgrade Flyball on this node.",
+        )
+    for step in range(version, target):
+        if (event_type, step) not in UPCASTS:
+            raise NoUpcast(f"No upcast leads {event_type} from version {step} to {step + 1}.", hint="Add one.")
+        data = UPCASTS[event_type, step](data)
+    return data

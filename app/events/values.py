@@ -1,0 +1,61 @@
+"""What several payloads are made of."""
+
+from typing import Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+
+from app.core import EventId, ModelHash, Rate, ShardKey
+from app.events.payload import Value
+
+Intensity = Literal["paused", "reduced", "normal", "accelerated", "hot_path"]
+Severity = Literal["minor", "moderate", "severe", "critical"]
+
+
+class ShardRef(Value):
+    """Where rows of experience lie, and what they are about."""
+
+    key: ShardKey
+    rows: PositiveInt
+    games: PositiveInt
+    model: ModelHash
+    seed: NonNegativeInt
+
+
+class MatchResult(Value):
+    """Games of one model against one opponent, seats rotated.
+
+    ``score`` is the mean of each game's score: 1 won, 1/2 drawn, 0 lost with two players; with more, the share of
+    opponents beaten, ties half.
+    """
+
+    opponent: str = Field(min_length=1, description="'random', 'champion', 'recent' or another role")
+    opponent_model: ModelHash | None
+    games: PositiveInt
+    wins: NonNegativeInt
+    draws: NonNegativeInt
+    losses: NonNegativeInt
+    score: Rate
+
+
+class TrainingMetrics(Value):
+    """What one PPO update looked like; means over its last epoch."""
+
+    policy_loss: float
+    value_loss: float
+    entropy: float
+    approx_kl: float
+    clip_fraction: float
+    explained_variance: float | None
+    seconds: NonNegativeFloat
+
+
+class Evidence(Value):
+    """Why a decision was taken: the evaluation, and the figure that decided."""
+
+    evaluation_id: EventId
+    statistic: str
+    value: float
+    threshold: float
+    games: NonNegativeInt
+    elo: float
+    elo_stderr: NonNegativeFloat
