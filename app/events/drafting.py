@@ -11,7 +11,9 @@ from app.events.payload import Payload, Scope
 
 def originate(data: Payload, *, event_id: str, time: datetime, subject: str | None = None) -> Envelope[Payload]:
     """Write the first event of a story: it correlates with itself."""
-    return _envelope(data, id=id, time=time, subject=subject, correlationid=id, causationid=None, traceparent=None)
+    return _envelope(
+        data, id=event_id, time=time, subject=subject, correlationid=event_id, causationid=None, traceparent=None
+    )
 
 
 def follow(
