@@ -27,9 +27,7 @@ class Policy:
     Raises ``BadParameters`` when the tensors do not fit.
     """
 
-    def __init__(
-        self, settings: NetworkSettings, obs_size: int, actions: int, parameters: Parameters
-    ) -> None:
+    def __init__(self, settings: NetworkSettings, obs_size: int, actions: int, parameters: Parameters) -> None:
         self.obs_size = obs_size
         self.actions = actions
         network = load_network(settings, obs_size, actions, parameters)
@@ -67,9 +65,7 @@ class Policy:
             return log_probs.numpy(), output[:, self.actions].numpy()
 
 
-def load_network(
-    settings: NetworkSettings, obs_size: int, actions: int, parameters: Parameters
-) -> ActorCritic:
+def load_network(settings: NetworkSettings, obs_size: int, actions: int, parameters: Parameters) -> ActorCritic:
     """Build a network that holds a copy of ``parameters``. Raises ``BadParameters`` when they do not fit."""
     network = ActorCritic(settings, obs_size, actions)
     try:

@@ -15,16 +15,9 @@ class BadParameters(FlyballError):
     """Bytes that are no parameters, or parameters of another network."""
 
 
-def parameters_to_bytes(state: Mapping[str, Tensor], note: str | None = None) -> bytes:
-    """Return the tensors in the safetensors format, byte for byte the same for the same arguments.
-
-    Args:
-        state: tensors by name, in any order, on any device.
-        note: text kept in the file's header, for instance a manifest.
-    """
-    tensors = {name: state[name].detach().cpu().contiguous() for name in sorted(state)}
-    # One entry only: the format does not order the metadata, so two would make the bytes a matter of chance.
-    return safetensors.torch.save(tensors, None if note is None else {"note": note})
+def parameters_to_bytes(state: Mapping[str, Tensor]) -> bytes:
+    """Return tensors, named in any order and on any device, in the safetensors format: always the same bytes."""
+    return safetensors.torch.save({name: state[name].detach().cpu().contiguous() for name in sorted(state)})
 
 
 def bytes_to_parameters(data: bytes) -> Parameters:

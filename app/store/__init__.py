@@ -1,0 +1,26 @@
+"""Checkpoints and shards of experience, content-addressed and verified when read."""
+
+from app.store.blobs import BlobStore, DamagedBlob, MemoryStore, MissingBlob
+from app.store.checkpoints import Checkpoint, Manifest, delete_checkpoint, get_checkpoint, put_checkpoint
+from app.store.files import FileStore
+from app.store.shard import BadShard, Shard, ShardMeta
+from app.store.shards import delete_shard, get_shard, put_shard
+
+__all__ = [
+    "BadShard",
+    "BlobStore",
+    "Checkpoint",
+    "DamagedBlob",
+    "FileStore",
+    "Manifest",
+    "MemoryStore",
+    "MissingBlob",
+    "Shard",
+    "ShardMeta",
+    "delete_checkpoint",
+    "delete_shard",
+    "get_checkpoint",
+    "get_shard",
+    "put_checkpoint",
+    "put_shard",
+]

@@ -1,7 +1,5 @@
 """The network, its initialisation, its bytes and its inference."""
 
-import hashlib
-
 import numpy as np
 import pytest
 import torch
@@ -90,11 +88,7 @@ def test_temperature_divides_the_logits():
     plain, _ = policy.forward(obs, mask)
     cold, _ = policy.forward(obs, mask, temperature=0.01)
     steep = plain.astype(np.float64) * 100
-    expected = (
-        steep
-        - np.log(np.exp(steep - steep.max(1, keepdims=True)).sum(1, keepdims=True))
-        - steep.max(1)[:, None]
-    )
+    expected = steep - np.log(np.exp(steep - steep.max(1, keepdims=True)).sum(1, keepdims=True)) - steep.max(1)[:, None]
     assert np.allclose(cold, expected, atol=1e-3)
 
 
@@ -127,10 +121,8 @@ def test_a_policy_is_a_snapshot():
 def test_bytes_do_not_depend_on_the_order_of_names_and_survive_the_round_trip():
     state = init_policy(SMALL, 6, 5, seed=1)
     backwards = dict(reversed(state.items()))
-    data = parameters_to_bytes(state, note="a manifest")
-    assert (
-        hashlib.sha256(data).digest() == hashlib.sha256(parameters_to_bytes(backwards, "a manifest")).digest()
-    )
+    data = parameters_to_bytes(state)
+    assert data == parameters_to_bytes(backwards)
     restored = bytes_to_parameters(data)
     assert restored.keys() == state.keys()
     assert all(torch.equal(restored[name], state[name]) for name in state)

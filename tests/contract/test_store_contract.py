@@ -1,0 +1,119 @@
+"""What every blob store promises, and checkpoints and shards on top of it."""
+
+import hashlib
+import multiprocessing
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.store import BlobStore, DamagedBlob, FileStore, MemoryStore, MissingBlob
+
+ABSENT = "0" * 64
+
+
+def overwrite_in_memory(store: MemoryStore, key: str, data: bytes) -> None:
+    store._blobs[key] = data
+
+
+def overwrite_file(store: FileStore, key: str, data: bytes) -> None:
+    store._path(key).write_bytes(data)
+
+
+@pytest.fixture(params=["memory", "files"])
+def store(request, tmp_path: Path) -> BlobStore:
+    return MemoryStore() if request.param == "memory" else FileStore(tmp_path / "store")
+
+
+@pytest.fixture
+def damage(store) -> Callable[[str, bytes], None]:
+    overwrite = overwrite_in_memory if isinstance(store, MemoryStore) else overwrite_file
+    return lambda key, data: overwrite(store, key, data)
+
+
+@pytest.mark.parametrize("data", [b"", b"x", bytes(range(256)) * 1000])
+def test_a_blob_comes_back_under_its_sha256(store, data):
+    key = store.put(data)
+    assert key == hashlib.sha256(data).hexdigest()
+    assert store.get(key) == data
+    assert store.has(key)
+
+
+def test_putting_twice_keeps_one(store):
+    assert store.put(b"same") == store.put(b"same")
+    assert list(store.keys()) == [hashlib.sha256(b"same").hexdigest()]
+
+
+def test_an_absent_blob_is_missing_with_a_hint(store):
+    assert not store.has(ABSENT)
+    with pytest.raises(MissingBlob) as error:
+        store.get(ABSENT)
+    assert ABSENT in str(error.value)
+    assert error.value.hint
+
+
+@pytest.mark.parametrize("key", ["", "abc", "../../etc/passwd", "A" * 64, "0" * 63 + "/"])
+def test_what_is_no_key_is_never_looked_up(store, key):
+    with pytest.raises(MissingBlob, match="no blob key"):
+        store.get(key)
+
+
+@pytest.mark.parametrize("place", [0, 5, -1])
+def test_a_flipped_bit_is_refused_and_putting_again_repairs_it(store, damage, place):
+    data = b"some weights"
+    key = store.put(data)
+    bad = bytearray(data)
+    bad[place] ^= 1
+    damage(key, bytes(bad))
+    with pytest.raises(DamagedBlob, match=key):
+        store.get(key)
+    store.put(data)
+    assert store.get(key) == data
+
+
+def test_a_shortened_blob_is_refused(store, damage):
+    key = store.put(b"some weights")
+    damage(key, b"some wei")
+    with pytest.raises(DamagedBlob):
+        store.get(key)
+
+
+def test_deleting_is_idempotent(store):
+    key, kept = store.put(b"gone"), store.put(b"kept")
+    store.delete(key)
+    store.delete(key)
+    assert not store.has(key)
+    assert list(store.keys()) == [kept]
+
+
+def test_a_store_opened_again_holds_what_was_put(tmp_path):
+    key = FileStore(tmp_path).put(b"durable")
+    assert FileStore(tmp_path).get(key) == b"durable"
+    assert list(FileStore(tmp_path).keys()) == [key]
+
+
+def test_an_unfinished_write_is_no_blob(tmp_path):
+    store = FileStore(tmp_path)
+    (tmp_path / "unfinished" / "half").write_bytes(b"half a bl")
+    assert list(store.keys()) == []
+
+
+def put_many(root: Path, worker: int) -> None:
+    store = FileStore(root)
+    for number in range(40):
+        key = store.put(bytes([number]) * 5000)  # the same blobs from every process
+        assert store.get(key) == bytes([number]) * 5000
+        store.put(b"%d of %d" % (number, worker))
+
+
+def test_many_processes_write_the_same_blobs_at_once(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=put_many, args=(tmp_path, number)) for number in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    store = FileStore(tmp_path)
+    assert len([store.get(key) for key in store.keys()]) == 40 + 3 * 40  # noqa: SIM118
+    assert list((tmp_path / "unfinished").iterdir()) == []

@@ -1,0 +1,207 @@
+"""Checkpoints and shards: what is refused, and that names follow content."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from app.config import NetworkSettings
+from app.core import ConfigKey, ModelHash, ShardKey
+from app.policy import bytes_to_parameters, init_policy, parameters_to_bytes
+from app.store import (
+    BadShard,
+    DamagedBlob,
+    Manifest,
+    MemoryStore,
+    MissingBlob,
+    Shard,
+    ShardMeta,
+    delete_checkpoint,
+    delete_shard,
+    get_checkpoint,
+    get_shard,
+    put_checkpoint,
+    put_shard,
+)
+from app.store.header import note_of, with_note
+
+NETWORK = NetworkSettings(hidden=(4,))
+PARAMETERS = parameters_to_bytes(init_policy(NETWORK, 3, 2, seed=1))
+PARENT = ModelHash("a" * 64)
+
+
+def manifest(step: int = 0, parent: ModelHash | None = None) -> Manifest:
+    return Manifest(
+        config_key=ConfigKey("tic_tac_toe_2p"),
+        network=NETWORK,
+        obs_size=3,
+        actions=2,
+        step=step,
+        parent=parent,
+        optimizer=None,
+    )
+
+
+def shard(actions: int = 9) -> Shard:
+    """Two games of two rows, seats 0 and 1; the second game was truncated."""
+    mask = np.ones((4, actions), dtype=bool)
+    mask[1, 0] = False
+    return Shard(
+        obs=np.arange(12, dtype=np.uint8).reshape(4, 3),
+        mask=mask,
+        action=np.array([0, 1, 2, actions - 1], dtype=np.int32),
+        log_prob=np.full(4, -1.5, dtype=np.float32),
+        value=np.linspace(-1, 1, 4, dtype=np.float32),
+        reward=np.array([1, -1, 0, 0], dtype=np.float32),
+        done=np.array([True, True, False, False]),
+        truncated=np.array([False, False, True, True]),
+        bootstrap=np.array([0, 0, 0.5, 0.25], dtype=np.float32),
+        seat=np.array([0, 1, 0, 1], dtype=np.int8),
+        game=np.array([0, 0, 1, 1], dtype=np.int32),
+        step=np.array([0, 1, 0, 1], dtype=np.int32),
+        returns=np.array([[1, -1], [0, 0]], dtype=np.float32),
+        history=np.array([0, 1, 2, 3, 4], dtype=np.int32),
+        history_offsets=np.array([0, 2, 5], dtype=np.int64),
+        meta=ShardMeta(
+            config_key=ConfigKey("tic_tac_toe_2p"),
+            rules_version="1",
+            model=PARENT,
+            opponents=("random",),
+            seed=2**62,
+            worker="w0",
+            temperature=1.0,
+        ),
+    )
+
+
+@pytest.mark.parametrize("actions", [7, 8, 9, 130])
+@pytest.mark.parametrize("kind", [np.uint8, np.float32])
+def test_a_shard_comes_back_equal_in_value_and_type(actions, kind):
+    store, given = MemoryStore(), shard(actions)
+    given = dataclasses.replace(given, obs=given.obs.astype(kind))
+    key = put_shard(store, given)
+    restored = get_shard(store, key)
+    assert restored.meta == given.meta
+    for field in dataclasses.fields(given):
+        before, after = getattr(given, field.name), getattr(restored, field.name)
+        if isinstance(before, np.ndarray):
+            assert before.dtype == after.dtype, field.name
+            assert np.array_equal(before, after), field.name
+    assert put_shard(store, restored) == key
+
+
+@pytest.mark.parametrize(
+    ("complaint", "change"),
+    [
+        ("obs", {"obs": np.zeros((3, 3), dtype=np.uint8)}),
+        ("obs is float64", {"obs": np.zeros((4, 3))}),
+        ("mask", {"mask": np.ones((4, 9), dtype=np.uint8)}),
+        ("reward", {"reward": np.zeros((4, 1), dtype=np.float32)}),
+        ("done is float32", {"done": np.zeros(4, dtype=np.float32)}),
+        ("seat is outside", {"seat": np.array([0, 1, 2, 1], dtype=np.int8)}),
+        ("game is outside", {"game": np.array([0, 0, 1, 2], dtype=np.int32)}),
+        ("action is outside", {"action": np.array([0, 1, 2, 9], dtype=np.int32)}),
+        ("not legal", {"action": np.array([0, 0, 2, 3], dtype=np.int32)}),
+        ("value holds a NaN", {"value": np.array([0, 0, np.nan, 0], dtype=np.float32)}),
+        ("history_offsets", {"history_offsets": np.array([0, 5], dtype=np.int64)}),
+        ("history_offsets miss", {"history_offsets": np.array([0, 2, 4], dtype=np.int64)}),
+        ("history_offsets miss", {"history_offsets": np.array([0, 6, 5], dtype=np.int64)}),
+    ],
+)
+def test_arrays_that_disagree_make_no_shard(complaint, change):
+    with pytest.raises(BadShard, match=complaint):
+        dataclasses.replace(shard(), **change)
+
+
+def test_a_checkpoint_comes_back_and_is_named_by_weights_and_manifest():
+    store = MemoryStore()
+    model = put_checkpoint(store, manifest(), PARAMETERS, None)
+    checkpoint = get_checkpoint(store, model, optimizer=True)
+    assert checkpoint.manifest == manifest()
+    assert checkpoint.optimizer is None
+    assert parameters_to_bytes(bytes_to_parameters(checkpoint.parameters)) == PARAMETERS
+    assert put_checkpoint(store, manifest(), PARAMETERS, None) == model
+    assert put_checkpoint(store, manifest(1, PARENT), PARAMETERS, None) != model
+
+
+def test_the_optimiser_is_fetched_only_when_asked_for():
+    store = MemoryStore()
+    model = put_checkpoint(store, manifest(1, PARENT), PARAMETERS, b"moments")
+    assert get_checkpoint(store, model).optimizer is None
+    checkpoint = get_checkpoint(store, model, optimizer=True)
+    assert checkpoint.optimizer == b"moments"
+    store.delete(checkpoint.manifest.optimizer)
+    assert get_checkpoint(store, model).manifest.step == 1
+    with pytest.raises(MissingBlob):
+        get_checkpoint(store, model, optimizer=True)
+
+
+def test_a_flipped_bit_anywhere_in_a_model_a_shard_or_an_optimiser_is_refused():
+    store = MemoryStore()
+    model = put_checkpoint(store, manifest(1, PARENT), PARAMETERS, b"moments")
+    moments = get_checkpoint(store, model, optimizer=True).manifest.optimizer
+    key = put_shard(store, shard())
+    reads: list[tuple[str, Callable[[], object]]] = [
+        (model, lambda: get_checkpoint(store, model)),
+        (moments, lambda: get_checkpoint(store, model, optimizer=True)),
+        (key, lambda: get_shard(store, key)),
+    ]
+    for blob, read in reads:
+        good = store.get(blob)
+        for place in range(0, len(good), 3):
+            store._blobs[blob] = good[:place] + bytes([good[place] ^ 0x10]) + good[place + 1 :]
+            with pytest.raises(DamagedBlob):
+                read()
+        store._blobs[blob] = good
+        read()
+
+
+def test_one_kind_of_blob_is_not_taken_for_another():
+    store = MemoryStore()
+    model, key, other = put_checkpoint(store, manifest(), PARAMETERS, None), put_shard(store, shard()), store.put(b"?")
+    for blob in (key, other):
+        with pytest.raises(DamagedBlob):
+            get_checkpoint(store, ModelHash(blob))
+    for blob in (model, other):
+        with pytest.raises(DamagedBlob):
+            get_shard(store, ShardKey(blob))
+
+
+def test_a_manifest_of_a_later_version_is_refused():
+    store = MemoryStore()
+    later = json.loads(manifest().model_dump_json()) | {"version": 2}
+    model = store.put(with_note(PARAMETERS, json.dumps(later)))
+    with pytest.raises(DamagedBlob, match="another version"):
+        get_checkpoint(store, ModelHash(model))
+
+
+@pytest.mark.parametrize(("step", "parent"), [(0, PARENT), (3, None)])
+def test_only_a_first_model_has_no_parent(step, parent):
+    with pytest.raises(ValueError, match="parent"):
+        manifest(step, parent)
+
+
+def test_deleting_takes_the_optimiser_along_and_is_idempotent():
+    store = MemoryStore()
+    model, key = put_checkpoint(store, manifest(1, PARENT), PARAMETERS, b"moments"), put_shard(store, shard())
+    for _ in range(2):
+        delete_checkpoint(store, model)
+        delete_shard(store, key)
+    assert list(store.keys()) == []
+
+
+def test_a_damaged_model_can_still_be_deleted():
+    store = MemoryStore()
+    model = put_checkpoint(store, manifest(), PARAMETERS, None)
+    store._blobs[model] = b"rubbish"
+    delete_checkpoint(store, model)
+    assert not store.has(model)
+
+
+def test_a_note_keeps_the_tensors_readable_and_the_bytes_deterministic():
+    noted = with_note(PARAMETERS, "hello é")
+    assert note_of(noted) == "hello é"
+    assert with_note(noted, "hello é") == noted
+    assert parameters_to_bytes(bytes_to_parameters(noted)) == PARAMETERS
