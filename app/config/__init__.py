@@ -1,6 +1,7 @@
 """Frozen settings of runs and game configurations."""
 
 from app.config.games import GAMES
+from app.config.run import LAPTOP, PROFILES, RunSettings
 from app.config.settings import (
     EvaluationSettings,
     GameConfig,
@@ -12,10 +13,13 @@ from app.config.settings import (
 
 __all__ = [
     "GAMES",
+    "LAPTOP",
+    "PROFILES",
     "EvaluationSettings",
     "GameConfig",
     "NetworkSettings",
     "PpoSettings",
+    "RunSettings",
     "SelfplaySettings",
     "Settings",
 ]

@@ -16,7 +16,7 @@ from app.events.decisions import (
     TrainingUnblocked,
 )
 from app.events.drafting import follow, originate
-from app.events.envelope import Envelope, Event
+from app.events.envelope import Cause, Envelope, Event
 from app.events.facts import (
     CheckpointAdded,
     ClockTick,
@@ -47,7 +47,8 @@ from app.events.facts import (
     TrainingProgress,
     TrainingStarted,
 )
-from app.events.payload import Decision, Fact, Kind, Payload, Request, Scope
+from app.events.payload import Decision, Fact, Kind, Payload, Request, Scope, Value
+from app.events.reducer import Emission, Reducer, Step
 from app.events.requests import EvaluationRequested, RollbackRequested, SelfplayRequested, TrainingRequested
 from app.events.upcasts import NoUpcast, upcast
 from app.events.values import Evidence, Intensity, MatchResult, Severity, ShardRef, TrainingMetrics
@@ -58,6 +59,7 @@ __all__ = [
     "CATALOGUE",
     "ENVELOPES",
     "AdaptiveParamsChanged",
+    "Cause",
     "CheckpointAdded",
     "ClockTick",
     "CurriculumRebalanced",
@@ -69,6 +71,7 @@ __all__ = [
     "DaemonStopped",
     "Decision",
     "EloUpdated",
+    "Emission",
     "Envelope",
     "EvaluationCompleted",
     "EvaluationFailed",
@@ -96,6 +99,7 @@ __all__ = [
     "QualityDegraded",
     "QualityPenaltyApplied",
     "QualityScoreUpdated",
+    "Reducer",
     "RegressionCleared",
     "RegressionDetected",
     "Request",
@@ -107,6 +111,7 @@ __all__ = [
     "SelfplayRequested",
     "Severity",
     "ShardRef",
+    "Step",
     "TrainingBlockedByQuality",
     "TrainingCompleted",
     "TrainingFailed",
@@ -117,6 +122,7 @@ __all__ = [
     "TrainingStarted",
     "TrainingUnblocked",
     "UnknownEventType",
+    "Value",
     "decode",
     "encode",
     "follow",

@@ -5,7 +5,7 @@ from typing import Any
 
 from app.core import derive_id
 from app.events.catalogue import ENVELOPES
-from app.events.envelope import Envelope, Event
+from app.events.envelope import Cause, Envelope
 from app.events.payload import Payload, Scope
 
 
@@ -17,27 +17,34 @@ def originate(data: Payload, *, event_id: str, time: datetime, subject: str | No
 
 
 def follow(
-    data: Payload, cause: Event[Payload], *, by: str, index: int = 0, subject: str | None = None
+    data: Payload,
+    cause: Cause,
+    *,
+    by: str,
+    index: int = 0,
+    subject: str | None = None,
+    time: datetime | None = None,
 ) -> Envelope[Payload]:
     """Write an event caused by another. Its id follows from (who, cause, index): done twice, it is one event.
 
     Args:
         data: the payload.
-        cause: the event that led to it; its time of recording becomes the new event's time.
+        cause: the event that led to it.
         by: the controller or worker that draws the consequence.
         index: which consequence of the same cause this is.
         subject: the configuration, when it isn't the cause's.
+        time: when it happened; without one, when its cause was recorded.
     """
     if data.scope is Scope.CONFIG:
-        subject = subject or cause.envelope.subject
+        subject = subject or cause.subject
     return _envelope(
         data,
         id=derive_id(by, cause.id, index),
-        time=cause.recordedtime,
+        time=time or cause.recordedtime,
         subject=subject,
-        correlationid=cause.envelope.correlationid,
+        correlationid=cause.correlationid,
         causationid=cause.id,
-        traceparent=cause.envelope.traceparent,
+        traceparent=cause.traceparent,
     )
 
 

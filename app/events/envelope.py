@@ -13,7 +13,7 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from app.core import EventId
-from app.events.payload import Payload, Scope
+from app.events.payload import Payload, Scope, Value
 
 P_co = TypeVar("P_co", bound=Payload, covariant=True)
 Name = Annotated[str, Field(min_length=1, max_length=255)]
@@ -43,6 +43,21 @@ class Envelope(BaseModel, Generic[P_co]):
             wanted = "needs a subject: its config_key" if self.subject is None else "takes no subject"
             raise ValueError(f"{self.data.seed_name} {wanted}")
         return self
+
+
+class Cause(Value):
+    """What a later event needs to know of the event that led to it."""
+
+    id: EventId
+    subject: str | None
+    correlationid: str
+    traceparent: str | None
+    recorded_us: int
+
+    @property
+    def recordedtime(self) -> datetime:
+        """When the broker recorded the cause."""
+        return EPOCH + timedelta(microseconds=self.recorded_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +95,18 @@ class Event(Generic[P_co]):
     def recordedtime(self) -> datetime:
         """When the broker recorded the event: the only time reducers know."""
         return EPOCH + timedelta(microseconds=self.recorded_us)
+
+    @property
+    def cause(self) -> Cause:
+        """This event as the cause of others."""
+        envelope = self.envelope
+        return Cause(
+            id=self.id,
+            subject=envelope.subject,
+            correlationid=envelope.correlationid,
+            traceparent=envelope.traceparent,
+            recorded_us=self.recorded_us,
+        )
 
     def to_cloudevent(self) -> dict[str, Any]:
         """Return the event in CloudEvents' structured JSON form, stamps included."""
