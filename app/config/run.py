@@ -1,0 +1,40 @@
+"""The settings of a run: all that decides what happens in it. They are journaled first (RUN_CONFIGURED)."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from app.config.games import GAMES
+from app.config.settings import GameConfig, Settings
+from app.core import ConfigKey
+
+LAPTOP: tuple[ConfigKey, ...] = tuple(
+    ConfigKey(key) for key in ("tic_tac_toe_2p", "connect_four_2p", "breakthrough6_2p", "clobber_2p")
+)
+"""What two cores serve well."""
+
+PROFILES: dict[str, tuple[ConfigKey, ...]] = {"laptop": LAPTOP, "full": tuple(GAMES)}
+
+
+class RunSettings(Settings):
+    """What is played and learned, from which seed, at which rhythm."""
+
+    seed: int = Field(default=0, ge=0, lt=1 << 63)
+    tick_seconds: float = Field(default=10.0, gt=0, description="period of CLOCK_TICK")
+    selfplay_workers: tuple[str, ...] = Field(default=("selfplay_worker@laptop",), min_length=1)
+    min_quality: float = Field(default=0.3, ge=0, le=1, description="a shard below it is not trained on")
+    configs: tuple[GameConfig, ...] = Field(default=tuple(GAMES[key] for key in LAPTOP), min_length=1)
+
+    @model_validator(mode="after")
+    def _keys_differ(self) -> Self:
+        keys = [config.key for config in self.configs]
+        if len(set(keys)) < len(keys):
+            raise ValueError(f"a configuration is named twice among {', '.join(sorted(keys))}")
+        return self
+
+    def config(self, key: str) -> GameConfig:
+        """Return the configuration called ``key``; ``KeyError`` when this run has none."""
+        for config in self.configs:
+            if config.key == key:
+                return config
+        raise KeyError(key)

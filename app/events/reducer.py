@@ -1,0 +1,50 @@
+"""The shape of every pure controller: rows of state and an event in, changed rows and emissions out.
+
+State is a table of frozen rows, keyed by what they are about (mostly a configuration key), so that the cost of an
+event does not depend on how many configurations there are. Whoever hosts a reducer applies the changes, writes the
+emissions as events that follow from their cause, and saves rows and cursor in one transaction (DESIGN §1.1, §3).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
+
+from app.events.envelope import Event
+from app.events.payload import Payload, Value
+
+R = TypeVar("R", bound=Value)
+
+
+class Emission(NamedTuple):
+    """Something a reducer says: a payload, and what it is about when that is not what the cause is about."""
+
+    data: Payload
+    subject: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[R]):
+    """What one event leads to. A row that maps to ``None`` is deleted."""
+
+    rows: Mapping[str, R | None] = field(default_factory=dict)
+    emissions: tuple[Emission, ...] = ()
+
+
+class Reducer(Protocol[R]):
+    """A pure controller. Built from the run's settings, it holds nothing that changes.
+
+    Attributes:
+        name: unique; part of the id of everything it emits.
+        row: the type of its rows.
+        reads: the payload types it is given.
+        emits: the payload types it may emit; anything else is refused by its host.
+    """
+
+    name: ClassVar[str]
+    row: type[R]
+    reads: ClassVar[frozenset[type[Payload]]]
+    emits: ClassVar[frozenset[type[Payload]]]
+
+    def step(self, rows: Mapping[str, R], event: Event[Payload]) -> Step[R]:
+        """Fold one event. Pure: time is ``event.recordedtime``; there is no other."""
+        ...
