@@ -30,7 +30,7 @@ _validate = _reader.validator.validate_json
 
 def encode(envelope: Envelope[Payload]) -> bytes:
     """Write an envelope as CloudEvents structured JSON, without the attributes that the broker stamps."""
-    return envelope.__pydantic_serializer__.to_json(envelope, exclude_none=True)
+    return envelope.__pydantic_serializer__.to_json(envelope)
 
 
 def decode(body: bytes) -> Envelope[Payload]:

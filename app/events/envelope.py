@@ -18,6 +18,17 @@ from app.events.payload import Payload, Scope, Value
 P_co = TypeVar("P_co", bound=Payload, covariant=True)
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SEQUENCE_DIGITS = 19
+"""As many as the largest position has (2**63 - 1): the specification wants sequences that sort as text."""
+
+
+def _unset(value: object) -> bool:
+    return value is None
+
+
+def _optional(**constraints: Any) -> Any:
+    """Return the field of an attribute that is left out when unset; ``None`` inside ``data`` is written."""
+    return Field(default=None, exclude_if=_unset, **constraints)
 
 
 class Envelope(BaseModel, Generic[P_co]):
@@ -28,13 +39,13 @@ class Envelope(BaseModel, Generic[P_co]):
     specversion: Literal["1.0"] = "1.0"
     id: Name
     type: Name
-    subject: Name | None = None
+    subject: Name | None = _optional()
     time: AwareDatetime
     datacontenttype: Literal["application/json"] = "application/json"
     dataversion: int
     correlationid: Name
-    causationid: Name | None = None
-    traceparent: str | None = Field(default=None, pattern=r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")
+    causationid: Name | None = _optional()
+    traceparent: str | None = _optional(pattern=r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")
     data: P_co
 
     @model_validator(mode="after")
@@ -110,9 +121,8 @@ class Event(Generic[P_co]):
 
     def to_cloudevent(self) -> dict[str, Any]:
         """Return the event in CloudEvents' structured JSON form, stamps included."""
-        body = self.envelope.model_dump(mode="json", exclude_none=True)
-        return body | {
+        return self.envelope.model_dump(mode="json") | {
             "source": self.source,
-            "sequence": str(self.sequence),
+            "sequence": str(self.sequence).zfill(SEQUENCE_DIGITS),
             "recordedtime": self.recordedtime.isoformat(),
         }

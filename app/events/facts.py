@@ -1,8 +1,8 @@
 """Facts: what happened. Past tense; a failure is a fact of its own (DESIGN §3)."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, JsonValue, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from app.core import Elo, EloPerHour, EventId, ModelHash, ShardKey
 from app.events.payload import Fact, Scope
@@ -249,4 +249,4 @@ class RunConfigured(SystemFact, type="run.configured", name="RUN_CONFIGURED"):
     """The first record of a journal: all the settings, so that replay needs no file."""
 
     run_id: str
-    settings: dict[str, Any]
+    settings: dict[str, JsonValue]
