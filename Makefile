@@ -1,0 +1,39 @@
+# Everything a checkout needs; `make up` is enough to start. Pass more to pip with PIP_FLAGS, for instance
+#   make venv PIP_FLAGS="--extra-index-url https://download.pytorch.org/whl/cpu"
+PYTHON ?= python3
+PIP_FLAGS ?=
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: venv up test check bench clean
+.DEFAULT_GOAL := venv
+
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml deploy/constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Flyball needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet $(PIP_FLAGS) -e '.[dev]' -c deploy/constraints.txt
+	@touch $@
+
+up: venv
+	@$(BIN)/flyball up $(ARGS)
+
+test: venv
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: venv
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m app.events.schemas check
+
+bench: venv
+	@$(BIN)/python -m pytest -m benchmark -s tests/benchmarks $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	find app daemons tests -name __pycache__ -type d -prune -exec rm -rf {} +
