@@ -1,0 +1,16 @@
+"""Where jobs run: child processes of this machine, or threads of this process."""
+
+from app.engine.inline import InlineEngine
+from app.engine.local import LocalEngine
+from app.engine.port import Engine, EngineClosed, JobFailed, JsonObject, Report, WorkerLost
+
+__all__ = [
+    "Engine",
+    "EngineClosed",
+    "InlineEngine",
+    "JobFailed",
+    "JsonObject",
+    "LocalEngine",
+    "Report",
+    "WorkerLost",
+]

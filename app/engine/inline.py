@@ -1,0 +1,61 @@
+"""The engine without processes: jobs in threads of this one. For tests and small runs."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from app.engine.job import encode, follow, perform
+from app.engine.port import EngineClosed, JsonObject, Report
+
+
+class InlineEngine:
+    """Runs jobs in threads. A job that was cancelled or lost goes on until its next report, unheard.
+
+    Args:
+        workers: how many jobs run at once.
+    """
+
+    def __init__(self, workers: int = 1) -> None:
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="job")
+        self._running: set[asyncio.Queue[JsonObject]] = set()
+        self._closed = False
+
+    async def run(self, function: str, spec: JsonObject, on_progress: Report | None = None) -> JsonObject:
+        """See ``Engine.run``."""
+        if self._closed:
+            raise closed(function)
+        loop = asyncio.get_running_loop()
+        frames: asyncio.Queue[JsonObject] = asyncio.Queue()
+
+        def send(frame: JsonObject) -> None:
+            if frames not in self._running:
+                raise SystemExit  # nobody listens any more; in a thread of a pool this ends the job only
+            # Through JSON, as with processes: a job must not come to depend on what only threads can share.
+            loop.call_soon_threadsafe(frames.put_nowait, json.loads(encode(frame)))
+
+        self._running.add(frames)
+        try:
+            self._threads.submit(_work, function, json.loads(encode(spec)), send)
+            return await follow(function, frames.get, on_progress)
+        finally:
+            self._running.discard(frames)
+
+    async def close(self) -> None:
+        """See ``Engine.close``."""
+        self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for frames in self._running:
+            frames.put_nowait({"lost": "the engine was closed"})
+
+
+def closed(function: str) -> EngineClosed:
+    """Return the error for a job that came too late."""
+    return EngineClosed(f"{function} was given to a closed engine.", hint="Start jobs before the daemon stops.")
+
+
+def _work(function: str, spec: JsonObject, send: Callable[[JsonObject], None]) -> None:
+    try:
+        perform(function, spec, send)
+    except SystemExit as error:
+        send({"lost": f"it asked to exit with {error.code!r}"})

@@ -1,0 +1,64 @@
+"""One job, carried out where the engine put it, told of in frames.
+
+A frame is a JSON object with one key: ``progress``, ``result``, ``error``, or ``lost`` for a worker that died.
+"""
+
+import json
+import traceback
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+
+from app.core import FlyballError
+from app.engine.port import Job, JobFailed, JsonObject, Report, WorkerLost
+
+_TRACE_ENTRIES = 8
+
+
+def resolve(function: str) -> Job:
+    """Return the job named ``"package.module:name"``. Raises ``FlyballError`` when there is none."""
+    module, _, name = function.partition(":")
+    try:
+        job = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise FlyballError(
+            f"{function!r} names no job ({error}).",
+            hint="Write 'package.module:function', importable by the worker.",
+        ) from error
+    assert callable(job)
+    return job  # type: ignore[no-any-return]  # a name in a string has no type
+
+
+def perform(function: str, spec: JsonObject, send: Callable[[JsonObject], None]) -> None:
+    """Run a job and send its frames: any number of ``progress``, then one ``result`` or ``error``."""
+    try:
+        result = resolve(function)(spec, lambda progress: send({"progress": progress}))
+        send({"result": result})
+    except Exception as error:  # noqa: BLE001  # the boundary: whatever a job raises is told to who asked for it
+        send({"error": _described(error)})
+
+
+async def follow(function: str, receive: Callable[[], Awaitable[JsonObject]], on_progress: Report | None) -> JsonObject:
+    """Receive a job's frames until it ends; return the result or raise ``JobFailed`` or ``WorkerLost``."""
+    while "progress" in (frame := await receive()):
+        if on_progress is not None:
+            on_progress(frame["progress"])
+    if "error" in frame:
+        raise JobFailed(function, **frame["error"])
+    if "lost" in frame:
+        raise WorkerLost(
+            f"The worker of {function} ended before its job did: {frame['lost']}.",
+            hint="Try the job again; when it happens often, look for a lack of memory (dmesg).",
+        )
+    result: JsonObject = frame["result"]
+    return result
+
+
+def encode(frame: JsonObject) -> bytes:
+    """Return a frame as JSON. Raises ``ValueError`` for a NaN, ``TypeError`` for what JSON does not know."""
+    return json.dumps(frame, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _described(error: Exception) -> JsonObject:
+    summary, hint = (error.message, error.hint) if isinstance(error, FlyballError) else (str(error), "")
+    trace = "".join(traceback.format_exception(error, limit=-_TRACE_ENTRIES))
+    return {"kind": type(error).__name__, "summary": summary, "hint": hint, "trace": trace}

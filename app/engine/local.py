@@ -1,0 +1,126 @@
+"""The engine of one machine: long-lived child processes that talk through pipes."""
+
+import asyncio
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from contextlib import suppress
+
+from app.engine.inline import closed
+from app.engine.job import follow
+from app.engine.port import JobFailed, JsonObject, Report
+from app.engine.worker import LENGTH_BYTES, frame_bytes
+
+_STOP_SECONDS = 5.0
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+class LocalEngine:
+    """Runs jobs in child processes, started at their first job and replaced when they die.
+
+    Args:
+        workers: number of processes, and of jobs that run at once.
+        threads: threads of each process's arithmetic.
+        nice: added to the children's niceness, so that the daemons on the same machine stay prompt.
+    """
+
+    def __init__(self, workers: int = 1, threads: int = 1, nice: int = 0) -> None:
+        self._children = [_Child(threads, nice) for _ in range(workers)]
+        self._idle: asyncio.LifoQueue[_Child] = asyncio.LifoQueue()  # the one used last has its modules loaded
+        for child in self._children:
+            self._idle.put_nowait(child)
+
+    async def run(self, function: str, spec: JsonObject, on_progress: Report | None = None) -> JsonObject:
+        """See ``Engine.run``."""
+        child = await self._idle.get()
+        try:
+            return await child.run(function, spec, on_progress)
+        finally:
+            self._idle.put_nowait(child)
+
+    async def close(self) -> None:
+        """See ``Engine.close``."""
+        for child in self._children:
+            await child.stop()
+
+
+class _Child:
+    """One worker process, or none yet."""
+
+    def __init__(self, threads: int, nice: int) -> None:
+        self._environment = _environment(threads)
+        self._nice = nice
+        self._process: Process | None = None
+        self._closed = False
+
+    async def run(self, function: str, spec: JsonObject, on_progress: Report | None) -> JsonObject:
+        request = frame_bytes({"function": function, "spec": spec})
+        process = await self._alive(function)
+        try:
+            await _send(process, request)
+            return await follow(function, lambda: _receive(process), on_progress)
+        except JobFailed:
+            raise
+        except BaseException:  # cancelled, lost, or a listener raised: what the child is doing is of no use
+            await _end(process)
+            raise
+
+    async def stop(self) -> None:
+        """End the process, gently at first: it ends when its stdin does."""
+        self._closed = True
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_STOP_SECONDS):
+                    await self._process.wait()
+            await _end(self._process)
+
+    async def _alive(self, function: str) -> Process:
+        if not self._closed and (self._process is None or self._process.returncode is not None):
+            self._process = await _spawn(self._environment, self._nice)
+        if self._closed or self._process is None:  # perhaps closed while the process was starting
+            if self._process is not None:
+                await _end(self._process)
+            raise closed(function)
+        return self._process
+
+
+def _environment(threads: int) -> dict[str, str]:
+    own = {name: str(threads) for name in _THREAD_VARIABLES}
+    # The child finds modules where this process does, wherever this process was started.
+    return {**os.environ, **own, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+async def _spawn(environment: dict[str, str], nice: int) -> Process:
+    # A session of its own: Ctrl-C in the terminal is for the parent, which lets its jobs finish or not.
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "app.engine.worker", str(nice)),
+        stdin=PIPE,
+        stdout=PIPE,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+async def _send(process: Process, data: bytes) -> None:
+    assert process.stdin is not None
+    process.stdin.write(data)
+    with suppress(ConnectionError):  # it died: reading from it will say so
+        await process.stdin.drain()
+
+
+async def _receive(process: Process) -> JsonObject:
+    assert process.stdout is not None
+    try:
+        size = int.from_bytes(await process.stdout.readexactly(LENGTH_BYTES), "big")
+        frame: JsonObject = json.loads(await process.stdout.readexactly(size))
+    except asyncio.IncompleteReadError:
+        return {"lost": f"process {process.pid} ended with status {await process.wait()}"}
+    return frame
+
+
+async def _end(process: Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()

@@ -1,0 +1,223 @@
+"""What every engine promises; then what only processes can."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app.engine import Engine, EngineClosed, InlineEngine, JobFailed, LocalEngine, WorkerLost
+
+JOBS = "engine_jobs"
+
+
+@pytest.fixture(autouse=True)
+def _jobs_are_importable(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+@pytest.fixture(params=[InlineEngine, LocalEngine])
+async def engine(request):
+    made: Engine = request.param(workers=2)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def local():
+    made = LocalEngine(workers=1, threads=1, nice=3)
+    yield made
+    await made.close()
+
+
+async def started(engine: Engine, job: str) -> tuple[asyncio.Task, dict]:
+    """Start a job and wait for its first report."""
+    first: asyncio.Future[dict] = asyncio.get_running_loop().create_future()
+
+    def hear(report: dict) -> None:
+        if not first.done():
+            first.set_result(report)
+
+    task = asyncio.get_running_loop().create_task(engine.run(f"{JOBS}:{job}", {}, hear))
+    return task, await first
+
+
+async def test_a_job_gets_its_spec_and_gives_its_result(engine):
+    assert (await engine.run(f"{JOBS}:double", {"number": 21}))["number"] == 42
+
+
+async def test_specs_and_results_of_any_size_come_through_unchanged(engine):
+    spec = {"text": "é\n\0" * 300_000, "nested": [{"a": [1, 2.5, None, True]}]}
+    assert await engine.run(f"{JOBS}:echo", spec) == spec
+
+
+async def test_progress_arrives_in_order_and_before_the_result(engine):
+    heard = []
+    result = await engine.run(f"{JOBS}:count", {"to": 200}, heard.append)
+    assert heard == [{"number": number} for number in range(200)]
+    assert result == {"counted": 200}
+
+
+async def test_a_failure_names_the_exception_and_leaves_the_engine_working(engine):
+    with pytest.raises(JobFailed) as failed:
+        await engine.run(f"{JOBS}:fail", {})
+    assert failed.value.kind == "ValueError"
+    assert failed.value.summary == "seven is not enough"
+    assert "def fail" not in str(failed.value)
+    assert "engine_jobs.py" in failed.value.trace
+    assert (await engine.run(f"{JOBS}:double", {"number": 1}))["number"] == 2
+
+
+async def test_the_hint_of_a_failure_reaches_the_reader(engine):
+    with pytest.raises(JobFailed) as failed:
+        await engine.run(f"{JOBS}:fail_with_hint", {})
+    assert failed.value.hint == "Turn it."
+
+
+@pytest.mark.parametrize("function", ["engine_jobs:absent", "no.such.module:f", "engine_jobs", ""])
+async def test_a_job_that_does_not_exist_has_failed(engine, function):
+    with pytest.raises(JobFailed, match="names no job"):
+        await engine.run(function, {})
+
+
+async def test_a_result_that_is_not_json_has_failed(engine):
+    with pytest.raises(JobFailed, match="ValueError"):
+        await engine.run(f"{JOBS}:not_a_number", {})
+
+
+async def test_a_job_that_exits_has_lost_its_worker_and_the_engine_goes_on(engine):
+    with pytest.raises(WorkerLost):
+        await engine.run(f"{JOBS}:leave", {})
+    assert (await engine.run(f"{JOBS}:double", {"number": 1}))["number"] == 2
+
+
+async def test_as_many_jobs_run_at_once_as_there_are_workers(engine, tmp_path):
+    async with asyncio.TaskGroup() as group:
+        for name, other in (("a", "b"), ("b", "a")):
+            spec = {"folder": str(tmp_path), "name": name, "other": other}
+            group.create_task(engine.run(f"{JOBS}:meet", spec))
+
+
+async def test_more_jobs_than_workers_wait_their_turn(engine):
+    jobs = [engine.run(f"{JOBS}:double", {"number": number}) for number in range(20)]
+    assert [result["number"] for result in await asyncio.gather(*jobs)] == list(range(0, 40, 2))
+
+
+async def test_a_cancelled_job_is_abandoned_and_its_place_is_free_again(engine):
+    for _ in range(3):  # more often than there are workers
+        task, _ = await started(engine, "wait")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert (await engine.run(f"{JOBS}:double", {"number": 1}))["number"] == 2
+
+
+async def test_a_listener_that_raises_ends_the_job_with_its_error(engine):
+    def refuse(report: dict) -> None:
+        raise LookupError("no such dial")
+
+    with pytest.raises(LookupError, match="no such dial"):
+        await engine.run(f"{JOBS}:wait", {}, refuse)
+    assert (await engine.run(f"{JOBS}:double", {"number": 1}))["number"] == 2
+
+
+async def test_the_event_loop_runs_on_while_a_job_does(engine):
+    task, _ = await started(engine, "wait")
+    for _ in range(50):
+        await asyncio.sleep(0.001)
+    assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_closing_loses_running_jobs_refuses_new_ones_and_is_idempotent(engine):
+    tasks = [(await started(engine, "wait"))[0] for _ in range(2)]
+    waiting = asyncio.get_running_loop().create_task(engine.run(f"{JOBS}:double", {"number": 1}))
+    await asyncio.sleep(0)
+    await engine.close()
+    await engine.close()
+    outcomes = await asyncio.gather(*tasks, waiting, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes[:2]] == [WorkerLost, WorkerLost]
+    assert isinstance(outcomes[2], EngineClosed | WorkerLost)
+    with pytest.raises(EngineClosed):
+        await engine.run(f"{JOBS}:double", {"number": 1})
+
+
+async def test_a_process_killed_in_the_middle_is_reported_and_replaced(local):
+    task, report = await started(local, "busy")
+    os.kill(report["pid"], signal.SIGKILL)
+    with pytest.raises(WorkerLost, match="-9"):
+        await task
+    again = await local.run(f"{JOBS}:double", {"number": 4})
+    assert again["number"] == 8
+    assert again["pid"] != report["pid"]
+
+
+async def test_the_same_process_serves_job_after_job(local):
+    pids = {(await local.run(f"{JOBS}:double", {"number": 1}))["pid"] for _ in range(3)}
+    assert len(pids) == 1
+    assert os.getpid() not in pids
+
+
+async def test_cancelling_kills_the_process(local):
+    task, report = await started(local, "busy")
+    process = psutil.Process(report["pid"])
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not process.is_running()
+
+
+async def test_closing_leaves_no_process_even_one_that_holds_the_interpreter(local):
+    task, report = await started(local, "busy")
+    process = psutil.Process(report["pid"])
+    await local.close()
+    assert not process.is_running()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_a_job_prints_does_not_disturb_the_protocol(local, capfd):
+    heard = []
+    assert await local.run(f"{JOBS}:chatter", {}, heard.append) == {}
+    assert heard == [{"quiet": True}]
+    out, err = capfd.readouterr()
+    assert out == ""
+    for text in ("a stray print", "a stray write to descriptor 1", "a stray child"):
+        assert text in err
+
+
+async def test_children_are_nice_ignore_the_terminals_interrupt_and_keep_to_their_threads(local):
+    own = os.nice(0)
+    child = await local.run(f"{JOBS}:double", {"number": 1})
+    assert child["nice"] == min(19, own + 3)
+    assert child["session"] == child["pid"]
+    assert await local.run(f"{JOBS}:interrupt_me", {}) == {"survived": True}
+    assert await local.run(f"{JOBS}:threads", {}) == {"torch": 1}
+
+
+PARENT = """
+import asyncio, sys
+from app.engine import LocalEngine
+
+async def main():
+    engine = LocalEngine()
+    await engine.run("engine_jobs:busy", {}, lambda report: print(report["pid"], flush=True))
+
+asyncio.run(main())
+"""
+
+
+def test_no_child_outlives_a_parent_that_was_killed(tmp_path):
+    paths = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path), str(Path.cwd())])
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": paths}, text=True
+    )
+    with parent:
+        child = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    child.wait(timeout=30)
+    assert not child.is_running()
