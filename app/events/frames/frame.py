@@ -1,0 +1,170 @@
+"""The frame: events of one producer that travel, are recorded and are handed out together.
+
+Little-endian layout::
+
+    magic  "FBF1"
+    u32    CRC-32 of the header, from the next field to its end
+    u32    CRC-32 of the bodies
+    u64    epoch, u64 base: this frame holds the events base, base + 1, … of that epoch of the producer
+    u32    count of events, u32 length of the header, u16 types, u16 subjects, u16 length of the producer's name
+    count x u64 id hashes, u32 body lengths, u16 type references, u16 subject references
+    (types + subjects) x u16 lengths of names
+    producer, types, subjects: UTF-8
+    bodies
+
+The broker and readers that filter need the header alone; it carries its own checksum for that reason.
+"""
+
+import struct
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from zlib import crc32
+
+from app.core import FlyballError
+
+MAGIC = b"FBF1"
+FIXED = struct.Struct("<4sIIQQIIHHH")
+AFTER_CRC = 8
+MAX_EVENTS = 4096
+
+
+class DamagedFrame(FlyballError):
+    """These bytes are not the frame that was once written."""
+
+
+def damaged(what: str) -> DamagedFrame:
+    """Refuse a frame, saying ``what`` is wrong with it."""
+    return DamagedFrame(f"Damaged frame: {what}.", hint="Send or fetch it again; nothing of it was used.")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A verified header, and the bytes it was read from.
+
+    Attributes:
+        buffer: bytes that hold the frame (a record holds a stamp before it).
+        start: where the frame begins in ``buffer``.
+        producer: who wrote it.
+        epoch: names one life of the producer.
+        base: number of the first event within the epoch, from 0.
+        ids: 64-bit hash of each event's id.
+        types: the distinct event types, in order of appearance.
+        subjects: the distinct subjects, in order of appearance.
+        type_refs: index into ``types`` for each event.
+        subject_refs: index into ``subjects`` for each event.
+        lengths: bytes of each body.
+        bodies_at: where the bodies begin in ``buffer``.
+        header_crc: checksum of the header, which covers that of the bodies.
+    """
+
+    buffer: bytes
+    start: int
+    producer: str
+    epoch: int
+    base: int
+    ids: tuple[int, ...]
+    types: tuple[str, ...]
+    subjects: tuple[str, ...]
+    type_refs: tuple[int, ...]
+    subject_refs: tuple[int, ...]
+    lengths: tuple[int, ...]
+    bodies_at: int
+    header_crc: int
+    bodies_crc: int
+
+    @classmethod
+    def parse(cls, buffer: bytes, start: int = 0, *, bodies: bool = True) -> "Frame":
+        """Read and verify the frame that fills ``buffer`` from ``start`` on.
+
+        Args:
+            buffer: the bytes.
+            start: where the frame begins.
+            bodies: False when ``buffer`` ends with the header.
+
+        Raises:
+            DamagedFrame: a byte is wrong, missing or too many.
+        """
+        try:
+            frame = _parse_header(buffer, start)
+        except (struct.error, UnicodeDecodeError) as error:
+            raise damaged(f"its header cannot be read ({error})") from error
+        if bodies:
+            frame.verify_bodies()
+        return frame
+
+    @property
+    def count(self) -> int:
+        """Number of events, at least 1."""
+        return len(self.ids)
+
+    @property
+    def raw(self) -> bytes:
+        """The frame alone, as it travels."""
+        return self.buffer[self.start :]
+
+    def offsets(self) -> list[int]:
+        """Return where each body begins in ``buffer``, and where the last one ends."""
+        return list(accumulate(self.lengths, initial=self.bodies_at))
+
+    def bodies(self) -> list[bytes]:
+        """Return the bodies in order."""
+        ends = self.offsets()
+        buffer = self.buffer
+        return [buffer[a:b] for a, b in pairwise(ends)]
+
+    def verify_bodies(self) -> None:
+        """Check length and checksum of the bodies.
+
+        Raises:
+            DamagedFrame: they are not what was written.
+        """
+        if len(self.buffer) != self.bodies_at + sum(self.lengths):
+            raise damaged("its length is wrong")
+        if crc32(memoryview(self.buffer)[self.bodies_at :]) != self.bodies_crc:
+            raise damaged("the checksum of its bodies is wrong")
+
+
+def peek(buffer: bytes) -> tuple[int, int, int] | None:
+    """Return (epoch, base, count) of what looks like a frame, unverified; None when it doesn't look like one."""
+    if len(buffer) < FIXED.size or not buffer.startswith(MAGIC):
+        return None
+    _, _, _, epoch, base, count, _, _, _, _ = FIXED.unpack_from(buffer)
+    return epoch, base, count
+
+
+def _parse_header(buffer: bytes, start: int) -> Frame:
+    magic, crc, bodies_crc, epoch, base, count, length, types, subjects, producer = FIXED.unpack_from(buffer, start)
+    if magic != MAGIC:
+        raise damaged("it does not begin like one")
+    end = start + length
+    if length < FIXED.size or end > len(buffer) or crc32(memoryview(buffer)[start + AFTER_CRC : end]) != crc:
+        raise damaged("the checksum of its header is wrong")
+    columns = struct.unpack_from(f"<{count}Q{count}I{count}H{count}H", buffer, start + FIXED.size)
+    names = _names(buffer, start + FIXED.size + 16 * count, end, types + subjects, producer)
+    frame = Frame(
+        buffer=buffer,
+        start=start,
+        producer=names[0],
+        epoch=epoch,
+        base=base,
+        ids=columns[:count],
+        types=names[1 : 1 + types],
+        subjects=names[1 + types :],
+        lengths=columns[count : 2 * count],
+        type_refs=columns[2 * count : 3 * count],
+        subject_refs=columns[3 * count :],
+        bodies_at=end,
+        header_crc=crc,
+        bodies_crc=bodies_crc,
+    )
+    if not 0 < count <= MAX_EVENTS or max(frame.type_refs) >= types or max(frame.subject_refs) >= subjects:
+        raise damaged("its header contradicts itself")
+    return frame
+
+
+def _names(buffer: bytes, at: int, end: int, count: int, producer: int) -> tuple[str, ...]:
+    lengths = struct.unpack_from(f"<{count}H", buffer, at)
+    ends = list(accumulate((producer, *lengths), initial=at + 2 * count))
+    if ends[-1] != end:
+        raise damaged("its header contradicts itself")
+    return tuple(str(buffer[a:b], "utf-8") for a, b in pairwise(ends))
