@@ -1,6 +1,7 @@
 """Typed events in CloudEvents envelopes: the language all daemons speak."""
 
 from app.events.catalogue import BY_NAME, BY_TYPE, CATALOGUE, ENVELOPES, UnknownEventType, resolve
+from app.events.cloudevents import envelope_of, from_cloudevent
 from app.events.codec import MalformedEvent, decode, encode, malformed
 from app.events.decisions import (
     AdaptiveParamsChanged,
@@ -125,7 +126,9 @@ __all__ = [
     "Value",
     "decode",
     "encode",
+    "envelope_of",
     "follow",
+    "from_cloudevent",
     "malformed",
     "originate",
     "resolve",

@@ -6,10 +6,10 @@ not the present one falls out of the fast path (MEASURED: 436k envelopes/s read,
 
 from functools import reduce
 from operator import or_
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 from pydantic import Field, TypeAdapter, ValidationError
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from app.core import FlyballError
 from app.events.catalogue import BY_TYPE, ENVELOPES, UnknownEventType, resolve
@@ -38,34 +38,46 @@ def decode(body: bytes) -> Envelope[Payload]:
 
     Raises:
         MalformedEvent: not JSON, no known type, or fields that don't fit; the hint names them.
+        NoUpcast: the payload's version is newer than this program, or can't be lifted.
     """
     try:
-        return cast("Envelope[Payload]", _validate(body))
+        return cast("Envelope[Payload]", _validate(body, strict=True))
     except ValidationError as error:
         return _decode_slowly(body, error)
 
 
 def _decode_slowly(body: bytes, error: ValidationError) -> Envelope[Payload]:
     try:
-        raw = from_json(body)
-        payload = BY_TYPE.get(raw["type"])
-        version = raw["dataversion"]
-        if payload is None or version == payload.dataversion:
-            raise malformed(error)
-        data = lift(payload.event_type, raw["data"], version, payload.dataversion)
-        return _reader.validate_python(raw | {"data": data, "dataversion": payload.dataversion})
-    except ValidationError as lifted:
-        raise malformed(lifted) from lifted
+        raw: dict[str, Any] = from_json(body)
+        payload, version, data = BY_TYPE[raw["type"]], raw["dataversion"], raw["data"]
     except (ValueError, KeyError, TypeError) as broken:
         raise malformed(error) from broken
+    if type(version) is not int or version == payload.dataversion or not isinstance(data, dict):
+        raise malformed(error) from error
+    lifted = _lift(payload, data, version)
+    try:
+        body = to_json(raw | {"data": lifted, "dataversion": payload.dataversion})
+        return cast("Envelope[Payload]", _validate(body, strict=True))
+    except ValidationError as unfit:
+        raise malformed(unfit) from unfit
+
+
+def _lift(payload: type[Payload], data: dict[str, Any], version: int) -> dict[str, Any]:
+    try:
+        return lift(payload.event_type, data, version, payload.dataversion)
+    except (LookupError, TypeError, ValueError, AttributeError) as unfit:  # what upcasts meet in unfit data
+        message = f"Malformed event: {payload.seed_name} of version {version} could not be lifted: {unfit!r}."
+        raise MalformedEvent(message, hint="Look at data.") from unfit
 
 
 def malformed(error: ValidationError) -> MalformedEvent:
     """Say in one line what a validation found."""
-    first = error.errors(include_url=False)[0]
+    first = error.errors(include_url=False, include_input=False)[0]
     if first["type"] == "union_tag_invalid":
         return _unknown_type(first["ctx"]["tag"])
-    where = ".".join(str(part) for part in first["loc"]) or "the event"
+    if first["type"] == "union_tag_not_found":
+        return MalformedEvent("Malformed event: it has no type.", hint="Set type; list them with: flyball events list")
+    where = ".".join(str(part) for part in first["loc"] if part not in BY_TYPE) or "the event"
     return MalformedEvent(f"Malformed event: {first['msg']}.", hint=f"Look at {where}.")
 
 
