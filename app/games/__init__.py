@@ -1,0 +1,21 @@
+"""Rules and encodings: games played in batches, from the mover's perspective. Pure: seeds are arguments."""
+
+from app.games.opening import checker_for, open_table
+from app.games.openspiel import IllegalAction, OpenSpielTable, UnknownGame
+from app.games.parity import GameRecord, ParityChecker
+from app.games.table import FINISHED, Observations, Symmetry, Table, TableSpec
+
+__all__ = [
+    "FINISHED",
+    "GameRecord",
+    "IllegalAction",
+    "Observations",
+    "OpenSpielTable",
+    "ParityChecker",
+    "Symmetry",
+    "Table",
+    "TableSpec",
+    "UnknownGame",
+    "checker_for",
+    "open_table",
+]

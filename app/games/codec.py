@@ -1,0 +1,63 @@
+"""How a game's own tensors and actions become those of the seat to move."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.games.table import Indices, Observations, Symmetry
+
+Encode = Callable[[NDArray[np.float32], NDArray[np.int8]], Observations]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Codec:
+    """A game seen from the seat to move: the mover is always "me", and plays in the same direction.
+
+    Attributes:
+        size: features of an observation, D.
+        encode: the game's tensors [N, R] and the observing seats [N] to observations [N, D].
+        to_game: [P, A] the game's number of each seat's actions.
+        symmetries: relabellings in the mover's perspective, besides the identity.
+        kind: what ``encode`` returns.
+        scale: what the largest difference between one seat and the mean of the others counts, or None for the
+            range of the game's utility.
+        uniform_chance: chance outcomes are all alike, which saves listing their probabilities.
+    """
+
+    size: int
+    encode: Encode
+    to_game: Indices
+    symmetries: tuple[Symmetry, ...] = ()
+    kind: type[np.uint8] | type[np.float32] = np.uint8
+    scale: float | None = None
+    uniform_chance: bool = False
+    from_game: Indices = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "from_game", _inverse(self.to_game))
+
+
+def gather(views: NDArray[np.int64]) -> Encode:
+    """Return an encoder that picks features: [P, D] where each seat finds them in the game's tensor."""
+    if (views == views[0]).all():
+        return lambda raw, _seats: raw[:, views[0]].astype(np.uint8)
+    return lambda raw, seats: np.take_along_axis(raw, views[seats], axis=1).astype(np.uint8)
+
+
+def symmetry(name: str, observation: Indices, action: Indices) -> Symmetry:
+    """Build a symmetry from the two gathers."""
+    return Symmetry(name, observation, action, np.argsort(action))
+
+
+def identical(players: int, actions: int) -> Indices:
+    """Return the action table [P, A] of a game whose numbers are the same for every seat."""
+    return np.tile(np.arange(actions), (players, 1))
+
+
+def _inverse(to_game: Indices) -> Indices:
+    """Return [P, number of the game's actions], -1 where a seat has no such action."""
+    inverse = np.full((len(to_game), int(to_game.max()) + 1), -1, dtype=np.int64)
+    np.put_along_axis(inverse, to_game, np.arange(to_game.shape[1])[None, :], axis=1)
+    return inverse

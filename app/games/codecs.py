@@ -1,0 +1,56 @@
+"""The codec of every game that has one; any other is seen as OpenSpiel shows it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from app.games.boards import (
+    breakthrough,
+    clobber,
+    connect_four,
+    go,
+    hex_board,
+    othello,
+    tic_tac_toe,
+    ultimate_tic_tac_toe,
+)
+from app.games.codec import Codec, identical
+from app.games.hearts import hearts
+from app.games.oh_hell import oh_hell
+from app.games.races import chinese_checkers, maedn
+
+# What a codec depends on: the parameters of the game that change its layout, as the builder's keywords.
+_BUILDERS: dict[str, tuple[Callable[..., Codec], tuple[str, ...]]] = {
+    "breakthrough": (breakthrough, ("rows", "columns")),
+    "chinese_checkers": (chinese_checkers, ("players",)),
+    "clobber": (clobber, ("rows", "columns")),
+    "connect_four": (connect_four, ()),
+    "go": (go, ("board_size",)),
+    "hearts": (hearts, ()),
+    "hex": (hex_board, ("board_size",)),
+    "maedn": (maedn, ("players",)),
+    "oh_hell": (oh_hell, ("players",)),
+    "othello": (othello, ()),
+    "tic_tac_toe": (tic_tac_toe, ()),
+    "ultimate_tic_tac_toe": (ultimate_tic_tac_toe, ()),
+}
+
+
+def codec_for(game: Any, tensor_size: int) -> Codec:
+    """Return the codec of an OpenSpiel game whose observer's tensor has ``tensor_size`` features."""
+    name = game.get_type().short_name
+    if name not in _BUILDERS:
+        return _as_shown(game.num_players(), game.num_distinct_actions(), tensor_size)
+    builder, wanted = _BUILDERS[name]
+    parameters = game.get_parameters()
+    return builder(**{key: parameters[key] for key in wanted if key in parameters})
+
+
+def _as_shown(players: int, actions: int, tensor_size: int) -> Codec:
+    return Codec(
+        tensor_size,
+        lambda raw, _seats: raw.astype(np.float32),
+        identical(players, actions),
+        kind=np.float32,
+    )

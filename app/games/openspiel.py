@@ -1,0 +1,216 @@
+"""Games of OpenSpiel behind the ``Table`` port, with its fast observers and one list of legal actions a decision."""
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from itertools import chain
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyspiel
+from numpy.typing import NDArray
+from open_spiel.python.observation import make_observation
+
+from app.core import FlyballError
+from app.games.codec import Codec
+from app.games.codecs import codec_for
+from app.games.table import FINISHED, Indices, Observations, TableSpec
+
+CHANCE = int(pyspiel.PlayerId.CHANCE)
+
+
+class UnknownGame(FlyballError):
+    """A game that cannot be loaded or played here."""
+
+
+class IllegalAction(FlyballError):
+    """An action that the rules do not allow."""
+
+
+class Rules:
+    """A loaded game: its rules, its codec and the scale of its outcomes."""
+
+    def __init__(self, game: str, players: int) -> None:
+        self.game = load_game(game, players)
+        kind = self.game.get_type()
+        recall = None if kind.provides_observation_tensor else pyspiel.IIGObservationType(perfect_recall=True)
+        self.observer = make_observation(self.game, recall)
+        self.codec: Codec = codec_for(self.game, self.observer.tensor.size)
+        self.spec = TableSpec(
+            players=players,
+            actions=self.codec.to_game.shape[1],
+            observation_size=self.codec.size,
+            observation_type=self.codec.kind,
+            rules_version=f"openspiel-{version('open_spiel')}:{game}",
+            symmetries=self.codec.symmetries,
+        )
+        self._zero_sum = kind.utility == pyspiel.GameType.Utility.ZERO_SUM
+        low, high = self.game.min_utility(), self.game.max_utility()
+        self._scale = self.codec.scale or (max(-low, high) if self._zero_sum else high - low)
+
+    def outcome(self, state: Any) -> NDArray[np.float32]:
+        """Return the returns of a finished game [P], in [-1, 1] and summing to 0.
+
+        Those of a zero-sum game are divided by the largest one; of any other game, each seat's lead over the mean
+        of the others by the range of the utility (in Hearts by 26, the hand's points).
+        """
+        utility = np.asarray(state.returns())
+        if not self._zero_sum:
+            others = (utility.sum() - utility) / (len(utility) - 1)
+            utility = utility - others
+        return (utility / self._scale).astype(np.float32)
+
+    def observe(self, states: Sequence[Any], seats: NDArray[np.int8]) -> Observations:
+        """Return what ``seats`` [K] know in ``states`` [K], as [K, D]."""
+        tensor, set_from = self.observer.tensor, self.observer.set_from
+        raw = np.empty((len(states), tensor.size), dtype=np.float32)
+        for row, state, seat in zip(raw, states, seats.tolist(), strict=True):
+            set_from(state, seat)
+            row[:] = tensor
+        return self.codec.encode(raw, seats)
+
+    def masks(self, legal: Sequence[Sequence[int]], seats: NDArray[np.int8]) -> NDArray[np.bool_]:
+        """Return the legal actions [K, A] of ``seats``, given the game's own numbers of them."""
+        counts = list(map(len, legal))
+        flat = np.fromiter(chain.from_iterable(legal), dtype=np.int64, count=sum(counts))
+        rows = np.repeat(np.arange(len(legal)), counts)
+        mask = np.zeros((len(legal), self.spec.actions), dtype=np.bool_)
+        mask[rows, self.codec.from_game[seats[rows], flat]] = True
+        return mask
+
+
+class OpenSpielTable:
+    """N games of OpenSpiel at once; see ``Table``.
+
+    Args:
+        game: an OpenSpiel game string.
+        players: number of seats, which the game string must agree with.
+        slots: N.
+        max_moves: moves of the players, forced ones included, after which a game is truncated.
+
+    Raises ``UnknownGame``.
+    """
+
+    def __init__(self, game: str, players: int, slots: int, max_moves: int | None = None) -> None:
+        self._rules = Rules(game, players)
+        self._limit = max_moves
+        self._states: list[Any] = [None] * slots
+        self._legal: list[list[int]] = [[]] * slots
+        self._chance: list[Random] = [Random(0)] * slots
+        self._moves = [0] * slots
+        self._seats = np.full(slots, FINISHED, dtype=np.int8)
+        self._returns = np.zeros((slots, players), dtype=np.float32)
+        self._truncated = np.zeros(slots, dtype=np.bool_)
+
+    @property
+    def spec(self) -> TableSpec:
+        """See ``Table.spec``."""
+        return self._rules.spec
+
+    def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
+        """See ``Table.reset``."""
+        for slot, seed in zip(slots.tolist(), seeds, strict=True):
+            self._states[slot] = self._rules.game.new_initial_state()
+            self._chance[slot] = Random(seed)
+            self._moves[slot] = 0
+            self._returns[slot] = 0
+            self._truncated[slot] = False
+            self._seats[slot] = self._advance(slot)
+
+    def seats(self) -> NDArray[np.int8]:
+        """See ``Table.seats``."""
+        return self._seats.copy()
+
+    def observe(self, slots: Indices) -> tuple[Observations, NDArray[np.bool_]]:
+        """See ``Table.observe``."""
+        seats = self._seats[slots]
+        legal = [self._legal[slot] for slot in slots.tolist()]
+        return self.view(slots, seats), self._rules.masks(legal, seats)
+
+    def view(self, slots: Indices, seats: NDArray[np.int8]) -> Observations:
+        """See ``Table.view``."""
+        return self._rules.observe([self._states[slot] for slot in slots.tolist()], seats)
+
+    def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
+        """See ``Table.step``."""
+        chosen = self._rules.codec.to_game[self._seats[slots], actions].tolist()
+        for slot, action in zip(slots.tolist(), chosen, strict=True):
+            if action not in self._legal[slot]:
+                raise _illegal(action, slot, self._legal[slot])
+            self._states[slot].apply_action(action)
+            self._moves[slot] += 1
+            self._seats[slot] = self._advance(slot)
+
+    def returns(self) -> NDArray[np.float32]:
+        """See ``Table.returns``."""
+        return self._returns.copy()
+
+    def truncated(self) -> NDArray[np.bool_]:
+        """See ``Table.truncated``."""
+        return self._truncated.copy()
+
+    def history(self, slot: int) -> list[int]:
+        """See ``Table.history``."""
+        return [int(action) for action in self._states[slot].history()]
+
+    def _advance(self, slot: int) -> int:
+        """Play chance and forced moves; return the seat that has a choice, or ``FINISHED``."""
+        state = self._states[slot]
+        while True:
+            player: int = state.current_player()
+            legal: list[int] = state.legal_actions()
+            self._legal[slot] = legal
+            if player == CHANCE:
+                state.apply_action(self._draw(slot, state, legal))
+            elif player < 0:
+                self._returns[slot] = self._rules.outcome(state)
+                return FINISHED
+            elif self._moves[slot] == self._limit:
+                self._truncated[slot] = True
+                self._legal[slot] = []
+                return FINISHED
+            elif len(legal) > 1:
+                return player
+            else:
+                state.apply_action(legal[0])
+                self._moves[slot] += 1
+
+    def _draw(self, slot: int, state: Any, legal: list[int]) -> int:
+        point = self._chance[slot].random()
+        if self._rules.codec.uniform_chance:
+            return legal[int(point * len(legal))]
+        for action, probability in state.chance_outcomes():
+            point -= probability
+            if point < 0:
+                return int(action)
+        return legal[-1]
+
+
+def load_game(game: str, players: int) -> Any:
+    """Load an OpenSpiel game for ``players``. Raises ``UnknownGame`` when it is unknown or cannot be played here."""
+    try:
+        loaded = pyspiel.load_game(game)
+    except pyspiel.SpielError as error:
+        raise UnknownGame(
+            f"OpenSpiel does not load {game!r} ({error}).", hint="Correct the game string in the configuration."
+        ) from error
+    kind = loaded.get_type()
+    if loaded.num_players() != players:
+        raise UnknownGame(
+            f"{game!r} is played by {loaded.num_players()}, the configuration says {players}.",
+            hint="Set the number of players in the game string too, for instance 'maedn(players=4)'.",
+        )
+    sequential = kind.dynamics == pyspiel.GameType.Dynamics.SEQUENTIAL
+    if not sequential or not (kind.provides_observation_tensor or kind.provides_information_state_tensor):
+        raise UnknownGame(
+            f"{game!r} cannot be played here: its moves are simultaneous, or it has no tensor to learn from.",
+            hint="Choose a sequential game with an observation or information state tensor.",
+        )
+    return loaded
+
+
+def _illegal(action: int, slot: int, legal: list[int]) -> IllegalAction:
+    return IllegalAction(
+        f"Action {action} in slot {slot} is not among the legal ones {legal}.",
+        hint="Choose only where the mask is true, and only in slots whose seat is to move.",
+    )

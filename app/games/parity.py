@@ -1,0 +1,120 @@
+"""The parity check: a recorded game is played again, move by move, by the rules library alone.
+
+Nothing of the batched adapter is used but the codec: the replay asks OpenSpiel's lists, one game at a time.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.games.openspiel import CHANCE, Rules
+from app.games.table import Observations
+
+TOLERANCE = 1e-5
+"""Outcomes are float32 in [-1, 1]."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GameRecord:
+    """One game as it was recorded: K rows of the recorded seats, in order.
+
+    Attributes:
+        history: all actions, chance and force included, as the rules number them.
+        returns: [P] the outcome.
+        truncated: whether it was cut off.
+        step: [K] number of the decision within the game.
+        seat: [K] who decided.
+        action: [K] what was decided, as the seat numbers its actions.
+        obs: [K, D] what the seat saw.
+        mask: [K, A] what it could do.
+    """
+
+    history: Sequence[int]
+    returns: NDArray[np.float32]
+    truncated: bool
+    step: NDArray[np.int32]
+    seat: NDArray[np.int8]
+    action: NDArray[np.int32]
+    obs: Observations
+    mask: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Decision:
+    seat: int
+    legal: list[int]
+    taken: int
+    tensor: NDArray[np.float32]
+
+
+class ParityChecker:
+    """Replays recorded games.
+
+    Args:
+        game: an OpenSpiel game string.
+        players: number of seats.
+        max_moves: the limit that the games were played with.
+    """
+
+    def __init__(self, game: str, players: int, max_moves: int | None = None) -> None:
+        self._rules = Rules(game, players)
+        self._limit = max_moves
+
+    def failures(self, record: GameRecord) -> list[str]:
+        """Return what is wrong with a recorded game, in words; nothing when it is right."""
+        state = self._rules.game.new_initial_state()
+        decisions: list[_Decision] = []
+        moves = 0
+        for number, action in enumerate(record.history):
+            legal = [] if state.is_terminal() else state.legal_actions()
+            if action not in legal:
+                return [f"move {number}: action {action} is not legal; legal are {legal}"]
+            if state.current_player() != CHANCE:
+                moves += 1
+                if len(legal) > 1:
+                    decisions.append(self._decision(state, legal, action))
+            state.apply_action(action)
+        return [*self._ending(state, moves, record), *self._rows(decisions, record)]
+
+    def _decision(self, state: Any, legal: list[int], action: int) -> _Decision:
+        seat: int = state.current_player()
+        whole = self._rules.game.get_type().provides_observation_tensor
+        tensor = state.observation_tensor(seat) if whole else state.information_state_tensor(seat)
+        return _Decision(seat, legal, action, np.array(tensor, dtype=np.float32))
+
+    def _ending(self, state: Any, moves: int, record: GameRecord) -> Iterator[str]:
+        if record.truncated:
+            if state.is_terminal() or moves != self._limit:
+                yield f"recorded as truncated after {moves} moves; the limit is {self._limit}"
+            expected = np.zeros_like(record.returns)
+        elif not state.is_terminal():
+            yield f"recorded as finished, but the game goes on after {moves} moves"
+            return
+        else:
+            expected = self._rules.outcome(state)
+        if not np.allclose(expected, record.returns, rtol=0, atol=TOLERANCE):
+            yield f"outcome {record.returns.tolist()} recorded, {expected.tolist()} by the rules"
+
+    def _rows(self, decisions: list[_Decision], record: GameRecord) -> Iterator[str]:
+        for k, step in enumerate(record.step.tolist()):
+            if step >= len(decisions):
+                yield f"decision {step} is recorded, the game has {len(decisions)}"
+                continue
+            for wrong in self._row(decisions[step], record, k):
+                yield f"decision {step}: {wrong}"
+
+    def _row(self, decision: _Decision, record: GameRecord, k: int) -> Iterator[str]:
+        codec, seat = self._rules.codec, decision.seat
+        if record.seat[k] != seat:
+            yield f"seat {record.seat[k]} recorded, seat {seat} was to move"
+            return
+        if codec.from_game[seat, decision.taken] != record.action[k]:
+            yield f"action {record.action[k]} recorded, action {codec.from_game[seat, decision.taken]} played"
+        seats = np.array([seat], dtype=np.int8)
+        if not np.array_equal(codec.encode(decision.tensor[None], seats)[0], record.obs[k]):
+            yield "the observation is not what the seat saw"
+        if set(np.flatnonzero(record.mask[k]).tolist()) != set(codec.from_game[seat, decision.legal].tolist()):
+            yield "the legal mask is not that of the position"

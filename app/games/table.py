@@ -1,0 +1,101 @@
+"""The port of the rules: many games played at once, each position seen by the seat that is to move."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+FINISHED = -1
+"""Stands in for the seat to move when a game is over or has not begun."""
+
+Observations = NDArray[np.uint8] | NDArray[np.float32]
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Symmetry:
+    """A relabelling of positions and actions under which the game stays the same.
+
+    Attributes:
+        name: for instance ``left_right``.
+        observation: [D] feature i of the image is feature ``observation[i]`` of the original.
+        action: [A] action j of the image is action ``action[j]`` of the original; a mask is relabelled alike.
+        image: [A] the inverse: original action a becomes ``image[a]``.
+    """
+
+    name: str
+    observation: Indices
+    action: Indices
+    image: Indices
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableSpec:
+    """What there is to know of a game before it is played.
+
+    Attributes:
+        players: number of seats.
+        actions: number of actions, legal or not, as the seat to move numbers them.
+        observation_size: features of an observation.
+        observation_type: uint8 where every feature is a small count, else float32.
+        rules_version: names the rules and their implementation, for instance ``openspiel-2.0.2:othello``.
+        symmetries: those besides the identity.
+    """
+
+    players: int
+    actions: int
+    observation_size: int
+    observation_type: type[np.uint8] | type[np.float32]
+    rules_version: str
+    symmetries: tuple[Symmetry, ...]
+
+
+class Table(Protocol):
+    """N games at once, in slots 0 … N - 1. Every slot is empty until it is reset.
+
+    Chance is played by the table from the slot's seed; so are forced moves, those of a seat with a single legal
+    action, which is why a seat is asked only when it has a choice. Nothing here reads a clock or global
+    randomness: the same seeds and actions give the same games.
+    """
+
+    @property
+    def spec(self) -> TableSpec:
+        """What the game is like."""
+        ...
+
+    def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
+        """Begin a new game in each of ``slots``, each from its own seed."""
+        ...
+
+    def seats(self) -> NDArray[np.int8]:
+        """Return the seat to move in every slot [N], ``FINISHED`` where none is."""
+        ...
+
+    def observe(self, slots: Indices) -> tuple[Observations, NDArray[np.bool_]]:
+        """Return what the seats to move in ``slots`` [K] know [K, D] and may do [K, A], from their own perspective."""
+        ...
+
+    def view(self, slots: Indices, seats: NDArray[np.int8]) -> Observations:
+        """Return what any seats know [K, D], to move or not, for instance at the end of a truncated game."""
+        ...
+
+    def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
+        """Play ``actions`` [K] of the seats to move in ``slots`` [K], and then whatever chance and force decide.
+
+        Raises ``IllegalAction``; the games before the offending one have then moved on.
+        """
+        ...
+
+    def returns(self) -> NDArray[np.float32]:
+        """Return the outcomes [N, P] in [-1, 1], summing to 0; all 0 where a game is not over, or was truncated."""
+        ...
+
+    def truncated(self) -> NDArray[np.bool_]:
+        """Tell which games [N] were cut off at the limit of moves."""
+        ...
+
+    def history(self, slot: int) -> list[int]:
+        """Return all actions of the slot's game so far, chance and force included, as the rules number them."""
+        ...

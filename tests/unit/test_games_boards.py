@@ -1,0 +1,130 @@
+"""What the seat to move sees of a board: itself first, and always moving the same way."""
+
+import numpy as np
+import pytest
+
+from app.config import GAMES
+from app.games import open_table
+
+
+def table_after(key, actions, *, count=1):
+    """Return ``count`` tables in one after actions by whoever is to move, in the movers' own numbering."""
+    table = open_table(GAMES[key], count)
+    table.reset(np.arange(count), [0] * count)
+    for action in actions:
+        table.step(np.arange(count), np.full(count, action, dtype=np.int32))
+    return table
+
+
+def planes(table, seat, cells):
+    size = table.spec.observation_size // cells
+    view = table.view(np.array([0]), np.array([seat], dtype=np.int8))[0]
+    return view[: size * cells].reshape(size, cells)
+
+
+def test_connect_four_shows_my_stones_first_and_the_columns_as_they_are() -> None:
+    table = table_after("connect_four_2p", [3, 3, 0])
+    assert table.seats()[0] == 1
+    mine, theirs, empty = planes(table, 1, 42)
+    assert np.flatnonzero(mine).tolist() == [7 + 3]  # on top of the other's, in the second row from below
+    assert np.flatnonzero(theirs).tolist() == [0, 3]
+    assert empty.sum() == 39
+    assert np.array_equal(planes(table, 0, 42), [theirs, mine, empty])
+
+
+@pytest.mark.parametrize(
+    ("key", "cells", "moves", "mine", "theirs"),
+    [
+        ("tic_tac_toe_2p", 9, [4, 0, 1], 1, 2),
+        ("ultimate_tic_tac_toe_2p", 81, [4, 0, 1, 2], 1, 2),
+        ("othello_2p", 64, [19], 1, 4),
+        ("clobber_2p", 30, None, 14, 15),
+        ("go7_2p", 49, [24, 0, 1], 1, 2),
+    ],
+)
+def test_the_second_seat_counts_its_own_stones_first(key, cells, moves, mine, theirs) -> None:
+    if moves is None:
+        moves = [int(np.flatnonzero(table_after(key, []).observe(np.array([0]))[1][0])[0])]
+    table = table_after(key, moves)
+    seat = int(table.seats()[0])
+    own, other = planes(table, seat, cells)[:2]
+    assert seat == 1
+    assert (own.sum(), other.sum()) == (mine, theirs)
+
+
+def test_ultimate_shows_the_board_i_must_play_in() -> None:
+    table = open_table(GAMES["ultimate_tic_tac_toe_2p"], 1)
+    table.reset(np.array([0]), [0])
+    assert table.observe(np.array([0]))[0][0, 243:].tolist() == [0] * 9 + [1]  # free choice
+    table.step(np.array([0]), np.array([4], dtype=np.int32))
+    assert np.flatnonzero(table.observe(np.array([0]))[0][0, 243:]).tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    ("key", "mine", "theirs"),
+    [("hex7_2p", [0, 8], [2, 30]), ("breakthrough6_2p", [36 + 2], [36 + 14]), ("connect_four_2p", [0, 1], [5, 6])],
+)
+def test_with_the_seats_swapped_the_other_seat_sees_the_same(key, mine, theirs) -> None:
+    """One player makes the moves ``mine``, the other ``theirs``; who begins makes no difference to these."""
+    first = table_after(key, [move for pair in zip(mine, theirs, strict=True) for move in pair])
+    second = table_after(key, [move for pair in zip(theirs, mine, strict=True) for move in pair])
+    for seat in (0, 1):
+        here = first.view(np.array([0]), np.array([seat], dtype=np.int8))
+        there = second.view(np.array([0]), np.array([1 - seat], dtype=np.int8))
+        assert np.array_equal(here, there)
+
+
+def test_hex_joins_my_stones_to_my_edges() -> None:
+    table = table_after("hex7_2p", [3, 3])  # each on its own first edge
+    mine, first, second, theirs, their_first, their_second, empty = planes(table, 0, 49)
+    assert np.flatnonzero(first).tolist() == [3]
+    assert np.flatnonzero(their_first).tolist() == [21]  # their third cell down my left edge
+    assert not any(plane.any() for plane in (mine, second, theirs, their_second))
+    assert empty.sum() == 47
+
+
+def test_breakthrough_always_moves_up_the_rows() -> None:
+    for moves in ([], [36 + 2]):
+        table = table_after("breakthrough6_2p", moves)
+        seat = int(table.seats()[0])
+        mine, theirs, _ = planes(table, seat, 36)
+        assert np.flatnonzero(mine).max() < 12
+        assert np.flatnonzero(theirs).min() >= 18
+        cell = np.flatnonzero(table.observe(np.array([0]))[1][0]) // 6
+        assert set(cell.tolist()) == set(range(6, 12))  # only the second row can move
+
+
+def test_chinese_checkers_shows_every_seat_the_start_alike() -> None:
+    table = table_after("chinese_checkers_3p", [])
+    views = table.view(np.zeros(3, dtype=np.int64), np.arange(3, dtype=np.int8))
+    assert np.flatnonzero(views[0, :121]).tolist() == list(range(10))
+    assert np.array_equal(views[0], views[1])
+    assert np.array_equal(views[0], views[2])
+
+
+def test_chinese_checkers_turns_the_star_so_that_all_seats_begin_with_the_same_moves() -> None:
+    table = table_after("chinese_checkers_3p", [])
+    masks = []
+    for seat in range(3):
+        assert table.seats()[0] == seat
+        masks.append(table.observe(np.array([0]))[1][0])
+        table.step(np.array([0]), np.array([np.flatnonzero(masks[-1])[0]], dtype=np.int32))
+    assert masks[0].any()
+    assert np.array_equal(masks[0], masks[1])
+    assert np.array_equal(masks[0], masks[2])
+
+
+def test_maedn_offers_moves_of_the_pieces_shown_as_mine() -> None:
+    table = open_table(GAMES["maedn_4p"], 1)
+    table.reset(np.array([0]), [7])
+    rng = np.random.default_rng(0)
+    seats = set()
+    for _ in range(200):
+        seats.add(int(table.seats()[0]))
+        obs, mask = table.observe(np.array([0]))
+        fields = obs[0, :224].reshape(56, 4)[:44, 0]  # the common fields and my goals
+        moves = np.flatnonzero(mask[0])
+        # Actions 0 and 1, to pass and to bring a piece in, are forced where they are legal; 2 is my first field.
+        assert set((moves - 2).tolist()) <= set(np.flatnonzero(fields).tolist())
+        table.step(np.array([0]), np.array([rng.choice(moves)], dtype=np.int32))
+    assert seats == {0, 1, 2, 3}

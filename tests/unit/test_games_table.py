@@ -1,0 +1,108 @@
+"""The table's errors, limits and generic games, and what the parity check catches."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from app.config import GAMES
+from app.games import FINISHED, GameRecord, IllegalAction, OpenSpielTable, ParityChecker, UnknownGame, checker_for
+
+ONE = np.array([0])
+
+
+def play_first_legal(table, slot=0):
+    """Play one game, always the first legal action; return its record."""
+    rows = []
+    while table.seats()[slot] != FINISHED:
+        obs, mask = table.observe(ONE)
+        action = mask.argmax(axis=1).astype(np.int32)
+        rows.append((len(rows), table.seats()[slot], action[0], obs[0], mask[0]))
+        table.step(ONE, action)
+    step, seat, action, obs, mask = (np.array(column) for column in zip(*rows, strict=True))
+    truncated = bool(table.truncated()[slot])
+    return GameRecord(table.history(slot), table.returns()[slot], truncated, step, seat, action, obs, mask)
+
+
+def game(name, players=2, **kwargs):
+    table = OpenSpielTable(name, players, 1, **kwargs)
+    table.reset(ONE, [4])
+    return table
+
+
+def test_an_illegal_action_is_refused_with_the_legal_ones() -> None:
+    table = game("tic_tac_toe")
+    table.step(ONE, np.array([4], dtype=np.int32))
+    with pytest.raises(IllegalAction, match="Action 4 in slot 0"):
+        table.step(ONE, np.array([4], dtype=np.int32))
+
+
+@pytest.mark.parametrize(
+    ("name", "players", "complaint"),
+    [
+        ("no_such_game", 2, "does not load"),
+        ("maedn(players=4)", 3, "played by 4"),
+        ("goofspiel", 2, "simultaneous"),
+    ],
+)
+def test_a_game_that_cannot_be_played_says_why(name: str, players: int, complaint: str) -> None:
+    with pytest.raises(UnknownGame, match=complaint):
+        OpenSpielTable(name, players, 1)
+
+
+def test_a_game_over_the_limit_is_truncated_not_drawn() -> None:
+    table = game("chinese_checkers(players=3)", 3, max_moves=5)
+    record = play_first_legal(table)
+    assert record.truncated
+    assert len(record.history) == 5
+    assert not record.returns.any()
+    assert ParityChecker("chinese_checkers(players=3)", 3, 5).failures(record) == []
+    assert ParityChecker("chinese_checkers(players=3)", 3, 6).failures(record) != []
+
+
+def test_a_finished_slot_begins_afresh() -> None:
+    table = game("tic_tac_toe")
+    first = play_first_legal(table).history
+    table.reset(ONE, [4])
+    assert table.history(0) == []
+    assert not table.returns().any()
+    assert play_first_legal(table).history == first
+
+
+@pytest.mark.parametrize("name", ["y(board_size=4)", "leduc_poker", "backgammon"])
+def test_a_game_without_a_codec_is_seen_as_openspiel_shows_it(name: str) -> None:
+    table = game(name)
+    assert table.spec.symmetries == ()
+    assert ParityChecker(name, 2).failures(play_first_legal(table)) == []
+
+
+def test_chance_without_a_codec_follows_the_probabilities_of_the_game() -> None:
+    table = OpenSpielTable("pig(players=2,winscore=20)", 2, 400)
+    table.reset(np.arange(400), range(400))
+    table.step(np.arange(400), np.zeros(400, dtype=np.int32))
+    rolls = np.array([table.history(slot)[1] for slot in range(400)])
+    assert np.bincount(rolls, minlength=6).min() > 40  # 67 expected, sd 7
+
+
+def corrupt(record, name, value):
+    return replace(record, **{name: value})
+
+
+def test_the_parity_check_names_what_is_wrong() -> None:
+    config = GAMES["connect_four_2p"]
+    table = game("connect_four")
+    record, checker = play_first_legal(table), checker_for(config)
+    assert checker.failures(record) == []
+    wrong = {
+        "is not legal": corrupt(record, "history", [0, *[0] * len(record.history)]),
+        "outcome": corrupt(record, "returns", -record.returns),
+        "goes on": corrupt(record, "history", record.history[:-1]),
+        "truncated": corrupt(record, "truncated", True),
+        "observation": corrupt(record, "obs", 1 - record.obs),
+        "mask": corrupt(record, "mask", np.ones_like(record.mask)),
+        "was to move": corrupt(record, "seat", 1 - record.seat),
+        "recorded, action": corrupt(record, "action", record.action + 1),
+        "the game has": corrupt(record, "step", record.step + 1),
+    }
+    for complaint, broken in wrong.items():
+        assert any(complaint in failure for failure in checker.failures(broken)), complaint
