@@ -4,7 +4,7 @@ Layouts of the tensors and numbers of the actions are OpenSpiel's (version 2.0);
 position with the colours swapped must look the same to the other seat, and the image of a game must be a game.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from app.games.codec import Codec, gather, identical, symmetry
 from app.games.table import Indices, Symmetry
 
 # The eight symmetries of a square, as operations on a grid of cell numbers, without the identity.
-_TURNS = {
+_TURNS: dict[str, Callable[[Indices], Indices]] = {
     "left_right": lambda grid: grid[:, ::-1],
     "up_down": lambda grid: grid[::-1, :],
     "half_turn": lambda grid: grid[::-1, ::-1],

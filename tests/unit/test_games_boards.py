@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from app.config import GAMES
-from app.games import open_table
+from app.games import FINISHED, open_table
 
 
 def table_after(key, actions, *, count=1):
@@ -119,7 +119,7 @@ def test_maedn_offers_moves_of_the_pieces_shown_as_mine() -> None:
     table.reset(np.array([0]), [7])
     rng = np.random.default_rng(0)
     seats = set()
-    for _ in range(200):
+    while table.seats()[0] != FINISHED:
         seats.add(int(table.seats()[0]))
         obs, mask = table.observe(np.array([0]))
         fields = obs[0, :224].reshape(56, 4)[:44, 0]  # the common fields and my goals
