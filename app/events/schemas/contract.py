@@ -1,0 +1,131 @@
+"""Schemas from models, and what must not change about them. Pure: files are read and written by ``__main__``."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema
+
+from app.events.catalogue import BY_TYPE, CATALOGUE, ENVELOPES
+from app.events.payload import Payload, Scope
+from app.events.schemas.asyncapi import ASYNCAPI_FILE, asyncapi_document
+from app.events.upcasts import UPCASTS
+
+DIALECT = "http://json-schema.org/draft-07/schema#"
+"""The one that every AsyncAPI tool reads; pydantic's schemas use nothing newer but the name ``$defs``."""
+
+REWRITE = "run `python -m app.events.schemas write`"
+
+ANNOTATIONS = frozenset({"title", "description"})
+
+STAMPS: dict[str, Any] = {
+    "source": {"description": "The producer, daemon@node.", "format": "uri-reference", "minLength": 1},
+    "sequence": {"description": "Position in the journal, from 1, without gaps.", "pattern": "^[0-9]{19}$"},
+    "recordedtime": {"description": "When the broker recorded the event, never decreasing.", "format": "date-time"},
+}
+"""Attributes that the broker sets: absent when an event is published, present when it is read."""
+
+
+class _Untitled(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Leave out titles that only spell a field's name another way."""
+        return False
+
+
+def file_name(event_type: str, version: int) -> str:
+    """Return the name of the file with the schema of this version of an event type."""
+    return f"{event_type}.v{version}.json"
+
+
+def envelope_schema(payload: type[Payload]) -> dict[str, Any]:
+    """Return the JSON Schema of a whole event, envelope and payload, of this type."""
+    schema = ENVELOPES[payload.event_type].model_json_schema(
+        ref_template="#/definitions/{model}", schema_generator=_Untitled
+    )
+    definitions = schema.pop("$defs")
+    properties = schema["properties"]
+    properties |= {name: {"type": "string", "readOnly": True} | stamp for name, stamp in STAMPS.items()}
+    required = [*schema["required"], "specversion"]
+    if payload.scope is Scope.CONFIG:
+        properties["subject"] = {"description": "The config_key.", "maxLength": 255, "minLength": 1, "type": "string"}
+        required.append("subject")
+    else:
+        properties["subject"] = {"type": "null"}
+    head = {"$schema": DIALECT, "$id": f"urn:flyball:{payload.event_type}:{payload.dataversion}"}
+    text = {"title": payload.seed_name, "description": payload.__doc__}
+    return head | schema | text | {"required": sorted(required), "definitions": definitions}
+
+
+def documents() -> dict[str, dict[str, Any]]:
+    """Return all documents of the present versions by file name: a schema each, and the AsyncAPI document."""
+    files = {payload: file_name(payload.event_type, payload.dataversion) for payload in CATALOGUE}
+    schemas = {file: envelope_schema(payload) for payload, file in files.items()}
+    return schemas | {ASYNCAPI_FILE: asyncapi_document(files)}
+
+
+def same_shape(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Tell whether two schemas admit the same events: they may differ in titles and descriptions."""
+    return bool(_shape(one) == _shape(other))
+
+
+def _shape(schema: Any, *, names: bool = False) -> Any:
+    """Drop annotations; in a mapping of property or definition ``names``, every key counts."""
+    if isinstance(schema, list):
+        return [_shape(item) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    kept = {key: value for key, value in schema.items() if names or key not in ANNOTATIONS}
+    return {key: _shape(value, names=key in {"properties", "definitions"}) for key, value in kept.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something wrong with the checked-in files, and what to do about it.
+
+    Attributes:
+        text: one sentence for the reader.
+        rewrites: whether ``write`` puts it right; what people have to decide, it leaves alone.
+    """
+
+    text: str
+    rewrites: bool
+
+
+def findings(published: Mapping[str, str]) -> list[Finding]:
+    """Compare the checked-in files, given as text by file name, with the models."""
+    present = documents()
+    compared = (_compare(name, document, published.get(name)) for name, document in present.items())
+    left_over = (_left_over(name) for name in published if name not in present)
+    return [finding for finding in (*compared, *left_over, *map(_unreachable, CATALOGUE)) if finding]
+
+
+def _compare(name: str, document: Mapping[str, Any], text: str | None) -> Finding | None:
+    if text is None:
+        return Finding(f"{name} is missing: {REWRITE}.", rewrites=True)
+    if text == render(document):
+        return None
+    if name == ASYNCAPI_FILE or same_shape(json.loads(text), document):
+        return Finding(f"{name} is out of date: {REWRITE}.", rewrites=True)
+    what_to_do = "raise the payload's version and add an upcast, or delete the file if no journal holds such events"
+    return Finding(f"{name} no longer describes its events: {what_to_do}.", rewrites=False)
+
+
+def _left_over(name: str) -> Finding | None:
+    event_type, _, version = name.removesuffix(".json").rpartition(".v")
+    payload = BY_TYPE.get(event_type)
+    if payload is not None and version.isdecimal() and int(version) < payload.dataversion:
+        return None
+    return Finding(f"{name} describes no event of ours: delete it.", rewrites=False)
+
+
+def _unreachable(payload: type[Payload]) -> Finding | None:
+    missing = [step for step in range(1, payload.dataversion) if (payload.event_type, step) not in UPCASTS]
+    if not missing:
+        return None
+    return Finding(f"{payload.seed_name} lacks the upcast from version {missing[0]}: add it.", rewrites=False)
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """Write a document as the text that is checked in."""
+    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
