@@ -18,6 +18,8 @@ DIALECT = "http://json-schema.org/draft-07/schema#"
 REWRITE = "run `python -m app.events.schemas write`"
 
 ANNOTATIONS = frozenset({"title", "description"})
+NAMES = frozenset({"properties", "definitions"})
+"""Keywords whose keys are names, not keywords."""
 
 STAMPS: dict[str, Any] = {
     "source": {"description": "The producer, daemon@node.", "format": "uri-reference", "minLength": 1},
@@ -28,7 +30,7 @@ STAMPS: dict[str, Any] = {
 
 
 class _Untitled(GenerateJsonSchema):
-    def field_title_should_be_set(self, schema: Any) -> bool:
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
         """Leave out titles that only spell a field's name another way."""
         return False
 
@@ -70,13 +72,13 @@ def same_shape(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _shape(schema: Any, *, names: bool = False) -> Any:
-    """Drop annotations; in a mapping of property or definition ``names``, every key counts."""
+    """Drop annotations and order; in a mapping of property or definition ``names``, every key counts."""
     if isinstance(schema, list):
-        return [_shape(item) for item in schema]
+        return sorted((_shape(item) for item in schema), key=repr)
     if not isinstance(schema, Mapping):
         return schema
     kept = {key: value for key, value in schema.items() if names or key not in ANNOTATIONS}
-    return {key: _shape(value, names=key in {"properties", "definitions"}) for key, value in kept.items()}
+    return {key: _shape(value, names=not names and key in NAMES) for key, value in sorted(kept.items())}
 
 
 @dataclass(frozen=True, slots=True)
