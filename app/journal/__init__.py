@@ -1,0 +1,30 @@
+"""The journal, daemons' state and clients' outboxes: ports, and adapters to SQLite and memory."""
+
+from app.journal.errors import DamagedState, NotAJournal, OutOfOrder, StorageError, StorageFull, StorageInUse
+from app.journal.memory_journal import MemoryJournal
+from app.journal.outbox import MemoryOutbox, SqliteOutbox
+from app.journal.ports import Chunk, Journal, JournalReader, Outbox, StateKey, StateStore
+from app.journal.sqlite_journal import SqliteJournal, SqliteJournalReader
+from app.journal.state import MemoryStateStore, SqliteStateStore
+
+__all__ = [
+    "Chunk",
+    "DamagedState",
+    "Journal",
+    "JournalReader",
+    "MemoryJournal",
+    "MemoryOutbox",
+    "MemoryStateStore",
+    "NotAJournal",
+    "OutOfOrder",
+    "Outbox",
+    "SqliteJournal",
+    "SqliteJournalReader",
+    "SqliteOutbox",
+    "SqliteStateStore",
+    "StateKey",
+    "StateStore",
+    "StorageError",
+    "StorageFull",
+    "StorageInUse",
+]

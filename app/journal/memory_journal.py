@@ -1,0 +1,87 @@
+"""The journal in memory, for tests and simulations. Records are kept as bytes, so they are read as from a disk."""
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from app.events.frames import DeadLetter, Record
+from app.journal.ports import Chunk
+from app.journal.sqlite_journal import check_order
+
+
+class MemoryJournal:
+    """Forgets everything when it goes."""
+
+    def __init__(self) -> None:
+        self.head = 0
+        self.recorded_us = 0
+        self._records: list[Record] = []
+        self._firsts: list[int] = []
+        self._marks: dict[tuple[str, int], int] = {}
+        self._cursors: dict[str, int] = {}
+        self._letters: dict[int, DeadLetter] = {}
+        self._letter_count = 0
+
+    def append(
+        self,
+        records: Sequence[Record] = (),
+        *,
+        marks: Mapping[tuple[str, int], int] | None = None,
+        cursors: Mapping[str, int] | None = None,
+        letters: Sequence[DeadLetter] = (),
+    ) -> None:
+        """Keep all of it."""
+        check_order(self.head, records)
+        for record in records:
+            self._records.append(record)
+            self._firsts.append(record.first)
+            self.head, self.recorded_us = record.last, record.recorded_us
+        self._marks.update(marks or {})
+        self._cursors.update(cursors or {})
+        for letter in letters:
+            self._letter_count += 1
+            self._letters[self._letter_count] = replace(letter, number=self._letter_count)
+
+    def read(
+        self, after: int, *, limit: int = 256, max_bytes: int = 4 << 20, types: Collection[str] | None = None
+    ) -> Chunk:
+        """Return the records that hold events after a position."""
+        chosen, size, position = [], 0, after
+        for record in self._records[self._index(after) :][:limit]:
+            position = record.last
+            if types is None or not frozenset(types).isdisjoint(record.frame.types):
+                chosen.append(record)
+                size += len(record.raw)
+            if size > max_bytes:
+                break
+        return Chunk(tuple(chosen), position)
+
+    def headers(self, after: int) -> Iterator[Record]:
+        """Iterate over the records after a position."""
+        yield from self._records[self._index(after) :]
+
+    def mark(self, producer: str, epoch: int) -> int | None:
+        """Return the next sequence number of a producer's epoch; None when it was never seen."""
+        return self._marks.get((producer, epoch))
+
+    def cursors(self) -> dict[str, int]:
+        """Return the durable cursors by name."""
+        return dict(sorted(self._cursors.items()))
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """Return the dead letters, oldest first."""
+        return list(self._letters.values())
+
+    def remove_dead_letter(self, number: int) -> bool:
+        """Remove a dead letter; False when there is none of this number."""
+        return self._letters.pop(number, None) is not None
+
+    def rest(self) -> None:
+        """Do nothing: there is nothing to tidy."""
+
+    def close(self) -> None:
+        """Do nothing: the content stays for as long as the object."""
+
+    def _index(self, after: int) -> int:
+        index = max(0, bisect_right(self._firsts, after + 1) - 1)
+        return index + bool(self._records and self._records[index].last <= after)

@@ -1,0 +1,110 @@
+"""Outboxes: frames that wait for the broker to come back."""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from app.events.frames import Frame
+from app.journal.database import Database
+from app.journal.errors import StorageFull, explained
+
+KIND = 0x464C4F31  # "FLO1"
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS frames (number INTEGER PRIMARY KEY AUTOINCREMENT, epoch BLOB NOT NULL,
+    base INTEGER NOT NULL, frame BLOB NOT NULL, UNIQUE (epoch, base));
+"""
+MAX_BYTES = 256 << 20
+
+
+class SqliteOutbox:
+    """Frames in a SQLite file, durable when ``put`` returns.
+
+    Args:
+        path: the file; created when missing.
+        max_bytes: bound on the frames kept.
+
+    Raises:
+        StorageInUse: another process writes it.
+        NotAJournal: the file is something else.
+    """
+
+    def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES) -> None:
+        self._db = Database(path, SCHEMA, kind=KIND)
+        self._max_bytes = max_bytes
+
+    def put(self, frames: Sequence[bytes]) -> None:
+        """Keep frames, in order; durable on return."""
+        keys = [key_of(frame) for frame in frames]
+        rows = [(_blob(epoch), base, frame) for (epoch, base), frame in zip(keys, frames, strict=True)]
+        with self._db.transaction() as db:
+            db.executemany("INSERT OR IGNORE INTO frames (epoch, base, frame) VALUES (?, ?, ?)", rows)
+            size = db.execute("SELECT total(length(frame)) FROM frames").fetchone()[0]
+            check_bound(size, self._max_bytes)
+
+    def load(self) -> list[bytes]:
+        """Return all frames, oldest first."""
+        with explained(self._db.path):
+            return [row[0] for row in self._db.connection.execute("SELECT frame FROM frames ORDER BY number")]
+
+    def remove(self, keys: Collection[tuple[int, int]]) -> None:
+        """Forget the frames with these (epoch, base)."""
+        rows = [(_blob(epoch), base) for epoch, base in keys]
+        with self._db.transaction() as db:
+            db.executemany("DELETE FROM frames WHERE epoch = ? AND base = ?", rows)
+
+    def close(self) -> None:
+        """Close. Twice does nothing."""
+        self._db.close()
+
+
+class MemoryOutbox:
+    """Frames in memory: they outlive a bus, but not the program."""
+
+    def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
+        self._frames: dict[tuple[int, int], bytes] = {}
+        self._max_bytes = max_bytes
+
+    def put(self, frames: Sequence[bytes]) -> None:
+        """Keep frames, in order."""
+        kept = {key_of(frame): frame for frame in frames} | self._frames
+        check_bound(sum(map(len, kept.values())), self._max_bytes)
+        for frame in frames:
+            self._frames.setdefault(key_of(frame), frame)
+
+    def load(self) -> list[bytes]:
+        """Return all frames, oldest first."""
+        return list(self._frames.values())
+
+    def remove(self, keys: Collection[tuple[int, int]]) -> None:
+        """Forget the frames with these (epoch, base)."""
+        for key in keys:
+            self._frames.pop(key, None)
+
+    def close(self) -> None:
+        """Do nothing: the content stays for as long as the object."""
+
+
+def key_of(frame: bytes) -> tuple[int, int]:
+    """Return the (epoch, base) that name a frame among its producer's.
+
+    Raises:
+        DamagedFrame: it is no frame.
+    """
+    parsed = Frame.parse(frame)
+    return parsed.epoch, parsed.base
+
+
+def check_bound(size: float, bound: int) -> None:
+    """Refuse to keep more than the bound.
+
+    Raises:
+        StorageFull: ``size`` exceeds ``bound``.
+    """
+    if size > bound:
+        raise StorageFull(
+            f"The outbox would hold {size / 2**20:.0f} MiB; its bound is {bound / 2**20:.0f} MiB.",
+            hint="Start the broker: what is kept is sent then.",
+        )
+
+
+def _blob(epoch: int) -> bytes:
+    return epoch.to_bytes(8, "big")

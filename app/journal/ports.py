@@ -1,0 +1,156 @@
+"""What is asked of stored events and state. The adapters of a port lie beside it and share one contract suite."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.events.frames import DeadLetter, Record
+
+StateKey = tuple[str, str]
+"""What a row of state is about: its kind, and its name within the kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A part of the journal.
+
+    Attributes:
+        records: those wanted, in order. The first may begin at or before the position asked for.
+        position: the last position that was looked at; read on from here. Unchanged at the end.
+    """
+
+    records: tuple[Record, ...]
+    position: int
+
+
+class JournalReader(Protocol):
+    """Reads a journal, also while a broker writes it."""
+
+    @property
+    def head(self) -> int:
+        """Position of the last event; 0 when there is none."""
+        ...
+
+    def read(
+        self,
+        after: int,
+        *,
+        limit: int = 256,
+        max_bytes: int = 4 << 20,
+        types: Collection[str] | None = None,
+    ) -> Chunk:
+        """Read the records that hold events after a position.
+
+        Args:
+            after: position of the last event already seen.
+            limit: look at no more than this many records.
+            max_bytes: stop after the record that exceeds this.
+            types: leave out records without any event of these types; their bodies are not read.
+
+        Raises:
+            DamagedRecord: a record is damaged or missing; names the position.
+        """
+        ...
+
+    def headers(self, after: int) -> Iterator[Record]:
+        """Iterate over the records that hold events after a position, without their bodies."""
+        ...
+
+    def cursors(self) -> dict[str, int]:
+        """Return the durable cursors by name."""
+        ...
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """Return the dead letters, oldest first."""
+        ...
+
+    def close(self) -> None:
+        """Close. Twice does nothing."""
+        ...
+
+
+class Journal(JournalReader, Protocol):
+    """The one writer of a journal."""
+
+    @property
+    def recorded_us(self) -> int:
+        """Time of the last record, microseconds since 1970 UTC; 0 when there is none."""
+        ...
+
+    def append(
+        self,
+        records: Sequence[Record] = (),
+        *,
+        marks: Mapping[tuple[str, int], int] | None = None,
+        cursors: Mapping[str, int] | None = None,
+        letters: Sequence[DeadLetter] = (),
+    ) -> None:
+        """Write all of it in one transaction; on return it is durable.
+
+        Args:
+            records: sealed with the positions that follow ``head``, without gaps.
+            marks: the next sequence number for each (producer, epoch).
+            cursors: durable cursors to set.
+            letters: dead letters to keep.
+
+        Raises:
+            OutOfOrder: the records do not continue the journal.
+            StorageFull: nothing of it was written.
+        """
+        ...
+
+    def mark(self, producer: str, epoch: int) -> int | None:
+        """Return the next sequence number of a producer's epoch; None when it was never seen."""
+        ...
+
+    def remove_dead_letter(self, number: int) -> bool:
+        """Remove a dead letter; False when there is none of this number."""
+        ...
+
+    def rest(self) -> None:
+        """Do what is best done while nothing happens."""
+        ...
+
+
+class StateStore(Protocol):
+    """A daemon's state with the cursor it belongs to: saved together, so each event counts exactly once."""
+
+    def load(self) -> tuple[int, dict[StateKey, bytes]]:
+        """Return the cursor and all rows; (0, {}) at first.
+
+        Raises:
+            DamagedState: a row is not what was written.
+        """
+        ...
+
+    def save(self, cursor: int, changed: Mapping[StateKey, bytes | None]) -> None:
+        """Save the cursor and the rows that changed (None deletes) in one transaction."""
+        ...
+
+    def close(self) -> None:
+        """Close. Twice does nothing."""
+        ...
+
+
+class Outbox(Protocol):
+    """Frames that wait for the broker to come back; they outlive the program that wrote them."""
+
+    def put(self, frames: Sequence[bytes]) -> None:
+        """Keep frames, in order; durable on return. One that is kept already stays where it is.
+
+        Raises:
+            StorageFull: the bound on bytes, or the disk, is reached; nothing was kept.
+        """
+        ...
+
+    def load(self) -> list[bytes]:
+        """Return all frames, oldest first."""
+        ...
+
+    def remove(self, keys: Collection[tuple[int, int]]) -> None:
+        """Forget the frames with these (epoch, base)."""
+        ...
+
+    def close(self) -> None:
+        """Close. Twice does nothing."""
+        ...

@@ -1,0 +1,112 @@
+"""Reading the journal's tables: shared by the writer and by read-only readers."""
+
+import sqlite3
+from collections.abc import Collection, Iterator
+from contextlib import closing
+
+from app.events.frames import DamagedRecord, DeadLetter, Record
+from app.events.frames.record import damaged
+from app.journal.ports import Chunk
+
+KIND = 0x464C5931  # "FLY1"
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS frames (first INTEGER PRIMARY KEY, head BLOB NOT NULL, bodies BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS marks (producer TEXT, epoch INTEGER, next INTEGER NOT NULL,
+    PRIMARY KEY (producer, epoch)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS cursors (name TEXT PRIMARY KEY, position INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS dead_letters (number INTEGER PRIMARY KEY AUTOINCREMENT, position INTEGER NOT NULL,
+    producer TEXT NOT NULL, reporter TEXT NOT NULL, error TEXT NOT NULL, body BLOB NOT NULL);
+"""
+# A record is cut where its bodies begin: SQLite then reads the pages of a header without those of the bodies.
+
+
+def last_record(db: sqlite3.Connection) -> Record | None:
+    """Return the last record, without its bodies."""
+    row = db.execute("SELECT first, head FROM frames ORDER BY first DESC LIMIT 1").fetchone()
+    return None if row is None else Record.open(row[1], expected=row[0], bodies=False)
+
+
+def read_chunk(db: sqlite3.Connection, after: int, limit: int, max_bytes: int, types: Collection[str] | None) -> Chunk:
+    """Do what ``JournalReader.read`` says."""
+    if types is not None:
+        return _read_selected(db, after, limit, max_bytes, frozenset(types))
+    records, size, position = [], 0, after
+    with closing(_rows(db, "head, bodies", after, limit)) as rows:
+        for first, head, bodies in rows:
+            record = Record.open(head + bodies, expected=first)
+            records.append(record)
+            position = _continued(record, position)
+            size += len(record.raw)
+            if size > max_bytes:
+                break
+    return Chunk(tuple(records), position)
+
+
+def read_headers(db: sqlite3.Connection, after: int) -> Iterator[Record]:
+    """Do what ``JournalReader.headers`` says."""
+    position = after
+    with closing(_rows(db, "head", after, -1)) as rows:
+        for first, head in rows:
+            record = Record.open(head, expected=first, bodies=False)
+            position = _continued(record, position)
+            yield record
+
+
+def find_damage(db: sqlite3.Connection) -> Iterator[DamagedRecord]:
+    """Look at every record and report each that is damaged, and each gap."""
+    position: int | None = 0
+    with closing(db.execute("SELECT first, head, bodies FROM frames ORDER BY first")) as rows:
+        for first, head, bodies in rows:
+            try:
+                record = Record.open(head + bodies, expected=first)
+                if position is not None:
+                    _continued(record, position)
+                position = record.last
+            except DamagedRecord as error:
+                position = None  # where a damaged record ends is not known
+                yield error
+
+
+def cursors(db: sqlite3.Connection) -> dict[str, int]:
+    """Return the durable cursors by name."""
+    return dict(db.execute("SELECT name, position FROM cursors ORDER BY name"))
+
+
+def dead_letters(db: sqlite3.Connection) -> list[DeadLetter]:
+    """Return the dead letters, oldest first."""
+    rows = db.execute("SELECT position, producer, reporter, error, body, number FROM dead_letters ORDER BY number")
+    return [DeadLetter(*row) for row in rows]
+
+
+def _rows(db: sqlite3.Connection, columns: str, after: int, limit: int) -> sqlite3.Cursor:
+    start = after + 1
+    before = db.execute(
+        "SELECT first, head FROM frames WHERE first <= ? ORDER BY first DESC LIMIT 1", (start,)
+    ).fetchone()
+    if before is not None and Record.open(before[1], expected=before[0], bodies=False).last > after:
+        start = before[0]
+    query = f"SELECT first, {columns} FROM frames WHERE first >= ? ORDER BY first LIMIT ?"  # noqa: S608 - constants
+    return db.execute(query, (start, limit))
+
+
+def _continued(record: Record, position: int) -> int:
+    if record.first > position + 1:
+        raise damaged(position + 1, f"{record.first - position - 1} events missing")
+    return record.last
+
+
+def _read_selected(db: sqlite3.Connection, after: int, limit: int, max_bytes: int, types: frozenset[str]) -> Chunk:
+    records, size, position = [], 0, after
+    with closing(_rows(db, "head", after, limit)) as rows:
+        for first, head in rows:
+            record = Record.open(head, expected=first, bodies=False)
+            position = _continued(record, position)
+            if types.isdisjoint(record.frame.types):
+                continue
+            bodies = db.execute("SELECT bodies FROM frames WHERE first = ?", (first,)).fetchone()[0]
+            records.append(Record.open(head + bodies, expected=first))
+            size += len(records[-1].raw)
+            if size > max_bytes:
+                break
+    return Chunk(tuple(records), position)

@@ -1,0 +1,181 @@
+"""The journal in one SQLite file: one row a frame, one transaction a group of them."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from app.events.frames import DamagedRecord, DeadLetter, Record
+from app.journal import queries
+from app.journal.database import Database, open_read_only
+from app.journal.errors import OutOfOrder, explained
+from app.journal.ports import Chunk
+
+RESERVE_BYTES = 4 << 20
+MAX_DEAD_LETTERS = 10_000
+
+
+class SqliteJournal:
+    """The one writer of a journal file.
+
+    Args:
+        path: the file; created when missing.
+
+    Raises:
+        StorageInUse: another process writes it.
+        NotAJournal: the file is something else.
+        DamagedRecord: its last record is damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._db = Database(path, queries.SCHEMA, kind=queries.KIND, reserve_bytes=RESERVE_BYTES)
+        try:
+            last = queries.last_record(self._db.connection)
+        except DamagedRecord:
+            self._db.close()
+            raise
+        self.head = last.last if last else 0
+        self.recorded_us = last.recorded_us if last else 0
+        self._dirty = True
+
+    def append(
+        self,
+        records: Sequence[Record] = (),
+        *,
+        marks: Mapping[tuple[str, int], int] | None = None,
+        cursors: Mapping[str, int] | None = None,
+        letters: Sequence[DeadLetter] = (),
+    ) -> None:
+        """Write all of it in one transaction; on return it is on the disk."""
+        check_order(self.head, records)
+        with self._db.transaction() as db:
+            db.executemany("INSERT INTO frames VALUES (?, ?, ?)", map(_row, records))
+            if marks:
+                rows = [(producer, _signed(epoch), sequence) for (producer, epoch), sequence in marks.items()]
+                db.executemany("INSERT OR REPLACE INTO marks VALUES (?, ?, ?)", rows)
+            if cursors:
+                db.executemany("INSERT OR REPLACE INTO cursors VALUES (?, ?)", cursors.items())
+            for letter in letters:
+                self._keep(letter)
+        if records:
+            self.head, self.recorded_us = records[-1].last, records[-1].recorded_us
+        self._dirty = True
+
+    def _keep(self, letter: DeadLetter) -> None:
+        number = self._db.connection.execute(
+            "INSERT INTO dead_letters (position, producer, reporter, error, body) VALUES (?, ?, ?, ?, ?)",
+            (letter.position, letter.producer, letter.reporter, letter.error, letter.body),
+        ).lastrowid
+        assert number is not None
+        self._db.connection.execute("DELETE FROM dead_letters WHERE number <= ?", (number - MAX_DEAD_LETTERS,))
+
+    def read(
+        self, after: int, *, limit: int = 256, max_bytes: int = 4 << 20, types: Collection[str] | None = None
+    ) -> Chunk:
+        """Read the records that hold events after a position."""
+        with explained(self._db.path):
+            return queries.read_chunk(self._db.connection, after, limit, max_bytes, types)
+
+    def headers(self, after: int) -> Iterator[Record]:
+        """Iterate over the records after a position, without their bodies."""
+        with explained(self._db.path):
+            yield from queries.read_headers(self._db.connection, after)
+
+    def mark(self, producer: str, epoch: int) -> int | None:
+        """Return the next sequence number of a producer's epoch; None when it was never seen."""
+        query = "SELECT next FROM marks WHERE producer = ? AND epoch = ?"
+        row = self._db.connection.execute(query, (producer, _signed(epoch))).fetchone()
+        return None if row is None else int(row[0])
+
+    def cursors(self) -> dict[str, int]:
+        """Return the durable cursors by name."""
+        return queries.cursors(self._db.connection)
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """Return the dead letters, oldest first; the newest 10,000 are kept."""
+        return queries.dead_letters(self._db.connection)
+
+    def remove_dead_letter(self, number: int) -> bool:
+        """Remove a dead letter; False when there is none of this number."""
+        with self._db.transaction() as db:
+            return db.execute("DELETE FROM dead_letters WHERE number = ?", (number,)).rowcount == 1
+
+    def rest(self) -> None:
+        """Empty the WAL into the database, so that the next burst starts with an empty one."""
+        if self._dirty:
+            self._db.checkpoint()
+            self._dirty = False
+
+    def close(self) -> None:
+        """Close. Twice does nothing."""
+        self._db.close()
+
+
+class SqliteJournalReader:
+    """Reads a journal file, whether or not a broker writes it.
+
+    Raises:
+        NotAJournal: there is none, or it is something else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._db = open_read_only(path, kind=queries.KIND)
+
+    @property
+    def head(self) -> int:
+        """Position of the last event; 0 when there is none."""
+        with explained(self._path):
+            last = queries.last_record(self._db)
+        return last.last if last else 0
+
+    def read(
+        self, after: int, *, limit: int = 256, max_bytes: int = 4 << 20, types: Collection[str] | None = None
+    ) -> Chunk:
+        """Read the records that hold events after a position."""
+        with explained(self._path):
+            return queries.read_chunk(self._db, after, limit, max_bytes, types)
+
+    def headers(self, after: int) -> Iterator[Record]:
+        """Iterate over the records after a position, without their bodies."""
+        with explained(self._path):
+            yield from queries.read_headers(self._db, after)
+
+    def damage(self) -> Iterator[DamagedRecord]:
+        """Look at every record and report each that is damaged, and each gap."""
+        with explained(self._path):
+            yield from queries.find_damage(self._db)
+
+    def cursors(self) -> dict[str, int]:
+        """Return the durable cursors by name."""
+        with explained(self._path):
+            return queries.cursors(self._db)
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """Return the dead letters, oldest first."""
+        with explained(self._path):
+            return queries.dead_letters(self._db)
+
+    def close(self) -> None:
+        """Close. Twice does nothing."""
+        self._db.close()
+
+
+def check_order(head: int, records: Sequence[Record]) -> None:
+    """Refuse records that leave a gap or overlap.
+
+    Raises:
+        OutOfOrder: they do not continue ``head``.
+    """
+    for record in records:
+        if record.first != head + 1:
+            raise OutOfOrder(f"A record for position {record.first} cannot follow position {head}.")
+        head = record.last
+
+
+def _row(record: Record) -> tuple[int, memoryview, memoryview]:
+    view = memoryview(record.raw)
+    cut = len(view) - sum(record.frame.lengths)
+    return record.first, view[:cut], view[cut:]
+
+
+def _signed(epoch: int) -> int:
+    return epoch - (1 << 64) if epoch >> 63 else epoch

@@ -1,0 +1,94 @@
+"""State stores: rows of a daemon's state, saved in one transaction with the cursor they belong to."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from zlib import crc32
+
+from app.journal.database import Database
+from app.journal.errors import DamagedState, explained
+from app.journal.ports import StateKey
+
+KIND = 0x464C5331  # "FLS1"
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS state (kind TEXT, name TEXT, value BLOB NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY (kind, name)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS cursor (id INTEGER PRIMARY KEY CHECK (id = 0), position INTEGER NOT NULL,
+    checksum INTEGER NOT NULL);
+"""
+SAVE_ROW = "INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)"
+DELETE_ROW = "DELETE FROM state WHERE kind = ? AND name = ?"
+SAVE_CURSOR = "INSERT OR REPLACE INTO cursor VALUES (0, ?, ?)"
+
+
+class SqliteStateStore:
+    """State in a SQLite file.
+
+    It is written with ``synchronous=NORMAL``: a loss of power may take the last saves with it, but state and cursor
+    go back together, and the journal plays the difference again.
+
+    Raises:
+        StorageInUse: another process writes it.
+        NotAJournal: the file is something else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._db = Database(path, SCHEMA, kind=KIND, synchronous="NORMAL")
+
+    def load(self) -> tuple[int, dict[StateKey, bytes]]:
+        """Return the cursor and all rows."""
+        with explained(self._db.path):
+            cursors = self._db.connection.execute("SELECT position, checksum FROM cursor").fetchall()
+            rows = self._db.connection.execute("SELECT kind, name, value, checksum FROM state").fetchall()
+        if any(checksum != crc32(str(position).encode()) for position, checksum in cursors):
+            raise self._damaged("the cursor")
+        for kind, name, value, checksum in rows:
+            if checksum != _checksum(kind, name, value):
+                raise self._damaged(f"{kind} {name!r}")
+        return (cursors[0][0] if cursors else 0), {(kind, name): value for kind, name, value, _ in rows}
+
+    def save(self, cursor: int, changed: Mapping[StateKey, bytes | None]) -> None:
+        """Save the cursor and the rows that changed in one transaction."""
+        rows = [(*key, value, _checksum(*key, value)) for key, value in changed.items() if value is not None]
+        gone = [key for key, value in changed.items() if value is None]
+        with self._db.transaction() as db:
+            db.executemany(SAVE_ROW, rows)
+            db.executemany(DELETE_ROW, gone)
+            db.execute(SAVE_CURSOR, (cursor, crc32(str(cursor).encode())))
+
+    def close(self) -> None:
+        """Close. Twice does nothing."""
+        self._db.close()
+
+    def _damaged(self, what: str) -> DamagedState:
+        return DamagedState(
+            f"Damaged state: the checksum of {what} in {self._db.path} is wrong.",
+            hint="Move the file away and start again: the state is rebuilt from the journal.",
+        )
+
+
+class MemoryStateStore:
+    """State in memory."""
+
+    def __init__(self) -> None:
+        self._cursor = 0
+        self._rows: dict[StateKey, bytes] = {}
+
+    def load(self) -> tuple[int, dict[StateKey, bytes]]:
+        """Return the cursor and all rows."""
+        return self._cursor, dict(self._rows)
+
+    def save(self, cursor: int, changed: Mapping[StateKey, bytes | None]) -> None:
+        """Save the cursor and the rows that changed."""
+        self._cursor = cursor
+        for key, value in changed.items():
+            if value is None:
+                self._rows.pop(key, None)
+            else:
+                self._rows[key] = value
+
+    def close(self) -> None:
+        """Do nothing: the content stays for as long as the object."""
+
+
+def _checksum(kind: str, name: str, value: bytes) -> int:
+    return crc32(value, crc32(f"{len(kind)}:{kind}{name}".encode()))

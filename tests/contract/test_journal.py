@@ -1,0 +1,164 @@
+"""What every journal does: one suite for SQLite and memory."""
+
+import pytest
+
+from app.events.frames import DamagedRecord, DeadLetter, Frame, FrameBuilder, seal
+from app.journal import MemoryJournal, OutOfOrder, SqliteJournal, SqliteJournalReader
+
+
+def record(first, *rows, at=1000, source="trainer@a"):
+    builder = FrameBuilder(source)
+    for i, (event_type, body) in enumerate(rows):
+        builder.add(first + i, event_type, "", body)
+    return seal(Frame.parse(builder.build(1, 0)), first=first, recorded_us=at, source=source)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def journal(request, tmp_path):
+    journal = MemoryJournal() if request.param == "memory" else SqliteJournal(tmp_path / "journal.db")
+    yield journal
+    journal.close()
+
+
+@pytest.fixture
+def filled(journal):
+    journal.append([record(1, ("a", b"1"), ("b", b"2")), record(3, ("a", b"3"))])
+    journal.append([record(4, ("c", b"4"), ("c", b"5"), ("c", b"6"), at=2000)])
+    return journal
+
+
+def firsts(chunk):
+    return [r.first for r in chunk.records]
+
+
+def test_an_empty_journal_has_head_zero(journal):
+    assert (journal.head, journal.recorded_us) == (0, 0)
+    assert journal.read(0).records == ()
+    assert journal.read(0).position == 0
+
+
+def test_head_and_time_follow_what_is_appended(filled):
+    assert (filled.head, filled.recorded_us) == (6, 2000)
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"), [(0, [1, 3, 4]), (1, [1, 3, 4]), (2, [3, 4]), (3, [4]), (5, [4]), (6, []), (9, [])]
+)
+def test_reading_begins_with_the_record_that_holds_the_next_event(filled, after, expected):
+    chunk = filled.read(after)
+    assert firsts(chunk) == expected
+    assert chunk.position == (6 if expected else after)
+
+
+def test_reading_in_chunks_of_one_sees_everything_once(filled):
+    position, seen = 0, []
+    while chunk := filled.read(position, limit=1).records:
+        seen += firsts(filled.read(position, limit=1))
+        position = chunk[-1].last
+    assert seen == [1, 3, 4]
+
+
+def test_reading_stops_after_the_record_that_exceeds_the_bytes(filled):
+    assert firsts(filled.read(0, max_bytes=1)) == [1]
+
+
+def test_reading_selected_types_leaves_out_other_frames_and_advances_over_them(filled):
+    assert firsts(filled.read(0, types={"b"})) == [1]
+    assert filled.read(0, types={"b"}).position == 6
+    assert firsts(filled.read(2, types={"c"})) == [4]
+    assert filled.read(0, types=set()).records == ()
+    assert [r.frame.bodies() for r in filled.read(0, types={"c"}).records] == [[b"4", b"5", b"6"]]
+
+
+def test_headers_are_read_without_bodies(filled):
+    assert [(r.first, r.last, r.frame.types) for r in filled.headers(2)] == [(3, 3, ("a",)), (4, 6, ("c",))]
+
+
+@pytest.mark.parametrize("first", [6, 8])
+def test_a_gap_or_an_overlap_is_refused_and_nothing_is_written(filled, first):
+    with pytest.raises(OutOfOrder, match="cannot follow position 6"):
+        filled.append([record(first, ("a", b"x"))], cursors={"c": 1})
+    assert filled.head == 6
+    assert filled.cursors() == {}
+
+
+def test_marks_are_kept_per_producer_and_epoch(journal):
+    assert journal.mark("a", 1) is None
+    journal.append(marks={("a", 1): 5, ("b", 2**64 - 1): 7})
+    journal.append(marks={("a", 1): 6})
+    assert (journal.mark("a", 1), journal.mark("b", 2**64 - 1), journal.mark("a", 2)) == (6, 7, None)
+
+
+def test_cursors_are_durable_names_for_positions(journal):
+    journal.append(cursors={"trainer": 3, "arena": 4})
+    journal.append(cursors={"trainer": 9})
+    assert journal.cursors() == {"arena": 4, "trainer": 9}
+
+
+def test_dead_letters_are_listed_and_removed(journal):
+    journal.append(letters=[DeadLetter(4, "p", "r", "why", b"body"), DeadLetter(0, "q", "broker", "bad", b"")])
+    first, second = journal.dead_letters()
+    assert first == DeadLetter(4, "p", "r", "why", b"body", number=first.number)
+    assert journal.remove_dead_letter(first.number) is True
+    assert journal.remove_dead_letter(first.number) is False
+    assert journal.dead_letters() == [second]
+
+
+# What only a file can promise ------------------------------------------------------------------------------------
+
+
+def test_everything_is_there_after_opening_again(tmp_path):
+    journal = SqliteJournal(tmp_path / "j.db")
+    journal.append([record(1, ("a", b"1"))], marks={("p", 2): 1}, cursors={"c": 1})
+    journal.append(letters=[DeadLetter(1, "p", "r", "why", b"x")])
+    journal.close()
+    again = SqliteJournal(tmp_path / "j.db")
+    assert (again.head, again.recorded_us, again.mark("p", 2), again.cursors()) == (1, 1000, 1, {"c": 1})
+    assert len(again.dead_letters()) == 1
+    again.close()
+
+
+def damage(path, table_change):
+    journal = SqliteJournal(path)
+    journal.append([record(1, ("a", b"1")), record(2, ("a", b"22")), record(3, ("a", b"3"))])
+    journal._db.connection.execute(table_change)
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE frames SET bodies = x'3333' WHERE first = 2",
+        "UPDATE frames SET head = CAST(substr(head, 1, 20) || x'ff' || substr(head, 22) AS BLOB) WHERE first = 2",
+        "UPDATE frames SET first = 20 WHERE first = 2",
+        "DELETE FROM frames WHERE first = 2",
+    ],
+)
+def test_damage_is_refused_loudly_and_names_the_position(tmp_path, change):
+    damage(tmp_path / "j.db", change)
+    reader = SqliteJournalReader(tmp_path / "j.db")
+    with pytest.raises(DamagedRecord, match="position 2"):
+        reader.read(0)
+    assert "position 2" in str(next(iter(reader.damage())))
+    reader.close()
+
+
+def test_all_damage_is_listed_and_sound_records_are_not(tmp_path):
+    damage(tmp_path / "j.db", "UPDATE frames SET bodies = x'44' WHERE first <> 2")
+    reader = SqliteJournalReader(tmp_path / "j.db")
+    assert [str(d).split("position ")[1][0] for d in reader.damage()] == ["1", "3"]
+    reader.close()
+
+
+def test_a_sound_journal_has_no_damage(tmp_path):
+    damage(tmp_path / "j.db", "SELECT 1")
+    reader = SqliteJournalReader(tmp_path / "j.db")
+    assert list(reader.damage()) == []
+    reader.close()
+
+
+def test_damage_after_the_wanted_types_is_not_read(tmp_path):
+    damage(tmp_path / "j.db", "UPDATE frames SET bodies = x'00' WHERE first = 2")
+    reader = SqliteJournalReader(tmp_path / "j.db")
+    assert reader.read(0, types={"z"}).position == 3
+    reader.close()

@@ -1,0 +1,106 @@
+"""Journals as files: readers beside the writer, one writer, full disks, foreign files."""
+
+import sqlite3
+
+import pytest
+
+from app.events.frames import Frame, FrameBuilder, seal
+from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, StorageFull, StorageInUse
+
+
+def record(first, size=10):
+    builder = FrameBuilder("p")
+    builder.add(first, "a", "", b"x" * size)
+    return seal(Frame.parse(builder.build(1, first)), first=first, recorded_us=1, source="p")
+
+
+@pytest.fixture
+def journal(tmp_path):
+    journal = SqliteJournal(tmp_path / "j.db")
+    yield journal
+    journal.close()
+
+
+def test_a_reader_follows_the_writer(journal, tmp_path):
+    reader = SqliteJournalReader(tmp_path / "j.db")
+    assert reader.head == 0
+    for position in range(1, 50):
+        journal.append([record(position)], cursors={"c": position})
+        assert reader.head == position
+        assert reader.read(position - 1).position == position
+    assert reader.cursors() == {"c": 49}
+    assert reader.dead_letters() == []
+    reader.close()
+
+
+def test_a_reader_works_without_a_writer(journal, tmp_path):
+    journal.append([record(1)])
+    journal.close()
+    reader = SqliteJournalReader(tmp_path / "j.db")
+    assert reader.read(0).position == 1
+    reader.close()
+
+
+def test_a_reader_cannot_write(journal, tmp_path):
+    reader = SqliteJournalReader(tmp_path / "j.db")
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        reader._db.execute("DELETE FROM frames")
+    reader.close()
+
+
+def test_a_second_writer_is_refused(journal, tmp_path):
+    with pytest.raises(StorageInUse, match="Another process writes"):
+        SqliteJournal(tmp_path / "j.db")
+
+
+def test_the_next_writer_is_admitted_when_the_first_has_closed(journal, tmp_path):
+    journal.close()
+    journal.close()
+    SqliteJournal(tmp_path / "j.db").close()
+
+
+def test_a_missing_journal_is_named(tmp_path):
+    with pytest.raises(NotAJournal, match="no journal at"):
+        SqliteJournalReader(tmp_path / "none.db")
+
+
+@pytest.mark.parametrize("opener", [SqliteJournal, SqliteJournalReader])
+def test_a_foreign_file_is_refused_and_left_alone(tmp_path, opener):
+    path = tmp_path / "foreign.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE mine (a)")
+    db.close()
+    before = path.read_bytes()
+    with pytest.raises(NotAJournal):
+        opener(path)
+    (tmp_path / "text.db").write_text("no database " * 1000)
+    with pytest.raises(NotAJournal):
+        opener(tmp_path / "text.db")
+    assert path.read_bytes() == before
+
+
+def test_a_full_disk_is_said_clearly_and_loses_nothing(journal, tmp_path):
+    """SQLite's own page limit stands in for a full disk: it raises the same SQLITE_FULL."""
+    journal.append([record(1)])
+    pages = journal._db.connection.execute("PRAGMA page_count").fetchone()[0]
+    journal._db.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    with pytest.raises(StorageFull, match="No room to write"):
+        journal.append([record(2, size=100_000)], cursors={"c": 2})
+    assert (journal.head, journal.cursors()) == (1, {})
+    assert not (tmp_path / "j.db.reserve").exists(), "the reserve makes room for a clean close"
+    journal.append([record(2)])
+    assert journal.read(0).position == 2
+
+
+def test_the_reserve_comes_back_with_the_next_start(journal, tmp_path):
+    journal.close()
+    (tmp_path / "j.db.reserve").unlink()
+    SqliteJournal(tmp_path / "j.db").close()
+    assert (tmp_path / "j.db.reserve").stat().st_size == 4 << 20
+
+
+def test_the_wal_stays_small(journal, tmp_path):
+    for position in range(1, 200):
+        journal.append([record(position, size=60_000)])
+    journal.rest()
+    assert (tmp_path / "j.db-wal").stat().st_size < 4 << 20
