@@ -1,0 +1,172 @@
+"""The daemon host: catches up, folds, publishes, saves, runs jobs, beats, drains (ADR-002).
+
+What a batch of events leads to is published before the new state is saved. A daemon killed in between folds the
+batch again, comes to the same conclusions under the same ids, and the broker takes them for what they are: known.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from os import getpid
+from typing import Any
+
+import structlog
+
+from app.bus import Batch, Bus, Subscription
+from app.core import Clock, derive_id
+from app.engine import Engine
+from app.events import (
+    DaemonFact,
+    DaemonHeartbeat,
+    DaemonReady,
+    DaemonStarted,
+    DaemonStopped,
+    Envelope,
+    Kind,
+    Payload,
+    RunConfigured,
+    follow,
+    originate,
+)
+from app.journal import StateStore
+from app.runtime.fold import Factory, Fold
+from app.runtime.jobs import JobRunner, worker_of
+from app.runtime.notify import Notifier
+from app.runtime.work import Job, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How often a daemon beats, and how long it waits for its jobs when it is asked to stop."""
+
+    heartbeat_seconds: float = 5.0
+    drain_seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What a daemon is built from: the adapters behind its ports."""
+
+    bus: Bus
+    states: StateStore
+    clock: Clock
+    engine: Engine | None = None
+    capacity: int = 0
+    notifier: Notifier = Notifier("")
+
+
+class Host:
+    """Runs the reducers of one daemon, and the jobs of its worker if it has one.
+
+    Args:
+        daemon: its name in the registry.
+        place: where it runs.
+        boot: names this start of the process.
+        factories: build the reducers from the run's settings.
+        ports: the adapters.
+        rhythm: heartbeat and drain times.
+    """
+
+    def __init__(
+        self,
+        daemon: str,
+        place: Place,
+        boot: str,
+        factories: Sequence[Factory],
+        reads: frozenset[type[Payload]],
+        ports: Ports,
+        rhythm: Rhythm,
+    ) -> None:
+        self._daemon, self._place, self._boot = daemon, place, boot
+        self._ports, self._rhythm = ports, rhythm
+        self._reads = reads | {RunConfigured}
+        self._cursor, saved = ports.states.load()
+        self._saved_cursor = self._cursor
+        self._fold = Fold(factories, saved)
+        self._head, self._said, self._ready = self._cursor, 0, False
+        self._jobs = JobRunner(ports.engine, ports.capacity, self._say_of_job) if ports.engine else None
+        self._log = structlog.get_logger("host")
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until ``stop`` is set; then drain. Raises what went wrong, in an ExceptionGroup."""
+        await self._say(DaemonStarted(**self._who(), pid=getpid(), version=version("flyball")))
+        subscription = self._ports.bus.subscribe(self._reads, after=self._cursor)
+        async with subscription, asyncio.TaskGroup() as group:
+            consumer = group.create_task(self._consume(subscription, group))
+            heart = group.create_task(self._beat())
+            await stop.wait()
+            self._ports.notifier.tell("STOPPING=1")
+            if self._jobs:
+                await self._jobs.drain(self._rhythm.drain_seconds)
+            consumer.cancel()
+            heart.cancel()
+        self._save({})
+        await self._say(DaemonStopped(**self._who(), position=self._cursor))
+
+    async def _consume(self, subscription: Subscription, group: asyncio.TaskGroup) -> None:
+        async for batch in subscription:
+            await self._handle(batch)
+            if not self._ready and batch.position >= batch.head:
+                await self._become_ready()
+            if self._ready and self._jobs and (worker := worker_of(self._fold.reducers)):
+                self._jobs.reconcile(group, worker, worker.jobs(self._fold.rows(worker.name)))
+
+    async def _handle(self, batch: Batch) -> None:
+        outcome = self._fold.feed(batch.events)
+        if outcome.envelopes:
+            await self._publish(outcome.envelopes)
+        self._cursor, self._head = batch.position, batch.head
+        if outcome.changed:
+            changed = {key: row and row.model_dump_json().encode() for key, row in outcome.changed.items()}
+            self._save(changed)
+
+    async def _become_ready(self) -> None:
+        self._ready = True
+        await self._say(DaemonReady(**self._who(), position=self._cursor, capacity=self._ports.capacity))
+        self._ports.notifier.tell("READY=1", f"STATUS=caught up at {self._cursor}")
+
+    async def _beat(self) -> None:
+        """Tell the bus, and systemd's watchdog, that the event loop turns."""
+        while True:
+            await asyncio.sleep(self._rhythm.heartbeat_seconds)
+            self._ports.notifier.tell("WATCHDOG=1")
+            self._save({})
+            lag, jobs = self._head - self._cursor, len(self._jobs) if self._jobs else 0
+            await self._say(DaemonHeartbeat(**self._who(), position=self._cursor, lag=lag, jobs=jobs))
+
+    def _save(self, changed: dict[Any, bytes | None]) -> None:
+        if changed or self._cursor != self._saved_cursor:
+            self._ports.states.save(self._cursor, changed)
+            self._saved_cursor = self._cursor
+
+    def _who(self) -> dict[str, str]:
+        return {"daemon": self._daemon, "node": self._place.node}
+
+    async def _say(self, fact: DaemonFact) -> None:
+        self._said += 1
+        event_id = derive_id(self._place.name, self._boot, self._said)
+        await self._ports.bus.publish(originate(fact, event_id=event_id, time=self._ports.clock.now()))
+
+    async def _say_of_job(self, verb: str, job: Job[Any], facts: Sequence[Payload]) -> None:
+        worker = worker_of(self._fold.reducers)
+        if not facts or worker is None:
+            return
+        now, by = self._ports.clock.now(), f"{worker.name}.{verb}"
+        envelopes = [follow(fact, job.cause, by=by, index=i, time=now) for i, fact in enumerate(facts)]
+        await self._publish(envelopes)
+
+    async def _publish(self, envelopes: Sequence[Envelope[Payload]]) -> None:
+        positions = await self._ports.bus.publish_many(envelopes)
+        for envelope, position in zip(envelopes, positions, strict=True):
+            data = envelope.data
+            write = self._log.info if data.kind is not Kind.FACT else self._log.debug
+            write(
+                data.seed_name,
+                event_name=data.event_type,
+                event_id=envelope.id,
+                causation_id=envelope.causationid,
+                config_key=envelope.subject,
+                sequence=position,
+                data=data.model_dump(mode="json"),
+            )

@@ -1,0 +1,93 @@
+"""Running the jobs that workers want: level-triggered, bounded, retried when a compute process dies."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+import structlog
+
+from app.core import FlyballError
+from app.engine import Engine, WorkerLost
+from app.events import Payload
+from app.runtime.work import Job, Json, QuietWorker, Worker
+
+MAX_ATTEMPTS = 3
+"""How often a job is tried when the process that runs it dies."""
+
+Say = Callable[[str, Job[Any], Sequence[Payload]], Awaitable[None]]
+"""Publishes facts about a job: (verb, job, payloads). The verb is part of the facts' ids."""
+
+
+class JobRunner:
+    """Runs at most ``capacity`` jobs of one worker, off the event loop.
+
+    Args:
+        engine: runs the jobs.
+        capacity: how many at once.
+        say: publishes what is to be said of a job.
+    """
+
+    def __init__(self, engine: Engine, capacity: int, say: Say) -> None:
+        self._engine, self._capacity, self._say = engine, capacity, say
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._told: set[str] = set()
+        self._log = structlog.get_logger("jobs")
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def reconcile(self, group: asyncio.TaskGroup, worker: Worker[Any, Any], jobs: Iterable[Job[Any]]) -> None:
+        """Start the wanted jobs that don't run yet, as far as there is room; cancel those no longer wanted.
+
+        A job that has told its result is not started again while the worker has not seen the telling.
+        """
+        wanted = {job.id: job for job in jobs}
+        self._told &= wanted.keys()
+        for job_id in self._running.keys() - wanted.keys():
+            self._running.pop(job_id).cancel()
+        for job_id, job in wanted.items():
+            if len(self._running) >= self._capacity:
+                return
+            if job_id not in self._running and job_id not in self._told:
+                self._running[job_id] = group.create_task(self._run(group, worker, job))
+
+    async def drain(self, seconds: float) -> None:
+        """Wait for the running jobs; after the deadline, cancel them: their requests stay pending."""
+        if self._running:
+            await asyncio.wait(self._running.values(), timeout=seconds)
+        for task in self._running.values():
+            task.cancel()
+
+    async def _run(self, group: asyncio.TaskGroup, worker: Worker[Any, Any], job: Job[Any]) -> None:
+        numbers = itertools.count()
+
+        def on_progress(report: Json) -> None:
+            facts = worker.progressed(job, report)
+            group.create_task(self._say(f"progressed.{next(numbers)}", job, facts))
+
+        await self._say("started", job, worker.started(job))
+        try:
+            result = await self._with_retries(job, on_progress)
+        except FlyballError as error:
+            self._log.error("job failed", event_id=job.id, function=job.function, error=str(error))
+            await self._say("failed", job, worker.failed(job, error))
+        else:
+            await self._say("completed", job, worker.completed(job, result))
+        self._told.add(job.id)
+        self._running.pop(job.id, None)
+
+    async def _with_retries(self, job: Job[Any], on_progress: Callable[[Json], None]) -> Json:
+        for attempt in itertools.count(1):
+            try:
+                return await self._engine.run(job.function, job.spec, on_progress)
+            except WorkerLost as lost:
+                self._log.warning("worker lost", event_id=job.id, attempt=attempt, error=str(lost))
+                if attempt == MAX_ATTEMPTS:
+                    raise
+        raise AssertionError("count() ends nowhere")
+
+
+def worker_of(reducers: Iterable[object]) -> Worker[Any, Any] | None:
+    """Return the one worker among a daemon's reducers, if there is one."""
+    return next((reducer for reducer in reducers if isinstance(reducer, QuietWorker)), None)  # type: ignore[arg-type,return-value]

@@ -1,0 +1,73 @@
+"""The daemon registry: every daemon there is, and what runs in it (ADR-009)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from app.core import FlyballError
+from app.events import Payload, Reducer
+from app.feedback import FeedbackLoopController, ModelLifecycleCoordinator, SelfplayScheduler, TrainingTrigger
+from app.runtime.fold import Factory
+from app.runtime.work import Distributor, Evaluator, Place, QualityMonitor, QuietWorker, SelfplayWorker, Trainer
+
+
+class UnknownDaemon(FlyballError):
+    """No daemon has this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonSpec:
+    """One daemon: controllers decide, a worker has jobs run, ``capacity`` of them at once."""
+
+    name: str
+    purpose: str
+    controllers: tuple[type[Reducer[Any]], ...] = ()
+    worker: type[QuietWorker[Any]] | None = None
+    capacity: int = 0
+
+    @property
+    def reducers(self) -> tuple[type[Reducer[Any]], ...]:
+        """All reducer classes of the daemon."""
+        return (*self.controllers, self.worker) if self.worker else self.controllers  # type: ignore[return-value]
+
+    @property
+    def reads(self) -> frozenset[type[Payload]]:
+        """All payload types that the daemon's reducers read."""
+        return frozenset().union(*(reducer.reads for reducer in self.reducers))
+
+    def factories(self, place: Place) -> tuple[Factory, ...]:
+        """Return what builds the reducers from a run's settings."""
+        workers = (partial(self.worker, place=place),) if self.worker else ()
+        return (*self.controllers, *workers)  # type: ignore[return-value]  # classes are called with the settings
+
+
+BROKER = "broker"
+
+DAEMONS: Mapping[str, DaemonSpec] = {
+    spec.name: spec
+    for spec in (
+        DaemonSpec(BROKER, "records every event, hands each to those who read it, ticks"),
+        DaemonSpec("selfplay_scheduler", "decides which configuration plays next", (SelfplayScheduler,)),
+        DaemonSpec("selfplay_worker", "plays games", worker=SelfplayWorker, capacity=1),
+        DaemonSpec("quality_monitor", "inspects every shard of experience", worker=QualityMonitor, capacity=1),
+        DaemonSpec("training_trigger", "decides when a configuration trains", (TrainingTrigger,)),
+        DaemonSpec("training", "trains models", worker=Trainer, capacity=1),
+        DaemonSpec("evaluation", "plays every new model's gauntlet", worker=Evaluator, capacity=1),
+        DaemonSpec("feedback", "runs the feedback controllers", (FeedbackLoopController,)),
+        DaemonSpec("model_lifecycle", "decides which model is current", (ModelLifecycleCoordinator,)),
+        DaemonSpec("distribution", "brings promoted models to the nodes", worker=Distributor, capacity=1),
+    )
+}
+
+
+def spec_of(name: str) -> DaemonSpec:
+    """Find a daemon. Raises ``UnknownDaemon``, which lists those there are."""
+    if name not in DAEMONS:
+        raise UnknownDaemon(f"There is no daemon {name!r}.", hint=f"There are: {', '.join(DAEMONS)}.")
+    return DAEMONS[name]
+
+
+def start_order() -> tuple[str, ...]:
+    """Return the daemons in the order in which starting them is quickest. Any other order works as well."""
+    return tuple(DAEMONS)

@@ -1,0 +1,116 @@
+"""The evaluator: plays each new model's gauntlet and rates it."""
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+from app.core import Elo, FlyballError, ModelHash
+from app.evaluation import OpponentScore, performance_rating, plan_gauntlet
+from app.events import (
+    Cause,
+    EvaluationCompleted,
+    EvaluationFailed,
+    EvaluationRequested,
+    Event,
+    MatchResult,
+    ModelPromoted,
+    Payload,
+    Step,
+    Value,
+)
+from app.runtime.work.worker import Job, Json, QuietWorker
+
+EvaluationJob = Job[EvaluationRequested]
+REMEMBERED = 6
+"""Promoted models kept as opponents; the oldest of them is the 'recent snapshot'."""
+
+
+class RatedModel(Value):
+    """A model that was current once, and the rating it was promoted with."""
+
+    model: ModelHash
+    elo: float
+
+
+class Champions(Value):
+    """One configuration's row: its latest current models, newest last, and the request that waits, if any."""
+
+    promoted: tuple[RatedModel, ...]
+    cause: Cause | None
+    request: EvaluationRequested | None
+
+
+EMPTY = Champions(promoted=(), cause=None, request=None)
+
+
+class Evaluator(QuietWorker[EvaluationRequested]):
+    """Runs ``app.arena.job:gauntlet`` against the random bot, the champion and a recent snapshot."""
+
+    name: ClassVar[str] = "Evaluator"
+    row: ClassVar[type[Champions]] = Champions
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {EvaluationRequested, EvaluationCompleted, EvaluationFailed, ModelPromoted}
+    )
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted, EvaluationFailed})
+
+    def step(self, rows: Mapping[str, Champions], event: Event[Payload]) -> Step[Champions]:
+        """Take up requests, drop those that have their result, remember who was promoted."""
+        row = rows.get(event.subject, EMPTY)
+        match event.data:
+            case EvaluationRequested() as request:
+                changed = {"cause": event.cause, "request": request}
+            case EvaluationCompleted(request_id=done) | EvaluationFailed(request_id=done):
+                if row.cause is None or row.cause.id != done:
+                    return Step()
+                changed = {"cause": None, "request": None}
+            case ModelPromoted(model=model, elo=elo):
+                others = tuple(rated for rated in row.promoted if rated.model != model)
+                changed = {"promoted": (*others, RatedModel(model=model, elo=elo))[-REMEMBERED:]}
+            case _:
+                return Step()
+        return Step({event.subject: row.model_copy(update=changed)})
+
+    def jobs(self, rows: Mapping[str, Champions]) -> Iterable[EvaluationJob]:
+        """Return the pending requests, oldest first."""
+        pending = [(row.cause, row.request, row.promoted) for row in rows.values() if row.cause and row.request]
+        for cause, request, promoted in sorted(pending, key=lambda one: one[0].recorded_us):
+            yield self._job(cause, request, promoted)
+
+    def _job(self, cause: Cause, request: EvaluationRequested, promoted: tuple[RatedModel, ...]) -> EvaluationJob:
+        config = self.settings.config(cause.subject or "")
+        champion = promoted[-1].model if promoted else None
+        recent = promoted[0].model if promoted else None
+        opponents = plan_gauntlet(request.model, champion, recent, config.evaluation, config.players)
+        spec: Json = {
+            "store": self.place.store,
+            "config": self.config_json(cause),
+            "model": request.model,
+            "opponents": [opponent.model_dump(mode="json") for opponent in opponents],
+            "seed": request.seed,
+        }
+        ratings = {rated.model: rated.elo for rated in promoted}
+        return Job(cause, request, "app.arena.job:gauntlet", spec, context={"ratings": ratings})
+
+    def completed(self, job: EvaluationJob, result: Json) -> tuple[Payload, ...]:
+        """Say how each match went, and which rating explains them best."""
+        ratings = job.context["ratings"]
+        results = tuple(_match(match) for match in result["results"])
+        scores = [OpponentScore(Elo(ratings.get(m.opponent_model, 0.0)), m.score.mean, m.games) for m in results]
+        elo, stderr = performance_rating(scores)
+        complete = EvaluationCompleted(
+            request_id=job.id,
+            model=job.request.model,
+            step=job.request.step,
+            results=results,
+            elo=elo,
+            elo_stderr=stderr,
+            seconds=result["seconds"],
+        )
+        return (complete,)
+
+    def failed(self, job: EvaluationJob, error: FlyballError) -> tuple[Payload, ...]:
+        """Say that the gauntlet could not be finished."""
+        return (EvaluationFailed(request_id=job.id, model=job.request.model, error=str(error)),)
+
+
+def _match(match: Json) -> MatchResult:
+    return MatchResult.model_validate({field: match[field] for field in MatchResult.model_fields})

@@ -1,0 +1,83 @@
+"""The self-play worker: plays the games it is asked for."""
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+from app.core import FlyballError
+from app.events import (
+    Cause,
+    Event,
+    Payload,
+    SelfplayComplete,
+    SelfplayFailed,
+    SelfplayRequested,
+    ShardRef,
+    Step,
+    Value,
+)
+from app.runtime.work.worker import Job, Json, QuietWorker
+
+SelfplayJob = Job[SelfplayRequested]
+
+
+class SelfplayPending(Value):
+    """A request for games that waits for its result."""
+
+    cause: Cause
+    request: SelfplayRequested
+
+
+class SelfplayWorker(QuietWorker[SelfplayRequested]):
+    """Runs ``app.selfplay.job:play`` for the requests addressed to it."""
+
+    name: ClassVar[str] = "SelfplayWorker"
+    row: ClassVar[type[SelfplayPending]] = SelfplayPending
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayRequested, SelfplayComplete, SelfplayFailed})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayComplete, SelfplayFailed})
+
+    def step(self, rows: Mapping[str, SelfplayPending], event: Event[Payload]) -> Step[SelfplayPending]:
+        """Take up requests, drop those that have their result."""
+        match event.data:
+            case SelfplayRequested(worker=self.place.name) as request:
+                return Step({event.id: SelfplayPending(cause=event.cause, request=request)})
+            case SelfplayComplete(request_id=done) | SelfplayFailed(request_id=done) if done in rows:
+                return Step({done: None})
+        return Step()
+
+    def jobs(self, rows: Mapping[str, SelfplayPending]) -> Iterable[SelfplayJob]:
+        """Return the pending requests, oldest first."""
+        for row in rows.values():
+            request = row.request
+            spec: Json = {
+                "store": self.place.store,
+                "config": self.config_json(row.cause),
+                "model": request.model,
+                "opponents": list(request.opponents),
+                "games": request.games,
+                "seed": request.seed,
+                "temperature": request.temperature,
+                "worker": self.place.name,
+            }
+            yield Job(row.cause, request, "app.selfplay.job:play", spec)
+
+    def completed(self, job: SelfplayJob, result: Json) -> tuple[Payload, ...]:
+        """Say what was played and where the rows lie."""
+        request = job.request
+        shard = ShardRef(
+            key=result["shard"], rows=result["rows"], games=result["games"], model=request.model, seed=request.seed
+        )
+        complete = SelfplayComplete(
+            request_id=job.id,
+            worker=self.place.name,
+            shard=shard,
+            opponents=request.opponents,
+            temperature=request.temperature,
+            mean_length=result["mean_length"],
+            truncated_games=result["truncated"],
+            seconds=result["seconds"],
+        )
+        return (complete,)
+
+    def failed(self, job: SelfplayJob, error: FlyballError) -> tuple[Payload, ...]:
+        """Say that the games could not be played."""
+        return (SelfplayFailed(request_id=job.id, worker=self.place.name, error=str(error)),)

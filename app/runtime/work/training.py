@@ -1,0 +1,104 @@
+"""The trainer: one PPO update for each request, or a configuration's initial model."""
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+from app.core import FlyballError, ShardKey
+from app.engine import JobFailed
+from app.events import (
+    Cause,
+    Event,
+    Payload,
+    Step,
+    TrainingCompleted,
+    TrainingFailed,
+    TrainingMetrics,
+    TrainingProgress,
+    TrainingRequested,
+    TrainingStarted,
+    Value,
+)
+from app.runtime.work.worker import Job, Json, QuietWorker
+
+TrainingJob = Job[TrainingRequested]
+DIVERGED = "TrainingDiverged"
+"""The name of the job's error when an update blew up."""
+
+
+class TrainingPending(Value):
+    """One configuration's request, if any, and the shards whose rows are used up and can go."""
+
+    cause: Cause | None
+    request: TrainingRequested | None
+    spent: tuple[ShardKey, ...]
+
+
+class Trainer(QuietWorker[TrainingRequested]):
+    """Runs ``app.training.job:train`` or ``:initialise`` for each request."""
+
+    name: ClassVar[str] = "Trainer"
+    row: ClassVar[type[TrainingPending]] = TrainingPending
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset({TrainingRequested, TrainingCompleted, TrainingFailed})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {TrainingStarted, TrainingProgress, TrainingCompleted, TrainingFailed}
+    )
+
+    def step(self, rows: Mapping[str, TrainingPending], event: Event[Payload]) -> Step[TrainingPending]:
+        """Take up a request; when it has its result, its shards are spent."""
+        row = rows.get(event.subject)
+        match event.data:
+            case TrainingRequested() as request:
+                spent = row.spent if row else ()
+                return Step({event.subject: TrainingPending(cause=event.cause, request=request, spent=spent)})
+            case TrainingCompleted(request_id=done) | TrainingFailed(request_id=done):
+                if row and row.request and row.cause and row.cause.id == done:
+                    spent = tuple(shard.key for shard in row.request.shards)
+                    return Step({event.subject: TrainingPending(cause=None, request=None, spent=spent)})
+        return Step()
+
+    def jobs(self, rows: Mapping[str, TrainingPending]) -> Iterable[TrainingJob]:
+        """Return the pending requests, oldest first."""
+        pending = [(row.cause, row.request, row.spent) for row in rows.values() if row.cause and row.request]
+        for cause, request, spent in sorted(pending, key=lambda one: one[0].recorded_us):
+            yield self._job(cause, request, spent)
+
+    def _job(self, cause: Cause, request: TrainingRequested, spent: tuple[ShardKey, ...]) -> TrainingJob:
+        spec: Json = {"store": self.place.store, "config": self.config_json(cause), "seed": request.seed}
+        if request.base_model is None:
+            return Job(cause, request, "app.training.job:initialise", spec)
+        settings = {"learning_rate": request.learning_rate, "epochs": request.epochs}
+        spec |= {
+            "base_model": request.base_model,
+            "shards": [shard.key for shard in request.shards],
+            "step": request.step,
+            "ppo": spec["config"]["ppo"] | settings,
+            "discard": list(spent),
+        }
+        return Job(cause, request, "app.training.job:train", spec)
+
+    def started(self, job: TrainingJob) -> tuple[Payload, ...]:
+        """Say that a training began."""
+        rows = sum(shard.rows for shard in job.request.shards)
+        return (TrainingStarted(request_id=job.id, base_model=job.request.base_model, rows=rows),)
+
+    def progressed(self, job: TrainingJob, report: Json) -> tuple[Payload, ...]:
+        """Say how an epoch went."""
+        return (TrainingProgress(request_id=job.id, **report),)
+
+    def completed(self, job: TrainingJob, result: Json) -> tuple[Payload, ...]:
+        """Say which model came out."""
+        metrics = result["metrics"]
+        complete = TrainingCompleted(
+            request_id=job.id,
+            model=result["model"],
+            parent=result["parent"],
+            step=result["step"],
+            rows=result["rows"],
+            metrics=None if metrics is None else TrainingMetrics.model_validate(metrics),
+        )
+        return (complete,)
+
+    def failed(self, job: TrainingJob, error: FlyballError) -> tuple[Payload, ...]:
+        """Say that the update was thrown away, and whether it had diverged."""
+        diverged = isinstance(error, JobFailed) and error.kind == DIVERGED
+        return (TrainingFailed(request_id=job.id, reason="diverged" if diverged else "error", error=str(error)),)

@@ -1,0 +1,88 @@
+"""Workers: reducers that also want jobs run.
+
+A worker's rows say which work is pending; ``jobs`` derives from them what should be running now. Nothing else is
+remembered, so a worker killed at any moment picks up by folding its rows and running what they still ask for. The
+result is a fact whose id follows from the request: told twice, it counts once.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from app.config import RunSettings
+from app.core import EventId, FlyballError
+from app.events import Cause, Payload, Reducer, Value
+
+R = TypeVar("R", bound=Value)
+Q = TypeVar("Q", bound=Payload)
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a daemon runs: its name on the bus, its node, and the store its jobs use."""
+
+    name: str
+    node: str
+    store: str
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Generic[Q]):
+    """A call of ``function`` ('package.module:name') in a compute process, wanted by an event with payload ``request``."""
+
+    cause: Cause
+    request: Q
+    function: str
+    spec: Json
+    context: Json = field(default_factory=dict)
+    """What the worker wants to know again when the result is there; not part of the job."""
+
+    @property
+    def id(self) -> EventId:
+        """The id of the event that wants it."""
+        return self.cause.id
+
+
+class Worker(Reducer[R], Protocol[R, Q]):
+    """A reducer whose rows ask for jobs. The methods are pure; the host runs the jobs and publishes the facts."""
+
+    def jobs(self, rows: Mapping[str, R]) -> Iterable[Job[Q]]:
+        """Return the jobs that should run now, most urgent first."""
+        ...
+
+    def started(self, job: Job[Q]) -> tuple[Payload, ...]:
+        """Return what to say when a job starts."""
+        ...
+
+    def progressed(self, job: Job[Q], report: Json) -> tuple[Payload, ...]:
+        """Return what to say when a job reports progress."""
+        ...
+
+    def completed(self, job: Job[Q], result: Json) -> tuple[Payload, ...]:
+        """Return what to say of a job's result."""
+        ...
+
+    def failed(self, job: Job[Q], error: FlyballError) -> tuple[Payload, ...]:
+        """Return what to say when a job failed for good."""
+        ...
+
+
+@dataclass(frozen=True)
+class QuietWorker(Generic[Q]):
+    """Base of workers: says nothing of starts and progress."""
+
+    settings: RunSettings
+    place: Place
+
+    def started(self, job: Job[Q]) -> tuple[Payload, ...]:  # noqa: ARG002 - the protocol's argument
+        """Say nothing."""
+        return ()
+
+    def progressed(self, job: Job[Q], report: Json) -> tuple[Payload, ...]:  # noqa: ARG002 - the protocol's arguments
+        """Say nothing."""
+        return ()
+
+    def config_json(self, cause: Cause) -> Json:
+        """Return the settings of the configuration that a request is about."""
+        return self.settings.config(cause.subject or "").model_dump(mode="json")
