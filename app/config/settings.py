@@ -33,6 +33,7 @@ class PpoSettings(Settings):
     batch_size: int = Field(default=1024, ge=8)
     target_kl: float = Field(default=0.05, gt=0, description="an epoch that ends above it is the last")
     max_kl: float = Field(default=1.0, gt=0, description="an update above it has diverged and is thrown away")
+    min_entropy: float = Field(default=1e-3, ge=0, description="nats; a policy below it has collapsed")
 
 
 class SelfplaySettings(Settings):
@@ -47,6 +48,9 @@ class EvaluationSettings(Settings):
 
     random_games: int = Field(default=200, ge=1)
     model_games: int = Field(default=100, ge=1, description="against the champion, and again a recent snapshot")
+    temperature: float = Field(
+        default=0.3, ge=0, le=10, description="of both sides; 0 is greedy, and repeats games that have no chance"
+    )
 
 
 class GameConfig(Settings):

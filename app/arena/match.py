@@ -1,0 +1,43 @@
+"""One hero against copies of one opponent, every seat taken equally often."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.config import GameConfig
+from app.core import derive_seed
+from app.evaluation import MatchStatistics, match_statistics
+from app.games import open_table
+from app.selfplay import HERO, Player, Rollout, Schedule
+
+IN_FLIGHT = 256
+_OPPONENT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MatchPlan:
+    """How a match is played.
+
+    Attributes:
+        games: P consecutive ones are a rotation: the same seed, and so the same cards, with the hero in each seat.
+        seed: of the deals and the players' choices.
+        temperature: of both sides; 0 always takes the most probable action, which in a game without chance
+            plays one and the same game over and over.
+    """
+
+    games: int
+    seed: int
+    temperature: float
+
+
+def play_match(config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan) -> MatchStatistics:
+    """Play a match and sum it up. Deterministic for its plan on a CPU."""
+    numbers = np.arange(plan.games)
+    heroes = numbers % config.players
+    seating = np.full((plan.games, config.players), _OPPONENT, dtype=np.int8)
+    seating[numbers, heroes] = HERO
+    seeds = [derive_seed(plan.seed, "deal", game // config.players) for game in range(plan.games)]
+    schedule = Schedule(seeds, seating, plan.temperature, derive_seed(plan.seed, "choices"))
+    table = open_table(config, min(plan.games, IN_FLIGHT))
+    outcomes = Rollout(table, [hero, opponent], schedule).run()
+    return match_statistics(outcomes.returns, heroes, outcomes.truncated, outcomes.lengths)

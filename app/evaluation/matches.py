@@ -1,0 +1,102 @@
+"""Match statistics: wins, draws, losses and the score with its interval."""
+
+from collections.abc import Sequence
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from app.config import Settings
+from app.core import FlyballError, Rate
+
+
+class NoGames(FlyballError):
+    """Statistics of nothing were asked for."""
+
+
+class MatchStatistics(Settings):
+    """Games of one hero against one opponent in all other seats.
+
+    With more than two players a win is the best result alone, a draw a share of the best, and ``score`` the mean
+    share of opponents beaten, ties half: 1/2 between equals, whatever their number. Its interval is Wilson's.
+    ``stderr`` is that of the mean score, from the rotations: the games of one rotation share their deal.
+    """
+
+    games: int = Field(ge=1)
+    wins: int = Field(ge=0)
+    draws: int = Field(ge=0)
+    losses: int = Field(ge=0)
+    truncated: int = Field(ge=0)
+    score: Rate
+    stderr: float | None = Field(description="None with fewer than two rotations")
+    mean_length: float = Field(ge=0, description="decisions a game, forced moves not counted")
+
+
+def game_scores(returns: NDArray[np.float32], heroes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return each game's score [G] in [0, 1]: the share of opponents the hero's seat beat, ties half.
+
+    Args:
+        returns: outcomes [G, P].
+        heroes: the hero's seat in each game [G].
+    """
+    own, others = _apart(returns, heroes)
+    beaten = (own > others).sum(axis=1) + (own == others).sum(axis=1) / 2
+    return np.asarray(beaten / others.shape[1], dtype=np.float64)
+
+
+def match_statistics(
+    returns: NDArray[np.float32],
+    heroes: NDArray[np.int64],
+    truncated: NDArray[np.bool_],
+    lengths: Sequence[int] | NDArray[np.int64],
+) -> MatchStatistics:
+    """Sum a match up. Games are in order of their rotations, P consecutive ones each.
+
+    Args:
+        returns: outcomes [G, P]; those of truncated games are even.
+        heroes: the hero's seat in each game [G].
+        truncated: games that were cut off [G].
+        lengths: decisions in each game [G].
+
+    Raises ``NoGames``.
+    """
+    games, players = returns.shape
+    if not games:
+        raise NoGames("A match of 0 games has no statistics.", hint="Play at least one game.")
+    own, others = _apart(returns, heroes)
+    best = others.max(axis=1, keepdims=True)
+    scores = game_scores(returns, heroes)
+    return MatchStatistics(
+        games=games,
+        wins=int((own > best).sum()),
+        draws=int((own == best).sum()),
+        losses=int((own < best).sum()),
+        truncated=int(truncated.sum()),
+        score=Rate.of(float(scores.sum()), games),
+        stderr=_stderr(scores, players),
+        mean_length=float(np.mean(lengths)),
+    )
+
+
+def seat_wins(returns: NDArray[np.float32], truncated: NDArray[np.bool_]) -> tuple[tuple[int, ...], int]:
+    """Return how many finished games [G, P] each seat won alone, and how many had no single winner."""
+    best = returns == returns.max(axis=1, keepdims=True)
+    alone = (best.sum(axis=1) == 1) & ~truncated
+    wins = tuple(int(count) for count in best[alone].sum(axis=0))
+    return wins, int((~truncated).sum()) - sum(wins)
+
+
+def _stderr(scores: NDArray[np.float64], players: int) -> float | None:
+    rotations = len(scores) // players
+    if rotations < 2:
+        return None
+    means = scores[: rotations * players].reshape(rotations, players).mean(axis=1)
+    return float(means.std(ddof=1)) / sqrt(rotations)
+
+
+def _apart(returns: NDArray[np.float32], heroes: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return the hero's outcomes [G, 1] and those of the others [G, P - 1]."""
+    games, players = returns.shape
+    mine = np.arange(players)[None, :] == heroes[:, None]
+    return returns[mine].reshape(games, 1), returns[~mine].reshape(games, players - 1)

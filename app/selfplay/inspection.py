@@ -1,0 +1,139 @@
+"""The quality job: is a shard what it claims to be, and how good is it as food for training?"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from app.config import GameConfig, Settings
+from app.core import FlyballError, ShardKey
+from app.engine import JsonObject, Report
+from app.evaluation import ShardStatistics, quality_score, seat_wins
+from app.games import GameRecord, checker_for, open_table
+from app.store import BlobStore, FileStore, Shard, get_shard
+
+
+class InspectionSpec(Settings):
+    """What to inspect."""
+
+    store: Path
+    config: GameConfig
+    shard: ShardKey
+    seed: int = Field(ge=0, description="of the sample of games")
+    sample_games: int = Field(default=16, ge=1, description="games that are played again for the parity check")
+
+
+class InspectionResult(Settings):
+    """What was found. With failures the shard must not be trained on, whatever its score."""
+
+    score: float
+    components: dict[str, float]
+    statistics: ShardStatistics
+    checked: int = Field(description="games played again")
+    failures: tuple[str, ...] = Field(description="one for each game that differs, with its first difference")
+
+
+class ForeignShard(FlyballError):
+    """A shard of another configuration, or of other rules."""
+
+
+def inspect(spec: JsonObject, report: Report) -> JsonObject:
+    """Carry out ``InspectionSpec`` and return ``InspectionResult``.
+
+    Raises ``MissingBlob``, ``DamagedBlob`` for a changed bit, or ``ForeignShard``.
+    """
+    settings = InspectionSpec.model_validate(spec)
+    return inspect_in(FileStore(settings.store), settings, report).model_dump(mode="json")
+
+
+def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> InspectionResult:
+    """Inspect a shard of ``store``; the store named in the spec is not opened."""
+    shard = get_shard(store, spec.shard)
+    _check_origin(shard, spec)
+    counted = shard_statistics(shard)
+    report({"rows": counted.rows, "games": counted.games})
+    quality = quality_score(counted)
+    sample = np.random.default_rng(spec.seed).permutation(shard.games)[: spec.sample_games]
+    return InspectionResult(
+        score=quality.score,
+        components=quality.components,
+        statistics=counted,
+        checked=len(sample),
+        failures=tuple(_differences(shard, spec.config, np.sort(sample))),
+    )
+
+
+def shard_statistics(shard: Shard) -> ShardStatistics:
+    """Count what the quality of a shard depends on."""
+    cut = _cut_off_games(shard)
+    wins, drawn = seat_wins(shard.returns, cut)
+    return ShardStatistics(
+        rows=shard.rows,
+        distinct_positions=_distinct([row.tobytes() for row in shard.obs]),
+        games=shard.games,
+        distinct_games=_distinct([_history(shard, game).tobytes() for game in range(shard.games)]),
+        truncated_games=int(cut.sum()),
+        wins=wins,
+        drawn_games=drawn,
+        surprise=max(0.0, float(-shard.log_prob.mean())),
+        freedom=float(np.log(shard.mask.sum(axis=1)).mean()),
+        mean_length=float(np.bincount(shard.game, minlength=shard.games).mean()),
+    )
+
+
+def game_record(shard: Shard, game: int) -> GameRecord:
+    """Return one game of a shard, for the parity check."""
+    rows = np.flatnonzero(shard.game == game)
+    return GameRecord(
+        history=_history(shard, game).tolist(),
+        returns=shard.returns[game],
+        truncated=bool(shard.truncated[rows].any()),
+        step=shard.step[rows],
+        seat=shard.seat[rows],
+        action=shard.action[rows],
+        obs=shard.obs[rows],
+        mask=shard.mask[rows],
+    )
+
+
+def _check_origin(shard: Shard, spec: InspectionSpec) -> None:
+    rules = open_table(spec.config, 1).spec.rules_version
+    claimed = shard.meta.config_key, shard.meta.rules_version
+    if claimed != (spec.config.key, rules):
+        raise ForeignShard(
+            f"Shard {spec.shard} is of {' under '.join(claimed)}, not of {spec.config.key} under {rules}.",
+            hint="Leave it out, and play fresh games under the rules installed here.",
+        )
+
+
+def _differences(shard: Shard, config: GameConfig, games: NDArray[np.int64]) -> Iterator[str]:
+    checker = checker_for(config)
+    for game in games.tolist():
+        found = [*checker.failures(game_record(shard, game)), *_rewards(shard, game)]
+        if found:
+            yield f"game {game}: {found[0]}"
+
+
+def _rewards(shard: Shard, game: int) -> Iterator[str]:
+    """Check that every episode's rewards sum to its outcome; one that was cut off has none yet."""
+    for seat in np.unique(shard.seat[shard.game == game]).tolist():
+        rows = (shard.game == game) & (shard.seat == seat)
+        total, outcome = float(shard.reward[rows].sum()), float(shard.returns[game, seat])
+        if not np.isclose(total, outcome, rtol=0, atol=1e-5):
+            yield f"seat {seat} was rewarded {total}, its outcome is {outcome}"
+
+
+def _cut_off_games(shard: Shard) -> NDArray[np.bool_]:
+    cut = np.zeros(shard.games, dtype=np.bool_)
+    cut[shard.game[shard.truncated]] = True
+    return cut
+
+
+def _history(shard: Shard, game: int) -> NDArray[np.int32]:
+    return shard.history[shard.history_offsets[game] : shard.history_offsets[game + 1]]
+
+
+def _distinct(items: list[bytes]) -> int:
+    return len(set(items))

@@ -1,0 +1,120 @@
+"""The self-play job: games of one model, against itself and its league, into one shard."""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+
+from pydantic import Field
+
+from app.config import GameConfig, Settings
+from app.core import ModelHash, derive_seed
+from app.engine import JsonObject, Report
+from app.evaluation import seat_wins
+from app.games import open_table
+from app.selfplay.players import load_player
+from app.selfplay.recording import ShardRecorder
+from app.selfplay.rollout import Rollout, Schedule
+from app.selfplay.seating import selfplay_seating
+from app.store import BlobStore, FileStore, ShardMeta, put_shard
+
+IN_FLIGHT = 256
+"""Games at once: past it a forward pass gets no cheaper a row, below it Python's part weighs more."""
+
+_REPORTS = 10
+
+
+class SelfplaySpec(Settings):
+    """What to play."""
+
+    store: Path
+    config: GameConfig
+    model: ModelHash
+    opponents: tuple[str, ...] = Field(default=(), description="models, or 'random'")
+    opponent_share: float = Field(default=0.5, ge=0, le=1, description="of the games, when there are opponents")
+    games: int = Field(ge=1)
+    seed: int = Field(ge=0)
+    temperature: float = Field(gt=0)
+    worker: str
+
+
+class SelfplayResult(Settings):
+    """What was played."""
+
+    shard: str
+    rows: int
+    games: int
+    mean_length: float = Field(description="decisions a game, of all seats; forced moves not counted")
+    truncated: int
+    wins: tuple[int, ...] = Field(description="games each seat won alone")
+    draws: int = Field(description="finished games that nobody won alone")
+    seconds: float
+
+
+def play(spec: JsonObject, report: Report) -> JsonObject:
+    """Play ``SelfplaySpec``, store the shard, return ``SelfplayResult``. Deterministic on a CPU, but for ``seconds``.
+
+    Raises ``MissingBlob``, ``DamagedBlob``, ``WrongModel``, ``UnknownGame`` or ``NoExperience``.
+    """
+    settings = SelfplaySpec.model_validate(spec)
+    return play_into(FileStore(settings.store), settings, report).model_dump(mode="json")
+
+
+def play_into(store: BlobStore, spec: SelfplaySpec, report: Report) -> SelfplayResult:
+    """Play ``spec`` and put the shard into ``store``; the store named in the spec is not opened."""
+    began = perf_counter()
+    table = open_table(spec.config, min(spec.games, IN_FLIGHT))
+    recorder = ShardRecorder()
+    names = (spec.model, *spec.opponents)
+    outcomes = Rollout(
+        table,
+        [load_player(store, name, table.spec) for name in names],
+        _schedule(spec),
+        recorder,
+        _progress(spec.games, report),
+    ).run()
+    meta = ShardMeta(
+        config_key=spec.config.key,
+        rules_version=table.spec.rules_version,
+        model=spec.model,
+        opponents=spec.opponents,
+        seed=spec.seed,
+        worker=spec.worker,
+        temperature=spec.temperature,
+    )
+    shard = recorder.shard(outcomes, meta)
+    wins, draws = seat_wins(outcomes.returns, outcomes.truncated)
+    return SelfplayResult(
+        shard=put_shard(store, shard),
+        rows=shard.rows,
+        games=spec.games,
+        mean_length=float(outcomes.lengths.mean()),
+        truncated=int(outcomes.truncated.sum()),
+        wins=wins,
+        draws=draws,
+        seconds=perf_counter() - began,
+    )
+
+
+def _schedule(spec: SelfplaySpec) -> Schedule:
+    seeds = [derive_seed(spec.seed, "game", game) for game in range(spec.games)]
+    seating = selfplay_seating(
+        spec.games,
+        spec.config.players,
+        len(spec.opponents),
+        spec.opponent_share,
+        derive_seed(spec.seed, "seating"),
+    )
+    return Schedule(seeds, seating, spec.temperature, derive_seed(spec.seed, "choices"))
+
+
+def _progress(games: int, report: Report) -> Callable[[int], None]:
+    """Return what tells of every tenth part of the games, once."""
+    told = 0
+
+    def tell(finished: int) -> None:
+        nonlocal told
+        if finished * _REPORTS // games > told:
+            told = finished * _REPORTS // games
+            report({"games": finished})
+
+    return tell

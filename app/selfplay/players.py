@@ -1,0 +1,70 @@
+"""Who plays: a model's policy, or the random bot."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core import FlyballError, ModelHash
+from app.evaluation import RANDOM
+from app.games import Observations, TableSpec
+from app.policy import MASKED_LOGIT, Policy, bytes_to_parameters
+from app.store import BlobStore, get_checkpoint
+
+Mask = NDArray[np.bool_]
+Floats = NDArray[np.float32]
+
+
+class WrongModel(FlyballError):
+    """A model that was made for another game or another encoding of it."""
+
+
+class Player(Protocol):
+    """Plays any number of positions at once."""
+
+    def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:
+        """Return log-probabilities [K, A], illegal ones at -1e9, and values [K] of observations [K, D]."""
+        ...
+
+
+class RandomPlayer:
+    """Chooses evenly among the legal actions at any temperature, and knows nothing of values."""
+
+    def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:  # noqa: ARG002
+        """See ``Player.forward``; all values are 0."""
+        even = -np.log(mask.sum(axis=1, keepdims=True, dtype=np.float32))
+        return np.where(mask, even, np.float32(MASKED_LOGIT)), np.zeros(len(mask), dtype=np.float32)
+
+
+def load_player(store: BlobStore, name: str, spec: TableSpec) -> Player:
+    """Return the player called ``name``: a model's hash, or ``'random'``.
+
+    Raises ``WrongModel``, ``MissingBlob`` or ``DamagedBlob``.
+    """
+    if name == RANDOM:
+        return RandomPlayer()
+    checkpoint = get_checkpoint(store, ModelHash(name))
+    manifest = checkpoint.manifest
+    if (manifest.obs_size, manifest.actions) != (spec.observation_size, spec.actions):
+        raise WrongModel(
+            f"Model {name} takes {manifest.obs_size} features and {manifest.actions} actions; {spec.rules_version} "
+            f"has {spec.observation_size} and {spec.actions}.",
+            hint="Play it under its own configuration, or start a new model when the encoding has changed.",
+        )
+    parameters = bytes_to_parameters(checkpoint.parameters)
+    return Policy(manifest.network, manifest.obs_size, manifest.actions, parameters)
+
+
+def choose(log_probs: Floats, points: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Draw an action for each row of log-probabilities [K, A] from a uniform point in [0, 1) [K]."""
+    cumulative = np.cumsum(np.exp(log_probs), axis=1)
+    # Counting what lies at or below the point never ends on an action of probability 0.
+    below = cumulative <= (points * cumulative[:, -1])[:, None]
+    chosen: NDArray[np.int32] = np.count_nonzero(below, axis=1).astype(np.int32)
+    return chosen
+
+
+def choose_best(log_probs: Floats) -> NDArray[np.int32]:
+    """Return the most probable action of each row, the first of several."""
+    best: NDArray[np.int32] = np.argmax(log_probs, axis=1).astype(np.int32)
+    return best

@@ -1,0 +1,177 @@
+"""Many games in flight: one forward pass a step for each player, whoever sits where."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.games import FINISHED, Observations, Table
+from app.selfplay.players import Floats, Mask, Player, choose, choose_best
+
+Indices = NDArray[np.int64]
+HERO = 0
+"""The player whose decisions are recorded: the first of the list."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """The games to be played.
+
+    Attributes:
+        seeds: one for each of G games; the same seed deals the same cards.
+        seating: [G, P] which player sits where, for the whole game.
+        temperature: divides the logits; 0 always takes the most probable action.
+        seed: of the players' choices.
+    """
+
+    seeds: Sequence[int]
+    seating: NDArray[np.int8]
+    temperature: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decisions:
+    """What one player decided in one step: K rows of as many games. See ``app.store.Shard`` for the columns."""
+
+    game: NDArray[np.int32]
+    seat: NDArray[np.int8]
+    step: NDArray[np.int32]
+    obs: Observations
+    mask: Mask
+    action: NDArray[np.int32]
+    log_prob: Floats
+    value: Floats
+
+
+class Recorder(Protocol):
+    """Takes down the hero's decisions."""
+
+    def decided(self, decisions: Decisions) -> None:
+        """Take down the hero's rows of one step."""
+        ...
+
+    def cut_off(self, game: int, seats: NDArray[np.int8], values: Floats) -> None:
+        """Take down what the hero's critic expects in each of its seats where a game was truncated."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """How G games ended.
+
+    Attributes:
+        returns: [G, P] outcomes.
+        truncated: [G] games cut off.
+        lengths: [G] decisions, forced moves not counted.
+        histories: all actions of each game, chance included.
+    """
+
+    returns: NDArray[np.float32]
+    truncated: NDArray[np.bool_]
+    lengths: Indices
+    histories: list[list[int]]
+
+
+@dataclass(slots=True, eq=False)
+class Rollout:
+    """Plays a schedule to its end: every game that is begun counts, so that short ones are not favoured.
+
+    Args:
+        table: where to play; its number of slots is how many games are in flight.
+        players: whom the seating's numbers name, the hero first.
+        schedule: the games.
+        recorder: takes the hero's decisions; None for a match.
+        progress: told after every step how many games are over.
+    """
+
+    table: Table
+    players: Sequence[Player]
+    schedule: Schedule
+    recorder: Recorder | None = None
+    progress: Callable[[int], None] = lambda _finished: None
+    _games: Indices = field(init=False)  # the game in each slot, -1 for none
+    _steps: Indices = field(init=False)
+    _over: int = field(init=False, default=0)
+    _begun: int = field(init=False, default=0)
+
+    def run(self) -> Outcomes:
+        """Play all games and return how they ended."""
+        games, players = self.schedule.seating.shape
+        outcomes = Outcomes(
+            returns=np.zeros((games, players), dtype=np.float32),
+            truncated=np.zeros(games, dtype=np.bool_),
+            lengths=np.zeros(games, dtype=np.int64),
+            histories=[[] for _ in range(games)],
+        )
+        choices = np.random.default_rng(self.schedule.seed)
+        slots = len(self.table.seats())
+        self._games = np.full(slots, -1, dtype=np.int64)
+        self._steps = np.zeros(games, dtype=np.int64)
+        self._begin(np.arange(min(slots, games)))
+        while self._over < games:
+            seats = self.table.seats()
+            self._end(np.flatnonzero((seats == FINISHED) & (self._games >= 0)), outcomes)
+            live = np.flatnonzero(self.table.seats() != FINISHED)
+            if len(live):
+                self._decide(live, choices.random(len(live)))
+            self.progress(self._over)
+        return outcomes
+
+    def _begin(self, slots: Indices) -> None:
+        count = min(len(slots), len(self.schedule.seeds) - self._begun)
+        self._games[slots] = -1
+        slots, games = slots[:count], range(self._begun, self._begun + count)
+        self._games[slots] = games
+        self.table.reset(slots, [self.schedule.seeds[game] for game in games])
+        self._begun += count
+
+    def _end(self, slots: Indices, outcomes: Outcomes) -> None:
+        if not len(slots):
+            return
+        games = self._games[slots]
+        outcomes.returns[games] = self.table.returns()[slots]
+        outcomes.truncated[games] = self.table.truncated()[slots]
+        outcomes.lengths[games] = self._steps[games]
+        for slot, game in zip(slots.tolist(), games.tolist(), strict=True):
+            outcomes.histories[game] = self.table.history(slot)
+            if outcomes.truncated[game]:
+                self._cut_off(slot, game)
+        self._over += len(slots)
+        self._begin(slots)
+
+    def _cut_off(self, slot: int, game: int) -> None:
+        seats = np.flatnonzero(self.schedule.seating[game] == HERO).astype(np.int8)
+        if self.recorder is None or not len(seats):
+            return
+        obs = self.table.view(np.full(len(seats), slot), seats)
+        anything = np.ones((len(seats), self.table.spec.actions), dtype=np.bool_)  # values need no mask
+        self.recorder.cut_off(game, seats, self.players[HERO].forward(obs, anything)[1])
+
+    def _decide(self, live: Indices, points: NDArray[np.float64]) -> None:
+        obs, mask = self.table.observe(live)
+        games, seats = self._games[live], self.table.seats()[live]
+        sitting = self.schedule.seating[games, seats]
+        actions = np.empty(len(live), dtype=np.int32)
+        for player in np.unique(sitting).tolist():
+            rows = np.flatnonzero(sitting == player)
+            whole = len(rows) == len(live)
+            seen, legal = (obs, mask) if whole else (obs[rows], mask[rows])
+            taken, log_probs, values = self._ask(player, seen, legal, points[rows])
+            actions[rows] = taken
+            if player == HERO and self.recorder is not None:
+                game = games[rows].astype(np.int32)
+                log_prob = log_probs[np.arange(len(rows)), taken]
+                step = self._steps[game].astype(np.int32)
+                self.recorder.decided(Decisions(game, seats[rows], step, seen, legal, taken, log_prob, values))
+        self._steps[games] += 1
+        self.table.step(live, actions)
+
+    def _ask(
+        self, player: int, obs: Observations, mask: Mask, points: NDArray[np.float64]
+    ) -> tuple[NDArray[np.int32], Floats, Floats]:
+        temperature = self.schedule.temperature
+        log_probs, values = self.players[player].forward(obs, mask, temperature or 1.0)
+        return (choose(log_probs, points) if temperature else choose_best(log_probs)), log_probs, values
