@@ -1,0 +1,100 @@
+"""The jobs an engine runs: draw a first model, or train one on shards. Results depend on the spec alone."""
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Literal
+
+import torch
+from pydantic import Field
+
+from app.config import GameConfig, PpoSettings, Settings
+from app.core import ModelHash, ShardKey, derive_seed
+from app.engine import JsonObject, Report
+from app.games import open_table
+from app.policy import init_policy, parameters_to_bytes
+from app.store import FileStore, Manifest, get_checkpoint, get_shard, put_checkpoint
+from app.training.checks import check_base, check_shards
+from app.training.learner import improve
+from app.training.ppo import EpochMetrics
+from app.training.samples import explained_variance, make_samples
+
+
+class InitialiseSpec(Settings):
+    """What ``initialise`` needs: ``store`` is the folder of the blob store."""
+
+    store: str
+    config: GameConfig
+    seed: int = Field(ge=0)
+
+
+class TrainSpec(Settings):
+    """What ``train`` needs. ``step`` is the base model's; the new model's is one higher."""
+
+    store: str
+    config: GameConfig
+    base_model: ModelHash
+    shards: tuple[ShardKey, ...] = Field(min_length=1)
+    seed: int = Field(ge=0)
+    step: int = Field(ge=0)
+    ppo: PpoSettings
+    device: Literal["cpu", "cuda"] = "cpu"
+
+
+def initialise(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001  # a job, with nothing to tell
+    """Draw a configuration's first parameters and store them; return the model, at step 0."""
+    wanted = InitialiseSpec.model_validate(spec)
+    config = wanted.config
+    game = open_table(config, slots=0).spec
+    seed = derive_seed(wanted.seed, config.key, "parameters")
+    parameters = init_policy(config.network, game.observation_size, game.actions, seed)
+    manifest = Manifest(
+        config_key=config.key,
+        network=config.network,
+        obs_size=game.observation_size,
+        actions=game.actions,
+        step=0,
+        parent=None,
+        optimizer=None,
+    )
+    model = put_checkpoint(FileStore(Path(wanted.store)), manifest, parameters_to_bytes(parameters), None)
+    return {"model": model, "parent": None, "step": 0, "rows": 0, "metrics": None}
+
+
+def train(spec: JsonObject, report: Report) -> JsonObject:
+    """Train a model on shards and store the result; return it with the metrics of its last epoch.
+
+    Reports ``epoch``, ``epochs`` and the losses after each epoch. Nothing is stored unless all went well, and the
+    same spec gives the same model. Raises ``UnfitData``, ``UnfinishedEpisode``, ``TrainingDiverged``, and what
+    reading the store raises.
+    """
+    begun = time.perf_counter()
+    wanted = TrainSpec.model_validate(spec)
+    store = FileStore(Path(wanted.store))
+    base = get_checkpoint(store, wanted.base_model, optimizer=True)
+    shards = [get_shard(store, key) for key in wanted.shards]
+    game = open_table(wanted.config, slots=0).spec
+    check_base(base, wanted.config, wanted.step)
+    check_shards(shards, wanted.config, game)
+    samples = make_samples(shards, wanted.ppo.gamma, wanted.ppo.gae_lambda)
+
+    def tell(epoch: int, metrics: EpochMetrics) -> None:
+        report({"epoch": epoch, "epochs": wanted.ppo.epochs, **asdict(metrics)})
+
+    result = improve(base, samples, wanted.ppo, seed=wanted.seed, device=_device(wanted.device), report=tell)
+    manifest = base.manifest.model_copy(update={"step": base.manifest.step + 1, "parent": base.model})
+    return {
+        "model": put_checkpoint(store, manifest, result.parameters, result.optimizer),
+        "parent": base.model,
+        "step": manifest.step,
+        "rows": len(samples),
+        "metrics": {
+            **asdict(result.metrics),
+            "explained_variance": explained_variance(samples),
+            "seconds": time.perf_counter() - begun,
+        },
+    }
+
+
+def _device(asked: str) -> torch.device:
+    return torch.device(asked if asked == "cpu" or torch.cuda.is_available() else "cpu")

@@ -1,0 +1,82 @@
+"""The rows of shards as the tensors an update reads."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from app.store import Shard
+from app.training.gae import Trajectory, advantages
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """N decisions.
+
+    Attributes:
+        obs: [N, D] uint8 or float32.
+        mask: [N, A] what was legal.
+        action: [N, 1] int64.
+        temperature: [N, 1] what the logits were divided by.
+        log_prob: [N] of the action, under the policy that played.
+        value: [N] the critic's value then.
+        advantage: [N] of mean 0 and deviation 1.
+        target: [N] what the critic should have said.
+    """
+
+    obs: Tensor
+    mask: Tensor
+    action: Tensor
+    temperature: Tensor
+    log_prob: Tensor
+    value: Tensor
+    advantage: Tensor
+    target: Tensor
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    def at(self, index: Tensor | slice) -> Self:
+        """Return the samples at ``index``."""
+        return type(self)(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+
+    def to(self, device: torch.device) -> Self:
+        """Return the samples on ``device``."""
+        return type(self)(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+
+
+def make_samples(shards: Sequence[Shard], gamma: float, gae_lambda: float) -> Samples:
+    """Estimate the advantages within each shard and put all rows together. Raises ``UnfinishedEpisode``."""
+    advantage = np.concatenate([advantages(_trajectory(shard), gamma, gae_lambda) for shard in shards])
+    value = np.concatenate([shard.value for shard in shards])
+    temperature = [np.full((shard.rows, 1), shard.meta.temperature, dtype=np.float32) for shard in shards]
+    return Samples(
+        obs=torch.from_numpy(np.concatenate([shard.obs for shard in shards])),
+        mask=torch.from_numpy(np.concatenate([shard.mask for shard in shards])),
+        action=torch.from_numpy(np.concatenate([shard.action for shard in shards]).astype(np.int64)[:, None]),
+        temperature=torch.from_numpy(np.concatenate(temperature)),
+        log_prob=torch.from_numpy(np.concatenate([shard.log_prob for shard in shards])),
+        value=torch.from_numpy(value),
+        advantage=torch.from_numpy(_normalised(advantage)),
+        target=torch.from_numpy(advantage + value),
+    )
+
+
+def explained_variance(samples: Samples) -> float | None:
+    """Return the part of the targets' variance that the old values explain; None where there is none to explain."""
+    variance = float(samples.target.var(correction=0))
+    if variance < 1e-12:
+        return None
+    return 1 - float((samples.target - samples.value).var(correction=0)) / variance
+
+
+def _trajectory(shard: Shard) -> Trajectory:
+    return Trajectory(**{field.name: getattr(shard, field.name) for field in fields(Trajectory)})
+
+
+def _normalised(advantage: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.asarray((advantage - advantage.mean()) / (advantage.std() + 1e-8), dtype=np.float32)

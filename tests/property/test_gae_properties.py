@@ -1,0 +1,85 @@
+"""Advantages of all episodes at once against one loop per episode."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.training.gae import Trajectory, UnfinishedEpisode, advantages
+
+
+def one_by_one(rows: Trajectory, gamma: float, gae_lambda: float) -> np.ndarray:
+    """The definition: A(t) is the sum over k of (gamma lambda)^k delta(t + k), within the episode."""
+    result = np.zeros(len(rows.game))
+    for game, seat in set(zip(rows.game.tolist(), rows.seat.tolist(), strict=True)):
+        own = np.flatnonzero((rows.game == game) & (rows.seat == seat))
+        own = own[np.argsort(rows.step[own])]
+        running = 0.0
+        for place in reversed(range(len(own))):
+            row = own[place]
+            if rows.done[row]:
+                following, running = 0.0, 0.0
+            elif rows.truncated[row]:
+                following, running = rows.bootstrap[row], 0.0
+            else:
+                following = rows.value[own[place + 1]]
+            delta = rows.reward[row] + gamma * following - rows.value[row]
+            running = delta + gamma * gae_lambda * running
+            result[row] = running
+    return result
+
+
+@st.composite
+def trajectories(draw) -> Trajectory:
+    """Rows of some games in any order; each seat's part ends, perhaps more than once."""
+    lengths = draw(st.lists(st.lists(st.integers(0, 6), min_size=2, max_size=4), min_size=1, max_size=5))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    cells = [(game, seat, k, n) for game, seats in enumerate(lengths) for seat, n in enumerate(seats) for k in range(n)]
+    cells = [cells[i] for i in rng.permutation(len(cells))]
+    game, seat, place, length = np.array(cells, dtype=np.int32).reshape(-1, 4).T
+    size = len(cells)
+    end, cut = rng.random(size) < 0.15, rng.random(size) < 0.5
+    last = (place == length - 1) | end
+    floats = rng.normal(size=(3, size)).astype(np.float32)
+    return Trajectory(
+        game=game,
+        seat=seat.astype(np.int8),
+        step=place * 7 + seat,  # steps of a game, of which a seat has some
+        reward=floats[0],
+        value=floats[1],
+        done=last & ~cut,
+        truncated=last & cut,
+        bootstrap=floats[2],
+    )
+
+
+@given(trajectories(), st.floats(0.5, 1), st.floats(0, 1))
+@settings(deadline=None)
+def test_agrees_with_the_definition_whatever_the_order_of_rows(rows, gamma, gae_lambda):
+    assert np.allclose(advantages(rows, gamma, gae_lambda), one_by_one(rows, gamma, gae_lambda), atol=1e-4)
+
+
+@given(trajectories(), st.integers(0, 2**32))
+@settings(deadline=None)
+def test_shuffling_the_rows_shuffles_the_advantages(rows, seed):
+    order = np.random.default_rng(seed).permutation(len(rows.game))
+    shuffled = Trajectory(**{name: getattr(rows, name)[order] for name in Trajectory.__dataclass_fields__})
+    assert np.array_equal(advantages(shuffled, 0.9, 0.8), advantages(rows, 0.9, 0.8)[order])
+
+
+@given(trajectories())
+@settings(deadline=None)
+def test_with_lambda_one_and_gamma_one_an_advantage_is_what_is_still_to_come_less_the_value(rows):
+    estimate = advantages(rows, 1.0, 1.0)
+    for row in np.flatnonzero(rows.done | rows.truncated):
+        expected = rows.reward[row] + (0 if rows.done[row] else rows.bootstrap[row]) - rows.value[row]
+        assert estimate[row] == pytest.approx(expected, abs=1e-5)
+
+
+@given(trajectories().filter(lambda rows: len(rows.game)))
+@settings(deadline=None)
+def test_an_episode_without_an_end_is_refused(rows):
+    nothing = np.zeros(len(rows.game), dtype=bool)
+    endless = Trajectory(rows.game, rows.seat, rows.step, rows.reward, rows.value, nothing, nothing, rows.bootstrap)
+    with pytest.raises(UnfinishedEpisode, match="do not end"):
+        advantages(endless, 0.9, 0.9)

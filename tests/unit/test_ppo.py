@@ -1,0 +1,230 @@
+"""The PPO update: its losses against their definitions, its limits, its determinism."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from app.config import NetworkSettings, PpoSettings
+from app.core import ConfigKey
+from app.policy import BadParameters, Policy, bytes_to_parameters, init_policy, load_network, parameters_to_bytes
+from app.store import Manifest, MemoryStore, get_checkpoint, put_checkpoint
+from app.training import Samples, TrainingDiverged, improve
+from app.training.optimizer import make_optimizer, optimizer_bytes
+from app.training.ppo import clipped_value_loss, losses
+
+NETWORK = NetworkSettings(hidden=(16,))
+SIZE, ACTIONS = 6, 5
+SETTINGS = PpoSettings(learning_rate=3e-3, batch_size=64, epochs=2, target_kl=10, max_kl=10)
+CPU = torch.device("cpu")
+
+
+def base_checkpoint():
+    store = MemoryStore()
+    manifest = Manifest(
+        config_key=ConfigKey("tic_tac_toe_2p"),
+        network=NETWORK,
+        obs_size=SIZE,
+        actions=ACTIONS,
+        step=0,
+        parent=None,
+        optimizer=None,
+    )
+    parameters = parameters_to_bytes(init_policy(NETWORK, SIZE, ACTIONS, seed=5))
+    return get_checkpoint(store, put_checkpoint(store, manifest, parameters, None))
+
+
+def base_network():
+    return load_network(NETWORK, SIZE, ACTIONS, init_policy(NETWORK, SIZE, ACTIONS, seed=5))
+
+
+def on_policy(rows: int = 300, temperature: float = 1.0, seed: int = 0) -> Samples:
+    """Samples as the base network itself would have left them, with advantages of pure noise."""
+    rng = np.random.default_rng(seed)
+    obs = rng.normal(size=(rows, SIZE)).astype(np.float32)
+    mask = rng.random((rows, ACTIONS)) < 0.6
+    mask[np.arange(rows), rng.integers(0, ACTIONS, rows)] = True
+    policy = Policy(NETWORK, SIZE, ACTIONS, init_policy(NETWORK, SIZE, ACTIONS, seed=5))
+    log_probs, value = policy.forward(obs, mask, temperature)
+    action = (log_probs + rng.gumbel(size=log_probs.shape)).argmax(axis=1)
+    advantage = rng.normal(size=rows).astype(np.float32)
+    return Samples(
+        obs=torch.from_numpy(obs),
+        mask=torch.from_numpy(mask),
+        action=torch.from_numpy(action[:, None]),
+        temperature=torch.full((rows, 1), temperature),
+        log_prob=torch.from_numpy(log_probs[np.arange(rows), action]),
+        value=torch.from_numpy(value.copy()),
+        advantage=torch.from_numpy(advantage),
+        target=torch.from_numpy(value + advantage),
+    )
+
+
+def learn(samples: Samples, settings: PpoSettings = SETTINGS, *, seed: int = 1, base=None, device=CPU):
+    epochs = []
+    result = improve(
+        base or base_checkpoint(),
+        samples,
+        settings,
+        seed=seed,
+        device=device,
+        report=lambda number, metrics: epochs.append((number, metrics)),
+    )
+    return result, epochs
+
+
+def test_the_value_loss_takes_the_larger_error_of_each_sample_not_of_the_means():
+    """Where the first sample is worse clipped and the second unclipped, the two readings differ (ERRATA 004)."""
+    values, old, target = torch.tensor([1.0, 1.0]), torch.tensor([0.0, 0.0]), torch.tensor([1.0, 0.0])
+    elementwise = ((1 - 0.2) ** 2 + 1.0**2) / 2
+    max_of_means = max((0 + 1) / 2, (0.8**2 + 0.2**2) / 2)
+    assert elementwise != pytest.approx(max_of_means)
+    assert clipped_value_loss(values, old, target, 0.2).item() == pytest.approx(elementwise)
+
+
+def test_losses_agree_with_their_definitions():
+    samples = on_policy(40)
+    rng = np.random.default_rng(1)
+    samples = dataclasses.replace(samples, log_prob=samples.log_prob + torch.from_numpy(rng.normal(0, 0.3, 40)).float())
+    loss, metrics = losses(base_network(), samples, SETTINGS)
+    logits, values = base_network()(samples.obs)
+    policy, value, entropy, kl, clipped = [], [], [], [], []
+    for i in range(40):
+        legal = np.flatnonzero(samples.mask[i].numpy())
+        weights = np.exp(logits[i].detach().double().numpy()[legal])
+        p = dict(zip(legal.tolist(), (weights / weights.sum()).tolist(), strict=True))
+        ratio = p[samples.action[i].item()] / np.exp(samples.log_prob[i].item())
+        a, v, old, goal = (t[i].item() for t in (samples.advantage, values, samples.value, samples.target))
+        policy.append(-min(ratio * a, float(np.clip(ratio, 0.8, 1.2)) * a))
+        value.append(max((v - goal) ** 2, (old + np.clip(v - old, -0.2, 0.2) - goal) ** 2))
+        entropy.append(-sum(q * np.log(q) for q in p.values()))
+        kl.append(ratio - 1 - np.log(ratio))
+        clipped.append(not 0.8 <= ratio <= 1.2)
+    expected = [np.mean(x) for x in (policy, value, entropy, kl, clipped)]
+    assert 0 < expected[-1] < 1
+    assert metrics.tolist() == pytest.approx(expected, abs=1e-5)
+    total = expected[0] + SETTINGS.value_coef * expected[1] - SETTINGS.entropy_coef * expected[2]
+    assert loss.item() == pytest.approx(total, abs=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.25])
+def test_at_the_start_the_policy_is_the_one_that_played_mask_and_temperature_included(temperature):
+    """With the mask or the temperature left out of the update, every ratio would already be off (ERRATA 004)."""
+    _, metrics = losses(base_network(), on_policy(temperature=temperature), SETTINGS)
+    _, _, _, kl, clipped = metrics.tolist()
+    assert kl == pytest.approx(0, abs=1e-6)
+    assert clipped == 0
+
+
+def test_illegal_actions_get_no_gradient_and_bad_legal_ones_do():
+    samples = on_policy(1)
+    samples = dataclasses.replace(samples, advantage=torch.tensor([-1.0]))
+    network = base_network()
+    loss, _ = losses(network, samples, SETTINGS)
+    loss.backward()
+    gradient, legal = network.policy_head.bias.grad, samples.mask[0]
+    assert legal.sum() > 1
+    assert not gradient[~legal].any()
+    assert gradient[legal].abs().min() > 0
+    assert gradient[samples.action[0, 0]] > 0, "descending makes the bad action less likely"
+
+
+def test_the_update_is_deterministic_bit_for_bit_and_depends_on_the_seed():
+    (first, _), (again, _), (other, _) = (learn(on_policy(), seed=seed) for seed in (1, 1, 2))
+    assert (first.parameters, first.optimizer) == (again.parameters, again.optimizer)
+    assert first.parameters != other.parameters
+
+
+def test_global_randomness_is_neither_used_nor_touched():
+    torch_state, numpy_state = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    learn(on_policy())
+    assert torch.equal(torch_state, torch.random.get_rng_state())
+    assert np.array_equal(numpy_state, np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_it_learns_which_action_pays():
+    """A bandit: action 2 pays, wherever it is legal; the others cost."""
+    samples = on_policy(2000)
+    paid = (samples.action[:, 0] == 2).float() * 2 - 1
+    samples = dataclasses.replace(samples, advantage=paid, target=paid)
+    settings = SETTINGS.model_copy(update={"epochs": 10})
+    _, before = losses(base_network(), samples, settings)
+    result, epochs = learn(samples, settings)
+    policy = Policy(NETWORK, SIZE, ACTIONS, bytes_to_parameters(result.parameters))
+    log_probs, _ = policy.forward(samples.obs.numpy(), samples.mask.numpy())
+    legal = samples.mask[:, 2].numpy()
+    assert np.exp(log_probs[legal, 2]).mean() > 0.6
+    assert epochs[-1][1].value_loss < before[1].item()
+
+
+def test_the_optimisers_state_is_carried_on():
+    base = base_checkpoint()
+    result, _ = learn(on_policy(), base=base)
+    network = base_network()
+    optimizer = make_optimizer(network, 1e-3, result.optimizer)
+    assert optimizer_bytes(optimizer, network) == result.optimizer
+    carried, _ = learn(on_policy(), base=dataclasses.replace(base, optimizer=result.optimizer))
+    assert carried.parameters != result.parameters
+
+
+def test_the_optimisers_state_of_another_network_is_refused():
+    result, _ = learn(on_policy())
+    other = NetworkSettings(hidden=(17,))
+    network = load_network(other, SIZE, ACTIONS, init_policy(other, SIZE, ACTIONS, seed=1))
+    with pytest.raises(BadParameters, match="no moments"):
+        make_optimizer(network, 1e-3, result.optimizer)
+
+
+def test_every_epoch_is_reported_and_one_that_moves_too_far_is_the_last():
+    _, calm = learn(on_policy())
+    assert [number for number, _ in calm] == [1, 2]
+    bold = SETTINGS.model_copy(update={"epochs": 8, "learning_rate": 0.05, "target_kl": 0.02})
+    result, epochs = learn(on_policy(), bold)
+    assert len(epochs) < 8
+    assert epochs[-1][1].approx_kl > 0.02
+    assert all(metrics.approx_kl <= 0.02 for _, metrics in epochs[:-1])
+    assert result.metrics == epochs[-1][1]
+
+
+def test_gradients_are_clipped():
+    """Adam hides the gradient's scale from the step, but not from its moments."""
+    far = dataclasses.replace(on_policy(), target=torch.full((300,), 1e4))
+    settings = SETTINGS.model_copy(update={"epochs": 1, "batch_size": 300, "max_grad_norm": 0.5})
+    network = base_network()
+    result, _ = learn(far, settings)
+    optimizer = make_optimizer(network, 1e-3, result.optimizer)
+    moments = torch.cat([optimizer.state[p]["exp_avg"].flatten() for p in network.parameters()])
+    assert moments.norm().item() == pytest.approx(0.1 * 0.5, rel=1e-3)  # (1 - beta1) x the clipped norm
+
+
+@pytest.mark.parametrize(
+    ("complaint", "change", "field", "value"),
+    [
+        ("not a number", {}, "advantage", float("nan")),
+        ("not a number", {}, "target", float("inf")),
+        ("moved further", {"max_kl": 1e-9}, None, None),
+        ("entropy", {"min_entropy": 3.0}, None, None),
+    ],
+)
+def test_divergence_is_refused_with_metrics(complaint, change, field, value):
+    samples = on_policy()
+    if field:
+        samples = dataclasses.replace(samples, **{field: torch.full((300,), value)})
+    with pytest.raises(TrainingDiverged, match=complaint) as refused:
+        learn(samples, SETTINGS.model_copy(update=change))
+    assert refused.value.hint
+    assert refused.value.metrics.entropy > 0 or refused.value.metrics.entropy != refused.value.metrics.entropy
+
+
+@pytest.mark.parametrize("rows", [1, 63, 65, 1000])
+def test_any_number_of_rows_is_divided_into_batches(rows):
+    result, epochs = learn(on_policy(rows))
+    assert len(epochs) == 2
+    assert result.parameters != base_checkpoint().parameters
+
+
+@pytest.mark.gpu
+def test_a_gpu_learns_the_same_up_to_rounding():
+    (here, _), (there, _) = learn(on_policy()), learn(on_policy(), device=torch.device("cuda"))
+    assert dataclasses.astuple(here.metrics) == pytest.approx(dataclasses.astuple(there.metrics), abs=1e-3)

@@ -1,0 +1,181 @@
+"""The jobs: what they store, what they refuse, and that the same spec gives the same model."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.config import GAMES, NetworkSettings, PpoSettings
+from app.core import ConfigKey
+from app.engine import InlineEngine, JobFailed
+from app.games import open_table
+from app.policy import Policy, bytes_to_parameters
+from app.store import DamagedBlob, FileStore, MissingBlob, Shard, ShardMeta, get_checkpoint, put_shard
+from app.training import TrainingDiverged, UnfinishedEpisode, UnfitData
+from app.training.job import initialise, train
+
+CONFIG = GAMES[ConfigKey("tic_tac_toe_2p")].model_copy(update={"network": NetworkSettings(hidden=(8,))})
+GAME = open_table(CONFIG, slots=0).spec
+
+
+def ignore(report: dict) -> None:
+    pass
+
+
+def episodes(games: int = 40, length: int = 4, **meta) -> Shard:
+    """Made-up games of the right shape: two seats in turn, random positions."""
+    rng = np.random.default_rng(games)
+    rows = games * length
+    game, step = np.divmod(np.arange(rows, dtype=np.int32), length)
+    mask = rng.random((rows, GAME.actions)) < 0.5
+    mask[:, 4] = True
+    last = step >= length - 2
+    returns = rng.choice([-1, 1], size=(games, 1)).astype(np.float32) * np.array([[1, -1]], dtype=np.float32)
+    seat = (step % 2).astype(np.int8)
+    return Shard(
+        obs=rng.integers(0, 2, (rows, GAME.observation_size), dtype=np.uint8),
+        mask=mask,
+        action=np.full(rows, 4, dtype=np.int32),
+        log_prob=-np.log(mask.sum(axis=1)).astype(np.float32),
+        value=rng.normal(0, 0.1, rows).astype(np.float32),
+        reward=np.where(last, returns[game, seat], 0).astype(np.float32),
+        done=last,
+        truncated=np.zeros(rows, dtype=bool),
+        bootstrap=np.zeros(rows, dtype=np.float32),
+        seat=seat,
+        game=game,
+        step=step,
+        returns=returns,
+        history=np.zeros(0, dtype=np.int32),
+        history_offsets=np.zeros(games + 1, dtype=np.int64),
+        meta=ShardMeta(
+            **{
+                "config_key": CONFIG.key,
+                "rules_version": GAME.rules_version,
+                "model": "a" * 64,
+                "opponents": (),
+                "seed": 1,
+                "worker": "w0",
+                "temperature": 1.0,
+                **meta,
+            }
+        ),
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStore:
+    return FileStore(tmp_path)
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> str:
+    return initialise({"store": str(tmp_path), "config": CONFIG.model_dump(mode="json"), "seed": 7}, ignore)["model"]
+
+
+@pytest.fixture
+def spec(tmp_path: Path, store, first) -> dict:
+    shards = [put_shard(store, episodes()), put_shard(store, episodes(games=30))]
+    return {
+        "store": str(tmp_path),
+        "config": CONFIG.model_dump(mode="json"),
+        "base_model": first,
+        "shards": shards,
+        "seed": 3,
+        "step": 0,
+        "ppo": PpoSettings(batch_size=64, learning_rate=1e-3).model_dump(mode="json"),
+    }
+
+
+def test_a_first_model_has_the_game_s_shape_and_depends_on_run_seed_and_configuration(tmp_path, store, first):
+    manifest = get_checkpoint(store, first).manifest
+    assert (manifest.obs_size, manifest.actions, manifest.step) == (27, 9, 0)
+    again = {"store": str(tmp_path), "config": CONFIG.model_dump(mode="json"), "seed": 7}
+    assert initialise(again, ignore)["model"] == first
+    assert initialise({**again, "seed": 8}, ignore)["model"] != first
+
+
+def test_training_stores_a_playable_child_and_tells_its_metrics(store, spec):
+    heard = []
+    result = train(spec, heard.append)
+    checkpoint = get_checkpoint(store, result["model"], optimizer=True)
+    assert (checkpoint.manifest.parent, checkpoint.manifest.step) == (spec["base_model"], 1)
+    assert (result["parent"], result["step"], result["rows"]) == (spec["base_model"], 1, 280)
+    assert [report["epoch"] for report in heard] == [1, 2, 3]
+    assert {"policy_loss", "value_loss", "entropy", "approx_kl", "epochs"} <= heard[0].keys()
+    assert result["metrics"]["policy_loss"] == heard[-1]["policy_loss"]
+    assert result["metrics"]["explained_variance"] <= 1
+    policy = Policy(CONFIG.network, 27, 9, bytes_to_parameters(checkpoint.parameters))
+    assert policy.forward(episodes().obs, episodes().mask)[0].shape == (160, 9)
+
+
+def test_the_same_spec_gives_the_same_model_and_another_seed_another(spec):
+    assert train(spec, ignore)["model"] == train(spec, ignore)["model"]
+    assert train({**spec, "seed": 4}, ignore)["model"] != train(spec, ignore)["model"]
+
+
+def test_training_goes_on_from_a_trained_model_with_its_optimiser(store, spec):
+    second = train(spec, ignore)
+    third = train({**spec, "base_model": second["model"], "step": 1}, ignore)
+    assert third["step"] == 2
+    steps = bytes_to_parameters(get_checkpoint(store, third["model"], optimizer=True).optimizer)["step.value_head.bias"]
+    assert steps.item() == 2 * 3 * round(280 / 64)
+
+
+def test_a_diverged_training_stores_nothing(store, spec):
+    before = set(store.keys())
+    with pytest.raises(TrainingDiverged):
+        train({**spec, "ppo": {**spec["ppo"], "max_kl": 1e-12}}, ignore)
+    assert set(store.keys()) == before
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [{"config_key": "hex7_2p"}, {"rules_version": "older"}],
+)
+def test_shards_of_other_games_or_rules_are_refused(store, spec, foreign):
+    with pytest.raises(UnfitData, match="w0"):
+        train({**spec, "shards": [*spec["shards"], put_shard(store, episodes(**foreign))]}, ignore)
+
+
+def test_a_base_model_of_another_step_configuration_or_network_is_refused(spec):
+    other = CONFIG.model_copy(update={"network": NetworkSettings(hidden=(9,))})
+    hex7 = GAMES[ConfigKey("hex7_2p")]
+    changes = [{"step": 1}, {"config": other.model_dump(mode="json")}, {"config": hex7.model_dump(mode="json")}]
+    for change in changes:
+        with pytest.raises(UnfitData):
+            train({**spec, **change}, ignore)
+
+
+def test_an_unfinished_game_is_refused(store, spec):
+    shard = episodes()
+    shard.done[-1] = False
+    with pytest.raises(UnfinishedEpisode):
+        train({**spec, "shards": [put_shard(store, shard)]}, ignore)
+
+
+def test_damaged_and_missing_shards_are_refused(store, spec):
+    store._path(spec["shards"][0]).write_bytes(b"damaged")
+    with pytest.raises(DamagedBlob):
+        train(spec, ignore)
+    with pytest.raises(MissingBlob):
+        train({**spec, "shards": ["0" * 64]}, ignore)
+
+
+def test_an_unknown_key_in_a_spec_is_refused(spec):
+    with pytest.raises(ValueError, match="sharps"):
+        train({**spec, "sharps": []}, ignore)
+
+
+async def test_an_engine_runs_the_jobs_by_name_and_tells_divergence_by_its_kind(spec, first, tmp_path):
+    engine = InlineEngine()
+    initial = {"store": str(tmp_path), "config": CONFIG.model_dump(mode="json"), "seed": 7}
+    assert (await engine.run("app.training.job:initialise", initial))["model"] == first
+    heard = []
+    result = await engine.run("app.training.job:train", spec, heard.append)
+    assert result["model"] == train(spec, ignore)["model"]
+    assert len(heard) == 3
+    with pytest.raises(JobFailed) as failed:
+        await engine.run("app.training.job:train", {**spec, "ppo": {**spec["ppo"], "max_kl": 1e-12}})
+    assert failed.value.kind == "TrainingDiverged"
+    await engine.close()
