@@ -14,6 +14,9 @@ EloPerHour = NewType("EloPerHour", float)
 Z_95 = 1.959963984540054
 """The 97.5% quantile of the normal distribution: two-sided 95% intervals."""
 
+ROUNDING = 1e-9
+"""How far a sum of shares may exceed its count."""
+
 
 def wilson_interval(mean: float, n: int, z: float = Z_95) -> tuple[float, float]:
     """Return the Wilson score interval of a proportion.
@@ -48,7 +51,13 @@ class Rate(BaseModel):
 
     @classmethod
     def of(cls, successes: float, n: int) -> Self:
-        """Build the rate of ``successes`` (halves allowed: draws) among ``n`` >= 1 observations."""
+        """Build the rate of ``successes`` (halves allowed: draws) among ``n`` >= 1 observations.
+
+        Raises:
+            ValueError: nothing was observed, or there are more successes than observations.
+        """
+        if not (n >= 1 and 0 <= successes <= n * (1 + ROUNDING)):
+            raise ValueError(f"a rate needs n >= 1 and from 0 to n successes, not {successes} of {n}")
         mean = min(1.0, successes / n)
         lower, upper = wilson_interval(mean, n)
         return cls(mean=mean, n=n, lower=min(lower, mean), upper=max(upper, mean))

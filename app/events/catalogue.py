@@ -57,7 +57,7 @@ def resolve(name: str) -> type[Payload]:
     """
     found = BY_TYPE.get(name) or BY_TYPE.get(TYPE_PREFIX + name) or BY_NAME.get(name.upper())
     if found is None:
-        near = get_close_matches(name.upper(), BY_NAME, n=1) or get_close_matches(name, BY_TYPE, n=1)
+        near = get_close_matches(name, BY_TYPE, n=1) if "." in name else get_close_matches(name.upper(), BY_NAME, n=1)
         hint = f"Did you mean {near[0]}?" if near else "List them with: flyball events list"
         raise UnknownEventType(f"There is no event type {name!r}.", hint=hint)
     return found

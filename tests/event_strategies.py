@@ -1,0 +1,134 @@
+"""Hypothesis strategies for events, built from the annotations of the payloads."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from pydantic import BaseModel, JsonValue
+from pydantic.fields import FieldInfo
+
+from app.core import Rate
+from app.events import CATALOGUE, ENVELOPES, Envelope, Event, Payload, Scope
+
+LARGEST = 2**63 - 1
+HEX = "0123456789abcdef"
+ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+TIMES = st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(2200, 1, 1), timezones=ZONES)  # noqa: DTZ001
+NAMES = st.text(min_size=1, max_size=40)
+
+
+@st.composite
+def rates(draw: st.DrawFn) -> Rate:
+    """Draw rates as they come about: from a count, draws counting one half."""
+    n = draw(st.integers(1, 10**6))
+    return Rate.of(draw(st.integers(0, 2 * n)) / 2, n)
+
+
+def _json() -> SearchStrategy[Any]:
+    leaves = st.none() | st.booleans() | st.integers(-LARGEST, LARGEST) | _floats({}) | st.text(max_size=20)
+    return st.recursive(leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3))
+
+
+def _floats(bounds: Mapping[str, float]) -> SearchStrategy[float]:
+    lower, upper = bounds.get("gt", bounds.get("ge")), bounds.get("lt", bounds.get("le"))
+    return st.floats(
+        lower,
+        upper,
+        exclude_min="gt" in bounds,
+        exclude_max="lt" in bounds,
+        allow_nan=False,
+        allow_infinity=False,
+    )
+
+
+def _integers(bounds: Mapping[str, float]) -> SearchStrategy[int]:
+    lower = bounds["gt"] + 1 if "gt" in bounds else bounds.get("ge", -LARGEST)
+    upper = bounds["lt"] - 1 if "lt" in bounds else bounds.get("le", LARGEST)
+    return st.integers(int(lower), int(upper))
+
+
+SIMPLE: dict[Any, Callable[[Mapping[str, Any]], SearchStrategy[Any]]] = {
+    bool: lambda _: st.booleans(),
+    int: _integers,
+    float: _floats,
+    str: lambda bounds: st.text(min_size=bounds.get("min_length", 0), max_size=bounds.get("max_length", 40)),
+    Rate: lambda _: rates(),
+    JsonValue: lambda _: _json(),
+    NoneType: lambda _: st.none(),
+}
+
+
+def _bounds(metadata: list[Any]) -> dict[str, Any]:
+    known = {Ge: "ge", Gt: "gt", Le: "le", Lt: "lt", MinLen: "min_length", MaxLen: "max_length"}
+    return {known[type(item)]: getattr(item, known[type(item)]) for item in metadata if type(item) in known}
+
+
+def of_annotation(annotation: Any, metadata: list[Any]) -> SearchStrategy[Any]:
+    """Return a strategy for what an annotation admits; one that it doesn't know is an error."""
+    annotation = getattr(annotation, "__supertype__", annotation)
+    bounds = _bounds(metadata)
+    if annotation in SIMPLE:
+        return SIMPLE[annotation](bounds)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return of_model(annotation)
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return st.sampled_from(arguments)
+    if origin in (Union, UnionType):
+        return st.one_of([of_annotation(argument, metadata) for argument in arguments])
+    if origin is tuple and arguments[1] is ...:
+        return st.lists(of_annotation(arguments[0], []), min_size=bounds.get("min_length", 0), max_size=4).map(tuple)
+    if origin is dict:
+        return st.dictionaries(of_annotation(arguments[0], []), of_annotation(arguments[1], []), max_size=4)
+    if hasattr(annotation, "__metadata__"):
+        return of_annotation(annotation.__origin__, [*metadata, *annotation.__metadata__])
+    raise TypeError(f"no strategy for {annotation!r}")
+
+
+def _of_field(field: FieldInfo) -> SearchStrategy[Any]:
+    return of_annotation(field.annotation, field.metadata)
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def of_model(model: type[M]) -> SearchStrategy[M]:
+    """Return a strategy for instances of a model."""
+    return st.builds(model, **{name: _of_field(field) for name, field in model.model_fields.items()})
+
+
+def traceparents() -> SearchStrategy[str]:
+    """Return a strategy for trace contexts of the W3C's form."""
+    widths = (2, 32, 16, 2)
+    return st.tuples(*(st.text(HEX, min_size=width, max_size=width) for width in widths)).map("-".join)
+
+
+def envelopes(payload: type[Payload]) -> SearchStrategy[Envelope[Payload]]:
+    """Return a strategy for envelopes of one event type."""
+    return st.builds(
+        ENVELOPES[payload.event_type],
+        type=st.just(payload.event_type),
+        dataversion=st.just(payload.dataversion),
+        id=NAMES,
+        subject=NAMES if payload.scope is Scope.CONFIG else st.none(),
+        time=TIMES,
+        correlationid=NAMES,
+        causationid=st.none() | NAMES,
+        traceparent=st.none() | traceparents(),
+        data=of_model(payload),
+    )
+
+
+def events() -> SearchStrategy[Event[Payload]]:
+    """Return a strategy for recorded events of all types."""
+    return st.builds(
+        Event,
+        envelope=st.sampled_from(CATALOGUE).flatmap(envelopes),
+        sequence=st.integers(1, LARGEST),
+        recorded_us=st.integers(0, 7 * 10**15),
+        source=st.from_regex(r"[a-z]{1,12}@[a-z0-9-]{1,12}", fullmatch=True),
+    )

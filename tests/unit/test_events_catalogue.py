@@ -1,0 +1,71 @@
+"""The catalogue says what DESIGN §3's table says."""
+
+import pytest
+
+from app.events import BY_NAME, BY_TYPE, CATALOGUE, ENVELOPES, Kind, Payload, Scope, UnknownEventType, resolve
+
+TABLE = {
+    Kind.FACT: """
+        SELFPLAY_COMPLETE SELFPLAY_FAILED
+        QUALITY_SCORE_UPDATED QUALITY_DEGRADED PARITY_CHECKED
+        TRAINING_STARTED TRAINING_PROGRESS TRAINING_COMPLETED TRAINING_FAILED LOSS_ANOMALY_DETECTED
+        EVALUATION_COMPLETED EVALUATION_FAILED REGRESSION_DETECTED REGRESSION_CLEARED PLATEAU_DETECTED
+        MODEL_DISTRIBUTED league.checkpoint_added league.elo_updated league.opponent_sampled
+        DAEMON_STARTED DAEMON_READY DAEMON_HEARTBEAT DAEMON_STOPPED DAEMON_FAILED NODE_LOST CLOCK_TICK RUN_CONFIGURED
+    """,
+    Kind.REQUEST: "SELFPLAY_REQUESTED TRAINING_REQUESTED EVALUATION_REQUESTED ROLLBACK_REQUESTED",
+    Kind.DECISION: """
+        EXPLORATION_BOOST QUALITY_PENALTY_APPLIED TRAINING_BLOCKED_BY_QUALITY TRAINING_UNBLOCKED
+        ADAPTIVE_PARAMS_CHANGED HYPERPARAMETER_UPDATED TRAINING_INTENSITY_CHANGED
+        CURRICULUM_REBALANCED MODEL_PROMOTED PROMOTION_REJECTED MODEL_ROLLED_BACK
+    """,
+}
+ROWS = [(name, kind) for kind, names in TABLE.items() for name in names.split()]
+
+
+@pytest.mark.parametrize(("name", "kind"), ROWS, ids=str)
+def test_every_name_of_the_table_is_an_event_of_its_column(name: str, kind: Kind) -> None:
+    payload = resolve(name)
+    assert payload.kind is kind
+    assert resolve(payload.event_type) is resolve(payload.seed_name) is payload
+    assert resolve(payload.event_type.removeprefix("flyball.")) is payload
+    assert resolve(payload.seed_name.lower()) is payload
+
+
+def test_the_catalogue_has_no_event_that_the_table_lacks() -> None:
+    assert {resolve(name) for name, _ in ROWS} == set(CATALOGUE)
+    assert len(CATALOGUE) == len(BY_TYPE) == len(BY_NAME) == len(ENVELOPES) == len(ROWS)
+
+
+def test_types_are_reverse_domain_like_and_sorted() -> None:
+    types = [payload.event_type for payload in CATALOGUE]
+    assert types == sorted(types)
+    assert all(name.startswith("flyball.") and name == name.lower() for name in types)
+
+
+@pytest.mark.parametrize("payload", CATALOGUE, ids=lambda payload: payload.seed_name)
+def test_no_payload_field_has_a_default(payload: type[Payload]) -> None:
+    assert [name for name, field in payload.model_fields.items() if not field.is_required()] == []
+
+
+def test_system_events_are_those_about_no_single_configuration() -> None:
+    system = {payload.seed_name for payload in CATALOGUE if payload.scope is Scope.SYSTEM}
+    daemons = {"DAEMON_STARTED", "DAEMON_READY", "DAEMON_HEARTBEAT", "DAEMON_STOPPED", "DAEMON_FAILED"}
+    assert system == daemons | {"NODE_LOST", "CLOCK_TICK", "RUN_CONFIGURED", "CURRICULUM_REBALANCED"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        ("TRAINING_COMPLETE", "TRAINING_COMPLETED"),
+        ("training_complete", "TRAINING_COMPLETED"),
+        ("flyball.trainig.completed", "flyball.training.completed"),
+        ("training.complete", "flyball.training.completed"),
+        ("qqqq", "flyball events list"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(wrong: str, hint: str) -> None:
+    with pytest.raises(UnknownEventType) as caught:
+        resolve(wrong)
+    assert wrong in caught.value.message
+    assert hint in caught.value.hint

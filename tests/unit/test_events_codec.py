@@ -1,0 +1,171 @@
+"""Events that don't fit are refused, and the reader is told where to look."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from app.core import ConfigKey, ModelHash, Rate
+from app.events import (
+    CurriculumRebalanced,
+    Envelope,
+    MalformedEvent,
+    MatchResult,
+    NoUpcast,
+    Payload,
+    RunConfigured,
+    TrainingCompleted,
+    decode,
+    encode,
+    envelope_of,
+    from_cloudevent,
+    originate,
+)
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+MODEL = ModelHash("a" * 64)
+
+
+def completed() -> Envelope[Payload]:
+    data = TrainingCompleted(request_id="r", model=MODEL, parent=None, step=0, rows=0, metrics=None)
+    return originate(data, event_id="e", time=NOON, subject="hex7_2p")
+
+
+def body(**changes: Any) -> bytes:
+    """The bytes of a good event but for these attributes; ``data`` is merged, ``None`` leaves one out."""
+    whole: dict[str, Any] = json.loads(encode(completed()))
+    changes["data"] = whole["data"] | changes["data"] if isinstance(changes.get("data"), dict) else whole["data"]
+    return json.dumps({name: value for name, value in (whole | changes).items() if value is not None}).encode()
+
+
+def test_unset_attributes_are_left_out_and_nulls_of_the_payload_are_written() -> None:
+    written = json.loads(encode(completed()))
+    assert not {"causationid", "traceparent"} & set(written)
+    assert written["data"]["parent"] is None
+    assert written["data"]["metrics"] is None
+    assert decode(encode(completed())) == completed()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (b"no json", "the event"),
+        (b"\xff\xfe", "the event"),
+        (b"[1, 2]", "the event"),
+        (b"{}", "type"),
+        (body(type=None), "type"),
+        (body(type="flyball.training.complete"), "flyball.training.completed"),
+        (body(type="TRAINING_COMPLETED"), "'flyball.training.completed' in full"),
+        (body(type=5), "flyball events list"),
+        (body(data={"step": -1}), "data.step"),
+        (body(data={"step": "1"}), "data.step"),
+        (body(data={"step": True}), "data.step"),
+        (body(data={"model": None}), "data.model"),
+        (body(data={"sterp": 1}), "data.sterp"),
+        (body(data={"metrics": {"policy_loss": 1.0}}), "data.metrics.value_loss"),
+        (body(time="yesterday"), "time"),
+        (body(time="2026-01-02T12:00:00"), "time"),
+        (body(id=""), "id"),
+        (body(specversion="0.3"), "specversion"),
+        (body(datacontenttype="text/plain"), "datacontenttype"),
+        (body(traceparent="00-xyz"), "traceparent"),
+        (body(priority="high"), "priority"),
+        (body(source="somebody@else"), "source"),
+        (body(dataversion=None), "dataversion"),
+        (body(dataversion="1"), "dataversion"),
+        (body(dataversion=1.5), "dataversion"),
+        (body(dataversion=[]), "dataversion"),
+    ],
+)
+def test_a_malformed_event_is_refused_and_the_hint_names_the_field(wrong: bytes, said: str) -> None:
+    with pytest.raises(MalformedEvent) as caught:
+        decode(wrong)
+    assert said in caught.value.hint
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_numbers_that_are_none_are_refused(number: str) -> None:
+    metrics = '{"policy_loss": %s, "value_loss": 0, "entropy": 0, "approx_kl": 0, "clip_fraction": 0,'
+    metrics += '"explained_variance": null, "seconds": 0}'
+    whole = body(data={"metrics": "here"}).replace(b'"here"', (metrics % number).encode())
+    with pytest.raises(MalformedEvent) as caught:
+        decode(whole)
+    assert "data.metrics.policy_loss" in caught.value.hint
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {"deep": [float("nan")]}, (1, 2), {1, 2}])
+def test_settings_hold_only_what_json_can_say(value: Any) -> None:
+    with pytest.raises(ValidationError, match=r"settings\.temperature"):
+        RunConfigured(run_id="r", settings={"temperature": value})
+
+
+def test_no_weight_is_nan() -> None:
+    with pytest.raises(ValidationError, match="finite"):
+        CurriculumRebalanced(weights={ConfigKey("hex7_2p"): float("nan")}, reason="")
+
+
+def test_a_result_of_no_games_cannot_be_constructed() -> None:
+    rate = Rate.of(1, 2)
+    with pytest.raises(ValidationError, match="games"):
+        MatchResult(opponent="random", opponent_model=None, games=0, wins=0, draws=0, losses=0, score=rate)
+
+
+def test_payloads_and_envelopes_are_frozen() -> None:
+    envelope = completed()
+    with pytest.raises(ValidationError, match="frozen"):
+        envelope.id = "other"  # type: ignore[misc]
+    with pytest.raises(ValidationError, match="frozen"):
+        envelope.data.step = 3  # type: ignore[attr-defined]
+
+
+def test_a_version_newer_than_ours_asks_for_an_upgrade() -> None:
+    with pytest.raises(NoUpcast) as caught:
+        decode(body(dataversion=2))
+    assert "version 2, this Flyball knows 1" in caught.value.message
+    assert "Upgrade" in caught.value.hint
+
+
+@pytest.mark.parametrize("version", [0, -1, -(10**9)])
+def test_a_version_before_the_first_cannot_be_lifted(version: int) -> None:
+    with pytest.raises(NoUpcast):
+        decode(body(dataversion=version))
+
+
+def recorded(**changes: Any) -> dict[str, Any]:
+    stamps = {"source": "trainer@laptop", "sequence": "0000000000000000007", "recordedtime": "2026-01-02T12:00:01Z"}
+    return {name: value for name, value in (json.loads(body()) | stamps | changes).items() if value != "absent"}
+
+
+def test_a_recorded_event_is_read_with_its_stamps() -> None:
+    event = from_cloudevent(recorded())
+    assert (event.sequence, event.source) == (7, "trainer@laptop")
+    assert event.recordedtime == datetime(2026, 1, 2, 12, 0, 1, tzinfo=UTC)
+    assert event.envelope == completed()
+
+
+def test_null_attributes_are_unset_attributes() -> None:
+    assert from_cloudevent(recorded(causationid=None, datacontenttype=None)) == from_cloudevent(recorded())
+
+
+@pytest.mark.parametrize("stamp", ["source", "sequence", "recordedtime"])
+@pytest.mark.parametrize("value", ["absent", "", [], None])
+def test_an_event_without_its_stamps_was_not_recorded_but_can_be_published(stamp: str, value: Any) -> None:
+    with pytest.raises(MalformedEvent) as caught:
+        from_cloudevent(recorded(**{stamp: value}))
+    assert stamp in caught.value.hint
+    assert envelope_of(recorded(**{stamp: value})) == completed()
+
+
+@pytest.mark.parametrize("sequence", ["0", "-1", "1.5", "seven", str(2**63)])
+def test_positions_count_from_one(sequence: str) -> None:
+    with pytest.raises(MalformedEvent) as caught:
+        from_cloudevent(recorded(sequence=sequence))
+    assert "sequence" in caught.value.hint
+
+
+@pytest.mark.parametrize("wrong", [b"no json", b"[]", b"7", {"type": object()}, {"type": "\ud800"}])
+def test_what_is_no_cloudevent_is_refused(wrong: Any) -> None:
+    with pytest.raises(MalformedEvent):
+        envelope_of(wrong)

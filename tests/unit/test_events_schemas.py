@@ -1,0 +1,149 @@
+"""The published contract: complete, up to date, and no shape changes without its version."""
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft7Validator
+from pydantic import Field, create_model
+
+from app.events import BY_TYPE, CATALOGUE, ENVELOPES, Payload, Scope, resolve
+from app.events.schemas import documents, envelope_schema, file_name, findings, render, same_shape
+from app.events.schemas.__main__ import FOLDER, main, read
+from app.events.upcasts import UPCASTS
+
+TICK = "flyball.clock.tick.v1.json"
+
+
+@pytest.fixture
+def published() -> dict[str, str]:
+    return {name: render(document) for name, document in documents().items()}
+
+
+def reshape(published: dict[str, str], name: str, *path: str, value: Any) -> None:
+    """Change one place in a published document."""
+    document = json.loads(published[name])
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    published[name] = render(document)
+
+
+def test_the_checked_in_documents_are_those_of_the_models() -> None:
+    assert [finding.text for finding in findings(read(FOLDER))] == []
+
+
+def test_there_is_a_file_for_every_event_type_and_one_for_asyncapi() -> None:
+    names = {file_name(payload.event_type, payload.dataversion) for payload in CATALOGUE}
+    assert set(documents()) == names | {"asyncapi.json"}
+    assert set(documents()) <= set(read(FOLDER))
+
+
+@pytest.mark.parametrize("payload", CATALOGUE, ids=lambda payload: payload.seed_name)
+def test_a_schema_is_a_schema_and_closed(payload: type[Payload]) -> None:
+    schema = envelope_schema(payload)
+    Draft7Validator.check_schema(schema)
+    closed = [part for part in (schema, *schema["definitions"].values()) if part.get("type") == "object"]
+    assert all(part["additionalProperties"] is False for part in closed)
+    assert schema["properties"]["type"]["const"] == payload.event_type
+    assert ("subject" in schema["required"]) == (payload.scope is Scope.CONFIG)
+
+
+def test_a_missing_file_is_found(published: dict[str, str]) -> None:
+    del published[TICK]
+    (finding,) = findings(published)
+    assert finding.text.startswith(f"{TICK} is missing")
+    assert finding.rewrites
+
+
+def test_another_description_is_out_of_date_but_the_same_shape(published: dict[str, str]) -> None:
+    reshape(published, TICK, "description", value="Time went by.")
+    (finding,) = findings(published)
+    assert "out of date" in finding.text
+    assert finding.rewrites
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("definitions", "ClockTick", "properties", "period_seconds", "exclusiveMinimum"), 1),
+        (("definitions", "ClockTick", "properties", "period_seconds", "type"), "integer"),
+        (("definitions", "ClockTick", "properties", "description"), {"type": "string"}),
+        (("definitions", "ClockTick", "required"), []),
+        (("properties", "subject"), {"type": "string"}),
+    ],
+)
+def test_another_shape_of_the_same_version_is_refused(
+    published: dict[str, str], path: tuple[str, ...], value: Any
+) -> None:
+    reshape(published, TICK, *path, value=value)
+    (finding,) = findings(published)
+    assert "raise the payload's version" in finding.text
+    assert not finding.rewrites
+
+
+def test_a_payload_that_changes_without_its_version_is_refused(
+    published: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = create_model("ClockTick", __base__=resolve("CLOCK_TICK"), drift_seconds=(float, Field(ge=0)))
+    tick = ENVELOPES["flyball.clock.tick"]
+    monkeypatch.setitem(ENVELOPES, "flyball.clock.tick", create_model("Tick", __base__=tick, data=(data, ...)))
+    (finding,) = findings(published)
+    assert finding.text.startswith(f"{TICK} no longer describes its events")
+
+
+def test_a_raised_version_needs_its_own_file_and_an_upcast(
+    published: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tick = BY_TYPE["flyball.clock.tick"]
+    monkeypatch.setattr(tick, "dataversion", 2)
+    texts = [finding.text for finding in findings(published)]
+    assert any("flyball.clock.tick.v2.json is missing" in text for text in texts)
+    assert any("CLOCK_TICK lacks the upcast from version 1" in text for text in texts)
+    assert not any(TICK in text for text in texts), "the file of the old version stays"
+    monkeypatch.setitem(UPCASTS, ("flyball.clock.tick", 1), lambda data: data)
+    assert not any("lacks the upcast" in finding.text for finding in findings(published))
+
+
+@pytest.mark.parametrize("name", ["flyball.clock.tock.v1.json", "flyball.clock.tick.v2.json", "notes.json"])
+def test_a_file_of_no_event_is_found(published: dict[str, str], name: str) -> None:
+    (finding,) = findings(published | {name: "{}"})
+    assert finding.text == f"{name} describes no event of ours: delete it."
+    assert not finding.rewrites
+
+
+def test_shape_is_neither_order_nor_text() -> None:
+    one = envelope_schema(resolve("TRAINING_COMPLETED"))
+    other = deepcopy(one)
+    other["required"].reverse()
+    other["title"] = other["description"] = "else"
+    assert same_shape(one, other)
+    other["required"].pop()
+    assert not same_shape(one, other)
+
+
+def test_write_makes_what_check_asks_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check"], tmp_path) == 1
+    assert "is missing" in capsys.readouterr().err
+    assert main(["write"], tmp_path) == 0
+    assert main(["check"], tmp_path) == 0
+    assert read(tmp_path) == {name: render(document) for name, document in documents().items()}
+
+
+def test_write_refuses_to_change_what_is_published(
+    tmp_path: Path, published: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    reshape(published, TICK, "required", value=[])
+    (tmp_path / TICK).write_text(published[TICK])
+    assert main(["write"], tmp_path) == 1
+    assert read(tmp_path) == {TICK: published[TICK]}
+    assert "no longer describes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["wrong"], ["check", "write"]])
+def test_wrong_usage_is_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert "check|write" in capsys.readouterr().err

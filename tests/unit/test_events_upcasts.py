@@ -1,0 +1,91 @@
+"""Old events are lifted version by version; what the journal holds is never rewritten."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from app.events import BY_TYPE, ClockTick, MalformedEvent, NoUpcast, decode, encode, originate, upcast
+from app.events.upcasts import UPCASTS, lift
+
+TYPE = ClockTick.event_type
+TICK = encode(originate(ClockTick(period_seconds=60.0), event_id="e", time=datetime(2026, 1, 2, tzinfo=UTC)))
+
+
+def minutes_to_seconds(data: dict[str, Any]) -> dict[str, Any]:
+    return {"seconds": data["minutes"] * 60.0}
+
+
+def seconds_get_their_name(data: dict[str, Any]) -> dict[str, Any]:
+    return {"period_seconds": data["seconds"]}
+
+
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Register upcasts for the time of a test, up to the present version of CLOCK_TICK."""
+
+    def put(**steps: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        for step, function in steps.items():
+            monkeypatch.setitem(UPCASTS, (TYPE, int(step.removeprefix("from_"))), function)
+
+    return put
+
+
+def old(version: int, data: Any) -> bytes:
+    return json.dumps(json.loads(TICK) | {"dataversion": version, "data": data}).encode()
+
+
+def test_two_steps_lead_from_the_first_version_to_the_third(register: Callable[..., None]) -> None:
+    register(from_1=minutes_to_seconds, from_2=seconds_get_their_name)
+    assert lift(TYPE, {"minutes": 2}, 1, 3) == {"period_seconds": 120.0}
+    assert lift(TYPE, {"seconds": 120.0}, 2, 3) == {"period_seconds": 120.0}
+    assert lift(TYPE, {"period_seconds": 1.0}, 3, 3) == {"period_seconds": 1.0}
+
+
+def test_decode_lifts_through_two_steps_to_the_present_version(register: Callable[..., None]) -> None:
+    register(**{"from_-1": minutes_to_seconds, "from_0": seconds_get_their_name})
+    lifted = decode(old(-1, {"minutes": 1}))
+    assert lifted == decode(TICK)
+    assert lifted.dataversion == BY_TYPE[TYPE].dataversion
+
+
+def test_a_missing_step_is_named(register: Callable[..., None]) -> None:
+    register(from_1=minutes_to_seconds)
+    with pytest.raises(NoUpcast, match="from version 2 to 3") as caught:
+        lift(TYPE, {"minutes": 2}, 1, 3)
+    assert caught.value.hint
+
+
+def test_the_newer_is_never_lowered() -> None:
+    with pytest.raises(NoUpcast, match="version 4, this Flyball knows 3"):
+        lift(TYPE, {}, 4, 3)
+
+
+@pytest.mark.parametrize("data", [{}, {"minutes": "many"}, {"minutes": None}])
+def test_old_data_that_its_upcast_does_not_fit_is_malformed(register: Callable[..., None], data: Any) -> None:
+    register(from_0=minutes_to_seconds)
+    with pytest.raises(MalformedEvent, match="CLOCK_TICK of version 0 could not be lifted"):
+        decode(old(0, data))
+
+
+@pytest.mark.parametrize("data", [[], "text", 7, None])
+def test_old_data_that_is_no_object_never_reaches_an_upcast(register: Callable[..., None], data: Any) -> None:
+    register(from_0=lambda data: {"period_seconds": 1.0})
+    with pytest.raises(MalformedEvent):
+        decode(old(0, data))
+
+
+def test_what_an_upcast_makes_is_validated(register: Callable[..., None]) -> None:
+    register(from_0=lambda data: {"period_seconds": -1.0})
+    with pytest.raises(MalformedEvent) as caught:
+        decode(old(0, {}))
+    assert "data.period_seconds" in caught.value.hint
+
+
+def test_upcast_registers_the_function_it_decorates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(UPCASTS, (TYPE, 9), raising=False)
+    monkeypatch.setitem(UPCASTS, (TYPE, 9), lambda data: data)
+    assert upcast(TYPE, 9)(minutes_to_seconds) is minutes_to_seconds
+    assert UPCASTS[TYPE, 9] is minutes_to_seconds
