@@ -1,0 +1,73 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from app.core import Elo
+from app.evaluation import (
+    OpponentScore,
+    Prior,
+    ShardStatistics,
+    game_scores,
+    match_statistics,
+    performance_rating,
+    quality_score,
+)
+
+MATCH = st.builds(OpponentScore, st.floats(-1500, 1500).map(Elo), st.floats(0, 1), st.integers(1, 1000))
+MATCHES = st.lists(MATCH, min_size=1, max_size=5)
+
+
+@given(MATCHES, st.floats(-500, 500))
+def test_ratings_move_with_the_scale(matches, shift) -> None:
+    rating, error = performance_rating(matches)
+    shifted = [match._replace(elo=Elo(match.elo + shift)) for match in matches]
+    moved, same = performance_rating(shifted, Prior(Elo(shift), 800.0))
+    assert abs(moved - rating - shift) < 1e-6
+    assert abs(same - error) < 1e-6
+
+
+@given(MATCHES, st.integers(1, 500))
+def test_a_win_never_lowers_a_rating(matches, games) -> None:
+    rating, error = performance_rating(matches)
+    better, surer = performance_rating([*matches, OpponentScore(Elo(0.0), 1.0, games)])
+    assert better >= rating - 1e-6
+    assert surer > 0
+    assert error <= 800 + 1e-9
+
+
+@given(
+    arrays.arrays(
+        np.float32, st.tuples(st.integers(1, 8), st.integers(2, 5)), elements=st.sampled_from([-1, 0, 0.5, 1])
+    ),
+    st.data(),
+)
+def test_the_scores_of_all_seats_average_to_one_half(returns, data) -> None:
+    games, players = returns.shape
+    scores = [game_scores(returns, np.full(games, seat)) for seat in range(players)]
+    assert np.allclose(np.mean(scores, axis=0), 0.5)
+    heroes = np.array(data.draw(st.lists(st.integers(0, players - 1), min_size=games, max_size=games)))
+    match = match_statistics(returns, heroes, np.zeros(games, dtype=bool), np.ones(games))
+    assert match.wins + match.draws + match.losses == games
+    assert match.score.lower <= match.score.mean <= match.score.upper
+
+
+@given(st.data())
+def test_quality_stays_in_its_range(data) -> None:
+    games, rows = data.draw(st.integers(1, 100)), data.draw(st.integers(1, 1000))
+    wins = data.draw(st.lists(st.integers(0, games), min_size=2, max_size=4))
+    counted = ShardStatistics(
+        rows=rows,
+        distinct_positions=data.draw(st.integers(1, rows)),
+        games=games,
+        distinct_games=data.draw(st.integers(1, games)),
+        truncated_games=data.draw(st.integers(0, games)),
+        wins=tuple(wins),
+        drawn_games=data.draw(st.integers(0, games)),
+        surprise=data.draw(st.floats(0, 10)),
+        freedom=data.draw(st.floats(0.1, 10)),
+        mean_length=1.0,
+    )
+    quality = quality_score(counted)
+    assert 0 <= quality.score <= 1
+    assert all(0 <= value <= 1 for value in quality.components.values())

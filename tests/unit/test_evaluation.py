@@ -1,0 +1,152 @@
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from app.config import EvaluationSettings
+from app.core import Elo, ModelHash
+from app.evaluation import (
+    NoGames,
+    Opponent,
+    OpponentScore,
+    Prior,
+    ShardStatistics,
+    game_scores,
+    match_statistics,
+    performance_rating,
+    plan_gauntlet,
+    quality_score,
+    seat_wins,
+)
+
+A, B, C = (ModelHash(letter * 64) for letter in "abc")
+SETTINGS = EvaluationSettings(random_games=200, model_games=100)
+
+
+def test_a_gauntlet_is_the_random_bot_the_champion_and_a_recent_snapshot() -> None:
+    plan = plan_gauntlet(A, B, C, SETTINGS, players=2)
+    assert [(o.name, o.model, o.games) for o in plan] == [
+        ("random", None, 200),
+        ("champion", B, 100),
+        ("recent", C, 100),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("champion", "recent", "names"),
+    [
+        (A, B, ["random", "recent"]),  # never the agent as its own opponent
+        (B, A, ["random", "champion"]),
+        (B, B, ["random", "champion"]),  # never one model twice
+        (None, None, ["random"]),
+    ],
+)
+def test_a_gauntlet_has_no_model_twice_and_never_the_hero(champion, recent, names) -> None:
+    assert [opponent.name for opponent in plan_gauntlet(A, champion, recent, SETTINGS, players=2)] == names
+
+
+def test_a_gauntlet_gives_every_seat_as_many_games() -> None:
+    assert [opponent.games for opponent in plan_gauntlet(A, B, None, SETTINGS, players=3)] == [201, 102]
+
+
+@pytest.mark.parametrize("model", [None, B])
+def test_an_opponent_is_a_model_or_built_in(model) -> None:
+    with pytest.raises(ValidationError, match="exactly when"):
+        Opponent(name="x", kind="model" if model is None else "random", model=model, games=1)
+
+
+def test_scores_are_shares_of_opponents_beaten_ties_half() -> None:
+    returns = np.array([[0.5, 0.5, -1, 0], [-1, 1, 0, 0], [0, 0, 0, 0]], dtype=np.float32)
+    assert game_scores(returns, np.array([0, 2, 3])).tolist() == [2.5 / 3, 1.5 / 3, 0.5]
+
+
+def statistics(returns, heroes, truncated=None):
+    cut = np.zeros(len(returns), dtype=bool) if truncated is None else np.array(truncated)
+    return match_statistics(np.array(returns, dtype=np.float32), np.array(heroes), cut, [10] * len(returns))
+
+
+def test_a_match_counts_wins_draws_losses_and_cut_off_games_apart() -> None:
+    match = statistics([[1, -1], [1, -1], [0, 0], [0, 0]], [0, 1, 0, 1], [False, False, False, True])
+    assert (match.games, match.wins, match.draws, match.losses, match.truncated) == (4, 1, 2, 1, 1)
+    assert match.score.mean == 0.5
+    assert match.score.n == 4
+    assert match.mean_length == 10
+
+
+def test_the_error_of_a_match_comes_from_its_rotations() -> None:
+    # Whoever begins wins: every rotation gives one half, so the mean is certain although single games are not.
+    assert statistics([[1, -1]] * 40, [0, 1] * 20).stderr == 0
+    # Rotations of 2 and 0 wins: their means have a standard deviation of 0.5129, over the root of 20.
+    spread = statistics([[1, -1], [-1, 1], [-1, 1], [1, -1]] * 10, [0, 1, 0, 1] * 10).stderr
+    assert spread == pytest.approx(0.5129892 / 20**0.5)
+    assert statistics([[1, -1], [1, -1]], [0, 1]).stderr is None
+
+
+def test_a_match_of_no_games_is_refused() -> None:
+    with pytest.raises(NoGames):
+        match_statistics(np.zeros((0, 2), np.float32), np.zeros(0, np.int64), np.zeros(0, bool), [])
+
+
+def test_seats_win_alone_or_not_at_all() -> None:
+    returns = np.array([[1, -1], [0, 0], [-1, 1], [0, 0]], dtype=np.float32)
+    assert seat_wins(returns, np.array([False, False, False, True])) == ((1, 1), 1)
+
+
+@pytest.mark.parametrize(("score", "elo"), [(0.5, 0), (0.75, 190.85), (1 / 11, -400)])
+def test_a_rating_explains_the_score(score: float, elo: float) -> None:
+    rating, error = performance_rating([OpponentScore(Elo(100.0), score, 100_000)], Prior(Elo(0.0), 1e6))
+    assert rating == pytest.approx(100 + elo, abs=0.1)
+    assert error == pytest.approx(400 / np.log(10) / np.sqrt(100_000 * score * (1 - score)), rel=1e-3)
+
+
+def test_a_rating_weighs_all_matches_and_not_their_mean_difference() -> None:
+    results = [OpponentScore(Elo(0.0), 0.9, 300), OpponentScore(Elo(400.0), 0.5, 100)]
+    rating, error = performance_rating(results)
+    alone = [performance_rating([result]) for result in results]
+    assert alone[1][0] > rating > alone[0][0]
+    assert error < min(one[1] for one in alone)
+
+
+def test_a_perfect_score_is_finite_and_uncertain() -> None:
+    rating, error = performance_rating([OpponentScore(Elo(0.0), 1.0, 200)])
+    assert 800 < rating < 1600
+    assert error > 200
+    assert performance_rating([OpponentScore(Elo(0.0), 0.0, 200)])[0] == pytest.approx(-rating)
+
+
+def test_without_games_there_is_only_the_prior() -> None:
+    assert performance_rating([], Prior(Elo(120.0), 300.0)) == pytest.approx((120, 300))
+
+
+GOOD = ShardStatistics(
+    rows=1000, distinct_positions=800, games=50, distinct_games=50, truncated_games=0, wins=(25, 20), drawn_games=5,
+    surprise=1.0, freedom=2.0, mean_length=20,
+)  # fmt: skip
+
+
+def test_good_experience_scores_one() -> None:
+    assert quality_score(GOOD).score == 1
+
+
+@pytest.mark.parametrize(
+    ("component", "change", "value"),
+    [
+        ("diversity", {"distinct_positions": 100}, 0.3),
+        ("originality", {"distinct_games": 5}, 0.2),
+        ("completion", {"truncated_games": 10}, 0.8),
+        ("completion", {"truncated_games": 50, "wins": (0, 0), "drawn_games": 0}, 0.1),
+        ("balance", {"wins": (50, 0), "drawn_games": 0}, 0.1),
+        ("balance", {"wins": (49, 1), "drawn_games": 0}, 0.3016),
+        ("entropy", {"surprise": 0.02}, 0.1),
+        ("entropy", {"surprise": 0.0}, 0.0),
+    ],
+)
+def test_each_fault_lowers_its_component_and_the_score(component: str, change, value: float) -> None:
+    quality = quality_score(GOOD.model_copy(update=change))
+    assert quality.components[component] == pytest.approx(value, abs=1e-3)
+    assert [c for name, c in quality.components.items() if name != component] == [1.0] * 4
+    assert quality.score < 0.97
+
+
+def test_games_that_nobody_finished_say_nothing_of_balance() -> None:
+    counted = GOOD.model_copy(update={"wins": (0, 0), "drawn_games": 0, "truncated_games": 50})
+    assert quality_score(counted).components["balance"] == 1
