@@ -1,0 +1,1 @@
+"""The daemons: thin shells, one file each."""

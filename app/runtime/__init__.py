@@ -1,0 +1,3 @@
+"""What runs daemons: host, fold, jobs, registry and wiring. Its modules are imported one by one, lazily."""
+
+__all__: list[str] = []

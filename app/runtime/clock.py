@@ -2,7 +2,7 @@
 
 import time
 from datetime import UTC, datetime
-from uuid import uuid4
+from secrets import token_hex
 
 
 class SystemClock:
@@ -18,5 +18,8 @@ class SystemClock:
 
 
 def boot_id() -> str:
-    """Return a name for this start of this process: what it says of itself is not what an earlier one said."""
-    return uuid4().hex
+    """Return a name for this start of this process, the one id that follows from nothing.
+
+    What a process says of itself is not what an earlier one said.
+    """
+    return token_hex(16)

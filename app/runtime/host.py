@@ -6,7 +6,7 @@ batch again, comes to the same conclusions under the same ids, and the broker ta
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from os import getpid
 from typing import Any
@@ -30,9 +30,10 @@ from app.events import (
     originate,
 )
 from app.journal import StateStore
-from app.runtime.fold import Factory, Fold
+from app.runtime.fold import Fold
 from app.runtime.jobs import JobRunner, worker_of
 from app.runtime.notify import Notifier
+from app.runtime.registry import DaemonSpec
 from app.runtime.work import Job, Place
 
 
@@ -52,46 +53,34 @@ class Ports:
     states: StateStore
     clock: Clock
     engine: Engine | None = None
-    capacity: int = 0
-    notifier: Notifier = Notifier("")
+    notifier: Notifier = field(default_factory=Notifier)
 
 
 class Host:
     """Runs the reducers of one daemon, and the jobs of its worker if it has one.
 
     Args:
-        daemon: its name in the registry.
+        spec: what runs in it.
         place: where it runs.
         boot: names this start of the process.
-        factories: build the reducers from the run's settings.
         ports: the adapters.
         rhythm: heartbeat and drain times.
     """
 
-    def __init__(
-        self,
-        daemon: str,
-        place: Place,
-        boot: str,
-        factories: Sequence[Factory],
-        reads: frozenset[type[Payload]],
-        ports: Ports,
-        rhythm: Rhythm,
-    ) -> None:
-        self._daemon, self._place, self._boot = daemon, place, boot
+    def __init__(self, spec: DaemonSpec, place: Place, boot: str, ports: Ports, rhythm: Rhythm) -> None:
+        self._spec, self._place, self._boot = spec, place, boot
         self._ports, self._rhythm = ports, rhythm
-        self._reads = reads | {RunConfigured}
         self._cursor, saved = ports.states.load()
         self._saved_cursor = self._cursor
-        self._fold = Fold(factories, saved)
+        self._fold = Fold(spec.factories(place), saved)
         self._head, self._said, self._ready = self._cursor, 0, False
-        self._jobs = JobRunner(ports.engine, ports.capacity, self._say_of_job) if ports.engine else None
+        self._jobs = JobRunner(ports.engine, spec.capacity, self._say_of_job) if ports.engine else None
         self._log = structlog.get_logger("host")
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set; then drain. Raises what went wrong, in an ExceptionGroup."""
         await self._say(DaemonStarted(**self._who(), pid=getpid(), version=version("flyball")))
-        subscription = self._ports.bus.subscribe(self._reads, after=self._cursor)
+        subscription = self._ports.bus.subscribe(self._spec.reads | {RunConfigured}, after=self._cursor)
         async with subscription, asyncio.TaskGroup() as group:
             consumer = group.create_task(self._consume(subscription, group))
             heart = group.create_task(self._beat())
@@ -123,7 +112,7 @@ class Host:
 
     async def _become_ready(self) -> None:
         self._ready = True
-        await self._say(DaemonReady(**self._who(), position=self._cursor, capacity=self._ports.capacity))
+        await self._say(DaemonReady(**self._who(), position=self._cursor, capacity=self._spec.capacity))
         self._ports.notifier.tell("READY=1", f"STATUS=caught up at {self._cursor}")
 
     async def _beat(self) -> None:
@@ -141,7 +130,7 @@ class Host:
             self._saved_cursor = self._cursor
 
     def _who(self) -> dict[str, str]:
-        return {"daemon": self._daemon, "node": self._place.node}
+        return {"daemon": self._spec.name, "node": self._place.node}
 
     async def _say(self, fact: DaemonFact) -> None:
         self._said += 1

@@ -46,7 +46,7 @@ class QualityMonitor(QuietWorker[SelfplayComplete]):
 
     def jobs(self, rows: Mapping[str, InspectionPending]) -> Iterable[Inspection]:
         """Return the shards that wait, oldest first."""
-        for row in rows.values():
+        for row in sorted(rows.values(), key=lambda row: row.cause.recorded_us):
             spec: Json = {
                 "store": self.place.store,
                 "config": self.config_json(row.cause),

@@ -46,7 +46,7 @@ class SelfplayWorker(QuietWorker[SelfplayRequested]):
 
     def jobs(self, rows: Mapping[str, SelfplayPending]) -> Iterable[SelfplayJob]:
         """Return the pending requests, oldest first."""
-        for row in rows.values():
+        for row in sorted(rows.values(), key=lambda row: row.cause.recorded_us):
             request = row.request
             spec: Json = {
                 "store": self.place.store,

@@ -29,7 +29,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[Q]):
-    """A call of ``function`` ('package.module:name') in a compute process, wanted by an event with payload ``request``."""
+    """A call of ``function`` ('package.module:name') in a compute process, wanted by an event with this payload."""
 
     cause: Cause
     request: Q
