@@ -125,6 +125,14 @@ def test_shape_is_neither_order_nor_text() -> None:
     assert not same_shape(one, other)
 
 
+@pytest.mark.parametrize("name", ["properties", "definitions", "title", "description"])
+def test_a_property_may_be_called_like_a_keyword(name: str) -> None:
+    one = {"properties": {name: {"type": "string", "title": "One"}}}
+    assert same_shape(one, {"properties": {name: {"type": "string", "title": "Other"}}})
+    assert not same_shape(one, {"properties": {name: {"type": "integer"}}})
+    assert not same_shape(one, {"properties": {}})
+
+
 def test_write_makes_what_check_asks_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check"], tmp_path) == 1
     assert "is missing" in capsys.readouterr().err
