@@ -35,15 +35,18 @@ class Reducer(Protocol[R]):
 
     Attributes:
         name: unique; part of the id of everything it emits.
-        row: the type of its rows.
         reads: the payload types it is given.
         emits: the payload types it may emit; anything else is refused by its host.
     """
 
     name: ClassVar[str]
-    row: type[R]
     reads: ClassVar[frozenset[type[Payload]]]
     emits: ClassVar[frozenset[type[Payload]]]
+
+    @property
+    def row(self) -> type[R]:
+        """The type of its rows."""
+        ...
 
     def step(self, rows: Mapping[str, R], event: Event[Payload]) -> Step[R]:
         """Fold one event. Pure: time is ``event.recordedtime``; there is no other."""

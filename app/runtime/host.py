@@ -107,8 +107,7 @@ class Host:
             await self._publish(outcome.envelopes)
         self._cursor, self._head = batch.position, batch.head
         if outcome.changed:
-            changed = {key: row and row.model_dump_json().encode() for key, row in outcome.changed.items()}
-            self._save(changed)
+            self._save({key: row.model_dump_json().encode() if row else None for key, row in outcome.changed.items()})
 
     async def _become_ready(self) -> None:
         self._ready = True

@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 import structlog
@@ -15,7 +15,7 @@ from app.runtime.work import Job, Json, QuietWorker, Worker
 MAX_ATTEMPTS = 3
 """How often a job is tried when the process that runs it dies."""
 
-Say = Callable[[str, Job[Any], Sequence[Payload]], Awaitable[None]]
+Say = Callable[[str, Job[Any], Sequence[Payload]], Coroutine[None, None, None]]
 """Publishes facts about a job: (verb, job, payloads). The verb is part of the facts' ids."""
 
 
@@ -90,4 +90,4 @@ class JobRunner:
 
 def worker_of(reducers: Iterable[object]) -> Worker[Any, Any] | None:
     """Return the one worker among a daemon's reducers, if there is one."""
-    return next((reducer for reducer in reducers if isinstance(reducer, QuietWorker)), None)  # type: ignore[arg-type,return-value]
+    return next((reducer for reducer in reducers if isinstance(reducer, QuietWorker)), None)  # type: ignore[return-value]

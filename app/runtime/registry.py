@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from app.core import FlyballError
 from app.events import Payload, Reducer
@@ -29,7 +29,8 @@ class DaemonSpec:
     @property
     def reducers(self) -> tuple[type[Reducer[Any]], ...]:
         """All reducer classes of the daemon."""
-        return (*self.controllers, self.worker) if self.worker else self.controllers  # type: ignore[return-value]
+        workers = (cast("type[Reducer[Any]]", self.worker),) if self.worker else ()
+        return (*self.controllers, *workers)
 
     @property
     def reads(self) -> frozenset[type[Payload]]:
@@ -39,7 +40,7 @@ class DaemonSpec:
     def factories(self, place: Place) -> tuple[Factory, ...]:
         """Return what builds the reducers from a run's settings."""
         workers = (partial(self.worker, place=place),) if self.worker else ()
-        return (*self.controllers, *workers)  # type: ignore[return-value]  # classes are called with the settings
+        return (*cast("tuple[Factory, ...]", self.controllers), *cast("tuple[Factory, ...]", workers))
 
 
 BROKER = "broker"

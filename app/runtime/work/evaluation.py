@@ -55,6 +55,7 @@ class Evaluator(QuietWorker[EvaluationRequested]):
     def step(self, rows: Mapping[str, Champions], event: Event[Payload]) -> Step[Champions]:
         """Take up requests, drop those that have their result, remember who was promoted."""
         row = rows.get(event.subject, EMPTY)
+        changed: dict[str, object]
         match event.data:
             case EvaluationRequested() as request:
                 changed = {"cause": event.cause, "request": request}
