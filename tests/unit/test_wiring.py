@@ -27,6 +27,7 @@ class Usurper:
 class Listener(Usurper):
     """Reads what nobody says."""
 
+    name: ClassVar[str] = "Listener"
     reads: ClassVar = frozenset({PlateauDetected})
     emits: ClassVar = frozenset()
 
