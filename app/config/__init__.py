@@ -1,5 +1,7 @@
 """Frozen settings of runs and game configurations."""
 
+from app.config.deployment import Deployment, LogLevel
+from app.config.folder import DEFAULT_RUN_FOLDER, RunFolder
 from app.config.games import GAMES
 from app.config.run import LAPTOP, PROFILES, RunSettings
 from app.config.settings import (
@@ -12,13 +14,17 @@ from app.config.settings import (
 )
 
 __all__ = [
+    "DEFAULT_RUN_FOLDER",
     "GAMES",
     "LAPTOP",
     "PROFILES",
+    "Deployment",
     "EvaluationSettings",
     "GameConfig",
+    "LogLevel",
     "NetworkSettings",
     "PpoSettings",
+    "RunFolder",
     "RunSettings",
     "SelfplaySettings",
     "Settings",

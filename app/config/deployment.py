@@ -1,0 +1,50 @@
+"""What is set for one installation rather than for one run: where it runs, how it is reached, how it is watched."""
+
+from ipaddress import ip_address
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from app.config.settings import Settings
+
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+
+
+class Deployment(Settings):
+    """Settings that change nothing about what is played and learned, and are not journaled."""
+
+    node: str = Field(default="laptop", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    endpoint: str | None = Field(default=None, description="of the broker; without one, a socket for the run folder")
+    heartbeat_seconds: float = Field(default=5.0, gt=0)
+    drain_seconds: float = Field(default=10.0, ge=0, description="given to running jobs when a daemon is asked to stop")
+    log_level: LogLevel = "INFO"
+    threads_per_job: int = Field(default=1, ge=1)
+
+    @field_validator("endpoint")
+    @classmethod
+    def _local(cls, endpoint: str | None) -> str | None:
+        if endpoint is None or endpoint.startswith("ipc://"):
+            return endpoint
+        if not endpoint.startswith("tcp://") or _port(endpoint) is None:
+            raise ValueError(f"{endpoint!r} is no address: write ipc://PATH or tcp://127.0.0.1:PORT")
+        if not _is_loopback(urlsplit(endpoint).hostname or ""):
+            raise ValueError(
+                f"{endpoint!r} can be reached from other machines, and nothing would protect it; "
+                "use tcp://127.0.0.1:PORT or leave the endpoint out"
+            )
+        return endpoint
+
+
+def _port(endpoint: str) -> int | None:
+    try:
+        return urlsplit(endpoint).port
+    except ValueError:
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

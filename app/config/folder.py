@@ -1,0 +1,44 @@
+"""The folder of one run, and the names of what lies in it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_RUN_FOLDER = Path("run")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Names the paths in a run folder. Creates nothing.
+
+    Args:
+        path: the folder.
+    """
+
+    path: Path
+
+    @property
+    def settings(self) -> Path:
+        """The settings file."""
+        return self.path / "flyball.toml"
+
+    @property
+    def journal(self) -> Path:
+        """The journal."""
+        return self.path / "journal.sqlite"
+
+    @property
+    def store(self) -> Path:
+        """The folder of models and experience."""
+        return self.path / "store"
+
+    def state(self, daemon: str) -> Path:
+        """Return the file with a daemon's state."""
+        return self.path / "state" / f"{daemon}.sqlite"
+
+    def outbox(self, daemon: str) -> Path:
+        """Return the file with what a daemon could not send yet."""
+        return self.path / "outbox" / f"{daemon}.sqlite"
+
+    def log(self, daemon: str) -> Path:
+        """Return a daemon's log file, JSON lines."""
+        return self.path / "logs" / f"{daemon}.jsonl"

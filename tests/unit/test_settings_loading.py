@@ -1,0 +1,162 @@
+"""Loading settings: precedence, origins, and errors that say what to do."""
+
+from pathlib import Path
+
+import pytest
+
+from app.config import GAMES, LAPTOP, Deployment, RunFolder
+from app.runtime.layers import BadSettings, flatten, nest
+from app.runtime.settings import UnknownConfig, load
+from app.runtime.sockets import MAX_SOCKET_PATH, UnsafeFolder, bus_endpoint
+
+
+def write(folder: Path, text: str) -> Path:
+    (folder / "flyball.toml").write_text(text)
+    return folder
+
+
+def test_without_anything_every_value_is_the_default(tmp_path: Path) -> None:
+    loaded = load(tmp_path)
+    assert tuple(config.key for config in loaded.run.configs) == LAPTOP
+    assert loaded.deployment == Deployment()
+    assert set(loaded.origins.values()) == {"default"}
+    assert loaded.origins.keys() == loaded.values().keys()
+
+
+def test_each_layer_covers_the_one_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "seed = 1\ntick_seconds = 2\nmin_quality = 0.5\n[deployment]\nnode = 'gpu1'\n")
+    monkeypatch.setenv("FLYBALL_SEED", "7")
+    monkeypatch.setenv("FLYBALL_TICK_SECONDS", "4.5")
+    loaded = load(tmp_path, {"seed": 9})
+    assert (loaded.run.seed, loaded.run.tick_seconds, loaded.run.min_quality) == (9, 4.5, 0.5)
+    wanted = {
+        "seed": "command line",
+        "tick_seconds": "environment FLYBALL_TICK_SECONDS",
+        "min_quality": "flyball.toml",
+        "deployment.node": "flyball.toml",
+        "deployment.endpoint": "default",
+    }
+    assert {key: loaded.origins[key] for key in wanted} == wanted
+
+
+def test_workers_live_on_the_node_that_is_set(tmp_path: Path) -> None:
+    loaded = load(write(tmp_path, "[deployment]\nnode = 'gpu1'\n"))
+    assert loaded.run.selfplay_workers == ("selfplay_worker@gpu1",)
+    assert loaded.origins["selfplay_workers"] == "flyball.toml"
+
+
+def test_a_game_is_changed_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "configs = ['hearts_4p']\n[games.hearts_4p.ppo]\nlearning_rate = 2e-4\nepochs = 4\n")
+    monkeypatch.setenv("FLYBALL_GAMES__HEARTS_4P__PPO__EPOCHS", "5")
+    monkeypatch.setenv("FLYBALL_GAMES__HEARTS_4P__NETWORK__HIDDEN", "[8, 4]")
+    loaded = load(tmp_path)
+    (hearts,) = loaded.run.configs
+    assert (hearts.ppo.learning_rate, hearts.ppo.epochs, hearts.network.hidden) == (2e-4, 5, (8, 4))
+    assert hearts.ppo.gamma == GAMES[hearts.key].ppo.gamma
+    assert loaded.origins["games.hearts_4p.ppo.learning_rate"] == "flyball.toml"
+    assert loaded.origins["games.hearts_4p.ppo.epochs"] == "environment FLYBALL_GAMES__HEARTS_4P__PPO__EPOCHS"
+    assert loaded.origins["games.hearts_4p.ppo.gamma"] == "default"
+
+
+def test_a_new_game_is_a_full_table(tmp_path: Path) -> None:
+    write(tmp_path, "configs = ['hex5_2p']\n[games.hex5_2p]\ngame = 'hex(board_size=5)'\nplayers = 2\n")
+    assert load(tmp_path).run.config("hex5_2p").game == "hex(board_size=5)"
+
+
+def test_a_profile_above_covers_configs_below(tmp_path: Path) -> None:
+    write(tmp_path, "configs = ['hearts_4p']\n")
+    loaded = load(tmp_path, {"profile": "full"})
+    assert len(loaded.run.configs) == len(GAMES)
+    assert loaded.origins["configs"] == "command line"
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("sede = 1", ["'sede'", "flyball.toml", "Did you mean seed?"]),
+        ("[deployment]\nnodes = 'x'", ["'deployment.nodes'", "Did you mean deployment.node?"]),
+        ("[games.hearts_4p]\nlearning_rate = 1", ["Did you mean games.hearts_4p.ppo.learning_rate?"]),
+        ("seed = 'many'", ["seed (flyball.toml)", "integer"]),
+        ("[games.hearts_4p.ppo]\nepochs = 0", ["games.hearts_4p.ppo.epochs (flyball.toml)"]),
+        ("seed = ", ["flyball.toml cannot be read"]),
+        ("profile = 'desk'", ["'desk'", "laptop"]),
+        ("configs = 'hearts_4p'", ["configs (flyball.toml)", "list"]),
+        ("deployment = 3", ["'deployment'"]),
+        ("[deployment]\nendpoint = 'tcp://0.0.0.0:5555'", ["other machines"]),
+        ("[deployment]\nendpoint = 'tcp://*:5555'", ["other machines"]),
+        ("[deployment]\nendpoint = 'tcp://127.0.0.1'", ["no address"]),
+        ("[deployment]\nnode = 'a b'", ["deployment.node (flyball.toml)"]),
+    ],
+)
+def test_bad_files_are_refused_with_the_key_and_the_way_out(tmp_path: Path, text: str, parts: list[str]) -> None:
+    with pytest.raises(BadSettings) as caught:
+        load(write(tmp_path, text))
+    assert [part for part in parts if part not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize("text", ["configs = ['harts_4p']", "[games.harts_4p.ppo]\nepochs = 2"])
+def test_unknown_configurations_name_the_nearest(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UnknownConfig, match="Did you mean hearts_4p"):
+        load(write(tmp_path, text))
+
+
+def test_unknown_variables_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLYBALL_DEPLOYMENT__NODDE", "x")
+    with pytest.raises(BadSettings, match=r"FLYBALL_DEPLOYMENT__NODDE.*deployment\.node"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "way_out"),
+    [
+        ("FLYBALL_CONFIGS", "hearts_4p", r'Write \["hearts_4p"\]'),
+        ("FLYBALL_SELFPLAY_WORKERS", "a", "JSON"),
+        ("FLYBALL_GAMES__HEARTS_4P__NETWORK__HIDDEN", "8", "hidden"),
+        ("FLYBALL_GAMES__HEARTS_4P__NETWORK__HIDDEN", "8, 4", "JSON"),
+    ],
+)
+def test_unreadable_variables_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, way_out: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(BadSettings, match=way_out):
+        load(tmp_path)
+
+
+def test_the_named_file_has_to_exist(tmp_path: Path) -> None:
+    with pytest.raises(BadSettings, match="no settings file"):
+        load(tmp_path, config_file=tmp_path / "other.toml")
+
+
+@pytest.mark.parametrize("endpoint", ["tcp://127.0.0.1:5000", "tcp://localhost:5000", "tcp://[::1]:5000", "ipc:///x"])
+def test_loopback_endpoints_are_taken_as_they_are(tmp_path: Path, endpoint: str) -> None:
+    assert bus_endpoint(RunFolder(tmp_path), Deployment(endpoint=endpoint)) == endpoint
+
+
+def test_flat_and_nested_are_inverse() -> None:
+    tree = {"a": 1, "b": {"c": [2], "d": {"e": None}}}
+    assert nest(flatten(tree)) == tree
+
+
+def test_the_socket_lies_in_the_run_folder(tmp_path: Path) -> None:
+    short = Path("/tmp/flyball-test-run")
+    assert bus_endpoint(RunFolder(short), Deployment()) == f"ipc://{short}/bus.sock"
+
+
+def test_long_paths_get_a_private_folder_that_everybody_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = RunFolder(tmp_path / ("x" * 120))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    found = bus_endpoint(folder, Deployment())
+    private = Path(found.removeprefix("ipc://")).parent
+    assert private.parent == tmp_path
+    assert private.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/nowhere")
+    assert bus_endpoint(folder, Deployment()) == found
+    private.chmod(0o755)
+    with pytest.raises(UnsafeFolder):
+        bus_endpoint(folder, Deployment())
+
+
+def test_the_bound_is_on_bytes(tmp_path: Path) -> None:
+    folder = RunFolder(Path("/") / ("é" * ((MAX_SOCKET_PATH - 10) // 2)))
+    assert bus_endpoint(folder, Deployment()).endswith("/bus.sock")
