@@ -34,6 +34,7 @@ class PpoSettings(Settings):
     target_kl: float = Field(default=0.05, gt=0, description="an epoch that ends above it is the last")
     max_kl: float = Field(default=1.0, gt=0, description="an update above it has diverged and is thrown away")
     min_entropy: float = Field(default=1e-3, ge=0, description="nats; a policy below it has collapsed")
+    symmetries: bool = Field(default=True, description="learn from images of the positions too, where there are any")
 
 
 class SelfplaySettings(Settings):

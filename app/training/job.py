@@ -13,11 +13,12 @@ from app.core import ModelHash, ShardKey, derive_seed
 from app.engine import JsonObject, Report
 from app.games import open_table
 from app.policy import init_policy, parameters_to_bytes
-from app.store import FileStore, Manifest, get_checkpoint, get_shard, put_checkpoint
+from app.store import FileStore, Manifest, delete_shard, get_checkpoint, get_shard, put_checkpoint
 from app.training.checks import check_base, check_shards
 from app.training.learner import improve
 from app.training.ppo import EpochMetrics
 from app.training.samples import explained_variance, make_samples
+from app.training.symmetry import oriented
 
 
 class InitialiseSpec(Settings):
@@ -38,6 +39,7 @@ class TrainSpec(Settings):
     seed: int = Field(ge=0)
     step: int = Field(ge=0)
     ppo: PpoSettings
+    discard: tuple[ShardKey, ...] = Field(default=(), description="spent shards, deleted when the new model is stored")
     device: Literal["cpu", "cuda"] = "cpu"
 
 
@@ -77,14 +79,20 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
     check_base(base, wanted.config, wanted.step)
     check_shards(shards, wanted.config, game)
     samples = make_samples(shards, wanted.ppo.gamma, wanted.ppo.gae_lambda)
+    if wanted.ppo.symmetries:
+        generator = torch.Generator().manual_seed(derive_seed(wanted.seed, "symmetries"))
+        samples = oriented(samples, game.symmetries, generator)
 
     def tell(epoch: int, metrics: EpochMetrics) -> None:
         report({"epoch": epoch, "epochs": wanted.ppo.epochs, **asdict(metrics)})
 
     result = improve(base, samples, wanted.ppo, seed=wanted.seed, device=_device(wanted.device), report=tell)
     manifest = base.manifest.model_copy(update={"step": base.manifest.step + 1, "parent": base.model})
+    model = put_checkpoint(store, manifest, result.parameters, result.optimizer)
+    for spent in wanted.discard:
+        delete_shard(store, spent)
     return {
-        "model": put_checkpoint(store, manifest, result.parameters, result.optimizer),
+        "model": model,
         "parent": base.model,
         "step": manifest.step,
         "rows": len(samples),

@@ -114,6 +114,11 @@ def test_the_same_spec_gives_the_same_model_and_another_seed_another(spec):
     assert train({**spec, "seed": 4}, ignore)["model"] != train(spec, ignore)["model"]
 
 
+def test_images_of_the_positions_are_learnt_from_unless_turned_off(spec):
+    plain = {**spec, "ppo": {**spec["ppo"], "symmetries": False}}
+    assert train(plain, ignore)["model"] != train(spec, ignore)["model"]
+
+
 def test_training_goes_on_from_a_trained_model_with_its_optimiser(store, spec):
     second = train(spec, ignore)
     third = train({**spec, "base_model": second["model"], "step": 1}, ignore)

@@ -1,0 +1,34 @@
+"""Experience seen in a mirror: a game's symmetries turn each position into others that are worth the same."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from app.games import Symmetry
+from app.training.samples import Samples
+
+
+def oriented(samples: Samples, symmetries: Sequence[Symmetry], generator: torch.Generator) -> Samples:
+    """Return the samples, each as it is or as one of its images, drawn evenly; nothing that was given is changed.
+
+    The log-probability stays that of the action as it was played. Where the policy treats an image otherwise, the
+    ratio says so, as it does for any other difference between the policy that played and the one that learns.
+    """
+    if not symmetries:
+        return samples
+    drawn = torch.randint(len(symmetries) + 1, (len(samples),), generator=generator)
+    obs, mask, action = samples.obs.clone(), samples.mask.clone(), samples.action.clone()
+    for number, symmetry in enumerate(symmetries):
+        rows = (drawn == number).nonzero().squeeze(1)
+        obs[rows] = obs[rows][:, _index(symmetry.observation)]
+        mask[rows] = mask[rows][:, _index(symmetry.action)]
+        action[rows] = _index(symmetry.image)[action[rows]]
+    return replace(samples, obs=obs, mask=mask, action=action)
+
+
+def _index(permutation: NDArray[np.int64]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(permutation))
