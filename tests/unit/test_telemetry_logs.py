@@ -1,0 +1,181 @@
+"""Log lines: each is one JSON object of OpenTelemetry's shape, whatever is logged."""
+
+import asyncio
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import structlog
+
+from app.telemetry import LogFile, configure
+
+SCHEMA = {
+    "type": "object",
+    "required": ["timestamp", "severity_text", "severity_number", "body", "attributes"],
+    "additionalProperties": False,
+    "properties": {
+        "timestamp": {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"},
+        "severity_text": {"enum": ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]},
+        "severity_number": {"type": "integer", "minimum": 1, "maximum": 24},
+        "event_name": {"type": "string"},
+        "body": {"type": ["string", "null"]},
+        "trace_id": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+        "span_id": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
+        "trace_flags": {"type": "string", "pattern": "^[0-9a-f]{2}$"},
+        "scope": {"type": "object", "required": ["name"]},
+        "attributes": {
+            "type": "object",
+            "required": ["daemon", "node"],
+            "properties": {"daemon": {"type": "string"}, "node": {"type": "string"}},
+        },
+    },
+}
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+class Log:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def lines(self) -> list[dict[str, Any]]:
+        records = [json.loads(line) for line in self.path.read_text().split("\n") if line]
+        for record in records:
+            jsonschema.validate(record, SCHEMA)
+        return records
+
+
+@pytest.fixture(autouse=True)
+def restore() -> Iterator[None]:
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    yield
+    logging.captureWarnings(capture=False)
+    root.handlers[:] = before
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with configure("training", "gpu1", tmp_path / "logs" / "training.jsonl", "INFO"):
+        yield Log(tmp_path / "logs" / "training.jsonl")
+
+
+def test_a_decision_is_found_by_its_attributes(log: Log) -> None:
+    structlog.get_logger("host").info(
+        "MODEL_PROMOTED",
+        event_name="flyball.model.promoted",
+        event_id="a1",
+        causation_id="b2",
+        config_key="hearts_4p",
+        sequence=17,
+        data={"step": 3},
+    )
+    (line,) = log.lines()
+    assert (line["body"], line["event_name"], line["scope"]) == (
+        "MODEL_PROMOTED",
+        "flyball.model.promoted",
+        {"name": "host"},
+    )
+    assert (line["severity_text"], line["severity_number"]) == ("INFO", 9)
+    assert line["attributes"] == {
+        "daemon": "training",
+        "node": "gpu1",
+        "event_id": "a1",
+        "causation_id": "b2",
+        "config_key": "hearts_4p",
+        "sequence": 17,
+        "data": {"step": 3},
+    }
+
+
+def test_lines_below_the_level_are_left_out(log: Log) -> None:
+    logger = structlog.get_logger()
+    logger.debug("quiet")
+    logger.warning("loud")
+    assert [line["severity_number"] for line in log.lines()] == [13]
+
+
+def test_a_bound_traceparent_gives_the_ids(log: Log) -> None:
+    with structlog.contextvars.bound_contextvars(traceparent=TRACEPARENT):
+        structlog.get_logger().info("in")
+    structlog.get_logger().info("out")
+    inside, outside = log.lines()
+    assert (inside["trace_id"], inside["span_id"]) == ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
+    assert "trace_id" not in outside
+
+
+def test_whatever_is_logged_stays_one_valid_line(log: Log) -> None:
+    structlog.get_logger().info("two\nlines \u2028", number=float("nan"), thing=object(), path=Path("/x"), none=None)
+    structlog.get_logger().info("half a character \ud800", raw=b"\xff", number=1)
+    whole, odd = log.lines()
+    assert whole["body"] == "two\nlines \u2028"
+    assert (whole["attributes"]["number"], whole["attributes"]["path"]) == (None, "/x")
+    assert "none" not in whole["attributes"]
+    assert odd["attributes"]["raw"] == repr(b"\xff")
+
+
+def test_exceptions_follow_the_conventions(log: Log) -> None:
+    try:
+        int("boom")
+    except ValueError as error:
+        structlog.get_logger().error("failed", exc_info=error)
+        structlog.get_logger().error("failed", exc_info=True)
+    for line in log.lines():
+        assert line["attributes"]["exception.type"] == "ValueError"
+        assert line["attributes"]["exception.message"].endswith("'boom'")
+        assert "test_exceptions_follow" in line["attributes"]["exception.stacktrace"]
+
+
+def test_logs_of_the_standard_library_arrive(log: Log) -> None:
+    logging.getLogger("library").error("at %s", "work")
+    logging.getLogger("library").log(35, "between levels")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("careful", stacklevel=1)
+    lines = log.lines()
+    assert [(line["body"], line["severity_text"]) for line in lines[:2]] == [
+        ("at work", "ERROR"),
+        ("between levels", "WARNING"),
+    ]
+    assert lines[0]["scope"] == {"name": "library"}
+    assert "careful" in lines[2]["body"]
+
+
+async def test_errors_that_asyncio_reports_arrive(log: Log) -> None:
+    asyncio.get_running_loop().call_exception_handler({"message": "lost task", "exception": RuntimeError("why")})
+    (line,) = log.lines()
+    assert "lost task" in line["body"]
+    assert line["attributes"]["exception.type"] == "RuntimeError"
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+def test_a_human_at_the_terminal_reads_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_color: str, coloured: bool
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("NO_COLOR", no_color)
+    with configure("training", "gpu1", tmp_path / "log.jsonl"):
+        structlog.get_logger("host").info("MODEL_PROMOTED", config_key="hearts_4p")
+    assert "MODEL_PROMOTED" in terminal.getvalue()
+    assert ("\x1b[" in terminal.getvalue()) is coloured
+    assert "level" not in json.loads((tmp_path / "log.jsonl").read_text())["attributes"]
+
+
+def test_a_full_disk_ends_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    with LogFile(Path("/dev/full")) as sink:
+        sink.write(b"one")
+        sink.write(b"two")
+    assert capsys.readouterr().err.count("log lines are being lost") == 1
