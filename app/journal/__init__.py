@@ -1,6 +1,7 @@
 """The journal, daemons' state and clients' outboxes: ports, and adapters to SQLite and memory."""
 
 from app.journal.errors import DamagedState, NotAJournal, OutOfOrder, StorageError, StorageFull, StorageInUse
+from app.journal.history import history
 from app.journal.memory_journal import MemoryJournal
 from app.journal.outbox import MemoryOutbox, SqliteOutbox
 from app.journal.ports import Chunk, Journal, JournalReader, Outbox, StateKey, StateStore
@@ -27,4 +28,5 @@ __all__ = [
     "StorageError",
     "StorageFull",
     "StorageInUse",
+    "history",
 ]
