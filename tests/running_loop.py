@@ -1,0 +1,107 @@
+"""A running Flyball, as its user starts it, and what the tests ask of it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from app.events import DaemonReady, DaemonStarted, Event, ModelPromoted, Payload, PromotionRejected
+from app.journal import SqliteJournalReader, StorageError, history
+
+SETTINGS = """
+seed = 7
+configs = ["tic_tac_toe_2p"]
+tick_seconds = 1.0
+[deployment]
+heartbeat_seconds = 1.0
+drain_seconds = 3.0
+[games.tic_tac_toe_2p]
+rows_per_training = 256
+[games.tic_tac_toe_2p.selfplay]
+games_per_request = 64
+[games.tic_tac_toe_2p.evaluation]
+random_games = 40
+model_games = 20
+"""
+
+
+class RunningLoop:
+    """``flyball up`` in a folder of its own."""
+
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
+        self.folder, self.process = folder, process
+
+    def events(self, *types: type[Payload], after: int = 0) -> list[Event[Any]]:
+        """Return what the journal holds, of these types if any are given."""
+        try:
+            with closing(SqliteJournalReader(self.folder / "journal.sqlite")) as journal:
+                return list(history(journal, after=after, types=types or None))
+        except StorageError:
+            return []  # not there yet
+
+    def wait_for(self, what: str, reached: Callable[[], Any], seconds: float = 60) -> Any:
+        """Wait until ``reached()`` is true, and return it."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, f"flyball up ended with {self.process.returncode}"
+            if found := reached():
+                return found
+            time.sleep(0.1)
+        raise AssertionError(f"{what}: not within {seconds} s. {self.logs()}")
+
+    def loops(self, after: int = 0) -> list[Event[Any]]:
+        """Return the verdicts on trained models: each closes a loop."""
+        verdicts = self.events(ModelPromoted, PromotionRejected, after=after)
+        return [event for event in verdicts if event.data.step > 0]
+
+    def wait_for_loops(self, count: int, after: int = 0, seconds: float = 90) -> None:
+        """Wait until ``count`` loops have closed after a position."""
+        self.wait_for(f"{count} loops", lambda: len(self.loops(after)) >= count, seconds)
+
+    def pid_of(self, daemon: str) -> int:
+        """Return the process of a daemon's latest start."""
+        return [e for e in self.events(DaemonStarted) if e.data.daemon == daemon][-1].data.pid
+
+    def ready(self, daemon: str, after: int = 0) -> bool:
+        """Whether a daemon has become ready after a position."""
+        return any(e.data.daemon == daemon for e in self.events(DaemonReady, after=after))
+
+    def head(self) -> int:
+        """Return the position of the last event."""
+        with closing(SqliteJournalReader(self.folder / "journal.sqlite")) as journal:
+            return journal.head
+
+    def logs(self) -> str:
+        """Return the ends of all logs, for a failure's message."""
+        ends = [f"--- {path.name}\n{path.read_text()[-800:]}" for path in sorted((self.folder / "logs").glob("*"))]
+        return "\n".join(ends)
+
+
+@contextmanager
+def running_loop(folder: Path, settings: str = SETTINGS) -> Iterator[RunningLoop]:
+    """Start ``flyball up``, and stop it as Ctrl-C would."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "flyball.toml").write_text(settings)
+    with (folder / "up.out").open("wb") as output:
+        process = subprocess.Popen(
+            [str(Path(sys.executable).with_name("flyball")), "up", "--run", str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "NO_COLOR": "1"},
+        )
+        try:
+            yield RunningLoop(folder, process)
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                try:
+                    process.wait(timeout=30)
+                finally:
+                    process.kill()
+                    process.wait()

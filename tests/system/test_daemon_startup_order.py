@@ -1,0 +1,34 @@
+"""Any start order works: here the broker comes last, and the controllers before the workers they wait for."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from running_loop import SETTINGS, RunningLoop
+
+from app.runtime.registry import start_order
+
+
+@pytest.fixture
+def backwards(tmp_path: Path) -> Iterator[RunningLoop]:
+    """Start every daemon by itself, the broker last."""
+    (tmp_path / "flyball.toml").write_text(SETTINGS)
+    daemons = [
+        subprocess.Popen([sys.executable, "-m", f"daemons.{name}", "--run", str(tmp_path)], stdin=subprocess.DEVNULL)
+        for name in reversed(start_order())
+    ]
+    try:
+        yield RunningLoop(tmp_path, daemons[-1])
+    finally:
+        for daemon in daemons:
+            daemon.terminate()
+        for daemon in daemons:
+            daemon.wait(timeout=30)
+
+
+@pytest.mark.timeout(150)
+def test_daemon_startup_order(backwards):
+    backwards.wait_for_loops(1)
+    assert all(backwards.ready(name) for name in start_order())
