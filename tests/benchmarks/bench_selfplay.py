@@ -1,0 +1,80 @@
+"""Self-play in batches against one game at a time with a forward pass for each position, in one run.
+
+Run with ``pytest tests/benchmarks/bench_selfplay.py -m benchmark -s``. The ratio is asserted, not the figures.
+"""
+
+from collections.abc import Iterator
+from time import perf_counter
+
+import numpy as np
+import pyspiel
+import pytest
+import torch
+
+from app.config import GAMES
+from app.core import derive_seed
+from app.games import open_table
+from app.policy import Policy, init_policy
+from app.selfplay import Rollout, Schedule, ShardRecorder
+from app.selfplay.job import IN_FLIGHT
+
+pytestmark = pytest.mark.benchmark
+ROUNDS = 5
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def policy_of(config) -> Policy:
+    spec = open_table(config, 0).spec
+    parameters = init_policy(config.network, spec.observation_size, spec.actions, seed=0)
+    return Policy(config.network, spec.observation_size, spec.actions, parameters)
+
+
+def batched(config, policy: Policy, games: int, seed: int) -> float:
+    """Return rows a second, recording included, of ``games`` games ``IN_FLIGHT`` at a time."""
+    seating = np.zeros((games, config.players), dtype=np.int8)
+    schedule = Schedule([derive_seed(seed, game) for game in range(games)], seating, 1.0, seed)
+    began = perf_counter()
+    outcomes = Rollout(open_table(config, IN_FLIGHT), [policy], schedule, ShardRecorder()).run()
+    return float(outcomes.lengths.sum()) / (perf_counter() - began)
+
+
+def one_at_a_time(config, policy: Policy, games: int, seed: int) -> float:
+    """Return rows a second of the plain loop: OpenSpiel's lists, one position a forward pass, one game a time."""
+    game, rng = pyspiel.load_game(config.game), np.random.default_rng(seed)
+    rows, began = 0, perf_counter()
+    for _ in range(games):
+        state = game.new_initial_state()
+        while not state.is_terminal():
+            obs = np.array(state.observation_tensor(), dtype=np.float32)[None]
+            mask = np.array(state.legal_actions_mask(), dtype=np.bool_)[None]
+            log_probs, _ = policy.forward(obs, mask)
+            probabilities = np.exp(log_probs[0].astype(np.float64))
+            state.apply_action(rng.choice(len(probabilities), p=probabilities / probabilities.sum()))
+            rows += 1
+    return rows / (perf_counter() - began)
+
+
+@pytest.mark.parametrize(("key", "ratio"), [("connect_four_2p", 5), ("othello_2p", 3)])
+def test_batches_beat_one_game_at_a_time(key: str, ratio: float) -> None:
+    config = GAMES[key]
+    policy = policy_of(config)
+    pairs = [(batched(config, policy, 1024, seed), one_at_a_time(config, policy, 12, seed)) for seed in range(ROUNDS)]
+    fast, slow = np.median(np.array(pairs), axis=0)
+    print(f"{key}: {fast:,.0f} rows/s batched, {slow:,.0f} one at a time, {fast / slow:.1f} times")  # noqa: T201
+    assert fast / slow >= ratio
+
+
+@pytest.mark.parametrize("key", list(GAMES))
+def test_rows_a_second_of_every_configuration(key: str) -> None:
+    config = GAMES[key]
+    policy = policy_of(config)
+    rates = [batched(config, policy, IN_FLIGHT, seed) for seed in range(3)]
+    print(f"{key}: {np.median(rates):,.0f} rows/s")  # noqa: T201
+    assert min(rates) > 0

@@ -1,0 +1,237 @@
+"""The jobs of self-play, inspection and evaluation, on a store in a folder."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from app.arena.job import gauntlet
+from app.config import GAMES
+from app.games import open_table
+from app.policy import init_policy, parameters_to_bytes
+from app.selfplay import ForeignShard, WrongModel, load_player
+from app.selfplay.inspection import inspect
+from app.selfplay.job import play
+from app.store import DamagedBlob, FileStore, Manifest, get_shard, put_checkpoint, put_shard
+
+CONFIG = GAMES["connect_four_2p"]
+HEARTS = GAMES["hearts_4p"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small batches gain nothing from more threads, and lose much when other processes want the cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def ignore(progress) -> None:
+    """Take no notice of progress."""
+
+
+def put_model(root: Path, config=CONFIG, seed: int = 0, scale: float = 1.0) -> str:
+    game = open_table(config, 0).spec
+    parameters = init_policy(config.network, game.observation_size, game.actions, seed)
+    manifest = Manifest(
+        config_key=config.key,
+        network=config.network,
+        obs_size=game.observation_size,
+        actions=game.actions,
+        step=0,
+        parent=None,
+        optimizer=None,
+    )
+    scaled = {name: tensor * scale for name, tensor in parameters.items()}
+    return put_checkpoint(FileStore(root), manifest, parameters_to_bytes(scaled), None)
+
+
+def selfplay_spec(root: Path, model: str, config=CONFIG, **changes):
+    return {
+        "store": str(root),
+        "config": config.model_dump(mode="json"),
+        "model": model,
+        "opponents": [],
+        "games": 12,
+        "seed": 5,
+        "temperature": 1.0,
+        "worker": "worker@test",
+        **changes,
+    }
+
+
+def played(root: Path, **changes):
+    reports: list[dict[str, object]] = []
+    result = play(selfplay_spec(root, put_model(root), **changes), reports.append)
+    return result, reports
+
+
+def inspection_spec(root: Path, shard: str, config=CONFIG, **changes):
+    return {"store": str(root), "config": config.model_dump(mode="json"), "shard": shard, "seed": 1, **changes}
+
+
+def test_selfplay_stores_a_shard_that_says_where_it_comes_from(tmp_path: Path) -> None:
+    result, reports = played(tmp_path, games=40)
+    shard = get_shard(FileStore(tmp_path), result["shard"])
+    assert (result["rows"], result["games"]) == (shard.rows, shard.games) == (shard.rows, 40)
+    assert shard.meta.model == put_model(tmp_path)
+    assert shard.meta.rules_version.endswith(":connect_four")
+    assert (shard.meta.worker, shard.meta.seed, shard.meta.temperature) == ("worker@test", 5, 1.0)
+    assert result["mean_length"] == pytest.approx(shard.rows / 40)
+    assert sum(result["wins"]) + result["draws"] + result["truncated"] == 40
+    assert [report["games"] for report in reports][-1] == 40
+    assert len(reports) <= 10
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_the_same_spec_gives_the_same_shard_and_another_seed_another(tmp_path: Path, temperature: float) -> None:
+    first, _ = played(tmp_path, temperature=temperature)
+    again, _ = played(tmp_path, temperature=temperature)
+    other, _ = played(tmp_path, temperature=temperature, seed=6)
+    assert first["shard"] == again["shard"] != other["shard"]
+
+
+def test_the_recorded_probabilities_are_those_at_the_temperature_of_play(tmp_path: Path) -> None:
+    model = put_model(tmp_path, scale=5)
+    store = FileStore(tmp_path)
+    table = open_table(CONFIG, 0)
+    for temperature in (0.5, 4.0):
+        shard = get_shard(store, play(selfplay_spec(tmp_path, model, temperature=temperature), ignore)["shard"])
+        log_probs, values = load_player(store, model, table.spec).forward(shard.obs, shard.mask)
+        weights = np.exp(log_probs / temperature) * shard.mask
+        expected = weights[np.arange(shard.rows), shard.action] / weights.sum(axis=1)
+        np.testing.assert_allclose(np.exp(shard.log_prob), expected, rtol=1e-3)
+        np.testing.assert_allclose(shard.value, values, rtol=1e-3, atol=1e-5)
+
+
+def test_against_opponents_only_the_heros_rows_are_kept(tmp_path: Path) -> None:
+    other = put_model(tmp_path, seed=1)
+    result, _ = played(tmp_path, opponents=["random", other], opponent_share=1.0, games=10)
+    shard = get_shard(FileStore(tmp_path), result["shard"])
+    for game in range(10):
+        assert set(shard.seat[shard.game == game].tolist()) == {game % 2}
+    assert shard.meta.opponents == ("random", other)
+    assert inspect(inspection_spec(tmp_path, result["shard"]), ignore)["failures"] == []
+
+
+def test_a_model_of_another_game_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WrongModel, match="126 and 7"):
+        play(selfplay_spec(tmp_path, put_model(tmp_path, HEARTS)), ignore)
+
+
+def test_a_spec_with_an_unknown_key_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="sead"):
+        play(selfplay_spec(tmp_path, "a" * 64, sead=1), ignore)
+
+
+@pytest.mark.parametrize("key", ["hearts_4p", "maedn_4p", "chinese_checkers_3p", "oh_hell_3p"])
+def test_self_played_games_of_several_players_pass_their_inspection(tmp_path: Path, key: str) -> None:
+    config = GAMES[key]
+    spec = selfplay_spec(tmp_path, put_model(tmp_path, config), config, games=6)
+    result = play(spec, ignore)
+    found = inspect(inspection_spec(tmp_path, result["shard"], config), ignore)
+    assert found["failures"] == []
+    assert found["checked"] == 6
+    assert found["score"] > 0.5
+
+
+def test_an_inspection_counts_and_scores(tmp_path: Path) -> None:
+    result, _ = played(tmp_path, games=30)
+    found = inspect(inspection_spec(tmp_path, result["shard"], sample_games=7), ignore)
+    assert found["checked"] == 7
+    assert found["failures"] == []
+    assert found["score"] == pytest.approx(1, abs=0.05)
+    counted = found["statistics"]
+    assert (counted["rows"], counted["games"]) == (result["rows"], 30)
+    assert counted["wins"] == result["wins"]
+    assert counted["distinct_positions"] < counted["rows"]  # the empty board at least
+
+
+def test_a_policy_that_always_plays_the_same_game_scores_badly(tmp_path: Path) -> None:
+    result = play(selfplay_spec(tmp_path, put_model(tmp_path, scale=50), temperature=0.001, games=40), ignore)
+    found = inspect(inspection_spec(tmp_path, result["shard"]), ignore)
+    assert found["failures"] == []
+    assert found["components"]["originality"] <= 2 / 40
+    assert found["score"] < 0.3
+
+
+def flipped(shard, name, place, value):
+    array = getattr(shard, name).copy()
+    array[place] = value
+    return replace(shard, **{name: array})
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda s: flipped(s, "returns", 3, -s.returns[3]), "outcome"),
+        (lambda s: flipped(s, "history", s.history_offsets[3], 99), "not legal"),
+        (lambda s: flipped(s, "reward", np.flatnonzero(s.game == 3)[0], 0.5), "rewarded"),
+        (lambda s: flipped(s, "obs", np.flatnonzero(s.game == 3)[0], 1), "observation"),
+    ],
+    ids=["outcome", "move", "reward", "observation"],
+)
+def test_the_inspection_finds_a_wrong_game(tmp_path: Path, change, complaint: str) -> None:
+    result, _ = played(tmp_path)
+    store = FileStore(tmp_path)
+    key = put_shard(store, change(get_shard(store, result["shard"])))
+    (failure,) = inspect(inspection_spec(tmp_path, key), ignore)["failures"]
+    assert failure.startswith("game 3: ")
+    assert complaint in failure
+
+
+def test_a_flipped_bit_is_found_before_anything_is_read(tmp_path: Path) -> None:
+    result, _ = played(tmp_path)
+    path = next(tmp_path.glob(f"**/{result['shard']}"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DamagedBlob, match="is damaged"):
+        inspect(inspection_spec(tmp_path, result["shard"]), ignore)
+
+
+def test_a_shard_of_another_game_is_not_inspected_as_this_one(tmp_path: Path) -> None:
+    result, _ = played(tmp_path)
+    with pytest.raises(ForeignShard, match="connect_four"):
+        inspect(inspection_spec(tmp_path, result["shard"], GAMES["othello_2p"]), ignore)
+
+
+def gauntlet_spec(root: Path, model: str, opponents, config=CONFIG):
+    return {
+        "store": str(root),
+        "config": config.model_dump(mode="json"),
+        "model": model,
+        "opponents": opponents,
+        "seed": 9,
+    }
+
+
+RANDOM_BOT = {"name": "random", "kind": "random", "games": 20}
+
+
+def test_a_gauntlet_gives_each_opponents_result(tmp_path: Path) -> None:
+    hero, champion = put_model(tmp_path), put_model(tmp_path, seed=1)
+    opponents = [RANDOM_BOT, {"name": "champion", "kind": "model", "model": champion, "games": 10}]
+    spec = gauntlet_spec(tmp_path, hero, opponents)
+    reports: list[dict[str, object]] = []
+    result = gauntlet(spec, reports.append)
+    assert [(r["opponent"], r["opponent_model"], r["games"]) for r in result["results"]] == [
+        ("random", None, 20),
+        ("champion", champion, 10),
+    ]
+    for match in result["results"]:
+        assert match["wins"] + match["draws"] + match["losses"] == match["score"]["n"] == match["games"]
+    assert [report["opponent"] for report in reports] == ["random", "champion"]
+    assert gauntlet(spec, reports.append)["results"] == result["results"]
+
+
+def test_a_model_cannot_be_its_own_opponent(tmp_path: Path) -> None:
+    hero = put_model(tmp_path)
+    own = {"name": "champion", "kind": "model", "model": hero, "games": 10}
+    with pytest.raises(ValidationError, match="own opponent"):
+        gauntlet(gauntlet_spec(tmp_path, hero, [own]), ignore)

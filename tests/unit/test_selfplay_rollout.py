@@ -1,0 +1,141 @@
+import numpy as np
+import pytest
+
+from app.config import GAMES
+from app.games import open_table
+from app.selfplay import HERO, RandomPlayer, Rollout, Schedule, ShardRecorder
+from app.selfplay.players import choose, choose_best
+from app.selfplay.seating import selfplay_seating
+from app.store import ShardMeta
+
+CONFIG = GAMES["tic_tac_toe_2p"]
+
+
+class Counting(RandomPlayer):
+    """The random bot, noting how often and for how many positions it was asked; values are the batch's size."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def forward(self, obs, mask, temperature=1.0):
+        self.asked.append(len(obs))
+        log_probs, values = super().forward(obs, mask, temperature)
+        return log_probs, values + 0.25
+
+
+def roll(config, players, seating, *, slots=8, recorder=None, temperature=1.0, seed=3):
+    schedule = Schedule(list(range(len(seating))), np.asarray(seating, dtype=np.int8), temperature, seed)
+    return Rollout(open_table(config, slots), players, schedule, recorder).run()
+
+
+def shard_of(recorder, outcomes):
+    meta = ShardMeta(
+        config_key=CONFIG.key, rules_version="r", model="a" * 64, opponents=(), seed=0, worker="w", temperature=1.0
+    )
+    return recorder.shard(outcomes, meta)
+
+
+def test_choices_follow_the_probabilities() -> None:
+    probabilities = np.array([0.0, 0.2, 0.0, 0.5, 0.3, 0.0])
+    log_probs = np.tile(np.log(np.maximum(probabilities, 1e-45)), (10_000, 1)).astype(np.float32)
+    log_probs[:, probabilities == 0] = -1e9
+    chosen = choose(log_probs, (np.arange(10_000) + 0.5) / 10_000)
+    np.testing.assert_allclose(np.bincount(chosen, minlength=6) / 10_000, probabilities, atol=2e-4)
+    assert (choose_best(log_probs) == 3).all()
+
+
+@pytest.mark.parametrize("point", [0.0, np.nextafter(1, 0)])
+def test_the_ends_of_the_unit_interval_choose_legal_actions(point: float) -> None:
+    rng = np.random.default_rng(0)
+    mask = rng.random((500, 30)) < 0.2
+    mask[:, 7] = True
+    log_probs, _ = RandomPlayer().forward(np.zeros((500, 1)), mask)
+    chosen = choose(log_probs, np.full(500, point))
+    assert mask[np.arange(500), chosen].all()
+
+
+def test_the_random_bot_is_even_over_the_legal_actions() -> None:
+    mask = np.array([[True, False, True, True, True]])
+    log_probs, values = RandomPlayer().forward(np.zeros((1, 2)), mask, 3.0)
+    np.testing.assert_allclose(np.exp(log_probs), [[0.25, 0, 0.25, 0.25, 0.25]])
+    assert values.tolist() == [0]
+
+
+def test_every_game_begun_is_played_to_its_end_and_counts_once() -> None:
+    outcomes = roll(CONFIG, [RandomPlayer()], np.zeros((21, 2)), slots=4)
+    assert len(outcomes.histories) == 21
+    assert all(5 <= len(history) <= 9 for history in outcomes.histories)
+    decisions = [len(history) - (len(history) == 9) for history in outcomes.histories]  # the ninth move is forced
+    assert outcomes.lengths.tolist() == decisions
+    assert not outcomes.truncated.any()
+
+
+def test_each_player_is_asked_once_a_step_and_only_for_its_own_seats() -> None:
+    hero, opponent = Counting(), Counting()
+    seating = np.zeros((8, 2))
+    seating[:, 1] = 1
+    recorder = ShardRecorder()
+    outcomes = roll(CONFIG, [hero, opponent], seating, recorder=recorder)
+    shard = shard_of(recorder, outcomes)
+    assert hero.asked[0] == 8  # all games in one batch
+    assert len(hero.asked) + len(opponent.asked) == outcomes.lengths.max()
+    assert sum(hero.asked) == shard.rows
+    assert sum(opponent.asked) == outcomes.lengths.sum() - shard.rows
+    assert set(shard.seat.tolist()) == {HERO}
+
+
+def test_rows_are_episodes_with_the_outcome_at_their_end() -> None:
+    recorder = ShardRecorder()
+    outcomes = roll(CONFIG, [Counting()], np.zeros((20, 2)), recorder=recorder, slots=7)
+    shard = shard_of(recorder, outcomes)
+    assert shard.rows == outcomes.lengths.sum()
+    key = np.stack([shard.game, shard.seat, shard.step], axis=1).tolist()
+    assert key == sorted(key)
+    for game in range(20):
+        for seat in (0, 1):
+            rows = np.flatnonzero((shard.game == game) & (shard.seat == seat))
+            assert shard.step[rows].tolist() == list(range(seat, outcomes.lengths[game], 2))
+            assert shard.done[rows].tolist() == [False] * (len(rows) - 1) + [True]
+            assert shard.reward[rows].tolist() == [0] * (len(rows) - 1) + [outcomes.returns[game, seat]]
+    np.testing.assert_allclose(np.exp(shard.log_prob), 1 / shard.mask.sum(axis=1), rtol=1e-6)
+    assert (shard.value == 0.25).all()
+    assert not shard.truncated.any()
+    assert not shard.bootstrap.any()
+
+
+def test_a_game_that_was_cut_off_is_bootstrapped_not_rewarded() -> None:
+    config = GAMES["chinese_checkers_3p"].model_copy(update={"max_moves": 7})
+    recorder = ShardRecorder()
+    seating = np.zeros((4, 3))
+    seating[3, 0] = 1
+    outcomes = roll(config, [Counting(), RandomPlayer()], seating, recorder=recorder)
+    shard = shard_of(recorder, outcomes)
+    assert outcomes.truncated.all()
+    assert not shard.done.any()
+    assert not shard.reward.any()
+    ends = shard.truncated
+    assert ends.sum() == 3 * 3 + 2
+    assert (shard.bootstrap[ends] == 0.25).all()
+    assert not shard.bootstrap[~ends].any()
+
+
+def test_a_temperature_of_zero_plays_the_best_action_without_chance() -> None:
+    first = roll(CONFIG, [RandomPlayer()], np.zeros((3, 2)), temperature=0.0, seed=1)
+    other = roll(CONFIG, [RandomPlayer()], np.zeros((3, 2)), temperature=0.0, seed=2)
+    assert first.histories == other.histories == [[0, 1, 2, 3, 4, 5, 6]] * 3
+
+
+def test_without_opponents_the_hero_takes_every_seat() -> None:
+    assert not selfplay_seating(5, 3, opponents=0, share=1.0, seed=0).any()
+    assert not selfplay_seating(5, 3, opponents=2, share=0.0, seed=0).any()
+
+
+def test_against_opponents_the_hero_has_one_seat_in_rotation() -> None:
+    seating = selfplay_seating(1000, 4, opponents=3, share=0.25, seed=7)
+    against = seating[seating.any(axis=1)]
+    assert 190 < len(against) < 310
+    assert ((against == HERO).sum(axis=1) == 1).all()
+    assert np.argmax(against == HERO, axis=1).tolist() == [game % 4 for game in range(len(against))]
+    drawn = np.bincount(against[against != HERO], minlength=4)
+    assert drawn[1:].min() > 0.8 * len(against)
+    assert np.array_equal(seating, selfplay_seating(1000, 4, opponents=3, share=0.25, seed=7))
