@@ -1,7 +1,7 @@
 """Frames: the unit in which events travel, are recorded and handed out. Bodies stay bytes until an edge reads them."""
 
-from app.events.frames.builder import FrameBuilder, hash_id
-from app.events.frames.frame import DamagedFrame, Frame
+from app.events.frames.builder import FrameBuilder, hash_id, without
+from app.events.frames.frame import DamagedFrame, Frame, peek
 from app.events.frames.letter import DeadLetter
 from app.events.frames.reading import frame_of, read_events
 from app.events.frames.record import DamagedRecord, Record, seal
@@ -15,6 +15,8 @@ __all__ = [
     "Record",
     "frame_of",
     "hash_id",
+    "peek",
     "read_events",
     "seal",
+    "without",
 ]

@@ -1,0 +1,190 @@
+"""The broker without its socket: messages in, one transaction, messages out."""
+
+from collections.abc import Callable, Iterator, Sequence
+from struct import error as struct_error
+from typing import Any
+
+from pydantic import ValidationError
+
+from app.bus import wire
+from app.bus.desk import Desk
+from app.bus.fanout import Fanout
+from app.bus.limits import BrokerLimits
+from app.bus.ports import Ledger
+from app.bus.sequencer import Gap, Run, Sequencer
+from app.bus.session import Bucket, Session
+from app.bus.window import WINDOW
+from app.bus.wire import ProtocolError
+from app.events import Envelope
+from app.events.frames import DamagedFrame, DeadLetter, Frame, frame_of, peek
+
+Message = tuple[bytes, list[bytes]]
+"""A peer (ROUTER's name of a connection) and the parts sent to it."""
+
+BUSY_MS = 5000
+SILENCE_S = 5.0
+
+
+class Hub:
+    """Everything a broker knows.
+
+    Args:
+        journal: where events are recorded.
+        source: the broker's own name as a producer, ``broker@node``.
+        limits: bounds.
+    """
+
+    def __init__(self, journal: Ledger, source: str, limits: BrokerLimits) -> None:
+        self._journal = journal
+        self._source = source
+        self._limits = limits
+        recent = journal.headers(max(0, journal.head - WINDOW))
+        self._sequencer = Sequencer(journal.head, journal.recorded_us, recent)
+        self._fanout = Fanout(journal, limits)
+        self._desk = Desk(journal)
+        self._sessions: dict[bytes, Session] = {}
+        self._acks: dict[tuple[bytes, int], list[Run]] = {}
+        self._out: list[Message] = []
+        self._epoch = journal.head
+        self._sequencer.introduce(source, self._epoch, journal.mark(source, self._epoch) or 0)
+        self._handlers: dict[bytes, Callable[[bytes, list[bytes]], None]] = {
+            wire.SUBSCRIBE: self._subscribe,
+            wire.CREDIT: self._credit,
+            wire.UNSUBSCRIBE: self._unsubscribe,
+            wire.ASK: self._ask,
+        }
+
+    def receive(self, peer: bytes, parts: list[bytes], now: float, now_us: int) -> None:
+        """Take in a message.
+
+        Args:
+            peer: who sent it.
+            parts: what they sent; anything at all may be in it.
+            now: seconds of the monotonic clock.
+            now_us: time of day, microseconds since 1970 UTC.
+        """
+        kind = parts[0][:1] if parts else b""
+        try:
+            if kind == wire.HELLO:
+                self._hello(peer, wire.Hello.model_validate_json(parts[1]), now)
+            elif (session := self._sessions.get(peer)) is None:
+                self._greet(peer, 0, "The broker does not know this connection.")
+            else:
+                session.heard = now
+                if kind == wire.FRAME:
+                    self._frame(peer, session, parts[1], now, now_us)
+                else:
+                    self._handlers.get(kind, _unknown)(peer, parts)
+        except (ProtocolError, ValidationError, struct_error, IndexError) as error:
+            self._out.append((peer, [wire.ERROR, f"The broker does not understand this message: {error}".encode()]))
+
+    def originate(self, envelopes: Sequence[Envelope[Any]], now_us: int) -> None:
+        """Publish the broker's own events."""
+        if envelopes:
+            base = self._sequencer.marks[self._source, self._epoch]
+            raw = frame_of(envelopes, producer=self._source, epoch=self._epoch, base=base)
+            self._sequencer.admit(Frame.parse(raw), now_us, self._source)
+
+    def settle(self) -> None:
+        """Make durable what came in since the last call, then acknowledge it."""
+        records, marks = self._sequencer.take()
+        cursors, letters, answers = self._desk.take()
+        if records or marks or cursors or letters:
+            self._journal.append(records, marks=marks, cursors=cursors, letters=letters)
+        self._out += [(peer, wire.ack(epoch, runs)) for (peer, epoch), runs in self._acks.items()]
+        self._out += answers
+        self._acks = {}
+        self._fanout.extend(records)
+
+    def messages(self) -> Iterator[Message]:
+        """Iterate over the messages that are due: answers and acknowledgements, then one round of deliveries."""
+        out, self._out = self._out, []
+        yield from out
+        yield from self._fanout.deliver()
+
+    def has_more(self) -> bool:
+        """Whether another round of deliveries is due at once."""
+        return self._fanout.has_more()
+
+    def forget(self, peer: bytes) -> None:
+        """Drop a connection that is gone."""
+        self._sessions.pop(peer, None)
+        self._fanout.remove(peer)
+
+    def probe(self, now: float) -> list[Message]:
+        """Return messages to all connections that were silent lately: those that are gone cannot be reached."""
+        silent = [peer for peer, session in self._sessions.items() if now - session.heard > SILENCE_S]
+        return [(peer, [wire.BEAT]) for peer in silent]
+
+    def _hello(self, peer: bytes, hello: wire.Hello, now: float) -> None:
+        if peer not in self._sessions and len(self._sessions) >= self._limits.max_sessions:
+            return self._greet(peer, BUSY_MS, f"The broker serves {self._limits.max_sessions} connections already.")
+        self.forget(peer)
+        self._sessions[peer] = Session(hello.producer, Bucket(self._limits.events_per_second, now), now)
+        for epoch, base in hello.epochs:
+            stored = self._journal.mark(hello.producer, epoch) or 0
+            self._sequencer.introduce(hello.producer, epoch, max(stored, base))
+        self._out.append((peer, [wire.WELCOME]))
+        return None
+
+    def _greet(self, peer: bytes, milliseconds: int, why: str) -> None:
+        self._out.append((peer, [wire.GREET_FORM.pack(wire.GREET, milliseconds), why.encode()]))
+
+    def _frame(self, peer: bytes, session: Session, raw: bytes, now: float, now_us: int) -> None:
+        if session.silenced:
+            return None
+        try:
+            frame = Frame.parse(raw)
+            _check_producer(frame, session)
+            if wait := session.bucket.take(frame.count, now):
+                session.silenced = True
+                return self._greet(peer, int(1000 * wait) + 1, "Too many events a second.")
+            runs = self._sequencer.admit(frame, now_us, session.producer)
+        except DamagedFrame as error:
+            self._refuse(peer, session, raw, str(error))
+        except Gap as gap:
+            session.silenced = True
+            self._greet(peer, 0, str(gap))
+        else:
+            self._acks.setdefault((peer, frame.epoch), []).extend(runs)
+        return None
+
+    def _refuse(self, peer: bytes, session: Session, raw: bytes, why: str) -> None:
+        epoch, base, count = peek(raw) or (0, 0, 0)
+        self._sequencer.skip(session.producer, epoch, base, count)
+        letter = DeadLetter(0, session.producer, self._source, why, raw)
+        refusal = [wire.REJECT_FORM.pack(wire.REJECT, epoch, base, count), why.encode()]
+        self._desk.keep(letter, (peer, refusal))
+
+    def _subscribe(self, peer: bytes, parts: list[bytes]) -> None:
+        wanted = wire.Subscribe.model_validate_json(parts[1])
+        head = self._sequencer.head
+        position = self._desk.start_of(wanted, head)
+        if position > head:
+            why = f"The cursor {position} lies beyond the journal's end {head}: is this the right journal?"
+        elif self._fanout.count(peer) >= self._limits.max_subscriptions:
+            why = f"This connection has {self._limits.max_subscriptions} subscriptions already."
+        else:
+            self._fanout.add(peer, wanted, position)
+            self._out.append((peer, [wire.OPENED_FORM.pack(wire.OPENED, wanted.id, position)]))
+            return
+        self._out.append((peer, [wire.ID_FORM.pack(wire.CLOSED, wanted.id), why.encode()]))
+
+    def _credit(self, peer: bytes, parts: list[bytes]) -> None:
+        _, number, position = wire.CREDIT_FORM.unpack(parts[0])
+        self._fanout.consumed(peer, number, position)
+
+    def _unsubscribe(self, peer: bytes, parts: list[bytes]) -> None:
+        self._fanout.remove(peer, wire.ID_FORM.unpack(parts[0])[1])
+
+    def _ask(self, peer: bytes, parts: list[bytes]) -> None:
+        self._desk.ask(peer, parts, self._sequencer.head)
+
+
+def _check_producer(frame: Frame, session: Session) -> None:
+    if frame.producer != session.producer:
+        raise DamagedFrame(f"The frame is from {frame.producer!r}, the connection from {session.producer!r}.")
+
+
+def _unknown(peer: bytes, parts: list[bytes]) -> None:
+    raise ProtocolError(f"{peer!r} sent a message of the unknown kind {parts[0][:1]!r}.")

@@ -1,0 +1,183 @@
+"""The bus as programs see it, and what it asks of a journal and an outbox (adapters: ``app.journal``)."""
+
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from app.events import Envelope, Event, Payload
+from app.events.frames import DeadLetter, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events that arrived together.
+
+    Attributes:
+        events: those of the types asked for, in order. May be empty: such a batch tells that the subscription has
+            caught up, or advances the cursor over events of other types.
+        position: the cursor after this batch.
+        head: position of the last event in the journal when this was sent; ``position >= head``: caught up.
+    """
+
+    events: tuple[Event[Any], ...]
+    position: int
+    head: int
+
+
+class Subscription(Protocol):
+    """An async iterator of batches, and an async context manager: inside it, the subscription is established."""
+
+    def __aiter__(self) -> AsyncIterator[Batch]:
+        """Return itself."""
+        ...
+
+    async def __anext__(self) -> Batch:
+        """Wait for the next batch. Each event comes once and in order; nothing is left out."""
+        ...
+
+    async def __aenter__(self) -> Self:
+        """Wait until the broker has opened the subscription."""
+        ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        ...
+
+    async def commit(self, position: int) -> None:
+        """Make ``position`` the durable cursor: the next subscription of this durable name begins after it.
+
+        Raises:
+            ValueError: the subscription has no durable name.
+            BrokerUnavailable: not acknowledged in time.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End the iteration. Twice does nothing."""
+        ...
+
+
+class Bus(Protocol):
+    """Publishes and delivers events."""
+
+    async def publish(self, envelope: Envelope[Any]) -> int:
+        """Publish an event and return its position, once it is durable.
+
+        An event whose id is among the last million recorded ones is not recorded again: its first position is
+        returned (0 when it was sent before, but so long ago that its position is no longer known).
+
+        Raises:
+            BrokerUnavailable: not acknowledged in time; says whether it waits in the outbox.
+            PublishRefused: the broker refused it.
+            EventTooLarge: it exceeds the bound.
+        """
+        ...
+
+    async def publish_many(self, envelopes: Sequence[Envelope[Any]]) -> tuple[int, ...]:
+        """Publish events in order and return their positions, once all are durable."""
+        ...
+
+    def subscribe(
+        self,
+        types: Collection[type[Payload]] | None = None,
+        *,
+        after: int | None = None,
+        durable: str | None = None,
+    ) -> Subscription:
+        """Subscribe to events.
+
+        Args:
+            types: payload classes wanted; None for all.
+            after: begin after this position. When None: at the cursor of ``durable`` (a new one is at 0), and
+                without a durable name at the head.
+            durable: name of a cursor that the broker keeps, see ``Subscription.commit``.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close the bus and its subscriptions. Twice does nothing."""
+        ...
+
+
+class Chunk(Protocol):
+    """A part of the journal, as ``Ledger.read`` returns it."""
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """The records wanted."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """The last position looked at."""
+        ...
+
+
+class Ledger(Protocol):
+    """What the bus asks of a journal."""
+
+    @property
+    def head(self) -> int:
+        """Position of the last event; 0 when there is none."""
+        ...
+
+    @property
+    def recorded_us(self) -> int:
+        """Time of the last record, microseconds since 1970 UTC."""
+        ...
+
+    def append(
+        self,
+        records: Sequence[Record] = (),
+        *,
+        marks: Mapping[tuple[str, int], int] | None = None,
+        cursors: Mapping[str, int] | None = None,
+        letters: Sequence[DeadLetter] = (),
+    ) -> None:
+        """Write all of it in one transaction; durable on return."""
+        ...
+
+    def read(
+        self, after: int, *, limit: int = 256, max_bytes: int = 4 << 20, types: Collection[str] | None = None
+    ) -> Chunk:
+        """Read the records that hold events after a position."""
+        ...
+
+    def headers(self, after: int) -> Iterator[Record]:
+        """Iterate over the records after a position, without their bodies."""
+        ...
+
+    def mark(self, producer: str, epoch: int) -> int | None:
+        """Return the next sequence number of a producer's epoch; None when it was never seen."""
+        ...
+
+    def cursors(self) -> dict[str, int]:
+        """Return the durable cursors by name."""
+        ...
+
+    def remove_dead_letter(self, number: int) -> bool:
+        """Remove a dead letter; False when there is none of this number."""
+        ...
+
+    def rest(self) -> None:
+        """Do what is best done while nothing happens."""
+        ...
+
+
+class Spill(Protocol):
+    """What the bus asks of an outbox."""
+
+    def put(self, frames: Sequence[bytes]) -> None:
+        """Keep frames, in order; durable on return."""
+        ...
+
+    def load(self) -> list[bytes]:
+        """Return all frames, oldest first."""
+        ...
+
+    def remove(self, keys: Collection[tuple[int, int]]) -> None:
+        """Forget the frames with these (epoch, base)."""
+        ...

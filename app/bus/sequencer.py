@@ -1,0 +1,119 @@
+"""The order of all events: positions, times, and what was there already. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from app.bus.window import IdWindow
+from app.core import FlyballError
+from app.events.frames import Frame, Record, seal, without
+
+
+class Run(NamedTuple):
+    """``size`` events of an epoch from number ``base`` on lie at the positions from ``first`` on (0: unknown)."""
+
+    base: int
+    size: int
+    first: int
+
+
+class Gap(FlyballError):
+    """A frame does not continue its producer's sequence: some before it were lost. ``expected`` is the next number."""
+
+    def __init__(self, expected: int) -> None:
+        super().__init__("Frames were lost on the way.", hint=f"Resend from {expected}.")
+        self.expected = expected
+
+
+class Sequencer:
+    """Gives each new event the next position.
+
+    What it has admitted must be appended to the journal before anything else happens; when that fails, the
+    sequencer is ahead of the journal and must be built anew.
+
+    Args:
+        head: position of the journal's last event.
+        recorded_us: time of the journal's last record.
+        recent: headers of the journal's last records, for the window of ids.
+        window: the window of ids.
+    """
+
+    def __init__(
+        self, head: int, recorded_us: int, recent: Iterable[Record] = (), window: IdWindow | None = None
+    ) -> None:
+        self.head = head
+        self.recorded_us = recorded_us
+        self.marks: dict[tuple[str, int], int] = {}
+        self._window = window or IdWindow()
+        for record in recent:
+            self._window.remember(record.frame.ids, record.first)
+        self._records: list[Record] = []
+        self._touched: set[tuple[str, int]] = set()
+
+    def admit(self, frame: Frame, now_us: int, source: str) -> list[Run]:
+        """Order a frame's events and return where they lie.
+
+        Raises:
+            Gap: it does not continue its producer's epoch, or that was never introduced.
+        """
+        key, end = (frame.producer, frame.epoch), frame.base + frame.count
+        expected = self.marks.get(key, 0)
+        if frame.base == expected and key in self.marks:
+            self.marks[key] = end
+            self._touched.add(key)
+            return self._order(frame, now_us, source)
+        if end <= expected:
+            return _runs(frame.base, [self._window.position(event) for event in frame.ids])
+        raise Gap(expected)
+
+    def introduce(self, producer: str, epoch: int, next_number: int) -> None:
+        """Say where an epoch goes on; what lies before is settled."""
+        key = producer, epoch
+        self.marks[key] = max(next_number, self.marks.get(key, 0))
+
+    def skip(self, producer: str, epoch: int, base: int, count: int) -> None:
+        """Pass over a frame that was refused, if it is the next one, so that those behind it are not."""
+        if self.marks.get((producer, epoch)) == base:
+            self.marks[producer, epoch] = base + count
+            self._touched.add((producer, epoch))
+
+    def take(self) -> tuple[list[Record], dict[tuple[str, int], int]]:
+        """Return what was admitted since the last call: records, and marks that moved."""
+        records, marks = self._records, {key: self.marks[key] for key in self._touched}
+        self._records, self._touched = [], set()
+        return records, marks
+
+    def _order(self, frame: Frame, now_us: int, source: str) -> list[Run]:
+        if self._window.is_new(frame.ids):
+            return [Run(frame.base, frame.count, self._seal(frame, now_us, source))]
+        return self._order_new_ones(frame, now_us, source)
+
+    def _order_new_ones(self, frame: Frame, now_us: int, source: str) -> list[Run]:
+        seen: set[int] = set()
+        known: set[int] = set()
+        for i, event in enumerate(frame.ids):
+            if event in seen or self._window.position(event):
+                known.add(i)
+            seen.add(event)
+        if len(known) < frame.count:
+            self._seal(Frame.parse(without(frame, known)), now_us, source)
+        return _runs(frame.base, [self._window.position(event) for event in frame.ids])
+
+    def _seal(self, frame: Frame, now_us: int, source: str) -> int:
+        first = self.head + 1
+        self.head += frame.count
+        self.recorded_us = max(self.recorded_us, now_us)
+        self._records.append(seal(frame, first=first, recorded_us=self.recorded_us, source=source))
+        self._window.remember(frame.ids, first)
+        return first
+
+
+def _runs(base: int, positions: Sequence[int]) -> list[Run]:
+    """Join neighbours."""
+    runs: list[Run] = []
+    for number, position in enumerate(positions, base):
+        last = runs[-1] if runs else None
+        if last and position == (last.first + last.size if last.first else 0):
+            runs[-1] = last._replace(size=last.size + 1)
+        else:
+            runs.append(Run(number, 1, position))
+    return runs
