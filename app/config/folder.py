@@ -42,3 +42,7 @@ class RunFolder:
     def log(self, daemon: str) -> Path:
         """Return a daemon's log file, JSON lines."""
         return self.path / "logs" / f"{daemon}.jsonl"
+
+    def errors(self, daemon: str) -> Path:
+        """Return the file with what a supervised daemon writes to stderr."""
+        return self.path / "logs" / f"{daemon}.stderr"

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TextIO
 
 import structlog
-from structlog.typing import EventDict, Processor, WrappedLogger
+from structlog.typing import EventDict, WrappedLogger
 
-from app.telemetry.record import render, shape
+from app.telemetry.record import SEVERITY_NUMBERS, render, shape
 from app.telemetry.sink import LogFile
 
 
@@ -36,19 +36,30 @@ class Bridge(logging.Handler):
 
 
 class _Echo:
-    """Shows events to the human at the terminal as well."""
+    """Shows events on stderr as well: all to the human at a terminal, errors in one line to whoever else keeps it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._terminal = stream.isatty()
         self._render = structlog.dev.ConsoleRenderer(colors=not os.environ.get("NO_COLOR"))
 
     def __call__(self, logger: WrappedLogger, level: str, event: EventDict) -> EventDict:
-        self._stream.write(f"{self._render(logger, level, {**event})}\n")
+        if self._terminal:
+            self._stream.write(f"{self._render(logger, level, {**event, 'level': level})}\n")
+        elif SEVERITY_NUMBERS[level] >= SEVERITY_NUMBERS["error"]:
+            self._stream.write(f"{event['event']}: {_reason(event)}\n".replace(": \n", "\n"))
         return event
 
 
+def _reason(event: EventDict) -> str:
+    error = sys.exc_info()[1] if event.get("exc_info") is True else event.get("exc_info")
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(f"{type(one).__name__}: {one}" for one in error.exceptions)
+    return f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(event.get("error", ""))
+
+
 def configure(daemon: str, node: str, path: Path, level: str = "INFO") -> LogFile:
-    """Send all logs of this process to a file as JSON lines, and to the terminal when stderr is one.
+    """Send all logs of this process to a file as JSON lines, and to stderr what is of use there.
 
     Args:
         daemon: attribute of every line.
@@ -64,14 +75,11 @@ def configure(daemon: str, node: str, path: Path, level: str = "INFO") -> LogFil
         return {"daemon": daemon, "node": node, **event}
 
     sink = LogFile(path)
-    echo: list[Processor] = []
-    if sys.stderr.isatty():
-        echo = [structlog.stdlib.add_log_level, _Echo(sys.stderr), _drop_level]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *echo,
+            _Echo(sys.stderr),
             who,
             shape,
             render,
@@ -82,8 +90,3 @@ def configure(daemon: str, node: str, path: Path, level: str = "INFO") -> LogFil
     logging.basicConfig(handlers=[Bridge()], level=level, force=True)
     logging.captureWarnings(capture=True)
     return sink
-
-
-def _drop_level(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    del event["level"]
-    return event

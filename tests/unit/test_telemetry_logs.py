@@ -174,6 +174,17 @@ def test_a_human_at_the_terminal_reads_along(
     assert "level" not in json.loads((tmp_path / "log.jsonl").read_text())["attributes"]
 
 
+def test_errors_are_told_to_whoever_keeps_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = StringIO()
+    monkeypatch.setattr("sys.stderr", kept)
+    with configure("training", "gpu1", tmp_path / "log.jsonl"):
+        logger = structlog.get_logger()
+        logger.info("fine")
+        logger.error("daemon failed", error="no room")
+        logger.error("daemon failed", exc_info=ExceptionGroup("two", [ValueError("a"), KeyError("b")]))
+    assert kept.getvalue() == "daemon failed: no room\ndaemon failed: ValueError: a; KeyError: 'b'\n"
+
+
 def test_a_full_disk_ends_nobody(capsys: pytest.CaptureFixture[str]) -> None:
     with LogFile(Path("/dev/full")) as sink:
         sink.write(b"one")

@@ -1,0 +1,229 @@
+"""The supervisor: keeps child processes running, and ends them in order.
+
+Children have a session of their own, so Ctrl-C in the terminal reaches the supervisor alone. They hold the reading
+end of a pipe on stdin: when the supervisor is gone, however it went, the pipe ends and so do they (``end_with_stdin``).
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from app.core import Clock
+
+HOPELESS = frozenset({2, 4})
+"""Exit codes after which starting again cannot help: wrong usage, unknown name."""
+
+REASON_BYTES = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """A process to keep running.
+
+    Attributes:
+        name: unique.
+        argv: the command.
+        errors: file that its stderr is appended to.
+        env: variables added to the supervisor's own.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    errors: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ChildReport:
+    """What happened to a child.
+
+    Attributes:
+        name: the child.
+        what: started, failed (it will be started again), hopeless (it will not), stopped (as asked), or killed
+            (asked, and too slow).
+        pid: the process.
+        reason: why it ended, in a line; empty when started or stopped.
+        delay: seconds until it is started again; None when it isn't.
+    """
+
+    name: str
+    what: Literal["started", "failed", "hopeless", "stopped", "killed"]
+    pid: int
+    reason: str = ""
+    delay: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait before the next start: doubled with each failure, forgotten after a stable time. Seconds."""
+
+    first: float = 0.5
+    most: float = 30.0
+    stable: float = 30.0
+
+    def delay(self, failures: int) -> float:
+        """Return the wait after this many failures in a row, at least 1."""
+        return float(min(self.most, self.first * 2 ** min(failures - 1, 32)))
+
+    def count(self, failures: int, uptime: float) -> int:
+        """Return the failures in a row after one more, given how long the process ran."""
+        return 1 if uptime >= self.stable else failures + 1
+
+
+class Supervisor:
+    """Runs children until it is asked to stop, or one is hopeless.
+
+    Args:
+        specs: in order of starting. The first is what the others need: it is stopped last.
+        clock: measures uptimes.
+        report: is told of everything that happens.
+        drain_seconds: a child that takes longer to stop is killed.
+        backoff: waits between starts.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ChildSpec],
+        clock: Clock,
+        report: Callable[[ChildReport], None],
+        *,
+        drain_seconds: float = 15.0,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._children = [_Child(spec, clock, report, backoff or Backoff()) for spec in specs]
+        self._drain_seconds = drain_seconds
+
+    async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
+        """Run until ``stop`` is set, then end all; ``hurry`` cuts that short. Returns whether no child was hopeless."""
+        async with asyncio.TaskGroup() as group:
+            for child in self._children:
+                group.create_task(child.keep(stop))
+            hurrier = group.create_task(self._hurry(hurry))
+            await stop.wait()
+            await self._end(self._children[1:])
+            await self._end(self._children[:1])
+            hurrier.cancel()
+        return not any(child.hopeless for child in self._children)
+
+    async def _end(self, children: Sequence["_Child"]) -> None:
+        for child in children:
+            child.leave()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._drain_seconds):
+                for child in children:
+                    await child.gone.wait()
+        for child in children:
+            child.kill()
+
+    async def _hurry(self, hurry: asyncio.Event) -> None:
+        await hurry.wait()
+        for child in self._children:
+            child.leave()
+            child.kill()
+
+
+class _Child:
+    def __init__(self, spec: ChildSpec, clock: Clock, report: Callable[[ChildReport], None], backoff: Backoff) -> None:
+        self._spec, self._clock, self._report, self._backoff = spec, clock, report, backoff
+        self._process: Process | None = None
+        self._leaving = asyncio.Event()
+        self._killed = False
+        self.gone = asyncio.Event()
+        self.hopeless = False
+
+    async def keep(self, stop: asyncio.Event) -> None:
+        """Start the process, and again whenever it ends, until it shall leave."""
+        failures = 0
+        while not self._leaving.is_set():
+            began = self._clock.monotonic()
+            self._process, errors_at = await _spawn(self._spec)
+            self._report(ChildReport(self._spec.name, "started", self._process.pid))
+            if self._leaving.is_set():  # asked while the process was starting
+                self.leave()
+            code = await self._process.wait()
+            failures = self._backoff.count(failures, self._clock.monotonic() - began)
+            reason = _reason(code, self._spec.errors, errors_at)
+            if not self._leaving.is_set() and code in HOPELESS:
+                self.hopeless = True
+                stop.set()
+            delay = None if self._leaving.is_set() or self.hopeless else self._backoff.delay(failures)
+            self._tell(self._process.pid, reason, delay)
+            if delay is None:
+                break
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._leaving.wait(), delay)
+        self.gone.set()
+
+    def leave(self) -> None:
+        """Ask the process to end, and start no other."""
+        self._leaving.set()
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End what is left of the process and its descendants in its session."""
+        if self._running():
+            self._killed = True
+            self._signal(signal.SIGKILL)
+
+    def _running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._running():
+            with suppress(ProcessLookupError):
+                if number is signal.SIGKILL:
+                    os.killpg(self._process.pid, number)
+                else:
+                    self._process.send_signal(number)
+
+    def _tell(self, pid: int, reason: str, delay: float | None) -> None:
+        name = self._spec.name
+        if delay is not None:
+            self._report(ChildReport(name, "failed", pid, reason, delay))
+        elif self.hopeless:
+            self._report(ChildReport(name, "hopeless", pid, reason))
+        else:
+            self._report(ChildReport(name, "killed" if self._killed else "stopped", pid))
+
+
+def end_with_stdin() -> None:
+    """End this process, at once, when its stdin does: called by supervised programs."""
+
+    def watch() -> None:
+        sys.stdin.buffer.read()
+        os._exit(1)  # sys.exit would end this thread only
+
+    threading.Thread(target=watch, name="end-with-stdin", daemon=True).start()
+
+
+async def _spawn(spec: ChildSpec) -> tuple[Process, int]:
+    """Start a process. Returns it, and where in the file of errors its own begin."""
+    spec.errors.parent.mkdir(parents=True, exist_ok=True)
+    with spec.errors.open("ab") as errors:
+        errors_at = errors.tell()
+        process = await asyncio.create_subprocess_exec(
+            *spec.argv,
+            stdin=PIPE,
+            stdout=DEVNULL,
+            stderr=errors,
+            env={**os.environ, **spec.env},
+            start_new_session=True,
+        )
+        return process, errors_at
+
+
+def _reason(code: int, errors: Path, errors_at: int) -> str:
+    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    with errors.open("rb") as said:
+        said.seek(max(errors_at, said.seek(0, os.SEEK_END) - REASON_BYTES))
+        lines = [line.strip() for line in said.read().decode(errors="replace").splitlines()]
+    last = next((line for line in reversed(lines) if line), "")
+    return f"{last} ({how})" if last else how

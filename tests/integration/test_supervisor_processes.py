@@ -1,0 +1,163 @@
+"""The supervisor with real processes: restarts, order, deadlines, and no orphans."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.runtime.clock import SystemClock
+from app.runtime.supervisor import Backoff, ChildReport, ChildSpec, Supervisor
+
+QUICK = Backoff(first=0.01, most=0.04)
+SLEEPER = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); print(flush=True)\n"
+PATIENT = SLEEPER + "time.sleep(60)"
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); open({!r}, 'w'); time.sleep(60)"
+
+
+class Watch:
+    """Runs a supervisor, and lets a test wait for what it reports."""
+
+    def __init__(self, folder: Path, programs: dict[str, str], drain_seconds: float = 20.0) -> None:
+        specs = [
+            ChildSpec(name, (sys.executable, "-c", program), folder / f"{name}.stderr", {"CHILD": name})
+            for name, program in programs.items()
+        ]
+        self.reports: list[ChildReport] = []
+        self.stop, self.hurry, self._news = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._supervisor = Supervisor(specs, SystemClock(), self._report, drain_seconds=drain_seconds, backoff=QUICK)
+
+    def _report(self, report: ChildReport) -> None:
+        self.reports.append(report)
+        self._news.set()
+
+    async def run(self) -> bool:
+        return await self._supervisor.run(self.stop, self.hurry)
+
+    async def until(self, condition: Callable[[list[ChildReport]], bool]) -> None:
+        while not condition(self.reports):
+            self._news.clear()
+            await self._news.wait()
+
+
+def told(*what: str) -> Callable[[list[ChildReport]], bool]:
+    return lambda reports: {report.what for report in reports} >= set(what)
+
+
+async def exists(path: Path) -> None:
+    while not path.exists():  # noqa: ASYNC110, ASYNC240 - another process makes it
+        await asyncio.sleep(0.01)
+
+
+async def test_a_child_that_fails_is_started_again_and_its_reason_told(tmp_path: Path) -> None:
+    program = "import os, sys; sys.exit('no ' + os.environ['CHILD'])"
+    watch = Watch(tmp_path, {"broker": program})
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(watch.run())
+        await watch.until(lambda reports: sum(report.what == "failed" for report in reports) >= 4)
+        watch.stop.set()
+    assert running.result()
+    failures = [report for report in watch.reports if report.what == "failed"]
+    assert failures[0].reason == "no broker (exit code 1)"
+    assert [report.delay for report in failures[:4]] == [0.01, 0.02, 0.04, 0.04]
+
+
+async def test_a_crash_names_the_signal(tmp_path: Path) -> None:
+    watch = Watch(tmp_path, {"broker": "import os; os.kill(os.getpid(), 11)"})
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch.run())
+        await watch.until(told("failed"))
+        watch.stop.set()
+    assert next(report for report in watch.reports if report.what == "failed").reason == "killed by SIGSEGV"
+
+
+async def test_a_hopeless_child_ends_all(tmp_path: Path) -> None:
+    watch = Watch(tmp_path, {"broker": PATIENT, "training": "import sys; print('what?', file=sys.stderr); sys.exit(2)"})
+    assert not await watch.run()
+    assert ChildReport("training", "hopeless", watch.reports[-2].pid, "what? (exit code 2)") in watch.reports
+    assert watch.reports[-1].name == "broker"
+
+
+async def test_the_first_is_stopped_last(tmp_path: Path) -> None:
+    watch = Watch(tmp_path, {"broker": PATIENT, "one": PATIENT, "two": PATIENT})
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(watch.run())
+        await watch.until(lambda reports: len(reports) == 3)
+        watch.stop.set()
+    assert running.result()
+    stopped = [report.name for report in watch.reports if report.what != "started"]
+    assert sorted(stopped[:2]) == ["one", "two"]
+    assert stopped[2:] == ["broker"]
+
+
+async def test_who_takes_too_long_is_killed(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    watch = Watch(tmp_path, {"broker": PATIENT, "stubborn": STUBBORN.format(str(mark))}, drain_seconds=0.05)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch.run())
+        await exists(mark)
+        watch.stop.set()
+    assert [report.what for report in watch.reports if report.name == "stubborn"] == ["started", "killed"]
+
+
+async def test_hurrying_does_not_wait(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    watch = Watch(tmp_path, {"broker": PATIENT, "stubborn": STUBBORN.format(str(mark))}, drain_seconds=1000)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch.run())
+        await exists(mark)
+        watch.stop.set()
+        await asyncio.sleep(0)
+        watch.hurry.set()
+    assert "killed" in {report.what for report in watch.reports if report.name == "stubborn"}
+
+
+SUPERVISED = """
+from app.runtime.supervisor import end_with_stdin
+import pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+end_with_stdin()
+pathlib.Path(sys.argv[1]).touch()
+time.sleep(600)
+"""
+SUPERVISOR = """
+import asyncio, pathlib, sys
+from app.runtime.clock import SystemClock
+from app.runtime.supervisor import ChildSpec, Supervisor
+folder = pathlib.Path(sys.argv[1])
+specs = [
+    ChildSpec(name, (sys.executable, "-c", sys.argv[2], str(folder / name)), folder / f"{name}.stderr")
+    for name in ("one", "two")
+]
+asyncio.run(Supervisor(specs, SystemClock(), lambda report: None).run(asyncio.Event(), asyncio.Event()))
+"""
+
+
+def test_no_child_outlives_a_killed_supervisor(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", SUPERVISOR, str(tmp_path), SUPERVISED]) as supervisor:
+        while not ((tmp_path / "one").exists() and (tmp_path / "two").exists()):
+            assert supervisor.poll() is None
+        children = psutil.Process(supervisor.pid).children(recursive=True)
+        assert len(children) == 2
+        assert {os.getsid(child.pid) for child in children} == {child.pid for child in children}
+        supervisor.send_signal(signal.SIGKILL)
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert alive == []
+
+
+@given(failures=st.integers(1, 10_000))
+def test_waits_grow_up_to_a_bound(failures: int) -> None:
+    backoff = Backoff()
+    assert backoff.first <= backoff.delay(failures) <= backoff.delay(failures + 1) <= backoff.most
+
+
+@pytest.mark.parametrize(("uptime", "count"), [(0.0, 8), (29.9, 8), (30.0, 1)])
+def test_a_stable_time_is_a_new_start(uptime: float, count: int) -> None:
+    assert Backoff().count(7, uptime) == count
