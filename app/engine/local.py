@@ -95,7 +95,7 @@ def _environment(threads: int) -> dict[str, str]:
 async def _spawn(environment: dict[str, str], nice: int) -> Process:
     # A session of its own: Ctrl-C in the terminal is for the parent, which lets its jobs finish or not.
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "app.engine.worker", str(nice)),
+        *(sys.executable, "-m", "app.engine", str(nice)),
         stdin=PIPE,
         stdout=PIPE,
         env=environment,

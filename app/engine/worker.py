@@ -1,4 +1,4 @@
-"""The child process of ``LocalEngine``: ``python -m app.engine.worker NICE``.
+"""The child process of ``LocalEngine``: ``python -m app.engine NICE``.
 
 Reads jobs from stdin, writes frames to stdout, each as four bytes of length and JSON. It ends when its stdin
 does, even in the middle of a job, so it never outlives a parent that was killed.
@@ -52,7 +52,3 @@ def _read_jobs(source: BinaryIO, jobs: SimpleQueue[JsonObject]) -> None:
     while len(head := source.read(LENGTH_BYTES)) == LENGTH_BYTES:
         jobs.put(json.loads(source.read(int.from_bytes(head, "big"))))
     os._exit(0)  # sys.exit would end this thread only
-
-
-if __name__ == "__main__":
-    main()

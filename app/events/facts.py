@@ -76,6 +76,7 @@ class TrainingProgress(Fact, type="training.progress", name="TRAINING_PROGRESS")
     value_loss: float
     entropy: float
     approx_kl: float
+    clip_fraction: float
 
 
 class TrainingCompleted(Fact, type="training.completed", name="TRAINING_COMPLETED"):

@@ -6,6 +6,7 @@ batch again, comes to the same conclusions under the same ids, and the broker ta
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from os import getpid
@@ -13,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from app.bus import Batch, Bus, Subscription
+from app.bus import Batch, Bus
 from app.core import Clock, derive_id
 from app.engine import Engine
 from app.events import (
@@ -35,6 +36,9 @@ from app.runtime.jobs import JobRunner, worker_of
 from app.runtime.notify import Notifier
 from app.runtime.registry import DaemonSpec
 from app.runtime.work import Job, Place
+
+FAREWELL_SECONDS = 2.0
+"""How long a daemon that stops waits for the broker to record it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +83,28 @@ class Host:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set; then drain. Raises what went wrong, in an ExceptionGroup."""
-        await self._say(DaemonStarted(**self._who(), pid=getpid(), version=version("flyball")))
-        subscription = self._ports.bus.subscribe(self._spec.reads | {RunConfigured}, after=self._cursor)
-        async with subscription, asyncio.TaskGroup() as group:
-            consumer = group.create_task(self._consume(subscription, group))
-            heart = group.create_task(self._beat())
+        async with asyncio.TaskGroup() as group:
+            living = [group.create_task(self._live(group)), group.create_task(self._beat())]
             await stop.wait()
             self._ports.notifier.tell("STOPPING=1")
             if self._jobs:
                 await self._jobs.drain(self._rhythm.drain_seconds)
-            consumer.cancel()
-            heart.cancel()
+            for task in living:
+                task.cancel()
         self._save({})
-        await self._say(DaemonStopped(**self._who(), position=self._cursor))
+        with suppress(TimeoutError):  # the broker is away: the outbox keeps it
+            async with asyncio.timeout(FAREWELL_SECONDS):
+                await self._say(DaemonStopped(**self._who(), position=self._cursor))
 
-    async def _consume(self, subscription: Subscription, group: asyncio.TaskGroup) -> None:
-        async for batch in subscription:
-            await self._handle(batch)
-            if not self._ready and batch.position >= batch.head:
-                await self._become_ready()
-            if self._ready and self._jobs and (worker := worker_of(self._fold.reducers)):
-                self._jobs.reconcile(group, worker, worker.jobs(self._fold.rows(worker.name)))
+    async def _live(self, group: asyncio.TaskGroup) -> None:
+        await self._say(DaemonStarted(**self._who(), pid=getpid(), version=version("flyball")))
+        async with self._ports.bus.subscribe(self._spec.reads | {RunConfigured}, after=self._cursor) as subscription:
+            async for batch in subscription:
+                await self._handle(batch)
+                if not self._ready and batch.position >= batch.head:
+                    await self._become_ready()
+                if self._ready and self._jobs and (worker := worker_of(self._fold.reducers)):
+                    self._jobs.reconcile(group, worker, worker.jobs(self._fold.rows(worker.name)))
 
     async def _handle(self, batch: Batch) -> None:
         outcome = self._fold.feed(batch.events)
@@ -120,7 +125,7 @@ class Host:
             await asyncio.sleep(self._rhythm.heartbeat_seconds)
             self._ports.notifier.tell("WATCHDOG=1")
             self._save({})
-            lag, jobs = self._head - self._cursor, len(self._jobs) if self._jobs else 0
+            lag, jobs = self._head - self._cursor, self._jobs.running if self._jobs else 0
             await self._say(DaemonHeartbeat(**self._who(), position=self._cursor, lag=lag, jobs=jobs))
 
     def _save(self, changed: dict[Any, bytes | None]) -> None:

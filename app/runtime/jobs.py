@@ -34,7 +34,9 @@ class JobRunner:
         self._told: set[str] = set()
         self._log = structlog.get_logger("jobs")
 
-    def __len__(self) -> int:
+    @property
+    def running(self) -> int:
+        """How many jobs run now."""
         return len(self._running)
 
     def reconcile(self, group: asyncio.TaskGroup, worker: Worker[Any, Any], jobs: Iterable[Job[Any]]) -> None:

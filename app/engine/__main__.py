@@ -1,0 +1,5 @@
+"""The child process of ``LocalEngine``: ``python -m app.engine NICE``."""
+
+from app.engine.worker import main
+
+main()

@@ -1,0 +1,98 @@
+"""The composition root: builds a daemon's adapters from the settings, and runs it."""
+
+import asyncio
+import signal
+from contextlib import closing
+from importlib.metadata import version
+
+import structlog
+
+from app.bus import ZmqBus
+from app.config import RunFolder
+from app.core import FlyballError, derive_id
+from app.engine import LocalEngine
+from app.events import DaemonFailed, originate
+from app.journal import SqliteJournal, SqliteOutbox, SqliteStateStore
+from app.runtime.brokerd import BrokerVoice, serve
+from app.runtime.clock import SystemClock, boot_id
+from app.runtime.host import Host, Ports, Rhythm
+from app.runtime.notify import Notifier
+from app.runtime.registry import BROKER, DaemonSpec, spec_of
+from app.runtime.settings import Loaded
+from app.runtime.sockets import bus_endpoint
+from app.runtime.wiring import check
+from app.runtime.work import Place
+from app.telemetry import configure
+
+PATIENCE_SECONDS = 7 * 24 * 3600.0
+"""How long a daemon waits for the broker to come back: nothing it could do instead would be better."""
+
+LAST_WORDS_SECONDS = 2.0
+"""How long a failed daemon tries to tell the bus why."""
+
+
+def run_daemon(name: str, loaded: Loaded, folder: RunFolder) -> int:
+    """Run a daemon until SIGTERM or SIGINT. Returns the exit code: 0 drained, 1 failed.
+
+    Raises ``UnknownDaemon``. The one place where any exception is caught: whatever it is, it is logged, told to the
+    bus if possible, and the supervisor restarts the daemon.
+    """
+    spec = spec_of(name)
+    configure(name, loaded.deployment.node, folder.log(name), loaded.deployment.log_level)
+    log = structlog.get_logger("daemon")
+    try:
+        check()
+        if name == BROKER:
+            _run_broker(loaded, folder)
+        else:
+            asyncio.run(_run_hosted(spec, loaded, folder))
+    except FlyballError as error:
+        log.error("daemon failed", error=str(error))  # noqa: TRY400 - the message says it all
+        return 1
+    except Exception:
+        log.exception("daemon failed")
+        return 1
+    return 0
+
+
+def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
+    folder.path.mkdir(parents=True, exist_ok=True)
+    voice = BrokerVoice(loaded.deployment, boot_id(), version("flyball"))
+    with closing(SqliteJournal(folder.journal)) as journal:
+        serve(journal, bus_endpoint(folder, loaded.deployment), loaded, voice, SystemClock())
+
+
+async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> None:
+    deployment = loaded.deployment
+    place = Place(name=f"{spec.name}@{deployment.node}", node=deployment.node, store=str(folder.store.absolute()))
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    states, outbox = SqliteStateStore(folder.state(spec.name)), SqliteOutbox(folder.outbox(spec.name))
+    engine = LocalEngine(spec.capacity, deployment.threads_per_job, nice=5) if spec.worker else None
+    with closing(states), closing(outbox):
+        endpoint = bus_endpoint(folder, deployment)
+        bus = ZmqBus(endpoint, producer=place.name, outbox=outbox, deadline_s=PATIENCE_SECONDS)
+        ports = Ports(bus, states, SystemClock(), engine, Notifier())
+        rhythm = Rhythm(deployment.heartbeat_seconds, deployment.drain_seconds)
+        try:
+            await Host(spec, place, boot_id(), ports, rhythm).run(stop)
+        except BaseExceptionGroup as group:
+            await _last_words(spec, place, bus, group)
+            raise
+        finally:
+            if engine:
+                await engine.close()
+            await bus.close()
+
+
+async def _last_words(spec: DaemonSpec, place: Place, bus: ZmqBus, group: BaseExceptionGroup[BaseException]) -> None:
+    """Tell the bus why the daemon leaves, if the bus still listens."""
+    error = "; ".join(str(one) or type(one).__name__ for one in group.exceptions)
+    fact = DaemonFailed(daemon=spec.name, node=place.node, error=error)
+    envelope = originate(fact, event_id=derive_id(place.name, boot_id()), time=SystemClock().now())
+    try:
+        async with asyncio.timeout(LAST_WORDS_SECONDS):
+            await bus.publish(envelope)
+    except (TimeoutError, FlyballError) as unheard:
+        structlog.get_logger("daemon").warning("nobody heard why", error=str(unheard))
