@@ -1,22 +1,44 @@
-"""The configurations Flyball knows. A new one is one entry in ``GAMES``."""
+"""The configurations Flyball knows. A new one is one entry in ``GAMES``.
 
-from app.config.settings import GameConfig
+Games of a request are chosen to give between 2,000 and 10,000 rows: enough to fill the batches of self-play, few
+enough that the model which plays them is fresh.
+"""
+
+from app.config.settings import GameConfig, PpoSettings, SelfplaySettings
 from app.core import ConfigKey
+
+
+def _games(count: int) -> SelfplaySettings:
+    return SelfplaySettings(games_per_request=count)
+
 
 GAMES: dict[ConfigKey, GameConfig] = {
     entry.key: entry
     for entry in (
-        GameConfig(key=ConfigKey("tic_tac_toe_2p"), game="tic_tac_toe", players=2),
+        GameConfig(
+            key=ConfigKey("tic_tac_toe_2p"),
+            game="tic_tac_toe",
+            players=2,
+            ppo=PpoSettings(entropy_coef=0.05),  # so small a game runs out of fresh positions otherwise
+        ),
         GameConfig(key=ConfigKey("connect_four_2p"), game="connect_four", players=2),
         GameConfig(key=ConfigKey("breakthrough6_2p"), game="breakthrough(rows=6,columns=6)", players=2),
-        GameConfig(key=ConfigKey("hex7_2p"), game="hex(board_size=7)", players=2),
-        GameConfig(key=ConfigKey("go7_2p"), game="go(board_size=7)", players=2),
-        GameConfig(key=ConfigKey("othello_2p"), game="othello", players=2),
-        GameConfig(key=ConfigKey("ultimate_tic_tac_toe_2p"), game="ultimate_tic_tac_toe", players=2),
+        GameConfig(key=ConfigKey("hex7_2p"), game="hex(board_size=7)", players=2, selfplay=_games(192)),
+        GameConfig(key=ConfigKey("go7_2p"), game="go(board_size=7)", players=2, selfplay=_games(128)),
+        GameConfig(key=ConfigKey("othello_2p"), game="othello", players=2, selfplay=_games(128)),
+        GameConfig(
+            key=ConfigKey("ultimate_tic_tac_toe_2p"), game="ultimate_tic_tac_toe", players=2, selfplay=_games(128)
+        ),
         GameConfig(key=ConfigKey("clobber_2p"), game="clobber(rows=5,columns=6)", players=2),
         GameConfig(key=ConfigKey("oh_hell_3p"), game="oh_hell(players=3)", players=3),
-        GameConfig(key=ConfigKey("maedn_4p"), game="maedn(players=4)", players=4),
-        GameConfig(key=ConfigKey("chinese_checkers_3p"), game="chinese_checkers(players=3)", players=3, max_moves=300),
-        GameConfig(key=ConfigKey("hearts_4p"), game="hearts", players=4),
+        GameConfig(key=ConfigKey("maedn_4p"), game="maedn(players=4)", players=4, selfplay=_games(48)),
+        GameConfig(
+            key=ConfigKey("chinese_checkers_3p"),
+            game="chinese_checkers(players=3)",
+            players=3,
+            max_moves=300,
+            selfplay=_games(32),
+        ),
+        GameConfig(key=ConfigKey("hearts_4p"), game="hearts", players=4, selfplay=_games(160)),
     )
 }

@@ -21,35 +21,35 @@ _TURNS: dict[str, Callable[[Indices], Indices]] = {
     "quarter_turn": np.rot90,
     "three_quarter_turn": lambda grid: np.rot90(grid, 3),
 }
-_SQUARE = tuple(_TURNS)
+SQUARE = tuple(_TURNS)
 _OTHELLO = ("half_turn", "transpose", "anti_transpose")  # those that keep the four discs of the start
 
 
 def tic_tac_toe() -> Codec:
     """Planes me, other, empty; 9 cells."""
-    views = np.stack([_planes((2, 1, 0), np.arange(9)), _planes((1, 2, 0), np.arange(9))])
-    return Codec(27, gather(views), identical(2, 9), _square_symmetries(_SQUARE, 3, 3))
+    views = np.stack([planes((2, 1, 0), np.arange(9)), planes((1, 2, 0), np.arange(9))])
+    return Codec(27, gather(views), identical(2, 9), _square_symmetries(SQUARE, 3, 3))
 
 
 def connect_four(rows: int = 6, columns: int = 7) -> Codec:
     """Planes me, other, empty; a column is an action."""
     cells = np.arange(rows * columns)
-    views = np.stack([_planes((0, 1, 2), cells), _planes((1, 0, 2), cells)])
-    mirror = symmetry("left_right", _planes((0, 1, 2), turn("left_right", rows, columns)), np.arange(columns)[::-1])
+    views = np.stack([planes((0, 1, 2), cells), planes((1, 0, 2), cells)])
+    mirror = symmetry("left_right", planes((0, 1, 2), turn("left_right", rows, columns)), np.arange(columns)[::-1])
     return Codec(views.shape[1], gather(views), identical(2, columns), (mirror,))
 
 
 def breakthrough(rows: int = 8, columns: int = 8) -> Codec:
     """Planes me, other, empty; I always move to higher rows. Actions: cell x (left, ahead, right) x capture."""
     here, flipped = np.arange(rows * columns), turn("up_down", rows, columns)
-    views = np.stack([_planes((0, 1, 2), here), _planes((1, 0, 2), flipped)])
+    views = np.stack([planes((0, 1, 2), here), planes((1, 0, 2), flipped)])
     cell, direction, capture = np.unravel_index(np.arange(rows * columns * 6), (rows * columns, 3, 2))
     to_game = np.stack(
         [(cells[cell] * 6 + first + direction) * 2 + capture for cells, first in ((here, 0), (flipped, 3))]
     )
     mirrored = turn("left_right", rows, columns)
     image = (mirrored[cell] * 3 + 2 - direction) * 2 + capture
-    mirror = symmetry("left_right", _planes((0, 1, 2), mirrored), image)
+    mirror = symmetry("left_right", planes((0, 1, 2), mirrored), image)
     return Codec(views.shape[1], gather(views), to_game, (mirror,))
 
 
@@ -62,48 +62,40 @@ def hex_board(board_size: int = 11) -> Codec:
     cells = np.arange(board_size**2)
     across = turn("transpose", board_size, board_size)
     first, second = (5, 7, 6, 3, 1, 2, 4), (3, 1, 2, 5, 7, 6, 4)
-    views = np.stack([_planes(first, cells), _planes(second, across)])
+    views = np.stack([planes(first, cells), planes(second, across)])
     to_game = np.stack([cells, across])
     half = turn("half_turn", board_size, board_size)
-    turned = symmetry("half_turn", _planes((0, 2, 1, 3, 5, 4, 6), half), half)
+    turned = symmetry("half_turn", planes((0, 2, 1, 3, 5, 4, 6), half), half)
     return Codec(views.shape[1], gather(views), to_game, (turned,))
 
 
 def go(board_size: int = 19) -> Codec:
     """Planes me, other, empty, and one of ones for the second seat, who has the komi; passing is the last action."""
     cells = np.arange(board_size**2)
-    views = np.stack([_planes((0, 1, 2, 3), cells), _planes((1, 0, 2, 3), cells)])
+    views = np.stack([planes((0, 1, 2, 3), cells), planes((1, 0, 2, 3), cells)])
     actions = board_size**2 + 1
     return Codec(
-        views.shape[1], gather(views), identical(2, actions), _square_symmetries(_SQUARE, board_size, 4, passing=True)
+        views.shape[1], gather(views), identical(2, actions), _square_symmetries(SQUARE, board_size, 4, passing=True)
     )
 
 
 def othello() -> Codec:
     """Planes me, other, empty; passing is the last action."""
-    views = np.tile(_planes((1, 2, 0), np.arange(64)), (2, 1))
+    views = np.tile(planes((1, 2, 0), np.arange(64)), (2, 1))
     return Codec(192, gather(views), identical(2, 65), _square_symmetries(_OTHELLO, 8, 3, passing=True))
 
 
 def clobber(rows: int = 5, columns: int = 6) -> Codec:
     """Planes me, other, empty; actions: cell x (up, right, down, left)."""
-    views = np.tile(_planes((0, 1, 2), np.arange(rows * columns)), (2, 1))
+    views = np.tile(planes((0, 1, 2), np.arange(rows * columns)), (2, 1))
     actions = rows * columns * 4
     symmetries: tuple[Symmetry, ...] = ()
     if rows % 2:  # only then does a turned chequered start keep its colours
         flipped = turn("up_down", rows, columns)
         cell, direction = np.divmod(np.arange(actions), 4)
         image = flipped[cell] * 4 + np.array([2, 1, 0, 3])[direction]
-        symmetries = (symmetry("up_down", _planes((0, 1, 2), flipped), image),)
+        symmetries = (symmetry("up_down", planes((0, 1, 2), flipped), image),)
     return Codec(views.shape[1], gather(views), identical(2, actions), symmetries)
-
-
-def ultimate_tic_tac_toe() -> Codec:
-    """Planes me, other, empty of 9 boards x 9 cells, then the board I must play in, the tenth being free choice."""
-    forced = 244 + np.arange(10)
-    cells = np.arange(81)
-    views = np.stack([np.append(_planes(order, cells), forced) for order in ((2, 1, 0), (1, 2, 0))])
-    return Codec(253, gather(views), identical(2, 9), tuple(map(_ultimate_symmetry, _SQUARE)))
 
 
 def turn(name: str, rows: int, columns: int) -> Indices:
@@ -112,23 +104,17 @@ def turn(name: str, rows: int, columns: int) -> Indices:
     return np.ascontiguousarray(_TURNS[name](grid)).ravel()
 
 
-def _ultimate_symmetry(name: str) -> Symmetry:
-    cells = turn(name, 3, 3)
-    boards = (cells[:, None] * 9 + cells[None, :]).ravel()
-    return symmetry(name, np.concatenate([_planes((0, 1, 2), boards), 243 + cells, [252]]), cells)
-
-
-def _square_symmetries(names: Sequence[str], size: int, planes: int, *, passing: bool = False) -> tuple[Symmetry, ...]:
+def _square_symmetries(names: Sequence[str], size: int, count: int, *, passing: bool = False) -> tuple[Symmetry, ...]:
     """Symmetries of a game whose actions are the cells of a square, and a last one for passing."""
 
     def build(name: str) -> Symmetry:
         cells = turn(name, size, size)
         action = np.append(cells, size * size) if passing else cells
-        return symmetry(name, _planes(range(planes), cells), action)
+        return symmetry(name, planes(range(count), cells), action)
 
     return tuple(map(build, names))
 
 
-def _planes(order: Sequence[int], cells: Indices) -> Indices:
+def planes(order: Sequence[int], cells: Indices) -> Indices:
     """Return the gather that puts planes into ``order``, each with its cells taken from ``cells``."""
     return (np.asarray(order, dtype=np.int64)[:, None] * len(cells) + cells[None, :]).ravel()

@@ -13,12 +13,12 @@ from app.games.boards import (
     hex_board,
     othello,
     tic_tac_toe,
-    ultimate_tic_tac_toe,
 )
 from app.games.codec import Codec, identical
 from app.games.hearts import hearts
 from app.games.oh_hell import oh_hell
 from app.games.races import chinese_checkers, maedn
+from app.games.ultimate import ultimate_tic_tac_toe
 
 # What a codec depends on: the parameters of the game that change its layout, as the builder's keywords.
 _BUILDERS: dict[str, tuple[Callable[..., Codec], tuple[str, ...]]] = {

@@ -52,12 +52,24 @@ def test_the_second_seat_counts_its_own_stones_first(key, cells, moves, mine, th
     assert (own.sum(), other.sum()) == (mine, theirs)
 
 
+def ultimate(moves):
+    """Return what the seat to move sees after ``moves``: forced board, its cells (mine, theirs), boards won."""
+    obs = table_after("ultimate_tic_tac_toe_2p", moves).observe(np.array([0]))[0][0]
+    parts = obs[243:253], obs[253:262], obs[262:271], obs[271:280], obs[280:]
+    return [np.flatnonzero(part).tolist() for part in parts]
+
+
 def test_ultimate_shows_the_board_i_must_play_in() -> None:
-    table = open_table(GAMES["ultimate_tic_tac_toe_2p"], 1)
-    table.reset(np.array([0]), [0])
-    assert table.observe(np.array([0]))[0][0, 243:].tolist() == [0] * 9 + [1]  # free choice
-    table.step(np.array([0]), np.array([4], dtype=np.int32))
-    assert np.flatnonzero(table.observe(np.array([0]))[0][0, 243:]).tolist() == [4]
+    assert ultimate([]) == [[9], [], [], [], []]  # free choice
+    assert ultimate([4]) == [[4], [], [], [], []]
+    assert ultimate([4, 4]) == [[4], [], [4], [], []]  # the other took its centre
+    assert ultimate([4, 4, 0]) == [[0], [], [], [], []]
+    assert ultimate([4, 4, 0, 4]) == [[4], [0], [4], [], []]
+
+
+def test_ultimate_shows_the_boards_that_are_won() -> None:
+    # The first seat takes cells 0, 1 and 2 of board 0; the second sends it back there every time.
+    assert ultimate([0, 1, 0, 2, 0, 0])[3:] == [[], [0]]
 
 
 @pytest.mark.parametrize(
