@@ -52,7 +52,7 @@ def told(*what: str) -> Callable[[list[ChildReport]], bool]:
 
 
 async def exists(path: Path) -> None:
-    while not path.exists():  # noqa: ASYNC110, ASYNC240 - another process makes it
+    while not path.exists():  # noqa: ASYNC240 - another process makes it
         await asyncio.sleep(0.01)
 
 

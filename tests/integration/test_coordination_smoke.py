@@ -1,0 +1,112 @@
+"""All daemons in one process, over the in-memory bus: the loop closes, and replay comes to the same conclusions."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from app.bus import MemoryBus
+from app.config import GAMES, EvaluationSettings, RunSettings, SelfplaySettings
+from app.engine import InlineEngine
+from app.events import (
+    DaemonReady,
+    DaemonStopped,
+    Kind,
+    ModelPromoted,
+    PromotionRejected,
+    QualityScoreUpdated,
+    RunConfigured,
+    SelfplayComplete,
+    TrainingCompleted,
+    originate,
+)
+from app.journal import MemoryJournal, MemoryStateStore, history
+from app.runtime.clock import SystemClock
+from app.runtime.fold import Fold
+from app.runtime.host import Host, Ports, Rhythm
+from app.runtime.registry import DAEMONS
+from app.runtime.work import Place
+
+KEY = "tic_tac_toe_2p"
+GAME = GAMES[KEY].model_copy(
+    update={
+        "rows_per_training": 128,
+        "selfplay": SelfplaySettings(games_per_request=32),
+        "evaluation": EvaluationSettings(random_games=10, model_games=10),
+    }
+)
+SETTINGS = RunSettings(configs=(GAME,))
+SPECS = {name: spec for name, spec in DAEMONS.items() if spec.reducers}
+
+
+def place_of(name: str, store: Path) -> Place:
+    return Place(name=f"{name}@laptop", node="laptop", store=str(store))
+
+
+async def turn(journal: MemoryJournal, states: dict[str, MemoryStateStore], store: Path, until: int) -> None:
+    """Run all daemons until ``until`` verdicts on trained models are in the journal."""
+    clock = SystemClock()
+    bus, stop = MemoryBus(journal, clock), asyncio.Event()
+    configured = RunConfigured(run_id="run", settings=SETTINGS.model_dump(mode="json"))
+    await bus.publish(originate(configured, event_id="configured", time=clock.now()))
+    engines = {name: InlineEngine() for name, spec in SPECS.items() if spec.worker}
+    async with asyncio.TaskGroup() as group:
+        for name, spec in SPECS.items():
+            ports = Ports(bus, states[name], clock, engines.get(name))
+            host = Host(spec, place_of(name, store), f"boot-{journal.head}", ports, Rhythm(0.2, 5.0))
+            group.create_task(host.run(stop))
+        async with bus.subscribe({ModelPromoted, PromotionRejected}, after=0) as verdicts:
+            trained = 0
+            async for batch in verdicts:
+                trained += sum(event.data.step > 0 for event in batch.events)
+                if trained >= until:
+                    break
+        stop.set()
+    for engine in engines.values():
+        await engine.close()
+    await bus.close()
+
+
+@pytest.fixture
+def states():
+    return {name: MemoryStateStore() for name in SPECS}
+
+
+async def test_coordination_smoke(tmp_path, states):
+    journal = MemoryJournal()
+    await turn(journal, states, tmp_path, until=2)
+    events = list(history(journal))
+
+    ready = {event.data.daemon for event in events if isinstance(event.data, DaemonReady)}
+    stopped = {event.data.daemon for event in events if isinstance(event.data, DaemonStopped)}
+    assert ready == stopped == set(SPECS)
+    for fact in (SelfplayComplete, QualityScoreUpdated, TrainingCompleted, ModelPromoted):
+        assert any(isinstance(event.data, fact) for event in events), f"no {fact.seed_name}"
+
+
+async def test_replay_comes_to_the_same_conclusions(tmp_path, states):
+    journal = MemoryJournal()
+    await turn(journal, states, tmp_path, until=2)
+    events = list(history(journal))
+
+    recomputed = {}
+    for name, spec in SPECS.items():
+        fold = Fold(spec.factories(place_of(name, tmp_path)))
+        recomputed |= {envelope.id: envelope for envelope in fold.feed(events).envelopes}
+    recorded = {e.id: e.envelope for e in events if e.data.kind is not Kind.FACT}
+    assert recorded
+    assert all(recomputed[event_id] == envelope for event_id, envelope in recorded.items())
+
+
+async def test_stopped_and_started_again_it_goes_on(tmp_path, states):
+    journal = MemoryJournal()
+    await turn(journal, states, tmp_path, until=1)
+    before = list(history(journal))
+    await turn(journal, states, tmp_path, until=3)
+    events = list(history(journal))
+
+    assert events[: len(before)] == before
+    assert len({event.id for event in events}) == len(events)
+    steps = [event.data.step for event in events if isinstance(event.data, TrainingCompleted)]
+    assert steps == sorted(steps)
+    assert steps.count(0) == 1

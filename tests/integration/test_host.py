@@ -1,0 +1,204 @@
+"""The daemon host: publishes before it saves, retries lost jobs, drains, and counts nothing twice (ADR-002)."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from app.bus import MemoryBus
+from app.config import GAMES, RunSettings
+from app.core import FlyballError
+from app.engine import JobFailed, WorkerLost
+from app.events import (
+    DaemonHeartbeat,
+    DaemonReady,
+    DaemonStopped,
+    QualityDegraded,
+    RunConfigured,
+    SelfplayComplete,
+    SelfplayFailed,
+    SelfplayRequested,
+    ShardRef,
+    TrainingRequested,
+    originate,
+)
+from app.journal import MemoryJournal, MemoryStateStore, history
+from app.runtime.clock import SystemClock
+from app.runtime.fold import Fold, UndeclaredEmission
+from app.runtime.host import Host, Ports, Rhythm
+from app.runtime.registry import DAEMONS
+from app.runtime.work import Place
+
+KEY, MODEL = "tic_tac_toe_2p", "a" * 64
+SETTINGS = RunSettings(configs=(GAMES[KEY],))
+WORKER = SETTINGS.selfplay_workers[0]
+RESULT = {"shard": "b" * 64, "rows": 9, "games": 1, "mean_length": 9.0, "truncated": 0, "seconds": 0.1}
+REQUEST = SelfplayRequested(worker=WORKER, model=MODEL, opponents=(), games=1, seed=1, temperature=1.0)
+
+
+class ScriptedEngine:
+    """Plays a script of outcomes: an exception to raise, or a result; the last one again and again."""
+
+    def __init__(self, *script: Any) -> None:
+        self.script, self.calls, self.release = list(script), 0, asyncio.Event()
+        self.release.set()
+
+    async def run(self, function: str, spec: dict[str, Any], on_progress: Any = None) -> dict[str, Any]:
+        self.calls += 1
+        outcome = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        await self.release.wait()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def close(self) -> None:
+        pass
+
+
+class Stage:
+    """A bus with a configured run, and daemons that come and go on it."""
+
+    def __init__(self) -> None:
+        self.journal, self.clock, self.boots = MemoryJournal(), SystemClock(), 0
+        self.bus = MemoryBus(self.journal, self.clock)
+
+    async def publish(self, data: Any, event_id: str, subject: str | None = KEY) -> None:
+        await self.bus.publish(originate(data, event_id=event_id, time=self.clock.now(), subject=subject))
+
+    async def configure(self) -> None:
+        await self.publish(RunConfigured(run_id="r", settings=SETTINGS.model_dump(mode="json")), "configured", None)
+
+    def host(self, daemon: str, states: MemoryStateStore, engine: ScriptedEngine | None = None) -> Host:
+        self.boots += 1
+        place = Place(name=WORKER if engine else f"{daemon}@laptop", node="laptop", store="store")
+        ports = Ports(self.bus, states, self.clock, engine)
+        return Host(DAEMONS[daemon], place, f"boot-{self.boots}", ports, Rhythm(0.05, 0.2))
+
+    async def until(self, payload: type[Any], host: Host, count: int = 1) -> list[Any]:
+        """Run a host until there are ``count`` events of a type; return them."""
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+            running = group.create_task(host.run(stop))
+            while len(self.of(payload)) < count and not running.done():
+                await asyncio.sleep(0.01)
+            stop.set()
+        return self.of(payload)
+
+    def of(self, payload: type[Any]) -> list[Any]:
+        return [event.data for event in history(self.journal, types={payload})]
+
+    def check_nothing_twice(self) -> None:
+        ids = Counter(event.id for event in history(self.journal))
+        assert max(ids.values()) == 1
+
+
+@pytest.fixture
+async def stage():
+    stage = Stage()
+    await stage.configure()
+    yield stage
+    await stage.bus.close()
+
+
+class PowerCut(Exception):
+    """The machine lost power."""
+
+
+class FailingStore(MemoryStateStore):
+    """Loses power at its first save."""
+
+    failed = False
+
+    def save(self, cursor: int, changed: Any) -> None:
+        if not self.failed:
+            self.failed = True
+            raise PowerCut
+        super().save(cursor, changed)
+
+
+async def test_killed_between_publishing_and_saving_it_decides_once(stage):
+    states = FailingStore()
+    with pytest.raises(ExceptionGroup) as error:
+        await stage.until(DaemonStopped, stage.host("training_trigger", states))
+    assert error.group_contains(PowerCut)
+    assert len(stage.of(TrainingRequested)) == 1
+    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states))
+    assert len(stage.of(TrainingRequested)) == 1
+    stage.check_nothing_twice()
+
+
+async def test_a_lost_compute_process_costs_a_retry_and_nothing_else(stage):
+    await stage.publish(REQUEST, "request")
+    engine = ScriptedEngine(WorkerLost("killed"), WorkerLost("killed"), RESULT)
+    (done,) = await stage.until(SelfplayComplete, stage.host("selfplay_worker", MemoryStateStore(), engine))
+    assert (done.request_id, engine.calls) == ("request", 3)
+    assert done.shard == ShardRef(key="b" * 64, rows=9, games=1, model=MODEL, seed=1)
+
+
+async def test_a_job_that_kills_its_process_every_time_is_given_up(stage):
+    await stage.publish(REQUEST, "request")
+    engine = ScriptedEngine(WorkerLost("killed"))
+    (failed,) = await stage.until(SelfplayFailed, stage.host("selfplay_worker", MemoryStateStore(), engine))
+    assert (failed.request_id, engine.calls) == ("request", 3)
+
+
+async def test_a_job_that_raises_is_a_fact_of_its_own_and_not_retried(stage):
+    await stage.publish(REQUEST, "request")
+    engine = ScriptedEngine(JobFailed("f", "ValueError", "no such game", hint="Look.", trace=""))
+    (failed,) = await stage.until(SelfplayFailed, stage.host("selfplay_worker", MemoryStateStore(), engine))
+    assert "no such game" in failed.error
+    assert engine.calls == 1
+
+
+async def test_asked_to_stop_it_waits_for_its_job_only_so_long_and_takes_it_up_again(stage):
+    await stage.publish(REQUEST, "request")
+    states, stuck = MemoryStateStore(), ScriptedEngine(RESULT)
+    stuck.release.clear()
+    await stage.until(DaemonHeartbeat, stage.host("selfplay_worker", states, stuck))
+    assert (stuck.calls, stage.of(SelfplayComplete)) == (1, [])
+    assert len(stage.of(DaemonStopped)) == 1
+    await stage.until(SelfplayComplete, stage.host("selfplay_worker", states, ScriptedEngine(RESULT)))
+    stage.check_nothing_twice()
+
+
+async def test_a_job_whose_result_came_from_elsewhere_is_cancelled(stage):
+    await stage.publish(REQUEST, "request")
+    engine, stop = ScriptedEngine(RESULT), asyncio.Event()
+    engine.release.clear()
+    async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+        group.create_task(stage.host("selfplay_worker", MemoryStateStore(), engine).run(stop))
+        while not engine.calls:
+            await asyncio.sleep(0.01)
+        await stage.publish(SelfplayFailed(request_id="request", worker=WORKER, error="elsewhere"), "other")
+        await asyncio.sleep(0.1)
+        engine.release.set()
+        stop.set()
+    assert len(stage.of(SelfplayFailed)) == 1
+    assert not stage.of(SelfplayComplete)
+
+
+async def test_only_after_catching_up_it_is_ready_and_runs_jobs(stage):
+    await stage.publish(REQUEST, "request")
+    await stage.publish(SelfplayFailed(request_id="request", worker=WORKER, error="done before"), "result")
+    engine = ScriptedEngine(RESULT)
+    (ready,) = await stage.until(DaemonReady, stage.host("selfplay_worker", MemoryStateStore(), engine))
+    assert ready.position >= 3
+    assert engine.calls == 0
+
+
+async def test_what_a_reducer_does_not_declare_is_refused(record):
+    class Chatty(DAEMONS["model_lifecycle"].controllers[0]):  # type: ignore[misc]
+        reads = frozenset({QualityDegraded})
+        emits = frozenset()
+
+        def step(self, rows: Any, event: Any) -> Any:
+            from app.events import Emission, Step
+
+            return Step(emissions=(Emission(event.data),))
+
+    fold = Fold((Chatty,))
+    fold.feed([record(RunConfigured(run_id="r", settings=SETTINGS.model_dump(mode="json")))])
+    with pytest.raises(UndeclaredEmission, match="QUALITY_DEGRADED") as refused:
+        fold.feed([record(QualityDegraded(request_id="r", shard="c" * 64, reason="x"), KEY)])
+    assert isinstance(refused.value, FlyballError)
