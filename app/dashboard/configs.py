@@ -1,0 +1,126 @@
+"""What is known of each configuration: a fold over events."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from app.core import ModelHash, Rate
+from app.events import (
+    EvaluationCompleted,
+    Event,
+    Kind,
+    ModelPromoted,
+    ModelRolledBack,
+    Payload,
+    PromotionRejected,
+    SelfplayComplete,
+    TrainingCompleted,
+    Value,
+)
+
+WINDOW_SECONDS = 60
+"""What "recent" means for rates."""
+
+MICROSECONDS = 1_000_000
+Changes = dict[str, Any]
+
+
+class Decided(Value):
+    """A decision: its event's seed name and id, and when it was recorded."""
+
+    name: str
+    id: str
+    recorded_us: int
+
+
+class ConfigRow(Value):
+    """One configuration.
+
+    ``since_us`` is when it was first heard of; ``played`` counts games by second, over the window; ``evaluated`` is
+    the model of the last evaluation as long as nobody has decided about it. ``loops`` counts trainings (not the
+    initial model) that were evaluated and decided about.
+    """
+
+    key: str
+    since_us: int
+    games: int = 0
+    rows: int = 0
+    played: tuple[tuple[int, int], ...] = ()
+    step: int | None = None
+    elo: float | None = None
+    elo_stderr: float | None = None
+    win_rate: Rate | None = None
+    promotions: int = 0
+    rejections: int = 0
+    loops: int = 0
+    evaluated: ModelHash | None = None
+    model: ModelHash | None = None
+    decision: Decided | None = None
+
+    def games_per_second(self, now_us: int) -> float | None:
+        """Return the recent rate; None when no game was ever played, or in the very first second."""
+        seconds = min(WINDOW_SECONDS, (now_us - self.since_us) / MICROSECONDS)
+        if not self.played or seconds < 1:
+            return None
+        return sum(games for second, games in self.played if second > now_us // MICROSECONDS - WINDOW_SECONDS) / seconds
+
+
+def fold_config(row: ConfigRow, event: Event[Payload]) -> ConfigRow:
+    """Return the row after one more event about its configuration."""
+    change = CHANGES.get(type(event.data))
+    changes = change(row, event) if change else {}
+    if event.data.kind is Kind.DECISION:
+        name = event.data.seed_name
+        changes["decision"] = Decided(name=name, id=event.id, recorded_us=event.recorded_us)
+    return row.model_copy(update=changes) if changes else row
+
+
+def _selfplay(row: ConfigRow, event: Event[SelfplayComplete]) -> Changes:
+    shard, second = event.data.shard, event.recorded_us // MICROSECONDS
+    before = row.played
+    games = shard.games
+    if before and before[-1][0] == second:
+        before, games = before[:-1], games + before[-1][1]
+    played = tuple(one for one in before if one[0] > second - WINDOW_SECONDS)
+    return {"games": row.games + shard.games, "rows": row.rows + shard.rows, "played": (*played, (second, games))}
+
+
+def _training(_: ConfigRow, event: Event[TrainingCompleted]) -> Changes:
+    return {"step": event.data.step}
+
+
+def _evaluation(_: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
+    data = event.data
+    against = {result.opponent: result.score for result in data.results}
+    rated = {"elo": data.elo, "elo_stderr": data.elo_stderr, "evaluated": data.model}
+    return rated | ({"win_rate": against["random"]} if "random" in against else {})
+
+
+def _promotion(row: ConfigRow, event: Event[ModelPromoted]) -> Changes:
+    return {"promotions": row.promotions + 1, "model": event.data.model} | _loop(row, event.data)
+
+
+def _rejection(row: ConfigRow, event: Event[PromotionRejected]) -> Changes:
+    return {"rejections": row.rejections + 1} | _loop(row, event.data)
+
+
+def _loop(row: ConfigRow, data: ModelPromoted | PromotionRejected) -> Changes:
+    if row.evaluated != data.model:
+        return {}
+    return {"evaluated": None, "loops": row.loops + (data.step > 0)}
+
+
+def _rollback(_: ConfigRow, event: Event[ModelRolledBack]) -> Changes:
+    return {"model": event.data.to_model}
+
+
+CHANGES = cast(
+    "dict[type[Payload], Callable[[ConfigRow, Event[Payload]], Changes]]",
+    {
+        SelfplayComplete: _selfplay,
+        TrainingCompleted: _training,
+        EvaluationCompleted: _evaluation,
+        ModelPromoted: _promotion,
+        PromotionRejected: _rejection,
+        ModelRolledBack: _rollback,
+    },
+)

@@ -1,0 +1,160 @@
+"""The state of a run: configurations and daemons, folded from events."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from app.config import RunSettings
+from app.core import ModelHash, Rate
+from app.dashboard.configs import CHANGES, ConfigRow, Decided, fold_config
+from app.dashboard.daemons import DaemonRow, State, fold_daemon
+from app.events import BY_TYPE, DaemonFact, Event, Kind, Payload, RunConfigured, Value
+from app.events.envelope import EPOCH
+
+MICROSECONDS = 1_000_000
+
+READS: frozenset[type[Payload]] = frozenset(
+    payload
+    for payload in BY_TYPE.values()
+    if payload in CHANGES
+    or payload.kind is Kind.DECISION
+    or issubclass(payload, DaemonFact)
+    or payload is RunConfigured
+)
+"""The payloads that a status is made from."""
+
+
+class Decision(Value):
+    """The last decision about a configuration."""
+
+    name: str
+    id: str
+    age_seconds: float
+
+
+class ConfigStatus(Value):
+    """One configuration; ``None`` is what is not known yet."""
+
+    key: str
+    games: int
+    rows: int
+    games_per_second: float | None
+    step: int | None
+    elo: float | None
+    elo_stderr: float | None
+    win_rate_random: Rate | None
+    promotions: int
+    rejections: int
+    loops: int
+    model: ModelHash | None
+    last_decision: Decision | None
+
+
+class DaemonStatus(Value):
+    """One daemon on one node."""
+
+    daemon: str
+    node: str
+    state: State
+    heard_seconds_ago: float
+    restarts: int
+    lag: int | None
+    jobs: int
+    capacity: int
+    pid: int | None
+    error: str | None
+
+
+class Status(Value):
+    """A run at one time; ``position`` is that of the last event counted."""
+
+    time: datetime
+    position: int
+    configs: tuple[ConfigStatus, ...]
+    daemons: tuple[DaemonStatus, ...]
+
+
+class Board:
+    """Folds events into rows. Feed it events in order; ask for the status at any time."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.settings: RunSettings | None = None
+        self._configs: dict[str, ConfigRow] = {}
+        self._daemons: dict[tuple[str, str], DaemonRow] = {}
+
+    def feed(self, events: Iterable[Event[Any]]) -> None:
+        """Count events; those not in ``READS`` change nothing."""
+        for event in events:
+            self.position = event.sequence
+            if isinstance(event.data, RunConfigured):
+                self._configure(event.data, event.recorded_us)
+            elif isinstance(event.data, DaemonFact):
+                key = (event.data.node, event.data.daemon)
+                self._daemons[key] = fold_daemon(self._daemons.get(key), event)
+            elif event.subject:
+                row = self._configs.get(event.subject) or ConfigRow(key=event.subject, since_us=event.recorded_us)
+                self._configs[event.subject] = fold_config(row, event)
+
+    def _configure(self, data: RunConfigured, now_us: int) -> None:
+        self.settings = RunSettings.model_validate(data.settings)
+        for config in self.settings.configs:
+            self._configs.setdefault(config.key, ConfigRow(key=config.key, since_us=now_us))
+
+    def status(self, now: datetime, silent_after_seconds: float) -> Status:
+        """Return the status.
+
+        Args:
+            now: the time of day.
+            silent_after_seconds: a running daemon of which nothing was heard for longer is called silent.
+        """
+        now_us = round((now - EPOCH).total_seconds() * MICROSECONDS)
+        return Status(
+            time=now,
+            position=self.position,
+            configs=tuple(_config(row, now_us) for row in self._configs.values()),
+            daemons=tuple(_daemon(row, now_us, silent_after_seconds) for row in self._daemons.values()),
+        )
+
+
+def _config(row: ConfigRow, now_us: int) -> ConfigStatus:
+    return ConfigStatus(
+        key=row.key,
+        games=row.games,
+        rows=row.rows,
+        games_per_second=row.games_per_second(now_us),
+        step=row.step,
+        elo=row.elo,
+        elo_stderr=row.elo_stderr,
+        win_rate_random=row.win_rate,
+        promotions=row.promotions,
+        rejections=row.rejections,
+        loops=row.loops,
+        model=row.model,
+        last_decision=_decision(row.decision, now_us),
+    )
+
+
+def _decision(decided: Decided | None, now_us: int) -> Decision | None:
+    if decided is None:
+        return None
+    return Decision(name=decided.name, id=decided.id, age_seconds=_age(decided.recorded_us, now_us))
+
+
+def _daemon(row: DaemonRow, now_us: int, silent_after_seconds: float) -> DaemonStatus:
+    return DaemonStatus(
+        daemon=row.daemon,
+        node=row.node,
+        state=row.state_at(now_us, silent_after_seconds),
+        heard_seconds_ago=_age(row.heard_us, now_us),
+        restarts=row.restarts,
+        lag=row.lag,
+        jobs=row.jobs,
+        capacity=row.capacity,
+        pid=row.pid,
+        error=row.error,
+    )
+
+
+def _age(then_us: int, now_us: int) -> float:
+    return max(0, now_us - then_us) / MICROSECONDS

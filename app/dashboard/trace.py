@@ -1,0 +1,117 @@
+"""Cause and effect around one event: what led to it, and what came of it.
+
+Everything in a run follows from its first event, so both directions are bounded in depth; what is left out is said.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from app.core import FlyballError
+from app.events import Event
+
+Read = Callable[[], Iterable[Event[Any]]]
+
+
+class UnknownEvent(FlyballError):
+    """No event has an id that begins so."""
+
+
+class AmbiguousEvent(FlyballError):
+    """The ids of several events begin so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An event in a trace.
+
+    Attributes:
+        event: the event.
+        level: distance from the first event shown.
+        hidden: its direct effects that are not shown.
+    """
+
+    event: Event[Any]
+    level: int
+    hidden: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Causes and effects of one event.
+
+    Attributes:
+        id: the event asked for.
+        nodes: in order of reading: each event is followed by what came of it, at the next level.
+        earlier: causes before the first one shown.
+    """
+
+    id: str
+    nodes: tuple[Node, ...]
+    earlier: int
+
+
+def trace(read: Read, prefix: str, *, causes: int = 8, effects: int = 6) -> Trace:
+    """Find an event and what it is connected with.
+
+    Args:
+        read: reads the journal from its beginning, each time it is called; called twice.
+        prefix: the event's id, or its beginning.
+        causes: how many generations before it.
+        effects: how many generations after it.
+
+    Raises:
+        UnknownEvent: there is none.
+        AmbiguousEvent: there are several; the message names some.
+    """
+    cause_of: dict[str, str | None] = {event.id: event.envelope.causationid for event in read()}
+    found = _find(cause_of, prefix)
+    line = _ancestors(cause_of, found)
+    shown = line[: causes + 1]
+    levels = {event_id: level for level, event_id in enumerate(reversed(shown))}
+    depth = levels[found] + effects
+    hidden: dict[str, int] = defaultdict(int)
+    effects_of: dict[str, list[str]] = defaultdict(list)
+    for event_id, cause in cause_of.items():  # a cause is recorded before its effects
+        if cause in levels and event_id not in levels and levels[cause] >= levels[found]:
+            if levels[cause] < depth:
+                levels[event_id] = levels[cause] + 1
+            else:
+                hidden[cause] += 1
+        if cause in levels and levels.get(event_id) == levels[cause] + 1:
+            effects_of[cause].append(event_id)
+    events: dict[str, Event[Any]] = {event.id: event for event in read() if event.id in levels}
+    order = _depth_first(shown[-1], effects_of)
+    nodes = tuple(Node(events[one], levels[one], hidden[one]) for one in order)
+    return Trace(found, nodes, earlier=len(line) - len(shown))
+
+
+def _find(ids: Iterable[str], prefix: str) -> str:
+    found = [event_id for event_id in ids if event_id.startswith(prefix)]
+    if prefix in found:
+        return prefix
+    if not found:
+        raise UnknownEvent(f"There is no event with the id {prefix!r}.", hint="See the ids with: flyball tail --json")
+    if len(found) > 1:
+        some = ", ".join(found[:3])
+        raise AmbiguousEvent(f"{len(found)} events have ids that begin with {prefix!r}: {some}.", hint="Write more.")
+    return found[0]
+
+
+def _ancestors(cause_of: dict[str, str | None], event_id: str) -> list[str]:
+    """Return the event and its causes, nearest first, as far as they are known."""
+    line = {event_id: None}
+    cause = cause_of[event_id]
+    while cause in cause_of and cause not in line:
+        line[cause] = None
+        cause = cause_of[cause]
+    return list(line)
+
+
+def _depth_first(root: str, effects_of: dict[str, list[str]]) -> Iterable[str]:
+    waiting = [root]
+    while waiting:
+        event_id = waiting.pop()
+        yield event_id
+        waiting += reversed(effects_of[event_id])
