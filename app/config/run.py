@@ -9,7 +9,7 @@ from app.config.settings import GameConfig, Settings
 from app.core import ConfigKey
 
 LAPTOP: tuple[ConfigKey, ...] = tuple(
-    ConfigKey(key) for key in ("tic_tac_toe_2p", "connect_four_2p", "breakthrough6_2p", "clobber_2p")
+    ConfigKey(key) for key in ("tic_tac_toe_2p", "connect_four_2p", "breakthrough6_2p", "hex7_2p", "oh_hell_3p")
 )
 """What two cores serve well."""
 
