@@ -43,7 +43,7 @@ class Sequencer:
         self.head = head
         self.recorded_us = recorded_us
         self.marks: dict[tuple[str, int], int] = {}
-        self._window = window or IdWindow()
+        self._window = IdWindow() if window is None else window
         for record in recent:
             self._window.remember(record.frame.ids, record.first)
         self._records: list[Record] = []

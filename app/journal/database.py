@@ -1,7 +1,8 @@
 """SQLite as Flyball uses it: WAL, one connection per file that both writes and checkpoints.
 
 SQLite before 3.51.3 can corrupt a WAL that several connections write and checkpoint at once; a lock file keeps a
-second writer out, and readers open the file read-only, which never checkpoints.
+second writer out, and readers open the file read-only, which never checkpoints. A connection may be made in one
+thread and used in another, but by one at a time.
 """
 
 import fcntl
@@ -93,14 +94,14 @@ def open_read_only(path: Path, *, kind: int) -> sqlite3.Connection:
     if not path.is_file():
         raise NotAJournal(f"There is no journal at {path}.", hint="Start `flyball up` once, or name another folder.")
     with explained(path):
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA query_only = ON")
         _check_kind(path, connection, kind)
     return connection
 
 
 def _open(path: Path, schema: str, kind: int, synchronous: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, cached_statements=64)
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         if connection.execute("PRAGMA page_count").fetchone()[0]:
             _check_kind(path, connection, kind)

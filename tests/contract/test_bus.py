@@ -1,0 +1,223 @@
+"""What every bus does: one suite for ZeroMQ with a broker, and for the bus within one process."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from bus_rig import StepClock, address, broker_thread, checked, degraded, gather
+
+from app.bus import BusClosed, BusError, MemoryBus, ZmqBus
+from app.events import ClockTick, ParityChecked, QualityDegraded, encode
+from app.events.frames import Frame, FrameBuilder, seal
+from app.journal import MemoryJournal
+
+
+@pytest.fixture
+def journal():
+    return MemoryJournal()
+
+
+@pytest.fixture
+def clock():
+    return StepClock()
+
+
+@asynccontextmanager
+async def closing(bus):
+    try:
+        yield bus
+    finally:
+        await bus.close()
+
+
+@pytest.fixture(params=["memory", "zmq"])
+async def bus(request, journal, clock, tmp_path):
+    if request.param == "memory":
+        async with closing(MemoryBus(journal, clock, producer="test@here")) as bus:
+            yield bus
+    else:
+        with broker_thread(journal, address(tmp_path), clock=clock) as broker:
+            async with closing(ZmqBus(broker.endpoint, producer="test@here", deadline_s=20)) as bus:
+                yield bus
+
+
+async def test_publishing_returns_the_positions_in_order(bus):
+    assert await bus.publish(checked(0)) == 1
+    assert await bus.publish_many([checked(1), checked(2)]) == (2, 3)
+    assert await bus.publish_many([]) == ()
+
+
+async def test_what_is_published_arrives_with_its_stamps(bus, clock):
+    clock.seconds = 12.5
+    await bus.publish(checked(0))
+    async with bus.subscribe(after=0) as subscription:
+        [event] = await gather(subscription, 1)
+    assert event.envelope == checked(0)
+    assert (event.sequence, event.source) == (1, "test@here")
+    assert event.recordedtime == clock.now()
+
+
+async def test_a_late_subscriber_reads_everything_from_the_start(bus):
+    await bus.publish_many([checked(i) for i in range(1000)])
+    async with bus.subscribe(after=0) as subscription:
+        events = await gather(subscription, 1000)
+    assert [e.sequence for e in events] == list(range(1, 1001))
+    assert [e.id for e in events] == [checked(i).id for i in range(1000)]
+
+
+async def test_a_subscriber_may_begin_in_the_middle_of_what_was_published_together(bus):
+    await bus.publish_many([checked(i) for i in range(10)])
+    async with bus.subscribe(after=7) as subscription:
+        assert [e.sequence for e in await gather(subscription, 3)] == [8, 9, 10]
+
+
+async def test_without_a_position_or_a_name_a_subscription_begins_at_the_head(bus):
+    await bus.publish(checked(0))
+    async with bus.subscribe() as subscription:
+        await bus.publish(checked(1))
+        assert [e.sequence for e in await gather(subscription, 1)] == [2]
+
+
+async def test_a_live_subscriber_gets_each_event_once_and_in_order(bus):
+    async with bus.subscribe() as subscription, asyncio.TaskGroup() as group:
+        reading = group.create_task(gather(subscription, 300))
+        for i in range(100):
+            await asyncio.gather(*(bus.publish(checked(3 * i + k)) for k in range(3)))
+    assert [e.sequence for e in reading.result()] == list(range(1, 301))
+
+
+async def test_only_the_types_asked_for_arrive_and_the_cursor_advances_over_others(bus):
+    await bus.publish_many([degraded(i) for i in range(5)] + [checked(0), degraded(9), checked(1)])
+    await bus.publish_many([degraded(i) for i in range(20, 30)])
+    async with bus.subscribe([ParityChecked], after=0) as subscription:
+        events, position = [], 0
+        async for batch in subscription:
+            events += batch.events
+            assert batch.position > position
+            position = batch.position
+            if batch.position >= batch.head:
+                break
+    assert [(e.sequence, type(e.data)) for e in events] == [(6, ParityChecked), (8, ParityChecked)]
+    assert position == 18
+
+
+async def test_several_types_may_be_asked_for(bus):
+    await bus.publish_many([degraded(0), checked(0), degraded(1)])
+    async with bus.subscribe([ParityChecked, QualityDegraded, ClockTick], after=0) as subscription:
+        assert [e.sequence for e in await gather(subscription, 3)] == [1, 2, 3]
+
+
+async def test_a_subscription_says_when_it_has_caught_up(bus):
+    await bus.publish_many([checked(i) for i in range(5)])
+    for after in (0, 5, None):
+        async with bus.subscribe([QualityDegraded], after=after) as subscription:
+            batch = await anext(subscription)
+            while batch.position < batch.head:
+                batch = await anext(subscription)
+            assert (batch.events, batch.position, batch.head) == ((), 5, 5)
+
+
+async def test_republishing_is_a_no_op_that_returns_the_first_acknowledgement(bus, journal):
+    first = await bus.publish_many([checked(i) for i in range(3)])
+    assert await bus.publish(checked(1)) == first[1]
+    assert await bus.publish_many([checked(3), checked(0), checked(4), checked(3)]) == (4, 1, 5, 4)
+    assert await bus.publish_many([checked(i) for i in range(5)]) == (1, 2, 3, 4, 5)
+    async with bus.subscribe(after=0) as subscription:
+        assert [e.id for e in await gather(subscription, 5)] == [checked(i).id for i in range(5)]
+    assert journal.head == 5
+
+
+async def test_the_recorded_time_never_decreases(bus, clock):
+    for seconds in (10, 5, 20):
+        clock.seconds = seconds
+        await bus.publish(checked(seconds))
+    async with bus.subscribe(after=0) as subscription:
+        times = [e.recordedtime.second for e in await gather(subscription, 3)]
+    assert times == [10, 10, 20]
+
+
+async def test_a_durable_name_continues_where_it_was_committed(bus):
+    await bus.publish_many([checked(i) for i in range(6)])
+    async with bus.subscribe(durable="trainer") as subscription:
+        assert (await gather(subscription, 6))[0].sequence == 1
+        await subscription.commit(4)
+    async with bus.subscribe(durable="trainer") as subscription:
+        assert [e.sequence for e in await gather(subscription, 2)] == [5, 6]
+    async with bus.subscribe(durable="other") as subscription:
+        assert (await gather(subscription, 6))[0].sequence == 1
+
+
+async def test_only_durable_subscriptions_have_a_cursor(bus):
+    async with bus.subscribe(after=0) as subscription:
+        with pytest.raises(ValueError, match="durable name"):
+            await subscription.commit(0)
+
+
+async def test_a_cursor_beyond_the_journal_is_refused(bus):
+    with pytest.raises(BusError, match="beyond the journal's end"):
+        async with bus.subscribe(after=7):
+            pass
+
+
+async def test_subscriptions_do_not_disturb_each_other(bus):
+    async with bus.subscribe(after=0) as one, bus.subscribe([QualityDegraded], after=0) as two:
+        await bus.publish_many([checked(0), degraded(0), checked(1)])
+        assert [e.sequence for e in await gather(two, 1)] == [2]
+        await two.close()
+        assert [e.sequence for e in await gather(one, 3)] == [1, 2, 3]
+
+
+async def test_closing_a_subscription_ends_its_iteration(bus):
+    async with bus.subscribe(after=0) as subscription, asyncio.TaskGroup() as group:
+        reading = group.create_task(gather(subscription, 10))
+        await bus.publish(checked(0))
+        await asyncio.sleep(0)
+        await subscription.close()
+    assert len(reading.result()) <= 1
+    await subscription.close()
+
+
+async def test_a_closed_bus_says_so(bus):
+    async with bus.subscribe(after=0) as subscription:
+        await bus.close()
+        with pytest.raises(BusClosed):
+            await bus.publish(checked(0))
+        with pytest.raises(StopAsyncIteration):
+            await anext(subscription)
+
+
+async def test_an_unreadable_event_becomes_a_dead_letter_and_the_rest_arrives(request, journal, clock, tmp_path):
+    builder = FrameBuilder("old@there")
+    builder.add(1, "flyball.quality.parity_checked", "hex7_2p", b'{"type": "flyball.no.such"}')
+    builder.add(2, "flyball.no.such", "", b"not even JSON")
+    frame = Frame.parse(builder.build(9, 0))
+    journal.append([seal(frame, first=1, recorded_us=1, source="old@there")])
+
+    async def check(bus):
+        assert await bus.publish(checked(0)) == 3
+        async with bus.subscribe(after=0) as subscription:
+            assert [e.sequence for e in await gather(subscription, 1)] == [3]
+        await bus.publish(checked(1))  # whatever was sent before it has arrived
+
+    async with closing(MemoryBus(journal, clock)) as bus:
+        await check(bus)
+    journal_for_broker = MemoryJournal()
+    journal_for_broker.append([seal(frame, first=1, recorded_us=1, source="old@there")])
+    with broker_thread(journal_for_broker, address(tmp_path), clock=clock) as broker:
+        async with closing(ZmqBus(broker.endpoint, producer="new@here", deadline_s=20)) as bus:
+            await check(bus)
+    for letters in (journal.dead_letters(), journal_for_broker.dead_letters()):
+        assert [(letter.position, letter.producer) for letter in letters] == [(1, "old@there"), (2, "old@there")]
+        assert "flyball.no.such" in letters[0].error
+        assert letters[1].body == b"not even JSON"
+
+
+async def test_an_event_that_differs_from_its_frame_s_header_is_a_dead_letter(journal, clock):
+    builder = FrameBuilder("liar@there")
+    builder.add(1, "flyball.quality.parity_checked", "another_2p", encode(checked(0)))
+    builder.add(2, "flyball.quality.parity_checked", "hex7_2p", encode(degraded(0)))
+    journal.append([seal(Frame.parse(builder.build(9, 0)), first=1, recorded_us=1, source="liar@there")])
+    async with closing(MemoryBus(journal, clock)) as bus, bus.subscribe(after=0) as subscription:
+        batch = await anext(subscription)
+    assert (batch.events, batch.position) == ((), 2)
+    assert ["its frame says" in letter.error for letter in journal.dead_letters()] == [True, True]

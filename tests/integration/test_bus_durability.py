@@ -1,0 +1,163 @@
+"""Acknowledged events survive; clients outlast the broker."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+from bus_rig import address, broker_process, broker_thread, checked, gather, until
+
+from app.bus import BrokerUnavailable, ZmqBus
+from app.journal import MemoryJournal, MemoryOutbox, SqliteJournalReader, SqliteOutbox
+
+
+def recorded(folder):
+    reader = SqliteJournalReader(folder / "journal.db")
+    records, position = [], 0
+    while (chunk := reader.read(position)).records:
+        records += chunk.records
+        position = chunk.position
+    reader.close()
+    return records
+
+
+def bodies(folder):
+    return {record.first + i: body for record in recorded(folder) for i, body in enumerate(record.frame.bodies())}
+
+
+async def test_acknowledged_events_survive_kill_9_of_the_broker(tmp_path):
+    acknowledged = {}
+    bus = ZmqBus(address(tmp_path), producer="witness", deadline_s=60)
+
+    async def publish(who):
+        for i in range(0, 400, 4):
+            events = [checked(k, who=who) for k in range(i, i + 4)]
+            positions = await bus.publish_many(events)
+            acknowledged.update({position: event.id for position, event in zip(positions, events, strict=True)})
+
+    async def kill_and_start_again():
+        for milestone in (50, 400, 900, 1400):
+            with broker_process(tmp_path) as broker:
+                await until(lambda enough=milestone: len(acknowledged) >= enough)
+                os.kill(broker.pid, signal.SIGKILL)
+                broker.wait()
+            stored = await asyncio.to_thread(bodies, tmp_path)
+            assert all(event_id.encode() in stored[position] for position, event_id in list(acknowledged.items()))
+        with broker_process(tmp_path):
+            await until(lambda: len(acknowledged) >= 1600)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(kill_and_start_again())
+        for who in ("a", "b", "c", "d"):
+            group.create_task(publish(who))
+    await bus.close()
+    assert sorted(acknowledged) == list(range(1, 1601)), "each event was recorded once"
+
+
+async def test_clients_reconnect_by_themselves_and_miss_nothing(tmp_path):
+    bus = ZmqBus(address(tmp_path), producer="steady", deadline_s=60)
+    subscription = bus.subscribe(after=0)
+    for round_ in range(3):
+        with broker_process(tmp_path) as broker:
+            for i in range(20):
+                assert await bus.publish(checked(20 * round_ + i)) == 20 * round_ + i + 1
+            events = await gather(subscription, 20)
+            assert [e.sequence for e in events] == list(range(20 * round_ + 1, 20 * round_ + 21))
+            broker.terminate()
+            assert broker.wait() == 0, "a broker that is told to stop does so cleanly"
+    await bus.close()
+
+
+async def test_a_publish_that_gets_no_answer_says_so_and_what_became_of_the_event(tmp_path):
+    bus = ZmqBus(address(tmp_path), producer="lonely", deadline_s=0.05)
+    with pytest.raises(BrokerUnavailable, match="in memory only") as caught:
+        await bus.publish(checked(0))
+    assert caught.value.queued is False
+    await bus.close()
+    bus = ZmqBus(address(tmp_path), producer="lonely", deadline_s=0.05, outbox=MemoryOutbox())
+    with pytest.raises(BrokerUnavailable, match="kept in the outbox") as caught:
+        await bus.publish(checked(0))
+    assert caught.value.queued is True
+    await bus.close()
+
+
+async def test_a_cursor_that_gets_no_answer_says_so(tmp_path):
+    bus = ZmqBus(address(tmp_path), producer="lonely", deadline_s=0.05)
+    subscription = bus.subscribe(durable="me")
+    with pytest.raises(BrokerUnavailable):
+        await subscription.commit(1)
+    with pytest.raises(BrokerUnavailable):
+        async with subscription:
+            pass
+    await bus.close()
+
+
+async def test_the_outbox_outlives_its_program_and_is_sent_first_and_in_order(tmp_path):
+    outbox = SqliteOutbox(tmp_path / "outbox.db")
+    for life in range(2):
+        bus = ZmqBus(address(tmp_path), producer="node", deadline_s=0.05, outbox=outbox)
+        for i in range(3):
+            with pytest.raises(BrokerUnavailable):
+                await bus.publish(checked(3 * life + i))
+        await bus.close()
+    outbox.close()
+    outbox = SqliteOutbox(tmp_path / "outbox.db")
+    journal = MemoryJournal()
+    with broker_thread(journal, address(tmp_path)):
+        bus = ZmqBus(address(tmp_path), producer="node", outbox=outbox)
+        assert await bus.publish(checked(6)) == 7
+        async with bus.subscribe(after=0) as subscription:
+            assert [e.id for e in await gather(subscription, 7)] == [checked(i).id for i in range(7)]
+        await bus.close()
+    assert outbox.load() == []
+    outbox.close()
+
+
+async def test_what_the_outbox_holds_is_not_recorded_twice(tmp_path):
+    """The acknowledgement was lost with the first program; the second sends the frame again."""
+    journal, outbox = MemoryJournal(), MemoryOutbox()
+    bus = ZmqBus(address(tmp_path), producer="node", deadline_s=0.05, outbox=outbox)
+    with pytest.raises(BrokerUnavailable):
+        await bus.publish(checked(0))
+    await bus.close()
+    kept = outbox.load()
+    for _ in range(2):
+        with broker_thread(journal, address(tmp_path)):
+            bus = ZmqBus(address(tmp_path), producer="node", outbox=outbox)
+            assert await bus.publish(checked(0)) == 1
+            await bus.close()
+        assert outbox.load() == []
+        outbox.put(kept)
+    assert journal.head == 1
+
+
+async def test_waiting_publishes_succeed_when_the_broker_comes_in_time(tmp_path):
+    outbox = MemoryOutbox()
+    bus = ZmqBus(address(tmp_path), producer="early", outbox=outbox)
+    async with asyncio.TaskGroup() as group:
+        waiting = [group.create_task(bus.publish(checked(i))) for i in range(10)]
+        await until(outbox.load)
+        with broker_thread(MemoryJournal(), address(tmp_path)):
+            await asyncio.wait(waiting)
+    assert [task.result() for task in waiting] == list(range(1, 11))
+    assert outbox.load() == []
+    await bus.close()
+
+
+async def test_a_full_outbox_is_said_to_the_publisher(tmp_path):
+    bus = ZmqBus(address(tmp_path), producer="chatty", outbox=MemoryOutbox(max_bytes=2000))
+    with pytest.raises(Exception, match="The outbox would hold"):
+        await bus.publish_many([checked(i) for i in range(50)])
+    await bus.close()
+
+
+async def test_closing_waits_for_what_is_under_way(tmp_path):
+    journal = MemoryJournal()
+    with broker_thread(journal, address(tmp_path)):
+        bus = ZmqBus(address(tmp_path), producer="hasty")
+        await bus.publish(checked(0))
+        async with asyncio.TaskGroup() as group:
+            last = group.create_task(bus.publish(checked(1)))
+            await asyncio.sleep(0)
+            await bus.close()
+        assert last.result() == 2

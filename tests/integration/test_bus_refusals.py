@@ -1,0 +1,285 @@
+"""What the broker refuses: each with a clear answer, and without harm to the others."""
+
+import asyncio
+import json
+import struct
+
+import pytest
+import zmq
+from bus_rig import StepClock, address, broker_thread, checked, degraded, gather
+
+from app.bus import (
+    Broker,
+    BrokerLimits,
+    BusError,
+    EventTooLarge,
+    InsecureEndpoint,
+    PublishRefused,
+    ZmqBus,
+)
+from app.events import encode
+from app.events.frames import frame_of
+from app.journal import MemoryJournal
+
+
+class Stranger:
+    """A client that says what it likes."""
+
+    def __init__(self, endpoint):
+        self.context = zmq.Context()
+        self.socket = self.context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.RCVTIMEO, 20_000)
+        self.socket.connect(endpoint)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close(linger=0)
+        self.context.term()
+
+    def say(self, *parts):
+        self.socket.send_multipart(parts)
+        return self.socket.recv_multipart()
+
+    def hello(self, producer="stranger", epochs=((1, 0),)):
+        answer = self.say(b"H", json.dumps({"producer": producer, "epochs": epochs}).encode())
+        assert answer == [b"W"]
+
+
+@pytest.fixture
+def journal():
+    return MemoryJournal()
+
+
+@pytest.fixture
+def broker(journal, tmp_path):
+    limits = BrokerLimits(max_sessions=3, max_subscriptions=2, events_per_second=100)
+    with broker_thread(journal, address(tmp_path), limits=limits) as broker:
+        yield broker
+
+
+@pytest.fixture
+def stranger(broker):
+    with Stranger(broker.endpoint) as stranger:
+        yield stranger
+
+
+def frame(*envelopes, producer="stranger", base=0):
+    return frame_of(envelopes or [checked(base)], producer=producer, epoch=1, base=base)
+
+
+def test_a_damaged_frame_gets_a_negative_answer_and_a_dead_letter_and_those_behind_it_pass(stranger, journal):
+    stranger.hello()
+    damaged = bytearray(frame(base=0))
+    damaged[-5] ^= 1
+    kind, text = stranger.say(b"F", bytes(damaged))
+    assert struct.unpack("<cQQI", kind) == (b"R", 1, 0, 1)
+    assert b"checksum of its bodies" in text
+    [letter] = journal.dead_letters()
+    assert (letter.body, letter.producer, letter.position) == (bytes(damaged), "stranger", 0)
+    assert stranger.say(b"F", frame(base=1)) == [struct.pack("<cQQIQ", b"A", 1, 1, 1, 1)]
+
+
+@pytest.mark.parametrize("junk", [b"", b"junk", b"FBF1", b"FBF1" + bytes(100)])
+def test_junk_instead_of_a_frame_is_a_dead_letter(stranger, journal, junk):
+    stranger.hello()
+    kind, text = stranger.say(b"F", junk)
+    assert kind[:1] == b"R"
+    assert b"Damaged frame" in text
+    assert [letter.body for letter in journal.dead_letters()] == [junk]
+
+
+def test_a_frame_in_another_s_name_is_refused(stranger, journal):
+    stranger.hello()
+    assert b"from 'trainer'" in stranger.say(b"F", frame(producer="trainer"))[1]
+    assert journal.head == 0
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (b"?",),
+        (b"",),
+        (b"F",),
+        (b"S", b"{}"),
+        (b"S", b"not JSON"),
+        (b"C",),
+        (b"U12",),
+        (b"Q", b"commit"),
+        (b"Q12345678", b"dance", b"{}", b""),
+        (b"Q12345678", b"commit", b'{"name": "", "position": 1}', b""),
+        (b"H", b'{"producer": "x", "epochs": [], "protocol": 2}'),
+        (b"H",),
+    ],
+)
+def test_nonsense_is_answered_with_an_error_and_harms_nobody(stranger, parts):
+    stranger.hello()
+    assert stranger.say(*parts)[0] == b"X"
+    assert stranger.say(b"F", frame())[0][:1] == b"A"
+
+
+def test_a_connection_that_did_not_say_hello_is_told_to(stranger):
+    kind, text = stranger.say(b"F", frame())
+    assert struct.unpack("<cI", kind) == (b"G", 0)
+    assert b"does not know this connection" in text
+
+
+def test_after_a_gap_nothing_is_taken_until_the_next_hello(stranger, journal):
+    stranger.hello()
+    kind, text = stranger.say(b"F", frame(base=5))
+    assert kind[:1] == b"G"
+    assert b"Resend from 0" in text
+    stranger.socket.send_multipart([b"F", frame(base=0)])
+    stranger.hello()
+    assert journal.head == 0
+    assert stranger.say(b"F", frame(base=0))[0][:1] == b"A"
+
+
+def test_who_sends_too_fast_is_told_to_wait(stranger, journal):
+    stranger.hello()
+    many = frame(*[checked(i) for i in range(300)])
+    assert stranger.say(b"F", many)[0][:1] == b"A"
+    kind, text = stranger.say(b"F", frame(base=300))
+    _, milliseconds = struct.unpack("<cI", kind)
+    assert 100 < milliseconds <= 1002
+    assert b"Too many events" in text
+
+
+async def test_a_client_that_is_too_fast_slows_down_and_loses_nothing(broker, journal):
+    bus = ZmqBus(broker.endpoint, producer="quick")
+    for i in range(0, 400, 100):
+        await bus.publish_many([checked(k) for k in range(i, i + 100)])
+    assert journal.head == 400
+    await bus.close()
+
+
+def test_one_connection_too_many_is_told_to_come_back(broker):
+    with Stranger(broker.endpoint) as a, Stranger(broker.endpoint) as b, Stranger(broker.endpoint) as c:
+        for stranger in (a, b, c):
+            stranger.hello()
+        with Stranger(broker.endpoint) as d:
+            kind, text = d.say(b"H", b'{"producer": "d", "epochs": []}')
+            assert struct.unpack("<cI", kind) == (b"G", 5000)
+            assert b"serves 3 connections" in text
+
+
+async def test_connections_that_are_gone_make_room(journal, tmp_path):
+    clock = StepClock()
+    with broker_thread(journal, address(tmp_path), clock=clock, limits=BrokerLimits(max_sessions=1)) as broker:
+        with Stranger(broker.endpoint) as first:
+            first.hello()
+        clock.seconds = 100  # the probe finds it gone
+        with Stranger(broker.endpoint) as second:
+            while second.say(b"H", b'{"producer": "d", "epochs": []}')[0] != b"W":
+                clock.seconds += 10
+                await asyncio.sleep(0.01)
+
+
+async def test_one_subscription_too_many_is_refused(broker):
+    bus = ZmqBus(broker.endpoint, producer="curious")
+    async with bus.subscribe(), bus.subscribe():
+        with pytest.raises(BusError, match="2 subscriptions already"):
+            await anext(bus.subscribe())
+    await bus.close()
+
+
+async def test_a_message_over_the_bound_breaks_its_own_connection_only(journal, tmp_path):
+    limits = BrokerLimits(max_message_bytes=1 << 16)
+    with broker_thread(journal, address(tmp_path), limits=limits) as broker:
+        bus = ZmqBus(broker.endpoint, producer="p")
+        await bus.publish(checked(0))
+        with Stranger(broker.endpoint) as stranger:
+            stranger.socket.send_multipart([b"F", bytes(1 << 20)])
+            assert await bus.publish(checked(1)) == 2
+            stranger.socket.setsockopt(zmq.RCVTIMEO, 50)
+            with pytest.raises(zmq.Again):
+                stranger.socket.recv_multipart()
+        await bus.close()
+
+
+async def test_an_event_over_the_bound_is_refused_before_it_is_sent(broker):
+    bus = ZmqBus(broker.endpoint, producer="p")
+    huge = degraded(0)
+    huge = huge.model_copy(update={"data": huge.data.model_copy(update={"reason": "x" * (1 << 20)})})
+    with pytest.raises(EventTooLarge, match="Put the data into the store"):
+        await bus.publish(huge)
+    assert await bus.publish(checked(0)) == 1
+    await bus.close()
+
+
+async def test_a_refused_frame_raises_at_its_publisher(broker, journal):
+    bus = ZmqBus(broker.endpoint, producer="p")
+    await bus.publish(checked(0))
+    bus._outgoing._producer = "someone else"
+    bus._outgoing._builder._producer = "someone else"
+    with pytest.raises(PublishRefused, match="someone else"):
+        await bus.publish(checked(1))
+    assert len(journal.dead_letters()) == 1
+    await bus.close()
+
+
+async def test_dead_letters_are_removed_through_the_broker(stranger, broker, journal):
+    stranger.hello()
+    stranger.say(b"F", b"junk")
+    bus = ZmqBus(broker.endpoint, producer="cli")
+    [letter] = journal.dead_letters()
+    await bus.forget_letter(letter.number)
+    assert journal.dead_letters() == []
+    with pytest.raises(BusError, match="no dead letter"):
+        await bus.forget_letter(letter.number)
+    await bus.close()
+
+
+@pytest.mark.parametrize("endpoint", ["tcp://0.0.0.0:5555", "tcp://*:5555", "tcp://10.0.0.1:5555", "tcp://[::]:5555"])
+def test_an_address_that_others_can_reach_is_refused(endpoint):
+    with pytest.raises(InsecureEndpoint, match="other machines could connect"):
+        Broker(MemoryJournal(), endpoint, StepClock())
+
+
+@pytest.mark.parametrize("endpoint", ["tcp://127.0.0.1:*", "tcp://localhost:*"])
+async def test_the_loopback_interface_serves(endpoint, journal):
+    with broker_thread(journal, endpoint) as broker:
+        bus = ZmqBus(broker.endpoint, producer="p")
+        assert await bus.publish(checked(0)) == 1
+        await bus.close()
+
+
+def test_an_address_in_use_is_named():
+    taken = pytest.raises(BusError, match="Another broker listens there")
+    with broker_thread(MemoryJournal(), "tcp://127.0.0.1:*") as tcp, taken:
+        Broker(MemoryJournal(), tcp.endpoint, StepClock())
+
+
+async def test_the_broker_publishes_its_own_events_on_each_tick(journal, tmp_path):
+    clock, asked = StepClock(), []
+
+    def on_tick(now):
+        asked.append(now)
+        return [checked(len(asked), who="clock")]
+
+    with broker_thread(journal, address(tmp_path), clock=clock, on_tick=on_tick, tick_s=10, node="here") as broker:
+        bus = ZmqBus(broker.endpoint, producer="p")
+        async with bus.subscribe(after=0) as subscription:
+            for seconds in (0, 10, 20):
+                clock.seconds = seconds
+                [event] = await gather(subscription, 1)
+                assert (event.source, event.recordedtime) == ("broker@here", clock.now())
+        await bus.close()
+    assert len(asked) == 3
+
+
+def test_the_watchdog_is_called_while_nothing_happens(journal, tmp_path):
+    import threading
+
+    called = threading.Semaphore(0)
+    with broker_thread(journal, address(tmp_path), on_loop=called.release):
+        for _ in range(3):
+            assert called.acquire(timeout=20)
+
+
+def test_events_are_bytes_to_the_broker(stranger, journal):
+    """It records what it cannot read: only edges parse JSON."""
+    stranger.hello()
+    assert stranger.say(b"F", frame())[0][:1] == b"A"
+    assert journal.read(0).records[0].frame.bodies() == [encode(checked(0))]

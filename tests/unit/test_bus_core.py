@@ -1,0 +1,197 @@
+"""The bus's pure parts: window, order, credit, rate, memory."""
+
+import pytest
+from bus_rig import checked
+
+from app.bus.fanout import Fanout
+from app.bus.limits import BrokerLimits
+from app.bus.reader import TELL_AFTER, Reader
+from app.bus.recent import Piece, Recent
+from app.bus.sequencer import Gap, Run, Sequencer
+from app.bus.session import Bucket
+from app.bus.window import IdWindow
+from app.bus.wire import EVENTS_FORM, Subscribe, ack, read_ack
+from app.events.frames import Frame, frame_of
+from app.journal import MemoryJournal
+
+
+def frame(*numbers, base=0, producer="p", epoch=1):
+    return Frame.parse(frame_of([checked(n) for n in numbers], producer=producer, epoch=epoch, base=base))
+
+
+def sequencer(**options):
+    made = Sequencer(0, 0, **options)
+    made.introduce("p", 1, 0)
+    return made
+
+
+def test_the_window_forgets_the_oldest_frames_whole():
+    window = IdWindow(size=4)
+    for first in (1, 3, 5):
+        window.remember([10 * first, 10 * first + 1], first)
+    assert len(window) == 4
+    assert window.is_new([10, 11])
+    assert (window.position(10), window.position(31), window.position(50)) == (0, 4, 5)
+    assert not window.is_new([99, 50])
+    assert not window.is_new([99, 99])
+
+
+def test_positions_follow_each_other():
+    s = sequencer()
+    assert s.admit(frame(0, 1), 5, "p") == [Run(0, 2, 1)]
+    assert s.admit(frame(2, base=2), 5, "p") == [Run(2, 1, 3)]
+    records, marks = s.take()
+    assert [(r.first, r.last) for r in records] == [(1, 2), (3, 3)]
+    assert marks == {("p", 1): 3}
+    assert s.take() == ([], {})
+
+
+def test_a_frame_that_comes_again_gets_its_first_positions():
+    s = sequencer()
+    s.admit(frame(0, 1), 5, "p")
+    s.take()
+    assert s.admit(frame(0, 1), 5, "p") == [Run(0, 2, 1)]
+    assert s.take() == ([], {})
+
+
+def test_a_frame_that_came_too_long_ago_has_unknown_positions():
+    s = sequencer(window=IdWindow(size=1))
+    for base in (0, 2, 4):
+        s.admit(frame(base, base + 1, base=base), 5, "p")
+    assert s.admit(frame(0, 1), 5, "p") == [Run(0, 2, 0)]
+
+
+@pytest.mark.parametrize("base", [1, 3])
+def test_a_gap_is_refused_and_changes_nothing(base):
+    s = sequencer()
+    s.admit(frame(0, 1), 5, "p")
+    s.take()
+    with pytest.raises(Gap, match="Resend from 2"):
+        s.admit(frame(7, 8, base=base), 5, "p")
+    assert s.take() == ([], {})
+    assert s.head == 2
+
+
+def test_an_epoch_that_was_never_introduced_is_a_gap():
+    with pytest.raises(Gap):
+        sequencer().admit(frame(0, epoch=2), 5, "p")
+
+
+def test_known_events_are_left_out_of_a_frame_and_keep_their_positions():
+    s = sequencer()
+    s.admit(frame(0, 1), 5, "p")
+    assert s.admit(frame(2, 1, 3, 2, base=2), 5, "p") == [Run(2, 1, 3), Run(3, 1, 2), Run(4, 1, 4), Run(5, 1, 3)]
+    assert [r.frame.ids for r in s.take()[0]] == [frame(0, 1).ids, frame(2, 3).ids]
+
+
+def test_time_never_goes_back():
+    s = Sequencer(0, 100)
+    s.introduce("p", 1, 0)
+    s.admit(frame(0), 50, "p")
+    s.admit(frame(1, base=1), 200, "p")
+    s.admit(frame(2, base=2), 150, "p")
+    assert [r.recorded_us for r in s.take()[0]] == [100, 200, 200]
+
+
+def test_the_window_is_rebuilt_from_the_journal():
+    s = sequencer()
+    s.admit(frame(0, 1), 5, "p")
+    records, _ = s.take()
+    again = Sequencer(2, 5, records)
+    again.introduce("q", 1, 0)
+    assert again.admit(frame(1, 5, producer="q"), 5, "q") == [Run(0, 2, 2)]
+
+
+def test_a_refused_frame_is_passed_over_only_in_its_turn():
+    s = sequencer()
+    s.skip("p", 1, 3, 2)
+    assert s.take() == ([], {})
+    s.skip("p", 1, 0, 2)
+    assert s.take() == ([], {("p", 1): 2})
+    s.skip("stranger", 1, 0, 2)
+
+
+def test_acknowledgements_survive_the_wire():
+    runs = [Run(0, 3, 1), Run(3, 1, 0)]
+    assert read_ack(ack(7, runs)[0]) == (7, runs)
+
+
+def piece(position, size=100):
+    return Piece([b"x" * size], position)
+
+
+def test_a_reader_without_credit_is_not_due_until_it_has_consumed():
+    reader = Reader(1, None, 0, credit=150)
+    assert reader.deliver(piece(5), head=9)
+    assert reader.is_due(9), "some credit is left"
+    assert reader.deliver(piece(9), head=9)
+    assert not reader.is_due(20)
+    reader.consumed(4)
+    assert not reader.is_due(20), "the first delivery ends at 5"
+    reader.consumed(5)
+    assert reader.is_due(20)
+
+
+def test_a_reader_is_told_once_that_it_has_caught_up():
+    reader = Reader(1, frozenset("a"), 5, credit=1000)
+    assert reader.is_due(5)
+    assert reader.deliver(Piece([], 5), head=5)
+    assert not reader.is_due(5)
+
+
+def test_a_filtered_reader_is_told_now_and_then_what_it_was_spared():
+    reader = Reader(3, frozenset("a"), 0, credit=1000)
+    reader.deliver(Piece([], 0), head=0)
+    assert reader.deliver(Piece([], TELL_AFTER - 1), head=TELL_AFTER - 1) is None
+    [message] = reader.deliver(Piece([], TELL_AFTER), head=TELL_AFTER)
+    assert EVENTS_FORM.unpack(message) == (b"E", 3, 0, TELL_AFTER, TELL_AFTER)
+
+
+def test_a_bucket_bounds_the_rate_and_says_how_long_to_wait():
+    bucket = Bucket(rate=10, now=0.0)
+    assert bucket.take(50, 0.0) == 0
+    wait = bucket.take(1, 0.0)
+    assert wait == pytest.approx(3.001)
+    assert bucket.take(1, wait) == 0
+    assert bucket.take(21, 1000.0) == 0, "at most two seconds' worth is saved up"
+    assert bucket.take(1, 1000.0) > 0
+
+
+def records(count):
+    s = sequencer()
+    for i in range(count):
+        s.admit(frame(2 * i, 2 * i + 1, base=2 * i), 5, "p")
+    return s.take()[0]
+
+
+def test_recent_holds_a_bounded_tail():
+    made = records(10)
+    size = len(made[0].raw)
+    recent = Recent(0, max_bytes=3 * size + size // 2)
+    recent.extend(made)
+    assert [recent.holds(position) for position in (0, 13, 14, 15, 20)] == [False, False, True, True, True]
+    assert recent.read(14, None, 10**9) == Piece([r.raw for r in made[7:]], 20)
+    assert recent.read(15, None, 10**9) == Piece([r.raw for r in made[7:]], 20)
+    assert recent.read(16, None, 1) == Piece([made[8].raw], 18)
+    assert recent.read(16, {"other"}, 1) == Piece([], 20)
+    assert recent.read(20, None, 1) == Piece([], 20)
+
+
+def test_recent_stays_small_however_much_passes_through():
+    recent = Recent(0, max_bytes=1)
+    recent.extend(records(5000))
+    assert len(recent._records) < 2500
+    assert recent.holds(9998)
+    assert not recent.holds(9997)
+
+
+def test_laggards_take_turns():
+    journal = MemoryJournal()
+    journal.append(records(10))
+    fanout = Fanout(journal, BrokerLimits(laggards_per_round=1, delivery_bytes=1))
+    for peer in (b"a", b"b"):
+        fanout.add(peer, Subscribe(id=1, types=None, after=0, durable=None, credit=10**6), 0)
+    rounds = [[peer for peer, _ in fanout.deliver()] for _ in range(4)]
+    assert rounds == [[b"a"], [b"b"], [b"a"], [b"b"]]
+    fanout.remove(b"a")
+    assert (fanout.count(b"a"), fanout.count(b"b")) == (0, 1)
