@@ -94,7 +94,9 @@ def open_read_only(path: Path, *, kind: int) -> sqlite3.Connection:
     if not path.is_file():
         raise NotAJournal(f"There is no journal at {path}.", hint="Start `flyball up` once, or name another folder.")
     with explained(path):
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+        )
         connection.execute("PRAGMA query_only = ON")
         _check_kind(path, connection, kind)
     return connection
