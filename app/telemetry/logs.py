@@ -58,7 +58,7 @@ def _reason(event: EventDict) -> str:
     return f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(event.get("error", ""))
 
 
-def configure(daemon: str, node: str, path: Path, level: str = "INFO") -> LogFile:
+def configure(daemon: str, node: str, path: Path, level: str = "INFO", *, echo: bool = True) -> LogFile:
     """Send all logs of this process to a file as JSON lines, and to stderr what is of use there.
 
     Args:
@@ -66,6 +66,7 @@ def configure(daemon: str, node: str, path: Path, level: str = "INFO") -> LogFil
         node: attribute of every line.
         path: the file.
         level: DEBUG, INFO, WARNING or ERROR; what lies below is left out.
+        echo: False keeps stderr for something else.
 
     Returns:
         The open file, to be closed at the end of the process.
@@ -79,7 +80,7 @@ def configure(daemon: str, node: str, path: Path, level: str = "INFO") -> LogFil
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            _Echo(sys.stderr),
+            *([_Echo(sys.stderr)] if echo else []),
             who,
             shape,
             render,

@@ -1,0 +1,110 @@
+"""``flyball emit``: publish events by hand."""
+
+import asyncio
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import click
+from pydantic import ValidationError
+
+from app.cli.bus import connected
+from app.cli.output import write_json
+from app.cli.place import Place, json_option, placed
+from app.cli.selecting import check_config, complete_types, open_journal
+from app.core import FlyballError, derive_id
+from app.events import Envelope, Payload, Scope, originate, resolve
+from app.journal import NotAJournal
+from app.runtime.clock import SystemClock, boot_id
+from app.runtime.settings import Loaded
+
+
+class BadData(FlyballError):
+    """The data is not what this event type holds."""
+
+
+@click.command()
+@click.argument("type_name", metavar="TYPE", shell_complete=complete_types)
+@click.argument("data", default="{}")
+@click.option("--config-key", help="The configuration the event is about.")
+@click.option("--count", default=1, show_default=True, type=click.IntRange(1), help="How many, each with its own id.")
+@click.option("--dry-run", is_flag=True, help="Validate and print, don't publish.")
+@click.option("--timeout", default=10.0, show_default=True, type=click.FloatRange(0, min_open=True), help="Seconds.")
+@json_option
+@placed
+def emit(
+    place: Place,
+    type_name: str,
+    data: str,
+    *,
+    config_key: str | None,
+    count: int,
+    dry_run: bool,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Publish an event of TYPE (a seed name such as EVALUATION_REQUESTED, or a type).
+
+    DATA is its payload as JSON, @FILE to read it from a file, - to read it from stdin. Prints the position and the
+    id of each event once it is durable.
+    """
+    payload = _payload(resolve(type_name), _text(data))
+    _check_scope(place, payload, config_key)
+    boot, now = boot_id(), SystemClock().now()
+    envelopes = [_envelope(payload, boot, number, now, config_key) for number in range(count)]
+    if dry_run:
+        for envelope in envelopes:
+            write_json(envelope.model_dump(mode="json"))
+        return
+    positions = asyncio.run(_publish(place, place.load(), envelopes, timeout))
+    for position, envelope in zip(positions, envelopes, strict=True):
+        if as_json:
+            write_json({"position": position, "id": envelope.id})
+        else:
+            click.echo(f"{position} {envelope.id}")
+
+
+async def _publish(
+    place: Place, loaded: Loaded, envelopes: list[Envelope[Payload]], deadline_s: float
+) -> tuple[int, ...]:
+    async with connected(place, loaded, deadline_s) as bus:
+        return await bus.publish_many(envelopes)
+
+
+def _envelope(payload: Payload, boot: str, number: int, now: datetime, config_key: str | None) -> Envelope[Payload]:
+    return originate(payload, event_id=derive_id("cli", boot, number), time=now, subject=config_key)
+
+
+def _text(data: str) -> str:
+    if data == "-":
+        return sys.stdin.read()
+    if not data.startswith("@"):
+        return data
+    try:
+        return Path(data[1:]).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise BadData(f"{data[1:]} cannot be read: {error}.", hint="Name a file with JSON in UTF-8.") from error
+
+
+def _payload(kind: type[Payload], text: str) -> Payload:
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        what = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'data'}: {one['msg']}" for one in found)
+        hint = f"See: flyball events schema {kind.seed_name}"
+        raise BadData(f"This is no {kind.seed_name}: {what}.", hint=hint) from error
+
+
+def _check_scope(place: Place, payload: Payload, config_key: str | None) -> None:
+    if payload.scope is Scope.SYSTEM:
+        if config_key is not None:
+            raise click.UsageError(f"{payload.seed_name} is about the whole system: leave --config-key out.")
+        return
+    if config_key is None:
+        raise click.UsageError(f"{payload.seed_name} is about one configuration: add --config-key.")
+    try:
+        with open_journal(place) as reader:
+            check_config(reader, config_key)
+    except NotAJournal:
+        check_config(None, config_key)

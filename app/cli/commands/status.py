@@ -1,0 +1,36 @@
+"""``flyball status``: what is known of a run."""
+
+import click
+
+from app.cli.output import note, show, write_json
+from app.cli.place import Place, json_option, placed
+from app.cli.selecting import open_journal
+from app.config import Deployment, RunSettings
+from app.dashboard import READS, Board, daemons_table, state_counts, status_table
+from app.journal import history
+from app.runtime.clock import SystemClock
+
+MISSED_BEATS = 3
+"""So many heartbeats have to be missing before a daemon is called silent."""
+
+
+def silent_after(settings: RunSettings | None, deployment: Deployment) -> float:
+    """Return after how many seconds without a word a daemon is called silent: the broker speaks with the ticks."""
+    return MISSED_BEATS * max(deployment.heartbeat_seconds, settings.tick_seconds if settings else 0.0)
+
+
+@click.command()
+@json_option
+@placed
+def status(place: Place, *, as_json: bool) -> None:
+    """Show what the journal says of configurations and daemons; the run need not be running."""
+    board = Board()
+    with open_journal(place) as reader:
+        board.feed(history(reader, types=READS, on_dead=lambda letter: note(f"{letter.position}: {letter.error}")))
+        head = reader.head
+    now = board.status(SystemClock().now(), silent_after(board.settings, place.load().deployment))
+    if as_json:
+        write_json(now.model_dump(mode="json") | {"head": head})
+        return
+    show(status_table(now), "", daemons_table(now))
+    note(f"{head} events; daemons: {state_counts(now)}")

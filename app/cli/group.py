@@ -1,0 +1,110 @@
+"""The group of all commands, and what becomes of errors.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 3 not running, 4 unknown (event type, event, daemon,
+configuration), 5 timed out. Data goes to stdout, everything else to stderr.
+"""
+
+import os
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+COMMANDS = {
+    "up": "Start all daemons of a run and watch them.",
+    "status": "Show what is known of configurations and daemons.",
+    "tail": "Show events, and follow them.",
+    "trace": "Show what led to an event and what came of it.",
+    "emit": "Publish an event.",
+    "replay": "Publish recorded events again.",
+    "daemon": "Run one daemon, or list them.",
+    "config": "Show or check the settings.",
+    "events": "List event types, or show the schema of one.",
+    "completion": "Print the completion script of a shell.",
+}
+"""Each command is the object of its name in the module of its name."""
+
+EXIT_CODES = {
+    "BadData": 2,
+    "BadSettings": 2,
+    "NotRunning": 3,
+    "NotAJournal": 3,
+    "UnknownConfig": 4,
+    "UnknownDaemon": 4,
+    "UnknownEvent": 4,
+    "UnknownEventType": 4,
+    "BrokerUnavailable": 5,
+}
+"""By name of the error's class: telling them apart must not import what defines them."""
+
+
+def exit_code(error: Exception) -> int:
+    """Return the exit code for an error: that of its nearest class with one of its own, or 1."""
+    return next((EXIT_CODES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in EXIT_CODES), 1)
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return all names, the most used first."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Import a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"app.cli.commands.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which is meant."""
+        if args[0] not in COMMANDS and (near := get_close_matches(args[0], COMMANDS, n=1)):
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]}?")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; tell errors in two lines, with the exit code they have."""
+        from app.core import FlyballError
+
+        try:
+            return super().invoke(ctx)
+        except FlyballError as error:
+            click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
+            if error.hint:
+                click.echo(f"{click.style('hint:', fg='cyan')}  {error.hint}", err=True)
+            ctx.exit(exit_code(error))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--run",
+    "run_dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="FLYBALL_RUN",
+    default=Path("run"),
+    show_default=True,
+    help="Folder of the run.",
+)
+@click.option(
+    "--config-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="FLYBALL_CONFIG_FILE",
+    help="Settings file, instead of flyball.toml in the run folder.",
+)
+@click.version_option(package_name="flyball")
+@click.pass_context
+def main(ctx: click.Context, run_dir: Path, config_file: Path | None) -> None:
+    """Self-play reinforcement learning that runs itself."""
+    ctx.obj = {"run_dir": run_dir, "config_file": config_file}
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False

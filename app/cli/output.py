@@ -1,0 +1,55 @@
+"""Writing to stdout and stderr."""
+
+import json
+import os
+import sys
+from typing import Any
+
+import click
+from rich.console import Console, RenderableType
+
+from app.dashboard import event_text
+from app.events import Event
+
+PLAIN_WIDTH = 1000
+"""Columns where there is no terminal: nothing is cut off."""
+
+
+def stdout_console() -> Console:
+    """Return a console on stdout: in colour on terminals, plain and wide elsewhere."""
+    stream = sys.stdout
+    width = None if stream.isatty() else PLAIN_WIDTH
+    return Console(file=stream, width=width, highlight=False, no_color=bool(os.environ.get("NO_COLOR")))
+
+
+def show(*renderables: RenderableType) -> None:
+    """Write renderables to stdout, without blanks at the ends of lines where there is no terminal."""
+    console = stdout_console()
+    with console.capture() as capture:
+        for renderable in renderables:
+            console.print(renderable, crop=False, overflow="ellipsis")
+    for line in capture.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def write_json(value: Any) -> None:
+    """Write a value to stdout as one line of JSON."""
+    click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def note(text: str) -> None:
+    """Write a line to stderr."""
+    click.echo(text, err=True)
+
+
+def write_event(event: Event[Any], *, as_json: bool) -> None:
+    """Write an event to stdout: a line for people, or a CloudEvent."""
+    if as_json:
+        write_json(event.to_cloudevent())
+        return
+    time = event.recordedtime.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
+    head = f"{event.sequence:>8}  {time}  "
+    if sys.stdout.isatty():
+        stdout_console().print(head, event_text(event), sep="", no_wrap=True, overflow="ellipsis")
+    else:
+        click.echo(head + event_text(event).plain)

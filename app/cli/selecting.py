@@ -1,0 +1,131 @@
+"""Which events a command is about: patterns, configurations, ranges of the journal."""
+
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any
+
+import click
+
+from app.cli.output import note
+from app.cli.place import Place
+from app.config import GAMES
+from app.events import CATALOGUE, Event, Payload, RunConfigured, resolve
+from app.events.envelope import EPOCH
+from app.events.frames import DeadLetter
+from app.journal import JournalReader, SqliteJournalReader, history
+from app.runtime.clock import SystemClock
+from app.runtime.settings import UnknownConfig
+
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+MAGIC = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The events wanted: of these types (None: all), about this configuration (None: any)."""
+
+    types: frozenset[type[Payload]] | None
+    config_key: str | None
+
+    def admits(self, event_type: str, subject: str) -> bool:
+        """Whether events of a type about a subject are wanted."""
+        named = self.types is None or any(payload.event_type == event_type for payload in self.types)
+        return named and self.config_key in (None, subject)
+
+    def read(self, reader: JournalReader, after: int = 0) -> Iterator[Event[Any]]:
+        """Iterate over the events wanted that lie after a position."""
+        for event in history(reader, after=after, types=self.types, on_dead=_complain):
+            if self.config_key in (None, event.subject):
+                yield event
+
+
+def select(patterns: Sequence[str], config_key: str | None) -> Selection:
+    """Return the selection that glob patterns on seed names or types, and a configuration, stand for.
+
+    Raises:
+        UnknownEventType: a pattern matches nothing.
+    """
+    types = frozenset(payload for pattern in patterns for payload in _matching(pattern))
+    return Selection(types if patterns else None, config_key)
+
+
+def _matching(pattern: str) -> list[type[Payload]]:
+    if not MAGIC.search(pattern):
+        return [resolve(pattern)]
+    name, kind = pattern.upper(), pattern.lower()
+    kinds = (kind, f"flyball.{kind}")
+    found = [p for p in CATALOGUE if fnmatchcase(p.seed_name, name) or any(fnmatchcase(p.event_type, k) for k in kinds)]
+    return found or [resolve(pattern)]
+
+
+def _complain(letter: DeadLetter) -> None:
+    note(f"The event at position {letter.position} can't be read: {letter.error}")
+
+
+@contextmanager
+def open_journal(place: Place) -> Iterator[SqliteJournalReader]:
+    """Open the run's journal for reading.
+
+    Raises:
+        NotAJournal: there is none.
+    """
+    reader = SqliteJournalReader(place.folder.journal)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def check_config(reader: JournalReader | None, config_key: str | None) -> None:
+    """Refuse a configuration that neither the run nor Flyball knows.
+
+    Raises:
+        UnknownConfig: names the nearest.
+    """
+    known = {str(key) for key in GAMES}
+    for event in history(reader, types={RunConfigured}) if reader else ():
+        known |= {config["key"] for config in event.data.settings["configs"]}
+    if config_key is not None and config_key not in known:
+        near = get_close_matches(config_key, known, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
+        raise UnknownConfig(f"There is no configuration {config_key!r}.", hint=hint)
+
+
+def before_last(reader: JournalReader, count: int, selection: Selection) -> int:
+    """Return the position after which the last ``count`` events wanted lie. Only headers are read."""
+    positions: deque[int] = deque(maxlen=count)
+    for record in reader.headers(0):
+        frame = record.frame
+        for index, (kind, subject) in enumerate(zip(frame.type_refs, frame.subject_refs, strict=True)):
+            if selection.admits(frame.types[kind], frame.subjects[subject]):
+                positions.append(record.first + index)
+    return positions[0] - 1 if positions else reader.head
+
+
+def before_since(reader: JournalReader, since: str) -> int:
+    """Return the position after which events lie since a position, a time (ISO 8601), or for a while (``10m``)."""
+    if since.isdecimal():
+        return min(int(since) - 1, reader.head)
+    start_us = (_moment(since) - EPOCH) // timedelta(microseconds=1)
+    return next((record.first - 1 for record in reader.headers(0) if record.recorded_us >= start_us), reader.head)
+
+
+def _moment(text: str) -> datetime:
+    if match := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text):
+        return SystemClock().now() - timedelta(**{UNITS[match[2]]: float(match[1])})
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: write 10m, 2h, a position, or a time such as 2026-01-31T12:00.") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def complete_types(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Complete seed names."""
+    return [payload.seed_name for payload in CATALOGUE if payload.seed_name.startswith(incomplete.upper())]
