@@ -16,7 +16,11 @@ from app.events import Event
 from app.runtime.supervisor import ChildReport
 
 LAST_LINES = 6
-QUIET = frozenset({"started", "stopped"})
+
+
+def is_usual(report: ChildReport) -> bool:
+    """Whether nobody needs to be told."""
+    return report.what == "started" or (report.what == "stopped" and not report.reason)
 
 
 class Screen(Protocol):
@@ -58,7 +62,7 @@ def describe(report: ChildReport) -> str:
             return f"{report.name} cannot start: {report.reason}"
         case "killed":
             return f"{report.name} took too long to stop and was killed"
-    return f"{report.name} {report.what} (process {report.pid})"
+    return f"{report.name} {report.what}{f', but not in order: {report.reason}' if report.reason else ''}"
 
 
 class LineScreen:
@@ -71,7 +75,7 @@ class LineScreen:
         """Write what happened to a process, when it is out of the ordinary."""
         if self._as_json:
             write_json({"daemon": report.name} | {k: v for k, v in asdict(report).items() if k != "name"})
-        elif report.what not in QUIET:
+        elif not is_usual(report):
             note(describe(report))
 
     def event(self, event: Event[Any]) -> None:
@@ -104,7 +108,7 @@ class LiveScreen:
 
     def report(self, report: ChildReport) -> None:
         """Add a line, when it is out of the ordinary."""
-        if report.what not in QUIET:
+        if not is_usual(report):
             self._add(Text(describe(report), "red"))
 
     def event(self, event: Event[Any]) -> None:

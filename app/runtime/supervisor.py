@@ -7,7 +7,6 @@ end of a pipe on stdin: when the supervisor is gone, however it went, the pipe e
 import asyncio
 import os
 import signal
-import sys
 import threading
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +49,7 @@ class ChildReport:
         what: started, failed (it will be started again), hopeless (it will not), stopped (as asked), or killed
             (asked, and too slow).
         pid: the process.
-        reason: why it ended, in a line; empty when started or stopped.
+        reason: why it ended, in a line; empty when started, or stopped in order.
         delay: seconds until it is started again; None when it isn't.
     """
 
@@ -150,7 +149,8 @@ class _Child:
                 self.leave()
             code = await self._process.wait()
             failures = self._backoff.count(failures, self._clock.monotonic() - began)
-            reason = _reason(code, self._spec.errors, errors_at)
+            asked = self._leaving.is_set() and code in (0, -signal.SIGTERM)
+            reason = "" if asked else _reason(code, self._spec.errors, errors_at)
             if not self._leaving.is_set() and code in HOPELESS:
                 self.hopeless = True
                 stop.set()
@@ -191,14 +191,15 @@ class _Child:
         elif self.hopeless:
             self._report(ChildReport(name, "hopeless", pid, reason))
         else:
-            self._report(ChildReport(name, "killed" if self._killed else "stopped", pid))
+            self._report(ChildReport(name, "killed" if self._killed else "stopped", pid, reason))
 
 
 def end_with_stdin() -> None:
     """End this process, at once, when its stdin does: called by supervised programs."""
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        while os.read(0, 1):  # not through sys.stdin: its lock, held here, would abort an orderly exit
+            pass
         os._exit(1)  # sys.exit would end this thread only
 
     threading.Thread(target=watch, name="end-with-stdin", daemon=True).start()

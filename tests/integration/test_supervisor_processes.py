@@ -119,6 +119,37 @@ async def test_hurrying_does_not_wait(tmp_path: Path) -> None:
     assert "killed" in {report.what for report in watch.reports if report.name == "stubborn"}
 
 
+ORDERLY = """
+from app.runtime.supervisor import end_with_stdin
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+end_with_stdin()
+open({!r}, "w")
+time.sleep(60)
+"""
+
+
+async def test_a_supervised_program_can_leave_in_order(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    watch = Watch(tmp_path, {"broker": ORDERLY.format(str(mark))})
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch.run())
+        await exists(mark)
+        watch.stop.set()
+    assert [(report.what, report.reason) for report in watch.reports] == [("started", ""), ("stopped", "")]
+    assert (tmp_path / "broker.stderr").read_text() == ""
+
+
+async def test_leaving_out_of_order_is_told(tmp_path: Path) -> None:
+    program = SLEEPER.replace("sys.exit(0)", "sys.exit('lost something')") + f"open({str(tmp_path / 'mark')!r}, 'w')\n"
+    watch = Watch(tmp_path, {"broker": program + "time.sleep(60)"})
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch.run())
+        await exists(tmp_path / "mark")
+        watch.stop.set()
+    assert watch.reports[-1].reason == "lost something (exit code 1)"
+
+
 SUPERVISED = """
 from app.runtime.supervisor import end_with_stdin
 import pathlib, signal, sys, time
