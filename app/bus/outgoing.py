@@ -9,12 +9,10 @@ from itertools import islice
 from app.bus.errors import BrokerUnavailable
 from app.bus.ports import Spill
 from app.bus.sequencer import Run
-from app.events.frames import Frame, FrameBuilder
+from app.events.frames import Draft, Frame, FrameBuilder
 
 FRAME_BYTES = 256 << 10
 IN_FLIGHT = 16
-Draft = tuple[int, str, str, bytes]
-"""Hash of the id, type, subject, body."""
 
 
 class Ticket:
@@ -85,19 +83,18 @@ class Outgoing:
     def __bool__(self) -> bool:
         return bool(self._frames) or len(self._builder) > 0
 
-    def add(self, drafts: Iterable[Draft], ticket: Ticket, now: float) -> None:
+    def add(self, drafts: Sequence[Draft], ticket: Ticket, now: float) -> None:
         """Add events, in order; ``ticket`` is told their positions."""
         offset = 0
-        start = len(self._builder)
-        for draft in drafts:
-            if not self._builder.fits(draft[3], FRAME_BYTES):
-                self._note(ticket, offset, start)
-                offset, start = offset + len(self._builder) - start, 0
-                self._pack()
-            if not len(self._builder):
+        while offset < len(drafts):
+            start = len(self._builder)
+            if not start:
                 self._since = now
-            self._builder.add(*draft)
-        self._note(ticket, offset, start)
+            if count := self._builder.take(drafts[offset:] if offset else drafts, FRAME_BYTES):
+                self._waiters.append((ticket, offset, start, count))
+                offset += count
+            else:
+                self._pack()
 
     def due(self) -> Iterator[bytes]:
         """Iterate over the frames that may be sent now; each counts as sent when it is taken."""
@@ -180,10 +177,6 @@ class Outgoing:
         waiters = [*(waiter for frame in self._frames for waiter in frame.waiters), *self._waiters]
         for ticket, *_ in waiters:
             ticket.fail(error)
-
-    def _note(self, ticket: Ticket, offset: int, start: int) -> None:
-        if count := len(self._builder) - start:
-            self._waiters.append((ticket, offset, start, count))
 
     def _pack(self) -> None:
         count = len(self._builder)

@@ -10,12 +10,12 @@ from typing import Any
 from app.bus import wire
 from app.bus.connection import Connection
 from app.bus.errors import BrokerUnavailable, BusClosed, BusError, EventTooLarge, PublishRefused
-from app.bus.outgoing import Draft, Outgoing, Ticket
+from app.bus.outgoing import Outgoing, Ticket
 from app.bus.ports import Spill
 from app.bus.zmq_subscription import Delivery, ZmqSubscription
 from app.core import FlyballError
-from app.events import Envelope, Payload, encode
-from app.events.frames import hash_id
+from app.events import Envelope, Payload
+from app.events.frames import draft_of
 
 MAX_EVENT_BYTES = 1 << 20
 FAREWELL_S = 1.0
@@ -240,7 +240,10 @@ class ZmqBus:
 
     async def _submit(self, envelopes: Sequence[Envelope[Any]]) -> tuple[int, ...]:
         self._check_open()
-        drafts = [_draft(envelope) for envelope in envelopes]
+        drafts = list(map(draft_of, envelopes))
+        for envelope, draft in zip(envelopes, drafts, strict=True):
+            if len(draft.body) > MAX_EVENT_BYTES:
+                raise _too_large(envelope, len(draft.body))
         ticket = Ticket(self._loop.create_future(), len(drafts))
         self._outgoing.add(drafts, ticket, self._loop.time())
         self._connection.wake()
@@ -270,11 +273,8 @@ class ZmqBus:
             raise BusClosed("The bus is closed.", hint="Publish before closing it.")
 
 
-def _draft(envelope: Envelope[Any]) -> Draft:
-    body = encode(envelope)
-    if len(body) > MAX_EVENT_BYTES:
-        raise EventTooLarge(
-            f"Event {envelope.id} ({envelope.type}) has {len(body)} bytes; the bus carries {MAX_EVENT_BYTES}.",
-            hint="Put the data into the store and publish its key.",
-        )
-    return hash_id(envelope.id), envelope.type, envelope.subject or "", body
+def _too_large(envelope: Envelope[Any], size: int) -> EventTooLarge:
+    return EventTooLarge(
+        f"Event {envelope.id} ({envelope.type}) has {size} bytes; the bus carries {MAX_EVENT_BYTES}.",
+        hint="Put the data into the store and publish its key.",
+    )

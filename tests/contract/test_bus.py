@@ -8,7 +8,7 @@ from bus_rig import StepClock, address, broker_thread, checked, degraded, gather
 
 from app.bus import BusClosed, BusError, MemoryBus, ZmqBus
 from app.events import ClockTick, ParityChecked, QualityDegraded, encode
-from app.events.frames import Frame, FrameBuilder, seal
+from app.events.frames import Draft, Frame, FrameBuilder, seal
 from app.journal import MemoryJournal
 
 
@@ -188,8 +188,8 @@ async def test_a_closed_bus_says_so(bus):
 
 async def test_an_unreadable_event_becomes_a_dead_letter_and_the_rest_arrives(request, journal, clock, tmp_path):
     builder = FrameBuilder("old@there")
-    builder.add(1, "flyball.quality.parity_checked", "hex7_2p", b'{"type": "flyball.no.such"}')
-    builder.add(2, "flyball.no.such", "", b"not even JSON")
+    builder.add([Draft(1, "flyball.quality.parity_checked", "hex7_2p", b'{"type": "flyball.no.such"}')])
+    builder.add([Draft(2, "flyball.no.such", "", b"not even JSON")])
     frame = Frame.parse(builder.build(9, 0))
     journal.append([seal(frame, first=1, recorded_us=1, source="old@there")])
 
@@ -214,8 +214,8 @@ async def test_an_unreadable_event_becomes_a_dead_letter_and_the_rest_arrives(re
 
 async def test_an_event_that_differs_from_its_frame_s_header_is_a_dead_letter(journal, clock):
     builder = FrameBuilder("liar@there")
-    builder.add(1, "flyball.quality.parity_checked", "another_2p", encode(checked(0)))
-    builder.add(2, "flyball.quality.parity_checked", "hex7_2p", encode(degraded(0)))
+    builder.add([Draft(1, "flyball.quality.parity_checked", "another_2p", encode(checked(0)))])
+    builder.add([Draft(2, "flyball.quality.parity_checked", "hex7_2p", encode(degraded(0)))])
     journal.append([seal(Frame.parse(builder.build(9, 0)), first=1, recorded_us=1, source="liar@there")])
     async with closing(MemoryBus(journal, clock)) as bus, bus.subscribe(after=0) as subscription:
         batch = await anext(subscription)

@@ -2,14 +2,13 @@
 
 import pytest
 
-from app.events.frames import DamagedRecord, DeadLetter, Frame, FrameBuilder, seal
+from app.events.frames import DamagedRecord, DeadLetter, Draft, Frame, FrameBuilder, seal
 from app.journal import MemoryJournal, OutOfOrder, SqliteJournal, SqliteJournalReader
 
 
 def record(first, *rows, at=1000, source="trainer@a"):
     builder = FrameBuilder(source)
-    for i, (event_type, body) in enumerate(rows):
-        builder.add(first + i, event_type, "", body)
+    builder.add([Draft(first + i, event_type, "", body) for i, (event_type, body) in enumerate(rows)])
     return seal(Frame.parse(builder.build(1, 0)), first=first, recorded_us=at, source=source)
 
 

@@ -4,13 +4,13 @@ import sqlite3
 
 import pytest
 
-from app.events.frames import Frame, FrameBuilder, seal
+from app.events.frames import Draft, Frame, FrameBuilder, seal
 from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, StorageFull, StorageInUse
 
 
 def record(first, size=10):
     builder = FrameBuilder("p")
-    builder.add(first, "a", "", b"x" * size)
+    builder.add([Draft(first, "a", "", b"x" * size)])
     return seal(Frame.parse(builder.build(1, first)), first=first, recorded_us=1, source="p")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.events.frames import DamagedFrame, FrameBuilder
+from app.events.frames import DamagedFrame, Draft, FrameBuilder
 from app.journal import (
     DamagedState,
     MemoryOutbox,
@@ -66,7 +66,7 @@ def test_damaged_state_is_refused(tmp_path, change, named):
 
 def frame(base, epoch=1, size=10):
     builder = FrameBuilder("p")
-    builder.add(base, "a", "", b"x" * size)
+    builder.add([Draft(base, "a", "", b"x" * size)])
     return builder.build(epoch, base)
 
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from app.bus import BrokerLimits, wire
 from app.bus.hub import Hub
 from app.bus.outgoing import Outgoing, Ticket
-from app.events import encode
-from app.events.frames import hash_id
+from app.events.frames import draft_of, hash_id
 from app.journal import MemoryJournal, MemoryOutbox
 
 PEER = b"peer"
@@ -49,9 +48,7 @@ class World:
         ticket = Ticket(self.loop.create_future(), count)
         numbers = range(self.published, self.published + count)
         self.published += count
-        events = [checked(n) for n in numbers]
-        drafts = [(hash_id(e.id), e.type, "hex7_2p", encode(e)) for e in events]
-        self.outgoing.add(drafts, ticket, 0.0)
+        self.outgoing.add([draft_of(checked(n)) for n in numbers], ticket, 0.0)
         self.tickets[numbers] = ticket
         self.pump()
 

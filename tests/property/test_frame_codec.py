@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.events.frames import DamagedFrame, DamagedRecord, Frame, FrameBuilder, Record, seal
+from app.events.frames import DamagedFrame, DamagedRecord, Draft, Frame, FrameBuilder, Record, seal
 
 names = st.text(min_size=0, max_size=12)
 events = st.lists(
@@ -15,8 +15,7 @@ numbers = st.integers(0, 2**63 - 1)
 
 def build(rows, producer="trainer@a", epoch=7, base=3):
     builder = FrameBuilder(producer)
-    for row in rows:
-        builder.add(*row)
+    builder.add([Draft(*row) for row in rows])
     return builder.build(epoch, base)
 
 

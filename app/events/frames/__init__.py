@@ -1,18 +1,20 @@
 """Frames: the unit in which events travel, are recorded and handed out. Bodies stay bytes until an edge reads them."""
 
-from app.events.frames.builder import FrameBuilder, hash_id, without
+from app.events.frames.builder import Draft, FrameBuilder, hash_id, without
 from app.events.frames.frame import DamagedFrame, Frame, peek
 from app.events.frames.letter import DeadLetter
-from app.events.frames.reading import frame_of, read_events
+from app.events.frames.reading import draft_of, frame_of, read_events
 from app.events.frames.record import DamagedRecord, Record, seal
 
 __all__ = [
     "DamagedFrame",
     "DamagedRecord",
     "DeadLetter",
+    "Draft",
     "Frame",
     "FrameBuilder",
     "Record",
+    "draft_of",
     "frame_of",
     "hash_id",
     "peek",

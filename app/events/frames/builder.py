@@ -1,11 +1,23 @@
 """Writing frames."""
 
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from itertools import chain
+from itertools import accumulate, chain
 from struct import pack
+from typing import NamedTuple
 from zlib import crc32
 
 from app.events.frames.frame import AFTER_CRC, FIXED, MAGIC, MAX_EVENTS, Frame
+
+
+class Draft(NamedTuple):
+    """An event as a frame takes it: ``subject`` is empty for events about the whole system."""
+
+    id_hash: int
+    type: str
+    subject: str
+    body: bytes
 
 
 def hash_id(event_id: str) -> int:
@@ -27,23 +39,32 @@ class FrameBuilder:
         self._subject_refs: list[int] = []
         self._types: dict[str, int] = {}
         self._subjects: dict[str, int] = {}
-        self.size = 0
+        self._size = 0
 
     def __len__(self) -> int:
         return len(self._ids)
 
-    def fits(self, body: bytes, max_bytes: int) -> bool:
-        """Whether one more event keeps the frame within its bounds; an empty frame takes any event."""
-        return not self._ids or (len(self._ids) < MAX_EVENTS and self.size + len(body) <= max_bytes)
+    def take(self, drafts: Sequence[Draft], max_bytes: int) -> int:
+        """Add as many events from the start of ``drafts`` as fit, and return their number.
 
-    def add(self, id_hash: int, event_type: str, subject: str, body: bytes) -> int:
-        """Add an event and return its index in the frame. ``subject`` is empty for events about the whole system."""
-        self._ids.append(id_hash)
-        self._type_refs.append(self._types.setdefault(event_type, len(self._types)))
-        self._subject_refs.append(self._subjects.setdefault(subject, len(self._subjects)))
-        self._bodies.append(body)
-        self.size += len(body)
-        return len(self._ids) - 1
+        An empty frame takes one event of any size.
+        """
+        sizes = [len(draft.body) for draft in drafts[: MAX_EVENTS - len(self._ids)]]
+        if self._size + sum(sizes) > max_bytes:
+            fitting = bisect_right(list(accumulate(sizes)), max_bytes - self._size)
+            sizes = sizes[: fitting if self._ids else max(1, fitting)]
+        if sizes:
+            self.add(drafts[: len(sizes)])
+            self._size += sum(sizes)
+        return len(sizes)
+
+    def add(self, drafts: Sequence[Draft]) -> None:
+        """Add events without looking at any bound."""
+        ids, types, subjects, bodies = zip(*drafts, strict=True)
+        self._ids += ids
+        self._bodies += bodies
+        self._type_refs += _refer(self._types, types)
+        self._subject_refs += _refer(self._subjects, subjects)
 
     def build(self, epoch: int, base: int) -> bytes:
         """Pack the frame that holds the events ``base``, ``base + 1``, … of ``epoch``."""
@@ -60,11 +81,17 @@ class FrameBuilder:
         return b"".join((MAGIC, crc.to_bytes(4, "little"), fixed[AFTER_CRC:], tail, bodies))
 
 
+def _refer(table: dict[str, int], names: Sequence[str]) -> Iterable[int]:
+    for name in dict.fromkeys(names):
+        table.setdefault(name, len(table))
+    return map(table.__getitem__, names)
+
+
 def without(frame: Frame, dropped: set[int]) -> bytes:
     """Pack a frame again without the events whose indices are in ``dropped``."""
+    types = (frame.types[i] for i in frame.type_refs)
+    subjects = (frame.subjects[i] for i in frame.subject_refs)
+    drafts = map(Draft, frame.ids, types, subjects, frame.bodies())
     builder = FrameBuilder(frame.producer)
-    for i, body in enumerate(frame.bodies()):
-        if i not in dropped:
-            event_type, subject = frame.types[frame.type_refs[i]], frame.subjects[frame.subject_refs[i]]
-            builder.add(frame.ids[i], event_type, subject, body)
+    builder.add([draft for i, draft in enumerate(drafts) if i not in dropped])
     return builder.build(frame.epoch, frame.base)
