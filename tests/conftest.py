@@ -1,5 +1,6 @@
 """What several tests need: events as the broker would have recorded them."""
 
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import count
@@ -8,6 +9,9 @@ import pytest
 
 from app.events import Event, Payload, originate
 from app.events.envelope import EPOCH
+
+# One thread a process: torch's threads fight over busy cores, and jobs in this process get many times slower.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 Recorder = Callable[..., Event[Payload]]
 

@@ -31,6 +31,7 @@ class JobRunner:
     def __init__(self, engine: Engine, capacity: int, say: Say) -> None:
         self._engine, self._capacity, self._say = engine, capacity, say
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._saying: set[asyncio.Task[None]] = set()
         self._told: set[str] = set()
         self._log = structlog.get_logger("jobs")
 
@@ -56,17 +57,19 @@ class JobRunner:
 
     async def drain(self, seconds: float) -> None:
         """Wait for the running jobs; after the deadline, cancel them: their requests stay pending."""
-        if self._running:
-            await asyncio.wait(self._running.values(), timeout=seconds)
-        for task in self._running.values():
-            task.cancel()
+        if tasks := {*self._running.values(), *self._saying}:
+            _, unfinished = await asyncio.wait(tasks, timeout=seconds)
+            for task in unfinished:
+                task.cancel()
 
     async def _run(self, group: asyncio.TaskGroup, worker: Worker[Any, Any], job: Job[Any]) -> None:
         numbers = itertools.count()
 
         def on_progress(report: Json) -> None:
             facts = worker.progressed(job, report)
-            group.create_task(self._say(f"progressed.{next(numbers)}", job, facts))
+            saying = group.create_task(self._say(f"progressed.{next(numbers)}", job, facts))
+            self._saying.add(saying)
+            saying.add_done_callback(self._saying.discard)
 
         await self._say("started", job, worker.started(job))
         try:

@@ -202,3 +202,51 @@ async def test_what_a_reducer_does_not_declare_is_refused(record):
     with pytest.raises(UndeclaredEmission, match="QUALITY_DEGRADED") as refused:
         fold.feed([record(QualityDegraded(request_id="r", shard="c" * 64, reason="x"), KEY)])
     assert isinstance(refused.value, FlyballError)
+
+
+class DeafBus(MemoryBus):
+    """A bus whose broker has gone: what is published is never acknowledged."""
+
+    gone = False
+
+    async def publish_many(self, envelopes: Any) -> tuple[int, ...]:
+        if self.gone:
+            await asyncio.Event().wait()
+        return await super().publish_many(envelopes)
+
+
+class TalkativeEngine(ScriptedEngine):
+    """Reports progress when it is told to, and never ends."""
+
+    def __init__(self) -> None:
+        super().__init__(RESULT)
+        self.talk = asyncio.Event()
+        self.release.clear()
+
+    async def run(self, function: str, spec: dict[str, Any], on_progress: Any = None) -> dict[str, Any]:
+        self.calls += 1
+        await self.talk.wait()
+        losses = dict.fromkeys(("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction"), 0.5)
+        on_progress({"epoch": 1, "epochs": 2, **losses})
+        return await super().run(function, spec, on_progress)
+
+
+async def test_without_a_broker_it_stops_all_the_same():
+    stage = Stage()
+    stage.bus = DeafBus(stage.journal, stage.clock)
+    await stage.configure()
+    shard = ShardRef(key="b" * 64, rows=9, games=1, model=MODEL, seed=1)
+    request = TrainingRequested(base_model=MODEL, shards=(shard,), step=0, seed=1, learning_rate=0.1, epochs=1)
+    await stage.publish(request, "request")
+    engine, stop = TalkativeEngine(), asyncio.Event()
+    async with asyncio.timeout(20):
+        running = asyncio.gather(stage.host("training", MemoryStateStore(), engine).run(stop))
+        while not engine.calls:
+            await asyncio.sleep(0.01)
+        stage.bus.gone = True
+        engine.talk.set()
+        await asyncio.sleep(0.05)
+        stop.set()
+        await running
+    assert not stage.of(DaemonStopped)
+    await stage.bus.close()
