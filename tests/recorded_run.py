@@ -1,0 +1,135 @@
+"""A short run as its journal would hold it: two models trained, one promoted, one rejected."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from app.config import RunSettings
+from app.core import Elo, EventId, ModelHash, Rate, ShardKey
+from app.events import (
+    DaemonHeartbeat,
+    DaemonReady,
+    DaemonStarted,
+    DaemonStopped,
+    EvaluationCompleted,
+    EvaluationRequested,
+    Event,
+    Evidence,
+    MatchResult,
+    ModelPromoted,
+    Payload,
+    PromotionRejected,
+    RunConfigured,
+    SelfplayComplete,
+    SelfplayRequested,
+    ShardRef,
+    TrainingCompleted,
+    TrainingRequested,
+    follow,
+    originate,
+)
+from app.events.envelope import EPOCH
+from app.events.frames import Frame, frame_of, seal
+from app.journal import SqliteJournal
+
+KEY = "tic_tac_toe_2p"
+OLD, NEW = ModelHash("a" * 64), ModelHash("b" * 64)
+SHARD = ShardRef(key=ShardKey("c" * 64), rows=9000, games=600, model=OLD, seed=1)
+START = datetime.fromisoformat("2026-01-31T12:00:00+00:00")
+
+
+@dataclass
+class Recording:
+    """Events, each recorded a second after the one before."""
+
+    events: list[Event[Any]]
+
+    def add(self, data: Payload, cause: Event[Any] | None = None, subject: str | None = None) -> Event[Any]:
+        position = len(self.events) + 1
+        time = START + timedelta(seconds=position)
+        if cause is None:
+            envelope = originate(data, event_id=f"{position:04d}-root", time=time, subject=subject)
+        else:
+            envelope = follow(data, cause.cause, by="test", index=position, subject=subject, time=time)
+        event = Event(envelope, position, (time - EPOCH) // timedelta(microseconds=1), "test@laptop")
+        self.events.append(event)
+        return event
+
+
+def match(score: int, games: int, opponent: str = "random") -> MatchResult:
+    return MatchResult(
+        opponent=opponent,
+        opponent_model=None if opponent == "random" else OLD,
+        games=games,
+        wins=score,
+        draws=0,
+        losses=games - score,
+        score=Rate.of(score, games),
+    )
+
+
+def trained(model: ModelHash, step: int) -> TrainingCompleted:
+    return TrainingCompleted(
+        request_id=EventId("r"), model=model, parent=None, step=step, rows=9000 * step, metrics=None
+    )
+
+
+def evaluated(model: ModelHash, step: int, elo: float, wins: int) -> EvaluationCompleted:
+    results = (match(wins, 200), match(40, 100, "champion"))
+    return EvaluationCompleted(
+        request_id=EventId("r"), model=model, step=step, results=results, elo=Elo(elo), elo_stderr=20.0, seconds=1.0
+    )
+
+
+def evidence(elo: float) -> Evidence:
+    return Evidence(
+        evaluation_id=EventId("e"), statistic="score", value=0.4, threshold=0.5, games=100, elo=elo, elo_stderr=20.0
+    )
+
+
+def recording() -> Recording:
+    """Return the run's events."""
+    run = Recording([])
+    settings = RunSettings().model_dump(mode="json")
+    root = run.add(RunConfigured(run_id="1", settings=settings))
+    who = {"daemon": "training", "node": "laptop"}
+    run.add(DaemonStarted(**who, pid=7, version="0.1.0"))
+    run.add(DaemonReady(**who, position=2, capacity=1))
+    ask = TrainingRequested(base_model=None, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=3)
+    asked = run.add(ask, root, KEY)
+    first = run.add(trained(OLD, 0), asked)
+    wanted = run.add(EvaluationRequested(model=OLD, step=0, seed=1), first)
+    judged = run.add(evaluated(OLD, 0, 5.0, 100), wanted)
+    promoted = ModelPromoted(model=OLD, previous=None, step=0, elo=Elo(5.0), evidence=evidence(5.0))
+    current = run.add(promoted, judged)
+    play = SelfplayRequested(worker="selfplay_worker@laptop", model=OLD, opponents=(), games=600, seed=1, temperature=1)
+    playing = run.add(play, current)
+    played = SelfplayComplete(
+        request_id=playing.id,
+        worker="selfplay_worker@laptop",
+        shard=SHARD,
+        opponents=(),
+        temperature=1.0,
+        mean_length=7.5,
+        truncated_games=0,
+        seconds=2.0,
+    )
+    rows = run.add(played, playing)
+    again = TrainingRequested(base_model=OLD, shards=(SHARD,), step=0, seed=2, learning_rate=1e-3, epochs=3)
+    second = run.add(trained(NEW, 1), run.add(again, rows))
+    run.add(DaemonHeartbeat(**who, position=11, lag=2, jobs=1))
+    judged = run.add(evaluated(NEW, 1, -12.5, 90), second)
+    run.add(PromotionRejected(model=NEW, current=OLD, step=1, evidence=evidence(-12.5)), judged)
+    run.add(DaemonStopped(**who, position=15))
+    return run
+
+
+def write_journal(path: Path, events: Sequence[Event[Any]]) -> None:
+    """Write events into a journal, a record each."""
+    journal = SqliteJournal(path)
+    for event in events:
+        frame = Frame.parse(frame_of([event.envelope], producer="test@laptop", epoch=1, base=event.sequence - 1))
+        journal.append([seal(frame, first=event.sequence, recorded_us=event.recorded_us, source="test@laptop")])
+    journal.close()

@@ -1,0 +1,132 @@
+"""The status is what the events say, however they are cut into batches."""
+
+from datetime import timedelta
+
+import pytest
+from event_strategies import events as any_events
+from hypothesis import given
+from hypothesis import strategies as st
+from recorded_run import KEY, NEW, OLD, START, Recording, recording, trained
+
+from app.core import ModelHash
+from app.dashboard import READS, Board, DaemonStatus, Status, daemons_table, daemons_text, status_table
+from app.events import CATALOGUE, DaemonFailed, DaemonHeartbeat, DaemonStarted, DaemonStopped, Event, ModelRolledBack
+
+SILENT = 15.0
+
+
+def status_of(run: Recording, after_seconds: float = 0.0) -> Status:
+    board = Board()
+    board.feed(run.events)
+    return board.status(START + timedelta(seconds=len(run.events) + after_seconds), SILENT)
+
+
+def daemon_of(run: Recording, after_seconds: float = 0.0) -> DaemonStatus:
+    (daemon,) = status_of(run, after_seconds).daemons
+    return daemon
+
+
+def test_a_configuration_is_known_by_its_events() -> None:
+    config = next(one for one in status_of(recording()).configs if one.key == KEY)
+    assert (config.games, config.rows, config.step, config.loops) == (600, 9000, 1, 1)
+    assert (config.elo, config.elo_stderr, config.model) == (-12.5, 20.0, OLD)
+    assert (config.promotions, config.rejections) == (1, 1)
+    assert config.win_rate_random is not None
+    assert (config.win_rate_random.mean, config.win_rate_random.n) == (0.45, 200)
+    assert config.win_rate_random.lower < 0.45 < config.win_rate_random.upper
+    assert config.last_decision is not None
+    assert (config.last_decision.name, config.last_decision.age_seconds) == ("PROMOTION_REJECTED", 1.0)
+
+
+def test_what_is_not_known_is_not_zero() -> None:
+    config = next(one for one in status_of(recording()).configs if one.key != KEY)
+    assert (config.games_per_second, config.step, config.elo, config.win_rate_random, config.model) == (None,) * 5
+    assert config.last_decision is None
+
+
+def test_the_initial_model_is_no_loop() -> None:
+    run = recording()
+    run.events = run.events[:8]
+    config = next(one for one in status_of(run).configs if one.key == KEY)
+    assert (config.promotions, config.loops) == (1, 0)
+
+
+def test_a_rollback_makes_an_older_model_current() -> None:
+    run = recording()
+    back = ModelRolledBack(from_model=OLD, to_model=ModelHash("d" * 64), step=0, reason="worse")
+    run.add(back, run.events[7])
+    config = next(one for one in status_of(run).configs if one.key == KEY)
+    assert config.model == "d" * 64
+
+
+@pytest.mark.parametrize(("after", "rate"), [(0, 600 / 15), (44, 600 / 59), (45, 600 / 60), (54, 0.0), (500, 0.0)])
+def test_the_rate_is_that_of_the_last_minute(after: float, rate: float) -> None:
+    config = next(one for one in status_of(recording(), after).configs if one.key == KEY)
+    assert config.games_per_second == pytest.approx(rate)
+
+
+def test_a_daemon_is_known_by_what_it_says() -> None:
+    run = recording()
+    assert daemon_of(run).state == "stopped"
+    run.events = run.events[:13]
+    daemon = daemon_of(run)
+    assert (daemon.state, daemon.lag, daemon.jobs, daemon.capacity, daemon.pid) == ("ready", 2, 1, 1, 7)
+    assert daemon_of(run, SILENT + 0.1).state == "silent"
+
+
+def test_a_start_after_an_orderly_stop_is_no_restart() -> None:
+    run = recording()
+    start = DaemonStarted(daemon="training", node="laptop", pid=8, version="0.1.0")
+    run.add(start)
+    assert (daemon_of(run).restarts, daemon_of(run).state) == (0, "started")
+    run.add(start)
+    assert daemon_of(run).restarts == 1
+    run.add(DaemonFailed(daemon="training", node="laptop", error="no [room]"))
+    assert (daemon_of(run).state, daemon_of(run).error) == ("failed", "no [room]")
+    run.add(start)
+    assert (daemon_of(run).restarts, daemon_of(run).error) == (2, None)
+
+
+def test_a_heartbeat_out_of_nowhere_is_a_running_daemon() -> None:
+    run = Recording([])
+    run.add(DaemonHeartbeat(daemon="training", node="gpu1", position=3, lag=0, jobs=0))
+    assert (daemon_of(run).state, daemon_of(run).restarts) == ("ready", 0)
+    run.add(DaemonStopped(daemon="training", node="gpu1", position=3))
+    assert daemon_of(run, 1000).state == "stopped"
+
+
+def test_only_events_that_are_read_change_anything() -> None:
+    run = recording()
+    read = [event for event in run.events if type(event.data) in READS]
+    assert 0 < len(read) < len(run.events)
+    one, other = Board(), Board()
+    one.feed(read)
+    other.feed(run.events)
+    assert one.status(START, SILENT).configs == other.status(START, SILENT).configs
+    assert set(CATALOGUE) >= READS
+
+
+@given(st.lists(any_events().filter(lambda event: event.data.seed_name != "RUN_CONFIGURED"), max_size=12), st.data())
+def test_cutting_a_history_changes_nothing(events: list[Event], data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(events)))
+    whole, parts = Board(), Board()
+    whole.feed(events)
+    parts.feed(events[:cut])
+    parts.feed(events[cut:])
+    now = START + timedelta(days=1)
+    assert whole.status(now, SILENT) == parts.status(now, SILENT)
+    assert Status.model_validate_json(whole.status(now, SILENT).model_dump_json()) == whole.status(now, SILENT)
+    assert all(config.loops <= config.promotions + config.rejections for config in whole.status(now, SILENT).configs)
+
+
+def test_the_views_say_it(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    run = recording()
+    run.add(DaemonFailed(daemon="training", node="laptop", error="no [room]"))
+    run.add(trained(NEW, 12), run.events[10])
+    console = Console(width=200)
+    console.print(status_table(status_of(run)), daemons_table(status_of(run)), daemons_text(status_of(run)))
+    shown = capsys.readouterr().out
+    for part in (KEY, "600", "12", "-12 ± 20", "45.0% [38.3%, 51.9%] n=200", "1/1", "PROMOTION_REJECTED", "no [room]"):
+        assert part in shown

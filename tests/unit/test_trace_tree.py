@@ -1,0 +1,121 @@
+"""Cause and effect: found whole, bounded, and in finite time whatever the ids say."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from event_strategies import events as any_events
+from hypothesis import given
+from hypothesis import strategies as st
+from recorded_run import Recording, recording
+
+from app.dashboard import AmbiguousEvent, Trace, UnknownEvent, summarise, trace, trace_json, trace_tree
+from app.events import ClockTick, Event, Payload
+
+MANY = 1 << 40
+
+
+def names(found: Trace) -> list[str]:
+    return [node.event.data.seed_name for node in found.nodes]
+
+
+def test_causes_up_to_the_root_and_all_effects() -> None:
+    run = recording()
+    selfplay = run.events[8]
+    found = trace(lambda: run.events, selfplay.id, causes=MANY, effects=MANY)
+    assert names(found) == [
+        "RUN_CONFIGURED",
+        "TRAINING_REQUESTED",
+        "TRAINING_COMPLETED",
+        "EVALUATION_REQUESTED",
+        "EVALUATION_COMPLETED",
+        "MODEL_PROMOTED",
+        "SELFPLAY_REQUESTED",
+        "SELFPLAY_COMPLETE",
+        "TRAINING_REQUESTED",
+        "TRAINING_COMPLETED",
+        "EVALUATION_COMPLETED",
+        "PROMOTION_REJECTED",
+    ]
+    assert [node.level for node in found.nodes] == list(range(12))
+    assert found.earlier == 0
+
+
+def test_bounds_say_what_they_leave_out() -> None:
+    run = recording()
+    found = trace(lambda: run.events, run.events[8].id, causes=2, effects=1)
+    assert names(found) == ["EVALUATION_COMPLETED", "MODEL_PROMOTED", "SELFPLAY_REQUESTED", "SELFPLAY_COMPLETE"]
+    assert (found.earlier, found.nodes[-1].hidden) == (4, 1)
+
+
+def test_effects_of_causes_are_not_effects_of_the_event() -> None:
+    run = recording()
+    run.add(ClockTick(period_seconds=1.0), run.events[7])
+    assert "CLOCK_TICK" not in names(trace(lambda: run.events, run.events[8].id))
+    assert "CLOCK_TICK" in names(trace(lambda: run.events, run.events[7].id))
+
+
+def test_a_prefix_names_one_event() -> None:
+    run = recording()
+    wanted = run.events[10]
+    assert trace(lambda: run.events, wanted.id[:10]).id == wanted.id
+    with pytest.raises(AmbiguousEvent, match="0001-root"):
+        trace(lambda: run.events, "00")
+    with pytest.raises(UnknownEvent, match="xyz"):
+        trace(lambda: run.events, "xyz")
+
+
+def test_the_tree_shows_times_around_the_event(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    run = recording()
+    found = trace(lambda: run.events, run.events[8].id, causes=1, effects=2)
+    Console(width=300).print(trace_tree(found))
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert "5 earlier causes" in lines[0]
+    assert "MODEL_PROMOTED tic_tac_toe_2p" in lines[1]
+    assert "-1000.0 ms" in lines[1]
+    assert "▶ SELFPLAY_REQUESTED" in lines[2]
+    assert "+0.0 ms" in lines[2]
+    assert "+2000.0 ms" in lines[4]
+    assert "… 1 more effects" in lines[4]
+    assert [node["level"] for node in trace_json(found)] == [0, 1, 2, 3]
+
+
+def rewire(run: Recording, causes: list[int | None]) -> list[Event[Any]]:
+    """Give each event the cause of that index; sense is not needed."""
+    ids = [event.id for event in run.events]
+    return [
+        replace(event, envelope=event.envelope.model_copy(update={"causationid": None if i is None else ids[i]}))
+        for event, i in zip(run.events, causes, strict=True)
+    ]
+
+
+@given(st.data())
+def test_whatever_causes_what_it_ends(data: st.DataObject) -> None:
+    run = recording()
+    size = len(run.events)
+    indices = data.draw(st.lists(st.none() | st.integers(0, size - 1), min_size=size, max_size=size))
+    events = rewire(run, indices)
+    wanted = data.draw(st.sampled_from(events))
+    causes, effects = data.draw(st.sampled_from([0, 1, 3, MANY])), data.draw(st.sampled_from([0, 1, 3, MANY]))
+    found = trace(lambda: events, wanted.id, causes=causes, effects=effects)
+    ids = [node.event.id for node in found.nodes]
+    assert len(set(ids)) == len(ids)
+    assert wanted.id in ids
+    trace_tree(found)
+
+
+def test_a_long_line_is_no_trouble() -> None:
+    run = Recording([])
+    run.add(ClockTick(period_seconds=1.0))
+    for _ in range(3000):
+        run.add(ClockTick(period_seconds=1.0), run.events[-1])
+    assert len(trace(lambda: run.events, run.events[0].id, effects=MANY).nodes) == 3001
+    assert trace(lambda: run.events, run.events[-1].id).earlier == 3000 - 8
+
+
+@given(any_events())
+def test_every_event_has_a_line(event: Event[Payload]) -> None:
+    line = summarise(event.data)
+    assert "\n" not in line
