@@ -22,13 +22,14 @@ class NetworkSettings(Settings):
 class PpoSettings(Settings):
     """Proximal policy optimisation (Schulman et al. 2017).
 
-    The defaults are those that, of some tried, beat the random bot soonest over the two-player games: rewards come
-    at the end of games of any length, so nothing is discounted.
+    The defaults are those that, of some tried, gave the strongest players of the two-player games in 20 seconds:
+    rewards come at the end of games of any length, so nothing is discounted; and later moves are explored, that is
+    often bad, so a move is judged by the critic soon after it (a lambda of 0.75 rather than 0.95).
     """
 
     learning_rate: float = Field(default=1e-3, gt=0, le=1)
     gamma: float = Field(default=1.0, gt=0, le=1)
-    gae_lambda: float = Field(default=0.9, ge=0, le=1)
+    gae_lambda: float = Field(default=0.75, ge=0, le=1)
     clip_epsilon: float = Field(default=0.2, gt=0, lt=1)
     value_coef: float = Field(default=0.5, ge=0)
     entropy_coef: float = Field(default=0.03, ge=0)
