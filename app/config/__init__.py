@@ -1,6 +1,7 @@
 """Frozen settings of runs and game configurations."""
 
 from app.config.deployment import Deployment, LogLevel
+from app.config.feedback import FeedbackSettings
 from app.config.folder import DEFAULT_RUN_FOLDER, RunFolder
 from app.config.games import GAMES
 from app.config.run import LAPTOP, PROFILES, RunSettings
@@ -20,6 +21,7 @@ __all__ = [
     "PROFILES",
     "Deployment",
     "EvaluationSettings",
+    "FeedbackSettings",
     "GameConfig",
     "LogLevel",
     "NetworkSettings",

@@ -4,6 +4,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from app.config.feedback import FeedbackSettings
 from app.config.games import GAMES
 from app.config.settings import GameConfig, Settings
 from app.core import ConfigKey
@@ -23,6 +24,7 @@ class RunSettings(Settings):
     tick_seconds: float = Field(default=10.0, gt=0, description="period of CLOCK_TICK")
     selfplay_workers: tuple[str, ...] = Field(default=("selfplay_worker@laptop",), min_length=1)
     min_quality: float = Field(default=0.3, ge=0, le=1, description="a shard below it is not trained on")
+    feedback: FeedbackSettings = FeedbackSettings()
     configs: tuple[GameConfig, ...] = Field(default=tuple(GAMES[key] for key in LAPTOP), min_length=1)
 
     @model_validator(mode="after")

@@ -5,10 +5,8 @@ the champion, that is when the 95% interval of its score against it lies below o
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
-from app.config import RunSettings
 from app.core import ModelHash
 from app.events import (
     Emission,
@@ -22,6 +20,8 @@ from app.events import (
     Step,
     Value,
 )
+from app.feedback.controller import Controller
+from app.feedback.state import FeedbackState
 
 EVEN = 0.5
 """The score of equals."""
@@ -35,17 +35,20 @@ class CurrentRow(Value):
     elo: float
 
 
-@dataclass(frozen=True)
-class ModelLifecycleCoordinator:
+class ModelLifecycleCoordinator(Controller[CurrentRow]):
     """Promotes or rejects every evaluated model."""
 
-    settings: RunSettings
     name: ClassVar[str] = "ModelLifecycleCoordinator"
     row: ClassVar[type[CurrentRow]] = CurrentRow
     reads: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted})
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({ModelPromoted, PromotionRejected})
 
-    def step(self, rows: Mapping[str, CurrentRow], event: Event[Payload]) -> Step[CurrentRow]:
+    def step(
+        self,
+        rows: Mapping[str, CurrentRow],
+        event: Event[Payload],
+        states: Mapping[str, FeedbackState],  # noqa: ARG002
+    ) -> Step[CurrentRow]:
         """Fold one event."""
         data, current = event.data, rows.get(event.subject)
         if not isinstance(data, EvaluationCompleted) or (current and current.model == data.model):

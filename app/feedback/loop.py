@@ -1,10 +1,8 @@
 """FeedbackLoopController: after each training, an evaluation (seed 003, event flow diagram)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
-from app.config import RunSettings
 from app.core import ModelHash, derive_seed
 from app.events import (
     Emission,
@@ -17,6 +15,8 @@ from app.events import (
     TrainingCompleted,
     Value,
 )
+from app.feedback.controller import Controller
+from app.feedback.state import FeedbackState
 
 MAX_ATTEMPTS = 3
 """How often the evaluation of one model is asked for before it is given up."""
@@ -30,17 +30,20 @@ class FeedbackRow(Value):
     attempts: int
 
 
-@dataclass(frozen=True)
-class FeedbackLoopController:
+class FeedbackLoopController(Controller[FeedbackRow]):
     """Asks for the gauntlet of every new model, and again when it fails."""
 
-    settings: RunSettings
     name: ClassVar[str] = "FeedbackLoopController"
     row: ClassVar[type[FeedbackRow]] = FeedbackRow
     reads: ClassVar[frozenset[type[Payload]]] = frozenset({TrainingCompleted, EvaluationCompleted, EvaluationFailed})
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationRequested})
 
-    def step(self, rows: Mapping[str, FeedbackRow], event: Event[Payload]) -> Step[FeedbackRow]:
+    def step(
+        self,
+        rows: Mapping[str, FeedbackRow],
+        event: Event[Payload],
+        states: Mapping[str, FeedbackState],  # noqa: ARG002
+    ) -> Step[FeedbackRow]:
         """Fold one event."""
         row = rows.get(event.subject)
         match event.data:

@@ -6,10 +6,8 @@ the journal, so every configuration is served in turn.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
-from app.config import RunSettings
 from app.core import EventId, ModelHash, derive_id, derive_seed
 from app.events import (
     ClockTick,
@@ -27,6 +25,8 @@ from app.events import (
     TrainingFailed,
     Value,
 )
+from app.feedback.controller import Controller
+from app.feedback.state import FeedbackState
 
 RETRY_US = 60_000_000
 """A request that brought nothing for so long is written off and repeated."""
@@ -42,11 +42,9 @@ class SelfplayRow(Value):
     requested_us: int
 
 
-@dataclass(frozen=True)
-class SelfplayScheduler:
+class SelfplayScheduler(Controller[SelfplayRow]):
     """Asks for games until the current model has enough fresh rows for a training."""
 
-    settings: RunSettings
     name: ClassVar[str] = "SelfplayScheduler"
     row: ClassVar[type[SelfplayRow]] = SelfplayRow
     reads: ClassVar[frozenset[type[Payload]]] = frozenset(
@@ -63,7 +61,12 @@ class SelfplayScheduler:
     )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayRequested})
 
-    def step(self, rows: Mapping[str, SelfplayRow], event: Event[Payload]) -> Step[SelfplayRow]:
+    def step(
+        self,
+        rows: Mapping[str, SelfplayRow],
+        event: Event[Payload],
+        states: Mapping[str, FeedbackState],  # noqa: ARG002
+    ) -> Step[SelfplayRow]:
         """Fold one event."""
         if isinstance(event.data, ClockTick):
             return self._retry_stale(rows, event)

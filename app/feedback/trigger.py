@@ -5,10 +5,8 @@ configuration, without a base model, makes the initial one.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
-from app.config import RunSettings
 from app.core import ModelHash, derive_seed
 from app.events import (
     ClockTick,
@@ -26,6 +24,8 @@ from app.events import (
     TrainingRequested,
     Value,
 )
+from app.feedback.controller import Controller
+from app.feedback.state import FeedbackState
 
 
 class TrainingRow(Value):
@@ -38,11 +38,9 @@ class TrainingRow(Value):
     busy: bool
 
 
-@dataclass(frozen=True)
-class TrainingTrigger:
+class TrainingTrigger(Controller[TrainingRow]):
     """Asks for a training as soon as the current model has enough fresh rows of sufficient quality."""
 
-    settings: RunSettings
     name: ClassVar[str] = "TrainingTrigger"
     row: ClassVar[type[TrainingRow]] = TrainingRow
     reads: ClassVar[frozenset[type[Payload]]] = frozenset(
@@ -58,7 +56,12 @@ class TrainingTrigger:
     )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({TrainingRequested})
 
-    def step(self, rows: Mapping[str, TrainingRow], event: Event[Payload]) -> Step[TrainingRow]:
+    def step(
+        self,
+        rows: Mapping[str, TrainingRow],
+        event: Event[Payload],
+        states: Mapping[str, FeedbackState],  # noqa: ARG002
+    ) -> Step[TrainingRow]:
         """Fold one event."""
         match event.data:
             case RunConfigured():

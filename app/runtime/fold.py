@@ -1,6 +1,6 @@
 """Hosting reducers: events in, emissions and changed rows out. No I/O: daemons, replay and simulation share it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,12 +8,14 @@ from pydantic import BaseModel
 
 from app.config import RunSettings
 from app.core import FlyballError
-from app.events import Cause, Emission, Envelope, Event, Payload, Reducer, RunConfigured, Value, follow
+from app.events import Cause, Emission, Envelope, Event, Payload, Reducer, RunConfigured, Step, Value, follow
+from app.feedback import Controller, FeedbackFold
 
 RowKey = tuple[str, str]
 """(reducer, row)."""
 
-Factory = Callable[[RunSettings], Reducer[Any]]
+Hosted = Reducer[Any] | Controller[Any]
+Factory = Callable[[RunSettings], Hosted]
 HOST = "host"
 SETTINGS_KEY: RowKey = (HOST, "settings")
 
@@ -34,14 +36,14 @@ class Fold:
     """The state of some reducers, folded from events.
 
     The reducers are built from the settings in RUN_CONFIGURED, and built anew when a later one brings other
-    settings; their rows stay.
+    settings; their rows stay. FeedbackState, if hosted, comes first: controllers see it as each event leaves it.
     """
 
     def __init__(self, factories: Sequence[Factory], saved: dict[RowKey, bytes] | None = None) -> None:
         self._factories = factories
         self._saved = saved or {}
         self._rows: dict[str, dict[str, Value]] = {}
-        self.reducers: tuple[Reducer[Any], ...] = ()
+        self.reducers: tuple[Hosted, ...] = ()
         if SETTINGS_KEY in self._saved:
             self._build(RunSettings.model_validate_json(self._saved[SETTINGS_KEY]))
 
@@ -67,16 +69,21 @@ class Fold:
         for reducer in self.reducers:
             self._rows.setdefault(reducer.name, self._load(reducer))
 
-    def _load(self, reducer: Reducer[Any]) -> dict[str, Value]:
+    def _load(self, reducer: Hosted) -> dict[str, Value]:
         return {
             key: reducer.row.model_validate_json(row)
             for (owner, key), row in self._saved.items()
             if owner == reducer.name
         }
 
-    def _apply(self, reducer: Reducer[Any], event: Event[Payload], outcome: Outcome) -> None:
+    def _step(self, reducer: Hosted, rows: Mapping[str, Any], event: Event[Payload]) -> Step[Any]:
+        if isinstance(reducer, Controller):
+            return reducer.step(rows, event, self.rows(FeedbackFold.name))
+        return reducer.step(rows, event)
+
+    def _apply(self, reducer: Hosted, event: Event[Payload], outcome: Outcome) -> None:
         rows = self._rows[reducer.name]
-        step = reducer.step(rows, event)
+        step = self._step(reducer, rows, event)
         for key, row in step.rows.items():
             if row is None:
                 rows.pop(key, None)
@@ -87,7 +94,7 @@ class Fold:
             outcome.envelopes += draft(reducer, event.cause, step.emissions)
 
 
-def draft(reducer: Reducer[Any], cause: Cause, emissions: Iterable[Emission]) -> list[Envelope[Payload]]:
+def draft(reducer: Hosted, cause: Cause, emissions: Iterable[Emission]) -> list[Envelope[Payload]]:
     """Write what a reducer emitted as events that follow from their cause.
 
     Raises:

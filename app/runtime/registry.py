@@ -6,9 +6,16 @@ from functools import partial
 from typing import Any, cast
 
 from app.core import FlyballError
-from app.events import Payload, Reducer
-from app.feedback import FeedbackLoopController, ModelLifecycleCoordinator, SelfplayScheduler, TrainingTrigger
-from app.runtime.fold import Factory
+from app.events import Payload
+from app.feedback import (
+    Controller,
+    FeedbackFold,
+    FeedbackLoopController,
+    ModelLifecycleCoordinator,
+    SelfplayScheduler,
+    TrainingTrigger,
+)
+from app.runtime.fold import Factory, Hosted
 from app.runtime.work import Distributor, Evaluator, Place, QualityMonitor, QuietWorker, SelfplayWorker, Trainer
 
 
@@ -22,15 +29,16 @@ class DaemonSpec:
 
     name: str
     purpose: str
-    controllers: tuple[type[Reducer[Any]], ...] = ()
+    controllers: tuple[type[Controller[Any]], ...] = ()
     worker: type[QuietWorker[Any]] | None = None
     capacity: int = 0
 
     @property
-    def reducers(self) -> tuple[type[Reducer[Any]], ...]:
-        """All reducer classes of the daemon."""
-        workers = (cast("type[Reducer[Any]]", self.worker),) if self.worker else ()
-        return (*self.controllers, *workers)
+    def reducers(self) -> tuple[type[Hosted], ...]:
+        """All reducer classes of the daemon; where there are controllers, FeedbackState comes first."""
+        states = (FeedbackFold,) if self.controllers else ()
+        workers = (self.worker,) if self.worker else ()
+        return cast("tuple[type[Hosted], ...]", (*states, *self.controllers, *workers))
 
     @property
     def reads(self) -> frozenset[type[Payload]]:
@@ -39,8 +47,8 @@ class DaemonSpec:
 
     def factories(self, place: Place) -> tuple[Factory, ...]:
         """Return what builds the reducers from a run's settings."""
-        workers = (partial(self.worker, place=place),) if self.worker else ()
-        return (*cast("tuple[Factory, ...]", self.controllers), *cast("tuple[Factory, ...]", workers))
+        builders = (partial(cls, place=place) if issubclass(cls, QuietWorker) else cls for cls in self.reducers)
+        return cast("tuple[Factory, ...]", tuple(builders))
 
 
 BROKER = "broker"

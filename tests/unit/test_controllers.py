@@ -51,7 +51,7 @@ class Driven:
         return [emission.data for event in events for emission in self.emissions(event)]
 
     def emissions(self, event: Event[Payload]) -> Iterable[Emission]:
-        step = self.reducer.step(dict(self.rows), event)
+        step = self.reducer.step(dict(self.rows), event, {})
         for key, row in step.rows.items():
             self.rows[key] = row
             if row is None:

@@ -1,0 +1,137 @@
+"""The thresholds of the feedback controllers (DESIGN §4). Units are in the names; defaults are the design's."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from app.config.settings import Settings
+
+
+class StallSettings(Settings):
+    """When improvement has stalled, and what is done about it."""
+
+    check_seconds: float = Field(default=600.0, gt=0, description="period of the check")
+    velocity: float = Field(default=5.0, description="Elo/h below which a configuration is stalling")
+    window_hours: float = Field(default=6.0, gt=0, description="how long it must have been below")
+    confidence: float = Field(default=1.645, gt=0, description="normal quantile of the slope's bounds: 95% one-sided")
+    boost: float = Field(default=1.5, gt=1, description="factor on the sampling temperature")
+    boost_cap: float = Field(default=2.25, gt=1)
+    boost_hours: float = Field(default=2.0, gt=0, description="a boost's time to live, and the cooldown of the next")
+
+
+class QualitySettings(Settings):
+    """What poor data costs."""
+
+    penalty_below: float = Field(default=0.3, ge=0, le=1)
+    lift_at: float = Field(default=0.4, ge=0, le=1)
+    rate_multiplier: float = Field(default=0.5, gt=0, lt=1)
+    smoothing: float = Field(default=0.3, gt=0, le=1, description="weight of the newest shard in quality_score")
+    parity_clear_checks: int = Field(default=3, ge=1, description="clean shards in a row that lift a parity block")
+
+    @model_validator(mode="after")
+    def _hysteresis(self) -> Self:
+        if self.lift_at <= self.penalty_below:
+            raise ValueError(f"lift_at {self.lift_at} must lie above penalty_below {self.penalty_below}")
+        return self
+
+
+class IntensitySettings(Settings):
+    """From quality to training intensity; each level begins at its threshold."""
+
+    hot_path: float = Field(default=0.9, ge=0, le=1)
+    accelerated: float = Field(default=0.8, ge=0, le=1)
+    normal: float = Field(default=0.65, ge=0, le=1)
+    reduced: float = Field(default=0.5, ge=0, le=1)
+
+
+class GauntletSettings(Settings):
+    """Hyperparameters after a gauntlet."""
+
+    strong_win_rate: float = Field(default=0.8, ge=0, le=1, description="above it against the heuristic: less noise")
+    weak_win_rate: float = Field(default=0.7, ge=0, le=1, description="below it against random: more work")
+    cooldown_hours: float = Field(default=1.0, ge=0)
+    temperature_factor: float = Field(default=0.8, gt=0, lt=1)
+    min_temperature: float = Field(default=0.5, gt=0)
+    quality_threshold_step: float = Field(default=0.05, gt=0)
+    max_quality_threshold: float = Field(default=0.6, ge=0, le=1)
+    work_factor: float = Field(default=1.5, gt=1)
+    max_epochs: int = Field(default=8, ge=1)
+    max_games_factor: float = Field(default=4.0, ge=1, description="times the configured games per iteration")
+
+
+class LearningRateSettings(Settings):
+    """The learning rate follows the gain in rating."""
+
+    evaluations: int = Field(default=5, ge=2, description="averaged differences")
+    raise_at_elo: float = Field(default=10.0)
+    lower_at_elo: float = Field(default=-10.0)
+    raise_factor: float = Field(default=1.1, gt=1)
+    lower_factor: float = Field(default=0.8, gt=0, lt=1)
+    minimum: float = Field(default=1e-6, gt=0)
+    maximum: float = Field(default=1e-3, gt=0)
+    cooldown_hours: float = Field(default=1.0, ge=0)
+
+
+class CurriculumSettings(Settings):
+    """How much self-play each configuration gets."""
+
+    rebalance_seconds: float = Field(default=600.0, gt=0)
+    minimum: float = Field(default=0.5, gt=0)
+    maximum: float = Field(default=2.0, gt=0)
+    velocity_scale: float = Field(default=50.0, gt=0, description="Elo/h that count as fast")
+    min_change: float = Field(default=0.05, ge=0, description="a smaller change is not worth a decision")
+
+
+class WatchdogSettings(Settings):
+    """The sequential test for regressions: a Bernoulli CUSUM against fixed anchors."""
+
+    design_drop_elo: float = Field(default=100.0, gt=0)
+    threshold: float = Field(default=5.0, gt=0, description="h; larger is slower and falser less often")
+    baseline_games: int = Field(default=200, ge=20, description="games that set a promoted model's baseline")
+    severity_elo: tuple[float, float, float, float] = (20.0, 35.0, 50.0, 75.0)
+    clear_games: int = Field(default=100, ge=1)
+
+
+class LifecycleSettings(Settings):
+    """Promotion by GSPRT, rollback on severe regressions."""
+
+    elo0: float = Field(default=-20.0)
+    elo1: float = Field(default=20.0)
+    alpha: float = Field(default=0.05, gt=0, lt=0.5)
+    beta: float = Field(default=0.05, gt=0, lt=0.5)
+    max_games: int = Field(default=2000, ge=2, description="undecided after so many: the candidate is kept out")
+    rollback_at: str = Field(default="severe", pattern="^(moderate|severe|critical)$")
+
+
+class SchedulerSettings(Settings):
+    """Priorities of self-play."""
+
+    staleness_hours: float = Field(default=1.0, gt=0)
+    starvation_floor: float = Field(default=0.25, gt=0, le=1, description="share of an equal share nobody falls below")
+    lease_seconds: float = Field(default=60.0, gt=0, description="without a result for so long a request is repeated")
+    node_silent_seconds: float = Field(default=30.0, gt=0)
+
+
+class TriggerSettings(Settings):
+    """When to train."""
+
+    cooldown_seconds: float = Field(default=0.0, ge=0)
+    hot_path: float = Field(default=0.5, gt=0, description="share of rows_per_training that is enough")
+    accelerated: float = Field(default=0.75, gt=0)
+    normal: float = Field(default=1.0, gt=0)
+    reduced: float = Field(default=2.0, gt=0)
+
+
+class FeedbackSettings(Settings):
+    """All thresholds of all controllers."""
+
+    stall: StallSettings = StallSettings()
+    quality: QualitySettings = QualitySettings()
+    intensity: IntensitySettings = IntensitySettings()
+    gauntlet: GauntletSettings = GauntletSettings()
+    learning_rate: LearningRateSettings = LearningRateSettings()
+    curriculum: CurriculumSettings = CurriculumSettings()
+    watchdog: WatchdogSettings = WatchdogSettings()
+    lifecycle: LifecycleSettings = LifecycleSettings()
+    scheduler: SchedulerSettings = SchedulerSettings()
+    trigger: TriggerSettings = TriggerSettings()

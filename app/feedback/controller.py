@@ -1,0 +1,30 @@
+"""Controllers: reducers that are also shown the FeedbackState of every configuration, read-only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from app.config import RunSettings
+from app.events import Event, Payload, Step, Value
+from app.feedback.state import FeedbackState
+
+R = TypeVar("R", bound=Value)
+
+
+@dataclass(frozen=True)
+class Controller(Generic[R]):
+    """Base of the feedback controllers. Built from the run's settings, it holds nothing that changes.
+
+    Its host folds FeedbackState from each event first, once for all controllers, then gives each controller the event,
+    its own rows and those states.
+    """
+
+    settings: RunSettings
+    name: ClassVar[str]
+    reads: ClassVar[frozenset[type[Payload]]]
+    emits: ClassVar[frozenset[type[Payload]]]
+    row: ClassVar[type[Any]]
+
+    def step(self, rows: Mapping[str, R], event: Event[Payload], states: Mapping[str, FeedbackState]) -> Step[R]:
+        """Fold one event. Pure: time is ``event.recordedtime``; there is no other."""
+        raise NotImplementedError
