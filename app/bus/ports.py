@@ -162,8 +162,8 @@ class Ledger(Protocol):
         """Remove a dead letter; False when there is none of this number."""
         ...
 
-    def rest(self) -> None:
-        """Do what is best done while nothing happens."""
+    def rest(self, *, idle: bool = True) -> None:
+        """Tidy up between transactions: what must be done, and what can be when there is nothing else (``idle``)."""
         ...
 
 

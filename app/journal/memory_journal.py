@@ -76,7 +76,7 @@ class MemoryJournal:
         """Remove a dead letter; False when there is none of this number."""
         return self._letters.pop(number, None) is not None
 
-    def rest(self) -> None:
+    def rest(self, *, idle: bool = True) -> None:
         """Do nothing: there is nothing to tidy."""
 
     def close(self) -> None:

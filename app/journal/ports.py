@@ -107,8 +107,8 @@ class Journal(JournalReader, Protocol):
         """Remove a dead letter; False when there is none of this number."""
         ...
 
-    def rest(self) -> None:
-        """Do what is best done while nothing happens."""
+    def rest(self, *, idle: bool = True) -> None:
+        """Tidy up between transactions: what must be done, and what can be when there is nothing else (``idle``)."""
         ...
 
 
