@@ -146,8 +146,8 @@ class Ledger(Protocol):
         """Read the records that hold events after a position."""
         ...
 
-    def headers(self, after: int) -> Iterator[Record]:
-        """Iterate over the records after a position, without their bodies."""
+    def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
+        """Iterate over the records after a position: first position and hashes of the event ids."""
         ...
 
     def mark(self, producer: str, epoch: int) -> int | None:

@@ -99,6 +99,10 @@ class Journal(JournalReader, Protocol):
         """
         ...
 
+    def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
+        """Iterate over the records that hold events after a position: first position, hashes of the event ids."""
+        ...
+
     def mark(self, producer: str, epoch: int) -> int | None:
         """Return the next sequence number of a producer's epoch; None when it was never seen."""
         ...

@@ -81,6 +81,11 @@ class SqliteJournal:
         with explained(self._db.path):
             yield from queries.read_headers(self._db.connection, after)
 
+    def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
+        """Iterate over the records after a position: first position and hashes of the event ids."""
+        with explained(self._db.path):
+            yield from queries.read_ids(self._db.connection, after)
+
     def mark(self, producer: str, epoch: int) -> int | None:
         """Return the next sequence number of a producer's epoch; None when it was never seen."""
         query = "SELECT next FROM marks WHERE producer = ? AND epoch = ?"
