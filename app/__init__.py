@@ -1,0 +1,1 @@
+"""Flyball: self-play reinforcement learning that runs itself. ADR-005 explains the layers."""

@@ -38,7 +38,7 @@ class StepClock:
 
 
 def checked(number: int, *, who: str = "test") -> Envelope[Any]:
-    data = ParityChecked(request_id=derive_id("request", who), shard="a" * 64, checked=number + 1, failures=0)
+    data = ParityChecked(request_id=derive_id("request", who), shard="a" * 64, checked=abs(number) + 1, failures=0)
     return originate(data, event_id=derive_id(who, number), time=START, subject="hex7_2p")
 
 
@@ -65,17 +65,17 @@ def broker_thread(journal: Any, endpoint: str, **options: Any) -> Iterator[Broke
         os.close(woken)
 
 
-def spawn(*arguments: str | int) -> subprocess.Popen[str]:
-    """Start one of this file's programs."""
+def spawn(*arguments: object, file: str) -> subprocess.Popen[str]:
+    """Start one of a file's programs."""
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
-    command = [sys.executable, __file__, *map(str, arguments)]
+    command = [sys.executable, file, *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
 
 @contextmanager
-def program(*arguments: str | int) -> Iterator[subprocess.Popen[str]]:
-    """Run one of this file's programs; it is killed at the end if it still runs."""
-    process = spawn(*arguments)
+def program(*arguments: object, file: str = __file__) -> Iterator[subprocess.Popen[str]]:
+    """Run one of a file's programs, of this one by default; it is killed at the end if it still runs."""
+    process = spawn(*arguments, file=file)
     try:
         yield process
     finally:

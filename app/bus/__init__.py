@@ -2,6 +2,7 @@
 
 from app.bus.broker import Broker
 from app.bus.errors import BrokerUnavailable, BusClosed, BusError, EventTooLarge, InsecureEndpoint, PublishRefused
+from app.bus.letters import retry_letter
 from app.bus.limits import BrokerLimits
 from app.bus.memory_bus import MemoryBus, MemorySubscription
 from app.bus.ports import Batch, Bus, Subscription
@@ -24,4 +25,5 @@ __all__ = [
     "Subscription",
     "ZmqBus",
     "ZmqSubscription",
+    "retry_letter",
 ]

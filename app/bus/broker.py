@@ -102,8 +102,7 @@ class Broker:
         if now >= self._next_probe:
             self._next_probe = now + PROBE_S
             self._send(self._hub.probe(now))
-        if idle:
-            self._journal.rest()
+        self._journal.rest(idle=idle)
         if self._on_loop is not None:
             self._on_loop()
         return full or self._hub.has_more()

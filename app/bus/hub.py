@@ -38,7 +38,7 @@ class Hub:
         self._journal = journal
         self._source = source
         self._limits = limits
-        recent = journal.headers(max(0, journal.head - WINDOW))
+        recent = journal.ids(max(0, journal.head - WINDOW))
         self._sequencer = Sequencer(journal.head, journal.recorded_us, recent)
         self._fanout = Fanout(journal, limits)
         self._desk = Desk(journal)

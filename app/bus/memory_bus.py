@@ -31,7 +31,7 @@ class MemoryBus:
 
     def __init__(self, journal: Ledger, clock: Clock, *, producer: str = "local@localhost") -> None:
         self._journal, self._clock, self._producer = journal, clock, producer
-        recent = journal.headers(max(0, journal.head - WINDOW))
+        recent = journal.ids(max(0, journal.head - WINDOW))
         self._sequencer = Sequencer(journal.head, journal.recorded_us, recent)
         self._epoch = journal.head
         self._sequencer.introduce(producer, self._epoch, journal.mark(producer, self._epoch) or 0)

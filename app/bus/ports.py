@@ -146,8 +146,8 @@ class Ledger(Protocol):
         """Read the records that hold events after a position."""
         ...
 
-    def headers(self, after: int) -> Iterator[Record]:
-        """Iterate over the records after a position, without their bodies."""
+    def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
+        """Iterate over the records after a position: first position and hashes of the event ids."""
         ...
 
     def mark(self, producer: str, epoch: int) -> int | None:
@@ -162,8 +162,8 @@ class Ledger(Protocol):
         """Remove a dead letter; False when there is none of this number."""
         ...
 
-    def rest(self) -> None:
-        """Do what is best done while nothing happens."""
+    def rest(self, *, idle: bool = True) -> None:
+        """Tidy up between transactions: what must be done, and what can be when there is nothing else (``idle``)."""
         ...
 
 

@@ -33,19 +33,23 @@ class Sequencer:
     Args:
         head: position of the journal's last event.
         recorded_us: time of the journal's last record.
-        recent: headers of the journal's last records, for the window of ids.
+        recent: first position and id hashes of the journal's last records, for the window.
         window: the window of ids.
     """
 
     def __init__(
-        self, head: int, recorded_us: int, recent: Iterable[Record] = (), window: IdWindow | None = None
+        self,
+        head: int,
+        recorded_us: int,
+        recent: Iterable[tuple[int, Sequence[int]]] = (),
+        window: IdWindow | None = None,
     ) -> None:
         self.head = head
         self.recorded_us = recorded_us
         self.marks: dict[tuple[str, int], int] = {}
         self._window = IdWindow() if window is None else window
-        for record in recent:
-            self._window.remember(record.frame.ids, record.first)
+        for first, ids in recent:
+            self._window.remember(ids, first)
         self._records: list[Record] = []
         self._touched: set[tuple[str, int]] = set()
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import count
 
 WINDOW = 1_000_000
 
@@ -23,11 +24,12 @@ class IdWindow:
 
     def remember(self, ids: Sequence[int], first: int) -> None:
         """Remember a frame of new events at the positions from ``first`` on."""
-        self._positions.update(zip(ids, range(first, first + len(ids)), strict=True))
-        self._frames.append(ids)
-        while len(self._positions) - len(self._frames[0]) >= self._size:
-            for old in self._frames.popleft():
-                self._positions.pop(old, None)
+        positions, frames = self._positions, self._frames
+        positions.update(zip(ids, count(first), strict=False))
+        frames.append(ids)
+        while len(positions) - len(frames[0]) >= self._size:
+            for old in frames.popleft():
+                positions.pop(old, None)
 
     def is_new(self, ids: Sequence[int]) -> bool:
         """Whether none of the ids is remembered or occurs twice."""

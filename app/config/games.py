@@ -29,7 +29,12 @@ GAMES: dict[ConfigKey, GameConfig] = {
         GameConfig(
             key=ConfigKey("ultimate_tic_tac_toe_2p"), game="ultimate_tic_tac_toe", players=2, selfplay=_games(128)
         ),
-        GameConfig(key=ConfigKey("clobber_2p"), game="clobber(rows=5,columns=6)", players=2),
+        GameConfig(
+            key=ConfigKey("clobber_2p"),
+            game="clobber(rows=5,columns=6)",
+            players=2,
+            ppo=PpoSettings(entropy_coef=0.01, gae_lambda=0.5),
+        ),
         GameConfig(key=ConfigKey("oh_hell_3p"), game="oh_hell(players=3)", players=3),
         GameConfig(key=ConfigKey("maedn_4p"), game="maedn(players=4)", players=4, selfplay=_games(48)),
         GameConfig(

@@ -17,6 +17,10 @@ from app.journal.errors import NotAJournal, StorageFull, StorageInUse, explained
 
 PAGE_BYTES = 8192
 CHECKPOINT_PAGES = 200
+"""WAL pages after which its owner should checkpoint, at a moment of its choice."""
+
+LATEST_CHECKPOINT_PAGES = 2000
+"""WAL pages after which a commit checkpoints, whoever waits for it."""
 
 
 class Database:
@@ -110,8 +114,8 @@ def _open(path: Path, schema: str, kind: int, synchronous: str) -> sqlite3.Conne
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {synchronous}")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-        connection.execute(f"PRAGMA journal_size_limit = {8 * CHECKPOINT_PAGES * PAGE_BYTES}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {LATEST_CHECKPOINT_PAGES}")
+        connection.execute(f"PRAGMA journal_size_limit = {LATEST_CHECKPOINT_PAGES * PAGE_BYTES}")
         connection.executescript(f"BEGIN IMMEDIATE; PRAGMA application_id = {kind}; {schema} COMMIT;")
     except BaseException:
         connection.close()

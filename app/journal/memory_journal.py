@@ -60,6 +60,10 @@ class MemoryJournal:
         """Iterate over the records after a position."""
         yield from self._records[self._index(after) :]
 
+    def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
+        """Iterate over the records after a position: first position and hashes of the event ids."""
+        return ((record.first, record.frame.ids) for record in self.headers(after))
+
     def mark(self, producer: str, epoch: int) -> int | None:
         """Return the next sequence number of a producer's epoch; None when it was never seen."""
         return self._marks.get((producer, epoch))
@@ -76,7 +80,7 @@ class MemoryJournal:
         """Remove a dead letter; False when there is none of this number."""
         return self._letters.pop(number, None) is not None
 
-    def rest(self) -> None:
+    def rest(self, *, idle: bool = True) -> None:
         """Do nothing: there is nothing to tidy."""
 
     def close(self) -> None:

@@ -99,6 +99,10 @@ class Journal(JournalReader, Protocol):
         """
         ...
 
+    def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
+        """Iterate over the records that hold events after a position: first position, hashes of the event ids."""
+        ...
+
     def mark(self, producer: str, epoch: int) -> int | None:
         """Return the next sequence number of a producer's epoch; None when it was never seen."""
         ...
@@ -107,8 +111,8 @@ class Journal(JournalReader, Protocol):
         """Remove a dead letter; False when there is none of this number."""
         ...
 
-    def rest(self) -> None:
-        """Do what is best done while nothing happens."""
+    def rest(self, *, idle: bool = True) -> None:
+        """Tidy up between transactions: what must be done, and what can be when there is nothing else (``idle``)."""
         ...
 
 

@@ -1,10 +1,10 @@
 """Reading the journal's tables: shared by the writer and by read-only readers."""
 
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 
-from app.events.frames import DamagedRecord, DeadLetter, Record
+from app.events.frames import DamagedRecord, DeadLetter, Record, ids_of
 from app.events.frames.record import damaged
 from app.journal.ports import Chunk
 
@@ -51,6 +51,13 @@ def read_headers(db: sqlite3.Connection, after: int) -> Iterator[Record]:
             record = Record.open(head, expected=first, bodies=False)
             position = _continued(record, position)
             yield record
+
+
+def read_ids(db: sqlite3.Connection, after: int) -> Iterator[tuple[int, Sequence[int]]]:
+    """Do what ``Journal.ids`` says."""
+    with closing(_rows(db, "head", after, -1)) as rows:
+        for first, head in rows:
+            yield first, ids_of(head, first)
 
 
 def find_damage(db: sqlite3.Connection) -> Iterator[DamagedRecord]:

@@ -5,12 +5,14 @@ from pathlib import Path
 
 from app.events.frames import DamagedRecord, DeadLetter, Record
 from app.journal import queries
-from app.journal.database import Database, open_read_only
+from app.journal.database import CHECKPOINT_PAGES, PAGE_BYTES, Database, open_read_only
 from app.journal.errors import OutOfOrder, explained
 from app.journal.ports import Chunk
 
 RESERVE_BYTES = 4 << 20
 MAX_DEAD_LETTERS = 10_000
+PAGES_PER_COMMIT = 3
+"""An estimate: a leaf of the frames, one of the marks, and now and then an inner page."""
 
 
 class SqliteJournal:
@@ -34,7 +36,7 @@ class SqliteJournal:
             raise
         self.head = last.last if last else 0
         self.recorded_us = last.recorded_us if last else 0
-        self._dirty = True
+        self._wal_pages = CHECKPOINT_PAGES
 
     def append(
         self,
@@ -57,7 +59,7 @@ class SqliteJournal:
                 self._keep(letter)
         if records:
             self.head, self.recorded_us = records[-1].last, records[-1].recorded_us
-        self._dirty = True
+        self._wal_pages += PAGES_PER_COMMIT + sum(len(record.raw) for record in records) // PAGE_BYTES
 
     def _keep(self, letter: DeadLetter) -> None:
         number = self._db.connection.execute(
@@ -79,6 +81,11 @@ class SqliteJournal:
         with explained(self._db.path):
             yield from queries.read_headers(self._db.connection, after)
 
+    def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
+        """Iterate over the records after a position: first position and hashes of the event ids."""
+        with explained(self._db.path):
+            yield from queries.read_ids(self._db.connection, after)
+
     def mark(self, producer: str, epoch: int) -> int | None:
         """Return the next sequence number of a producer's epoch; None when it was never seen."""
         query = "SELECT next FROM marks WHERE producer = ? AND epoch = ?"
@@ -98,11 +105,14 @@ class SqliteJournal:
         with self._db.transaction() as db:
             return db.execute("DELETE FROM dead_letters WHERE number = ?", (number,)).rowcount == 1
 
-    def rest(self) -> None:
-        """Empty the WAL into the database, so that the next burst starts with an empty one."""
-        if self._dirty:
+    def rest(self, *, idle: bool = True) -> None:
+        """Move the WAL into the database: when it is long, or there is time.
+
+        Done between transactions, nobody waits for it: done within, it would set the 99th percentile of latency.
+        """
+        if self._wal_pages >= CHECKPOINT_PAGES or (idle and self._wal_pages):
             self._db.checkpoint()
-            self._dirty = False
+            self._wal_pages = 0
 
     def close(self) -> None:
         """Close. Twice does nothing."""

@@ -23,6 +23,9 @@ HOPELESS = frozenset({2, 4})
 REASON_BYTES = 8192
 
 
+What = Literal["started", "failed", "hopeless", "stopped", "killed"]
+
+
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
     """A process to keep running.
@@ -54,7 +57,7 @@ class ChildReport:
     """
 
     name: str
-    what: Literal["started", "failed", "hopeless", "stopped", "killed"]
+    what: What
     pid: int
     reason: str = ""
     delay: float | None = None
@@ -101,7 +104,7 @@ class Supervisor:
         self._drain_seconds = drain_seconds
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
-        """Run until ``stop`` is set, then end all; ``hurry`` cuts that short. Returns whether no child was hopeless."""
+        """Run until ``stop`` is set, then end all; ``hurry`` cuts that short. Returns whether all left in order."""
         async with asyncio.TaskGroup() as group:
             for child in self._children:
                 group.create_task(child.keep(stop))
@@ -110,7 +113,7 @@ class Supervisor:
             await self._end(self._children[1:])
             await self._end(self._children[:1])
             hurrier.cancel()
-        return not any(child.hopeless for child in self._children)
+        return all(child.fine for child in self._children)
 
     async def _end(self, children: Sequence["_Child"]) -> None:
         for child in children:
@@ -136,31 +139,38 @@ class _Child:
         self._leaving = asyncio.Event()
         self._killed = False
         self.gone = asyncio.Event()
-        self.hopeless = False
+        self.fine = False
 
     async def keep(self, stop: asyncio.Event) -> None:
         """Start the process, and again whenever it ends, until it shall leave."""
         failures = 0
         while not self._leaving.is_set():
             began = self._clock.monotonic()
-            self._process, errors_at = await _spawn(self._spec)
-            self._report(ChildReport(self._spec.name, "started", self._process.pid))
-            if self._leaving.is_set():  # asked while the process was starting
-                self.leave()
-            code = await self._process.wait()
+            pid, code, reason = await self._run()
             failures = self._backoff.count(failures, self._clock.monotonic() - began)
-            asked = self._leaving.is_set() and code in (0, -signal.SIGTERM)
-            reason = "" if asked else _reason(code, self._spec.errors, errors_at)
-            if not self._leaving.is_set() and code in HOPELESS:
-                self.hopeless = True
+            end = self._end_of(code)
+            delay = self._backoff.delay(failures) if end == "failed" else None
+            self._report(ChildReport(self._spec.name, end, pid, reason, delay))
+            self.fine = end == "stopped" and not reason
+            if end == "hopeless":
                 stop.set()
-            delay = None if self._leaving.is_set() or self.hopeless else self._backoff.delay(failures)
-            self._tell(self._process.pid, reason, delay)
             if delay is None:
                 break
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._leaving.wait(), delay)
         self.gone.set()
+
+    async def _run(self) -> tuple[int, int, str]:
+        """Run the process to its end. Returns its id, its exit code, and why it ended if that was not asked for."""
+        process, errors_at = await _spawn(self._spec)
+        self._process = process
+        self._report(ChildReport(self._spec.name, "started", process.pid))
+        if self._leaving.is_set():  # asked while the process was starting
+            self.leave()
+        code = await process.wait()
+        if self._leaving.is_set() and code in (0, -signal.SIGTERM):
+            return process.pid, code, ""
+        return process.pid, code, _reason(code, self._spec.errors, errors_at)
 
     def leave(self) -> None:
         """Ask the process to end, and start no other."""
@@ -184,14 +194,10 @@ class _Child:
                 else:
                     self._process.send_signal(number)
 
-    def _tell(self, pid: int, reason: str, delay: float | None) -> None:
-        name = self._spec.name
-        if delay is not None:
-            self._report(ChildReport(name, "failed", pid, reason, delay))
-        elif self.hopeless:
-            self._report(ChildReport(name, "hopeless", pid, reason))
-        else:
-            self._report(ChildReport(name, "killed" if self._killed else "stopped", pid, reason))
+    def _end_of(self, code: int) -> What:
+        if self._leaving.is_set():
+            return "killed" if self._killed else "stopped"
+        return "hopeless" if code in HOPELESS else "failed"
 
 
 def end_with_stdin() -> None:

@@ -1,0 +1,1 @@
+"""The loop closed around a modelled cluster on a virtual clock."""

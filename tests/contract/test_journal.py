@@ -73,6 +73,10 @@ def test_headers_are_read_without_bodies(filled):
     assert [(r.first, r.last, r.frame.types) for r in filled.headers(2)] == [(3, 3, ("a",)), (4, 6, ("c",))]
 
 
+def test_ids_are_read_for_the_window(filled):
+    assert [(first, tuple(ids)) for first, ids in filled.ids(2)] == [(3, (3,)), (4, (4, 5, 6))]
+
+
 @pytest.mark.parametrize("first", [6, 8])
 def test_a_gap_or_an_overlap_is_refused_and_nothing_is_written(filled, first):
     with pytest.raises(OutOfOrder, match="cannot follow position 6"):
@@ -140,6 +144,14 @@ def test_damage_is_refused_loudly_and_names_the_position(tmp_path, change):
         reader.read(0)
     assert "position 2" in str(next(iter(reader.damage())))
     reader.close()
+
+
+def test_damaged_ids_are_refused(tmp_path):
+    damage(tmp_path / "j.db", "UPDATE frames SET head = CAST(substr(head, 1, 80) || 'x' AS BLOB) WHERE first = 2")
+    journal = SqliteJournal(tmp_path / "j.db")
+    with pytest.raises(DamagedRecord, match="position 2"):
+        list(journal.ids(0))
+    journal.close()
 
 
 def test_all_damage_is_listed_and_sound_records_are_not(tmp_path):

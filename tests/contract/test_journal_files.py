@@ -99,8 +99,8 @@ def test_the_reserve_comes_back_with_the_next_start(journal, tmp_path):
     assert (tmp_path / "j.db.reserve").stat().st_size == 4 << 20
 
 
-def test_the_wal_stays_small(journal, tmp_path):
+def test_the_wal_stays_small_when_its_writer_rests_between_transactions(journal, tmp_path):
     for position in range(1, 200):
         journal.append([record(position, size=60_000)])
-    journal.rest()
+        journal.rest(idle=False)
     assert (tmp_path / "j.db-wal").stat().st_size < 4 << 20

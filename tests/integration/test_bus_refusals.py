@@ -16,9 +16,10 @@ from app.bus import (
     InsecureEndpoint,
     PublishRefused,
     ZmqBus,
+    retry_letter,
 )
-from app.events import encode
-from app.events.frames import frame_of
+from app.events import MalformedEvent, encode
+from app.events.frames import DeadLetter, frame_of
 from app.journal import MemoryJournal
 
 
@@ -228,6 +229,22 @@ async def test_dead_letters_are_removed_through_the_broker(stranger, broker, jou
     assert journal.dead_letters() == []
     with pytest.raises(BusError, match="no dead letter"):
         await bus.forget_letter(letter.number)
+    await bus.close()
+
+
+async def test_a_dead_letter_is_published_again_once_it_can_be_read(broker, journal):
+    unreadable = DeadLetter(0, "p", "old", "written by a newer version", b"{}")
+    journal.append(letters=[DeadLetter(0, "p", "old", "no such type then", encode(checked(0))), unreadable])
+    bus = ZmqBus(broker.endpoint, producer="cli")
+    await bus.publish(checked(0))
+    first, second = journal.dead_letters()
+    assert await retry_letter(bus, first) == 2
+    with pytest.raises(MalformedEvent):
+        await retry_letter(bus, second)
+    assert [letter.number for letter in journal.dead_letters()] == [second.number]
+    async with bus.subscribe(after=1) as subscription:
+        [event] = await gather(subscription, 1)
+    assert (event.data, event.envelope.causationid) == (checked(0).data, checked(0).id)
     await bus.close()
 
 

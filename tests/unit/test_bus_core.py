@@ -97,7 +97,7 @@ def test_the_window_is_rebuilt_from_the_journal():
     s = sequencer()
     s.admit(frame(0, 1), 5, "p")
     records, _ = s.take()
-    again = Sequencer(2, 5, records)
+    again = Sequencer(2, 5, [(record.first, record.frame.ids) for record in records])
     again.introduce("q", 1, 0)
     assert again.admit(frame(1, 5, producer="q"), 5, "q") == [Run(0, 2, 2)]
 

@@ -16,7 +16,7 @@ from app.training.ppo import clipped_value_loss, losses
 
 NETWORK = NetworkSettings(hidden=(16,))
 SIZE, ACTIONS = 6, 5
-SETTINGS = PpoSettings(learning_rate=3e-3, batch_size=64, epochs=2, target_kl=10, max_kl=10)
+SETTINGS = PpoSettings(learning_rate=3e-3, batch_size=64, epochs=2, entropy_coef=0.01, target_kl=10, max_kl=10)
 CPU = torch.device("cpu")
 
 
@@ -148,7 +148,7 @@ def test_it_learns_which_action_pays():
     samples = on_policy(2000)
     paid = (samples.action[:, 0] == 2).float() * 2 - 1
     samples = dataclasses.replace(samples, advantage=paid, target=paid)
-    settings = SETTINGS.model_copy(update={"epochs": 10})
+    settings = SETTINGS.model_copy(update={"epochs": 20})
     _, before = losses(base_network(), samples, settings)
     result, epochs = learn(samples, settings)
     policy = Policy(NETWORK, SIZE, ACTIONS, bytes_to_parameters(result.parameters))

@@ -4,7 +4,7 @@ from app.events.frames.builder import Draft, FrameBuilder, hash_id, without
 from app.events.frames.frame import DamagedFrame, Frame, peek
 from app.events.frames.letter import DeadLetter
 from app.events.frames.reading import draft_of, frame_of, read_events
-from app.events.frames.record import DamagedRecord, Record, seal
+from app.events.frames.record import DamagedRecord, Record, ids_of, seal
 
 __all__ = [
     "DamagedFrame",
@@ -17,6 +17,7 @@ __all__ = [
     "draft_of",
     "frame_of",
     "hash_id",
+    "ids_of",
     "peek",
     "read_events",
     "seal",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from app.core import FlyballError
-from app.events.frames.frame import DamagedFrame, Frame
+from app.events.frames.frame import DamagedFrame, Frame, read_ids
 
 MAGIC = b"FBR1"
 STAMP = struct.Struct("<4sIQQH")
@@ -77,6 +77,18 @@ class Record:
         if expected is not None and first != expected:
             raise damaged(expected, f"position {first}")
         return cls(raw, first, recorded_us, source, frame)
+
+
+def ids_of(head: bytes, first: int) -> tuple[int, ...]:
+    """Return the id hashes of the record at position ``first``, whose header is ``head``, and nothing else.
+
+    Raises:
+        DamagedRecord: the frame's header is not what was written.
+    """
+    try:
+        return read_ids(head, STAMP.size + STAMP.unpack_from(head)[4], len(head))
+    except (DamagedFrame, struct.error) as error:
+        raise damaged(first, str(error).partition(".")[0]) from error
 
 
 def seal(frame: Frame, *, first: int, recorded_us: int, source: str) -> Record:

@@ -1,0 +1,228 @@
+"""The bus: durable publishing, latency, replay, beside what bounds them, all in one run.
+
+Run with ``pytest tests/benchmarks/bench_bus.py -m benchmark -s``. Only ratios are asserted; figures depend on the
+machine and on what else it does. Publisher, broker and subscriber are processes of their own.
+"""
+
+import asyncio
+import gc
+import sqlite3
+import sys
+from pathlib import Path
+from statistics import median
+from time import monotonic, perf_counter, process_time
+
+import pytest
+import zmq
+from bus_rig import address, broker_process, checked, expect, program
+
+from app.bus import ZmqBus
+from app.events import decode, encode
+from app.journal import SqliteJournalReader, history
+
+pytestmark = pytest.mark.benchmark
+EVENTS = 200_000
+TASKS, FRAME = 4, 64
+ROUNDS = 3
+
+
+def settle_gc() -> None:
+    """Do what a daemon does at its start: what is loaded stays, and batches of events are no garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+
+
+def said(process) -> list[float]:
+    return [float(word) for word in process.stdout.readline().split()]
+
+
+def end_to_end(folder: Path) -> dict[str, float]:
+    """Publish with a window of 256 events; return rates and the processor time of both ends."""
+    with (
+        broker_process(folder),
+        program("follow", folder, EVENTS, file=__file__) as follower,
+        program("publish", folder, EVENTS, file=__file__) as publisher,
+    ):
+        expect(follower, "ready")
+        began, acknowledged, busy = said(publisher)
+        arrived, reading = said(follower)
+    return {
+        "durable publishes/s, window 256": EVENTS / (acknowledged - began),
+        "typed end to end, events/s, window 256": EVENTS / (arrived - began),
+        "publisher, processor us/event": 1e6 * busy / EVENTS,
+        "subscriber, processor us/event": 1e6 * reading / EVENTS,
+    }
+
+
+def replay(folder: Path) -> dict[str, float]:
+    """Read the journal as typed events; then only look for a type that isn't there."""
+    reader = SqliteJournalReader(folder / "journal.db")
+    began = perf_counter()
+    count = sum(1 for _ in history(reader))
+    typed = count / (perf_counter() - began)
+    began = perf_counter()
+    assert reader.read(0, limit=count, types={"none"}).position == count
+    filtered = count / (perf_counter() - began)
+    reader.close()
+    return {"replay, typed events/s": typed, "replay, filtered by header, events/s": filtered}
+
+
+def codec() -> dict[str, float]:
+    """Bound: write and read events in one process, without any bus."""
+    events = [checked(i) for i in range(256)]
+    began = perf_counter()
+    for _ in range(20):
+        for event in events:
+            decode(encode(event))
+    return {"bound: encode and decode alone, events/s": 20 * 256 / (perf_counter() - began)}
+
+
+def naive_commits(folder: Path) -> dict[str, float]:
+    """Bound: a row and a transaction for each event, with the same durability."""
+    db = sqlite3.connect(folder / "naive.db", isolation_level=None)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("CREATE TABLE events (position INTEGER PRIMARY KEY, body BLOB)")
+    body, count = encode(checked(0)), 3000
+    began = perf_counter()
+    for _ in range(count):
+        db.execute("INSERT INTO events (body) VALUES (?)", (body,))
+    rate = count / (perf_counter() - began)
+    db.close()
+    return {"bound: a row and a commit each, events/s": rate}
+
+
+def push_pull(folder: Path) -> dict[str, float]:
+    """Bound: ZeroMQ alone, one message an event, nothing durable."""
+    pusher = program("push", folder, EVENTS, file=__file__)
+    with pusher, zmq.Context() as context, context.socket(zmq.PULL) as socket:
+        socket.bind(f"ipc://{folder}/raw")
+        socket.recv()
+        began = perf_counter()
+        for _ in range(EVENTS - 1):
+            socket.recv()
+        rate = EVENTS / (perf_counter() - began)
+    return {"bound: PUSH to PULL, messages/s": rate}
+
+
+async def steady(folder: Path, rate: int = 500, seconds: int = 4) -> dict[str, float]:
+    """Publish at a steady rate; measure from ``publish`` to the handler, through two connections."""
+    bus, other = ZmqBus(address(folder), producer="p"), ZmqBus(address(folder), producer="q")
+    events = [checked(i, who="steady") for i in range(rate * seconds)]
+    sent: dict[str, float] = {}
+    took: list[float] = []
+
+    async def read(subscription) -> None:
+        async for batch in subscription:
+            now = perf_counter()
+            took.extend(now - sent[event.id] for event in batch.events)
+            if len(took) == len(events):
+                return
+
+    async def publish(event) -> None:
+        sent[event.id] = perf_counter()
+        await bus.publish(event)
+
+    async with other.subscribe() as subscription, asyncio.TaskGroup() as group:
+        group.create_task(read(subscription))
+        start = perf_counter()
+        for i, event in enumerate(events):
+            await asyncio.sleep(max(0.0, start + i / rate - perf_counter()))
+            group.create_task(publish(event))
+    began = perf_counter()
+    for i in range(1000):
+        await bus.publish(checked(i, who="single"))
+    single = 1000 / (perf_counter() - began)
+    await bus.close()
+    await other.close()
+    took.sort()
+    return {
+        "durable publishes/s, one at a time": single,
+        "publish to handler at 500/s, p50 us": 1e6 * took[len(took) // 2],
+        "publish to handler at 500/s, p99 us": 1e6 * took[len(took) * 99 // 100],
+    }
+
+
+def one_round(folder: Path) -> dict[str, float]:
+    folder.mkdir()
+    figures = end_to_end(folder) | replay(folder) | naive_commits(folder) | push_pull(folder) | codec()
+    with broker_process(folder):
+        return figures | asyncio.run(steady(folder))
+
+
+@pytest.mark.timeout(600)
+def test_the_bus_beside_what_bounds_it(tmp_path, capsys):
+    settle_gc()
+    rounds = [one_round(tmp_path / str(i)) for i in range(ROUNDS)]
+    gc.unfreeze()
+    figures = {name: median(r[name] for r in rounds) for name in rounds[0]}
+    with capsys.disabled():
+        sys.stdout.write(f"\n{'median of ' + str(ROUNDS) + ' rounds':<48} {'':>12}   (lowest … highest)\n")
+        for name, figure in figures.items():
+            values = [r[name] for r in rounds]
+            sys.stdout.write(f"{name:<48} {figure:>12,.1f}   ({min(values):,.1f} … {max(values):,.1f})\n")
+    naive = figures["bound: a row and a commit each, events/s"]
+    assert figures["typed end to end, events/s, window 256"] > 3 * naive
+    assert figures["replay, typed events/s"] > 0.4 * figures["bound: encode and decode alone, events/s"]
+    assert figures["replay, filtered by header, events/s"] > 5 * figures["replay, typed events/s"]
+
+
+# Programs ------------------------------------------------------------------------------------------------------------
+
+
+def say(*words: object) -> None:
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
+
+
+async def publish(folder: Path, count: int) -> None:
+    events = [checked(i) for i in range(count)]
+    settle_gc()
+    bus = ZmqBus(address(folder), producer="publisher")
+    frames = iter([events[i : i + FRAME] for i in range(0, count, FRAME)])
+    await bus.publish(checked(-1, who="warm"))
+
+    async def send() -> None:
+        for frame in frames:
+            await bus.publish_many(frame)
+
+    began, busy = monotonic(), process_time()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(TASKS):
+            group.create_task(send())
+    say(began, monotonic(), process_time() - busy)
+    await bus.close()
+
+
+async def follow(folder: Path, count: int) -> None:
+    settle_gc()
+    bus = ZmqBus(address(folder), producer="follower")
+    async with bus.subscribe(after=0) as subscription:
+        say("ready")
+        busy, last = process_time(), 0
+        async for batch in subscription:
+            for event in batch.events:
+                last = event.sequence
+            if last >= count:
+                break
+    say(monotonic(), process_time() - busy)
+    await bus.close()
+
+
+def push(folder: Path, count: int) -> None:
+    body = encode(checked(0))
+    with zmq.Context() as context, context.socket(zmq.PUSH) as socket:
+        socket.connect(f"ipc://{folder}/raw")
+        for _ in range(count):
+            socket.send(body)
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["publish", folder, count]:
+            asyncio.run(publish(Path(folder), int(count)))
+        case ["follow", folder, count]:
+            asyncio.run(follow(Path(folder), int(count)))
+        case ["push", folder, count]:
+            push(Path(folder), int(count))

@@ -1,0 +1,123 @@
+"""Commands that talk to a broker: a real one, in a process of its own."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from app.cli import main
+from app.cli.bus import is_listening
+from app.config import Deployment, RunFolder
+from app.events import Event
+from app.journal import SqliteJournalReader, history
+from app.runtime.sockets import bus_endpoint
+
+FLYBALL = (sys.executable, "-m", "app.cli")
+TICK = ("CLOCK_TICK", '{"period_seconds": 60}')
+Flyball = Callable[..., Result]
+
+
+@pytest.fixture
+def flyball(tmp_path: Path) -> Flyball:
+    return lambda *words: CliRunner().invoke(main, ["--run", str(tmp_path), *map(str, words)])
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Path]:
+    """Run a broker that hardly ever ticks, and return its run folder."""
+    (tmp_path / "flyball.toml").write_text("tick_seconds = 100000\n")
+    endpoint = bus_endpoint(RunFolder(tmp_path), Deployment())
+    command = (*FLYBALL, "--run", str(tmp_path), "daemon", "run", "broker")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        while not is_listening(endpoint):
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.02)
+        yield tmp_path
+        process.terminate()
+        assert process.wait(timeout=30) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def recorded(folder: Path, source: str) -> list[Event[Any]]:
+    with closing(SqliteJournalReader(folder / "journal.sqlite")) as reader:
+        return [event for event in history(reader) if event.source == source]
+
+
+def test_what_is_emitted_is_recorded_where_it_says(broker: Path, flyball: Flyball) -> None:
+    result = flyball("emit", *TICK, "--count", 3)
+    assert result.exit_code == 0, result.stderr
+    events = recorded(broker, "cli@laptop")
+    assert [line.split() for line in result.stdout.splitlines()] == [[str(e.sequence), e.id] for e in events]
+    assert len({event.id for event in events}) == 3
+    told = json.loads(flyball("emit", *TICK, "--json").stdout)
+    assert told == {"position": events[-1].sequence + 1, "id": recorded(broker, "cli@laptop")[-1].id}
+
+
+def test_the_same_replay_is_recorded_once(broker: Path, flyball: Flyball) -> None:
+    flyball("emit", *TICK, "--count", 2)
+    originals = recorded(broker, "cli@laptop")
+    words = ("replay", "CLOCK_TICK", "--yes", "--from", originals[0].sequence, "--to", originals[1].sequence)
+    first = flyball(*words, "--reason", "lost", "--speed", 1000, "--json")
+    assert first.exit_code == 0, first.stderr
+    replayed = recorded(broker, "cli@laptop")[2:]
+    assert [event.envelope.causationid for event in replayed] == [event.id for event in originals]
+    assert [event.data for event in replayed] == [event.data for event in originals]
+    assert flyball(*words, "--reason", "lost", "--json").stdout == first.stdout
+    assert len(recorded(broker, "cli@laptop")) == 4
+    assert flyball(*words, "--reason", "another").exit_code == 0
+    assert len(recorded(broker, "cli@laptop")) == 6
+
+
+def test_tail_follows_until_it_is_interrupted(broker: Path, flyball: Flyball) -> None:
+    command = (*FLYBALL, "--run", str(broker), "tail", "-f", "--since", "1", "--json", "CLOCK_TICK", "RUN_CONFIGURED")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tail:
+        assert tail.stdout is not None
+        assert tail.stderr is not None
+        assert json.loads(tail.stdout.readline())["type"] == "flyball.run.configured"
+        position, event_id = flyball("emit", *TICK).stdout.split()
+        event = next(event for event in map(json.loads, tail.stdout) if event["id"] == event_id)
+        assert int(event["sequence"]) == int(position)
+        tail.send_signal(signal.SIGINT)
+        assert tail.stderr.read() == ""
+    assert tail.returncode == 0
+
+
+def test_a_second_run_in_the_same_folder_is_refused(broker: Path, flyball: Flyball) -> None:
+    result = flyball("up")
+    assert result.exit_code == 1
+    assert "listens at" in result.stderr
+    second = subprocess.run(
+        (*FLYBALL, "--run", str(broker), "daemon", "run", "broker"), capture_output=True, text=True, check=False
+    )
+    assert second.returncode == 1
+    assert "Another process writes" in second.stderr
+
+
+def test_a_broker_that_never_answers_is_a_timeout(tmp_path: Path, flyball: Flyball) -> None:
+    endpoint = bus_endpoint(RunFolder(tmp_path), Deployment())
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.bind(endpoint.removeprefix("ipc://"))
+        deaf.listen()
+        result = flyball("emit", *TICK, "--timeout", "0.2")
+    assert result.exit_code == 5
+    assert "did not acknowledge" in result.stderr
+
+
+@pytest.mark.parametrize("endpoint", ["ipc:///nowhere/bus.sock", "tcp://127.0.0.1:1", "tcp://[::1]:1"])
+def test_nobody_listens(endpoint: str) -> None:
+    assert not is_listening(endpoint)
+
+
+def test_somebody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert is_listening(f"tcp://127.0.0.1:{server.getsockname()[1]}")

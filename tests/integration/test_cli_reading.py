@@ -1,0 +1,267 @@
+"""Commands that read a run: what they print, and how they exit."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from recorded_run import KEY, recording, write_journal
+
+from app.cli import main
+from app.cli.group import COMMANDS, EXIT_CODES
+from app.events import CATALOGUE, from_cloudevent
+
+Flyball = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Return a run folder whose journal holds the recording."""
+    write_journal(tmp_path / "journal.sqlite", recording().events)
+    return tmp_path
+
+
+@pytest.fixture
+def flyball(tmp_path: Path) -> Flyball:
+    """Return the command, about the run folder."""
+    return lambda *words: CliRunner().invoke(main, ["--run", str(tmp_path), *map(str, words)], prog_name="flyball")
+
+
+def lines(result: Result) -> list[Any]:
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def names(result: Result) -> list[str]:
+    return [event["type"].removeprefix("flyball.") for event in lines(result)]
+
+
+def test_help_imports_no_more_than_click() -> None:
+    heavy = "{'torch', 'zmq', 'pydantic', 'structlog', 'rich', 'numpy'}"
+    program = (
+        "import sys\nfrom app.cli import main\ntry: main(['--help'])\n"
+        f"finally: print(sorted({heavy} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+    assert all(name in done.stdout for name in COMMANDS)
+
+
+def test_no_command_imports_torch(run: Path) -> None:
+    program = (
+        "import sys\nfrom importlib import import_module\nfrom app.cli.group import COMMANDS, main\n"
+        "for name in COMMANDS: import_module(f'app.cli.commands.{name}')\n"
+        f"try: main(['--run', {str(run)!r}, 'status'])\n"
+        "finally: print({'torch', 'pyspiel'} & set(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr.strip().endswith("set()")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(flyball: Flyball, name: str) -> None:
+    assert flyball(name, "--help").exit_code == 0
+
+
+def test_exit_codes_belong_to_errors_that_exist() -> None:
+    program = (
+        "from importlib import import_module\nfrom app.cli.group import COMMANDS\nfrom app.core import FlyballError\n"
+        "for name in COMMANDS: import_module(f'app.cli.commands.{name}')\nimport app.runtime.daemon\n"
+        "def names(kind):\n    return {kind.__name__}.union(*map(names, kind.__subclasses__()))\n"
+        "print(*names(FlyballError))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) >= EXIT_CODES.keys()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["tial"], 2, "Did you mean tail?"),
+        (["tail", "--since", "soon"], 2, "10m"),
+        (["tail", "TRAINING_COMPLETE"], 4, "TRAINING_COMPLETED"),
+        (["tail", "NOTHING_*"], 4, "no event type"),
+        (["tail", "--config-key", "hart_4p"], 4, "hearts_4p"),
+        (["trace", "zz"], 4, "'zz'"),
+        (["trace", "0"], 1, "Write more"),
+        (["events", "schema", "ELO"], 4, "no event type"),
+        (["daemon", "run", "brocker"], 4, "brocker"),
+        (["tail", "-f", "-n", "0"], 3, "No broker listens"),
+        (["emit", "CLOCK_TICK", '{"period_seconds": 1}'], 3, "flyball --run"),
+        (["replay", "--yes"], 2, "--reason"),
+        (["replay", "--yes", "--reason", "why"], 3, "No broker listens"),
+        (["up", "--profile", "desk"], 2, "laptop"),
+        (["up", "--config", "hart_4p"], 4, "hearts_4p"),
+    ],
+)
+def test_errors_have_their_codes_and_a_way_out(
+    run: Path, flyball: Flyball, words: list[str], code: int, said: str
+) -> None:
+    result = flyball(*words)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("words", [["status"], ["tail"], ["trace", "a"], ["replay"]])
+def test_without_a_journal_nothing_runs(flyball: Flyball, words: list[str]) -> None:
+    result = flyball(*words)
+    assert result.exit_code == 3
+    assert "hint:" in result.stderr
+
+
+def test_tail_shows_the_last_events(run: Path, flyball: Flyball) -> None:
+    shown = flyball("tail", "-n", 2).stdout.splitlines()
+    assert len(shown) == 2
+    assert shown[0].split()[:5] == ["15", "2026-01-31", "12:00:15.000", "PROMOTION_REJECTED", KEY]
+    assert flyball("tail", "-n", 0).stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["TRAINING_*"], ["training.requested", "training.completed"] * 2),
+        (["training.completed"], ["training.completed"] * 2),
+        (["*.completed", "-n", "3"], ["selfplay.completed", "training.completed", "evaluation.completed"]),
+        (["model_promoted", "run_*"], ["run.configured", "model.promoted"]),
+        (["--since", "15"], ["model.promotion_rejected", "daemon.stopped"]),
+        (["--since", "14", "-n", "1"], ["daemon.stopped"]),
+        (["--since", "2026-01-31T12:00:15Z"], ["model.promotion_rejected", "daemon.stopped"]),
+        (["--since", "10m"], []),
+        (["--since", "999"], []),
+        (["daemon.*", "--config-key", KEY], []),
+        (["--config-key", KEY, "-n", "1"], ["model.promotion_rejected"]),
+        (["flyball.run.*"], ["run.configured"]),
+    ],
+)
+def test_tail_selects(run: Path, flyball: Flyball, words: list[str], expected: list[str]) -> None:
+    assert names(flyball("tail", "--json", *words)) == expected
+
+
+def test_tail_writes_whole_cloudevents(run: Path, flyball: Flyball) -> None:
+    events = [from_cloudevent(event) for event in lines(flyball("tail", "-n", 100, "--json"))]
+    assert events == recording().events
+
+
+def test_trace_follows_causes(run: Path, flyball: Flyball) -> None:
+    promoted = recording().events[7]
+    (found,) = lines(flyball("trace", promoted.id[:12], "--json", "--effects", 1))
+    assert (found["id"], found["earlier"]) == (promoted.id, 0)
+    assert [event["level"] for event in found["events"]] == list(range(7))
+    tree = flyball("trace", promoted.id, "--causes", 1).stdout
+    assert "▶ MODEL_PROMOTED" in tree
+    assert "4 earlier causes" in tree
+    everything = flyball("trace", promoted.id, "--all").stdout
+    assert "RUN_CONFIGURED" in everything
+    assert "PROMOTION_REJECTED" in everything
+
+
+def test_status_tells_configurations_and_daemons(run: Path, flyball: Flyball) -> None:
+    (status,) = lines(flyball("status", "--json"))
+    config = next(one for one in status["configs"] if one["key"] == KEY)
+    assert (config["games"], config["loops"], config["win_rate_random"]["n"]) == (600, 1, 200)
+    assert status["daemons"][0]["state"] == "stopped"
+    assert status["head"] == 16
+    table = flyball("status")
+    assert KEY in table.stdout
+    assert "1 stopped" in table.stderr
+
+
+def test_replay_shows_before_it_does(run: Path, flyball: Flyball) -> None:
+    preview = flyball("replay", "TRAINING_*", "--from", 5, "--to", 11, "--json")
+    assert names(preview) == ["training.completed", "training.requested"]
+    assert "1 TRAINING_COMPLETED, 1 TRAINING_REQUESTED" in preview.stderr
+
+
+def test_emit_validates_without_a_broker(run: Path, flyball: Flyball, tmp_path: Path) -> None:
+    data = '{"model": "m", "reason": "worse"}'
+    (tmp_path / "data.json").write_text(data)
+    words = ("emit", "ROLLBACK_REQUESTED", "--config-key", KEY, "--dry-run")
+    (first,) = lines(flyball(*words, data))
+    (second,) = lines(flyball(*words, f"@{tmp_path / 'data.json'}"))
+    assert first["data"] == second["data"] == json.loads(data)
+    assert first["id"] != second["id"]
+    piped = CliRunner().invoke(main, ["--run", str(run), *words, "-", "--count", "3"], input=data)
+    assert len({event["id"] for event in lines(piped)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["ROLLBACK_REQUESTED", '{"model": "m"}', "--config-key", KEY], 2, "reason: Field required"),
+        (["ROLLBACK_REQUESTED", '{"model": "m", "reason": ""}', "--config-key", KEY], 2, "reason"),
+        (["ROLLBACK_REQUESTED", "nonsense", "--config-key", KEY], 2, "flyball events schema ROLLBACK_REQUESTED"),
+        (["ROLLBACK_REQUESTED", "@/nowhere", "--config-key", KEY], 2, "/nowhere cannot be read"),
+        (["ROLLBACK_REQUESTED", '{"model": "m", "reason": "r"}'], 2, "--config-key"),
+        (["ROLLBACK_REQUESTED", '{"model": "m", "reason": "r"}', "--config-key", "chess_2p"], 4, "chess_2p"),
+        (["CLOCK_TICK", '{"period_seconds": 1}', "--config-key", KEY], 2, "whole system"),
+        (["ROLLBACK", "{}"], 4, "no event type"),
+    ],
+)
+def test_emit_refuses_what_is_no_event(run: Path, flyball: Flyball, words: list[str], code: int, said: str) -> None:
+    result = flyball("emit", *words, "--dry-run")
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert said in result.stderr
+
+
+def test_config_show_tells_where_values_come_from(tmp_path: Path, flyball: Flyball) -> None:
+    (tmp_path / "flyball.toml").write_text("seed = 5\n")
+    (shown,) = lines(flyball("config", "show", "--json"))
+    assert shown["seed"] == {"value": 5, "origin": "flyball.toml"}
+    assert shown["min_quality"]["origin"] == "default"
+    assert any(line.split() == ["seed", "5", "flyball.toml"] for line in flyball("config", "show").stdout.splitlines())
+    assert flyball("config", "check").exit_code == 0
+    (tmp_path / "flyball.toml").write_text("sead = 5\n")
+    bad = flyball("config", "check")
+    assert (bad.exit_code, bad.stdout) == (2, "")
+    assert "Did you mean seed?" in bad.stderr
+
+
+def test_the_catalogue_is_listed(flyball: Flyball) -> None:
+    assert len(lines(flyball("events", "list", "--json"))) == len(CATALOGUE)
+    assert len(flyball("events", "list").stdout.splitlines()) == len(CATALOGUE)
+    schema = json.loads(flyball("events", "schema", "MODEL_PROMOTED").stdout)
+    assert "evidence" in schema["properties"]
+    assert "specversion" in json.loads(flyball("events", "schema", "MODEL_PROMOTED", "--whole").stdout)["properties"]
+
+
+def test_daemons_are_listed(flyball: Flyball) -> None:
+    assert lines(flyball("daemon", "list", "--json"))[0]["name"] == "broker"
+    assert flyball("daemon", "list").stdout.startswith("broker")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script(flyball: Flyball, shell: str) -> None:
+    assert "_FLYBALL_COMPLETE" in flyball("completion", shell).stdout
+
+
+def test_event_names_are_completed(run: Path) -> None:
+    environment = {
+        **os.environ,
+        "_FLYBALL_COMPLETE": "bash_complete",
+        "COMP_WORDS": "flyball tail model_p",
+        "COMP_CWORD": "2",
+    }
+    program = "from app.cli import main; main(prog_name='flyball')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
+    assert done.stdout.split() == ["plain,MODEL_PROMOTED"]
+
+
+def test_the_option_may_follow_the_command(run: Path) -> None:
+    result = CliRunner().invoke(main, ["status", "--json", "--run", str(run)])
+    assert result.exit_code == 0
+
+
+def test_a_closed_pipe_is_silent(run: Path) -> None:
+    program = "from app.cli import main; main(prog_name='flyball')"
+    command = [sys.executable, "-c", program, "--run", str(run), "tail", "-n", "100", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader:
+        assert reader.stdout is not None
+        assert reader.stderr is not None
+        reader.stdout.close()
+        assert reader.stderr.read() == b""

@@ -1,0 +1,84 @@
+"""``flyball up`` as an operator has it: all daemons, Ctrl-C, and kill -9."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+from click.testing import CliRunner
+
+from app.cli import main
+from app.runtime.registry import DAEMONS
+
+
+@contextmanager
+def flyball_up(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    command = (sys.executable, "-m", "app.cli", "--run", str(folder), "up", "--config", "tic_tac_toe_2p", "--json")
+    with subprocess.Popen((*command, *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def told(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        yield json.loads(line)
+
+
+def status(folder: Path) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(CliRunner().invoke(main, ["--run", str(folder), "status", "--json"]).stdout)
+    return parsed
+
+
+def test_all_daemons_start_work_and_leave_in_order(tmp_path: Path) -> None:
+    with flyball_up(tmp_path, "--seed", "7") as process:
+        promoted = next(one for one in told(process) if one.get("type") == "flyball.model.promoted")
+        assert promoted["subject"] == "tic_tac_toe_2p"
+        process.send_signal(signal.SIGINT)
+        left = [one for one in told(process) if one.get("what") == "stopped"]
+        assert process.wait() == 0
+    assert {one["daemon"] for one in left} == set(DAEMONS)
+    assert left[-1]["daemon"] == "broker"
+    assert [one["reason"] for one in left] == [""] * len(DAEMONS)
+    now = status(tmp_path)
+    assert {one["daemon"]: one["state"] for one in now["daemons"]} == dict.fromkeys(DAEMONS, "stopped")
+    assert [one["key"] for one in now["configs"]] == ["tic_tac_toe_2p"]
+    configured = CliRunner().invoke(main, ["--run", str(tmp_path), "tail", "RUN_CONFIGURED", "--json"]).stdout
+    assert json.loads(configured)["data"]["settings"]["seed"] == 7
+    for log in (tmp_path / "logs").glob("*.jsonl"):
+        assert all(json.loads(line)["severity_number"] < 13 for line in log.read_text().splitlines()), log
+
+
+def test_nothing_outlives_a_killed_supervisor(tmp_path: Path) -> None:
+    with flyball_up(tmp_path) as process:
+        next(one for one in told(process) if one.get("type") == "flyball.model.promoted")
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert len(children) >= len(DAEMONS)
+        process.kill()
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert alive == []
+
+
+def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "journal.sqlite").write_text("this is no database, " * 1000)
+    with flyball_up(tmp_path) as process:
+        failed = next(one for one in told(process) if one.get("what") == "failed")
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+    assert failed["daemon"] == "broker"
+    assert "journal.sqlite is damaged or no database" in failed["reason"]
+    assert failed["delay"] == 0.5
+
+
+def test_up_ends_by_itself(tmp_path: Path) -> None:
+    with flyball_up(tmp_path, "--for", "0.1") as process:
+        left = [one["daemon"] for one in told(process) if one["what"] == "stopped"]
+        assert process.wait() == 0
+    assert sorted(left) == sorted(DAEMONS)
