@@ -1,5 +1,6 @@
 """Controllers: reducers that are also shown the FeedbackState of every configuration, read-only."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
@@ -12,7 +13,7 @@ R = TypeVar("R", bound=Value)
 
 
 @dataclass(frozen=True)
-class Controller(Generic[R]):
+class Controller(ABC, Generic[R]):
     """Base of the feedback controllers. Built from the run's settings, it holds nothing that changes.
 
     Its host folds FeedbackState from each event first, once for all controllers, then gives each controller the event,
@@ -25,6 +26,6 @@ class Controller(Generic[R]):
     emits: ClassVar[frozenset[type[Payload]]]
     row: ClassVar[type[Any]]
 
+    @abstractmethod
     def step(self, rows: Mapping[str, R], event: Event[Payload], states: Mapping[str, FeedbackState]) -> Step[R]:
         """Fold one event. Pure: time is ``event.recordedtime``; there is no other."""
-        raise NotImplementedError

@@ -47,8 +47,8 @@ class DaemonSpec:
 
     def factories(self, place: Place) -> tuple[Factory, ...]:
         """Return what builds the reducers from a run's settings."""
-        builders = (partial(cls, place=place) if issubclass(cls, QuietWorker) else cls for cls in self.reducers)
-        return cast("tuple[Factory, ...]", tuple(builders))
+        workers = (partial(self.worker, place=place),) if self.worker else ()
+        return cast("tuple[Factory, ...]", (*self.reducers[: -1 if self.worker else None], *workers))
 
 
 BROKER = "broker"
