@@ -4,6 +4,7 @@ from app.core.clock import Clock
 from app.core.errors import FlyballError
 from app.core.ids import ConfigKey, EventId, ModelHash, ShardKey, derive_id
 from app.core.seeds import derive_seed
+from app.core.statistics import Tally, Verdict, expected_score, gsprt_llr, sprt_verdict
 from app.core.units import Elo, EloPerHour, Rate, wilson_interval
 
 __all__ = [
@@ -16,7 +17,12 @@ __all__ = [
     "ModelHash",
     "Rate",
     "ShardKey",
+    "Tally",
+    "Verdict",
     "derive_id",
     "derive_seed",
+    "expected_score",
+    "gsprt_llr",
+    "sprt_verdict",
     "wilson_interval",
 ]

@@ -52,7 +52,7 @@ from app.events.payload import Decision, Fact, Kind, Payload, Request, Scope, Va
 from app.events.reducer import Emission, Reducer, Step
 from app.events.requests import EvaluationRequested, RollbackRequested, SelfplayRequested, TrainingRequested
 from app.events.upcasts import NoUpcast, upcast
-from app.events.values import Evidence, Intensity, MatchResult, Severity, ShardRef, TrainingMetrics
+from app.events.values import Evidence, Intensity, MatchResult, Purpose, Severity, ShardRef, TrainingMetrics
 
 __all__ = [
     "BY_NAME",
@@ -97,6 +97,7 @@ __all__ = [
     "Payload",
     "PlateauDetected",
     "PromotionRejected",
+    "Purpose",
     "QualityDegraded",
     "QualityPenaltyApplied",
     "QualityScoreUpdated",

@@ -6,7 +6,7 @@ from pydantic import Field, JsonValue, NonNegativeFloat, NonNegativeInt, Positiv
 
 from app.core import Elo, EloPerHour, EventId, ModelHash, ShardKey
 from app.events.payload import Fact, Scope
-from app.events.values import MatchResult, Severity, ShardRef, TrainingMetrics
+from app.events.values import MatchResult, Purpose, Severity, ShardRef, TrainingMetrics
 
 UnitInterval = Field(ge=0, le=1)
 
@@ -112,6 +112,7 @@ class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_CO
     """A model played its gauntlet; ratings are anchored on the random bot at 0."""
 
     request_id: EventId
+    purpose: Purpose
     model: ModelHash
     step: NonNegativeInt
     results: tuple[MatchResult, ...] = Field(min_length=1)
@@ -124,14 +125,16 @@ class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED")
     """A gauntlet could not be finished."""
 
     request_id: EventId
+    purpose: Purpose
     model: ModelHash
     error: str
 
 
 class RegressionDetected(Fact, type="evaluation.regression_detected", name="REGRESSION_DETECTED"):
-    """The current model plays worse than it did."""
+    """The current model plays worse than earlier ones did; ``last_good`` was current before the decline began."""
 
     model: ModelHash
+    last_good: ModelHash | None
     elo_drop: NonNegativeFloat
     severity: Severity
     games: PositiveInt

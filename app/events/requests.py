@@ -4,7 +4,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from app.core import ModelHash
 from app.events.payload import Request
-from app.events.values import ShardRef
+from app.events.values import Purpose, ShardRef
 
 
 class SelfplayRequested(Request, type="selfplay.requested", name="SELFPLAY_REQUESTED"):
@@ -30,7 +30,9 @@ class TrainingRequested(Request, type="training.requested", name="TRAINING_REQUE
 
 
 class EvaluationRequested(Request, type="evaluation.requested", name="EVALUATION_REQUESTED"):
-    """Play a model's gauntlet."""
+    """Play a model's gauntlet, or, as a gate, against the current model only."""
+
+    purpose: Purpose
 
     model: ModelHash
     step: NonNegativeInt

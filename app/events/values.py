@@ -4,11 +4,13 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from app.core import EventId, ModelHash, Rate, ShardKey
+from app.core import Elo, EventId, ModelHash, Rate, ShardKey
 from app.events.payload import Value
 
 Intensity = Literal["paused", "reduced", "normal", "accelerated", "hot_path"]
 Severity = Literal["minor", "moderate", "severe", "critical"]
+Purpose = Literal["rating", "gate"]
+"""Games that rate a model are kept apart from those that decide its promotion (DESIGN §5)."""
 
 
 class ShardRef(Value):
@@ -30,6 +32,7 @@ class MatchResult(Value):
 
     opponent: str = Field(min_length=1, description="'random', 'champion', 'recent' or another role")
     opponent_model: ModelHash | None
+    opponent_elo: Elo
     games: PositiveInt
     wins: NonNegativeInt
     draws: NonNegativeInt
