@@ -1,6 +1,5 @@
 """Watching a run from its journal: the broker may be down, the picture stays."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice
 from typing import Any
@@ -46,24 +45,36 @@ AT_ONCE = 5000
 
 
 class JournalWatch:
-    """Feeds a board with what the journal holds, a part at a time."""
+    """Feeds a board with what the journal holds, a part at a time.
+
+    ``behind`` tells whether the last part was cut off: there is more to read at once. ``trouble`` is what the operator
+    was told of reading it.
+    """
 
     def __init__(self, folder: RunFolder) -> None:
         self._path = folder.journal
         self.board = Board()
         self.began_at = self._head()
+        self.behind = False
+        self.trouble = ""
 
-    def news(self) -> Iterator[Event[Any]]:
-        """Read on, and iterate over the interesting events among those recorded since the watch began."""
+    def news(self) -> list[Event[Any]]:
+        """Read on. Returns the interesting events among those recorded since the watch began.
+
+        Raises:
+            FlyballError: the journal can't be read any further.
+        """
         try:
             reader = SqliteJournalReader(self._path)
         except NotAJournal:
-            return
+            return []
         with closing(reader):
-            for event in islice(history(reader, after=self.board.position, types=READS | INTERESTING), AT_ONCE):
-                self.board.feed((event,))
-                if type(event.data) in INTERESTING and event.sequence > self.began_at:
-                    yield event
+            wanted = READS | INTERESTING
+            events = history(reader, after=self.board.position, types=wanted, on_dead=lambda _: None)
+            part = list(islice(events, AT_ONCE))
+        self.behind = len(part) == AT_ONCE
+        self.board.feed(part)
+        return [event for event in part if type(event.data) in INTERESTING and event.sequence > self.began_at]
 
     def _head(self) -> int:
         try:

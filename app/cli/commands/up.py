@@ -141,10 +141,16 @@ async def _stop_after(seconds: float | None, stop: asyncio.Event) -> None:
 async def _watch(watch: JournalWatch, loaded: Loaded, screen: Screen) -> None:
     while True:
         _look(watch, loaded, screen)
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(0 if watch.behind else LOOK_SECONDS)
 
 
 def _look(watch: JournalWatch, loaded: Loaded, screen: Screen) -> None:
-    for event in watch.news():
-        screen.event(event)
+    """Show what is new. A journal that can't be read is told, and ends nothing: the broker has its own opinion."""
+    try:
+        for event in watch.news():
+            screen.event(event)
+    except FlyballError as error:
+        if watch.trouble != error.message:
+            screen.say(str(error))
+        watch.trouble = error.message
     screen.status(watch.board.status(SystemClock().now(), silent_after(loaded.run, loaded.deployment)))

@@ -1,0 +1,107 @@
+"""Watching a journal: in parts, from where it was, through damage."""
+
+from pathlib import Path
+
+import pytest
+from recorded_run import recording, write_journal
+
+from app.cli import watching
+from app.cli.commands.up import child_environment, child_specs
+from app.cli.place import Place
+from app.cli.screen import LineScreen, LiveScreen, describe
+from app.cli.watching import JournalWatch
+from app.config import RunFolder
+from app.core import FlyballError
+from app.runtime.registry import DAEMONS
+from app.runtime.settings import load
+from app.runtime.supervisor import ChildReport
+
+
+def test_what_lies_before_is_counted_and_what_comes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "AT_ONCE", 4)
+    folder, events = RunFolder(tmp_path), recording().events
+    watch = JournalWatch(folder)
+    assert watch.news() == []
+    write_journal(folder.journal, events)
+    told = watch.news()
+    while watch.behind:
+        told += watch.news()
+    assert [event.data.seed_name for event in told] == ["MODEL_PROMOTED", "PROMOTION_REJECTED"]
+    assert watch.board.position == len(events)
+    again = JournalWatch(folder)
+    assert again.news() == []
+
+
+def test_a_file_that_is_no_journal_is_waited_for(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.journal.write_text("no database " * 1000)
+    assert JournalWatch(folder).news() == []
+
+
+def test_damage_is_told_with_its_position(tmp_path: Path) -> None:
+    folder, events = RunFolder(tmp_path), recording().events
+    write_journal(folder.journal, events)
+    raw = bytearray(folder.journal.read_bytes())
+    raw[raw.index(b'"threshold":0.5')] ^= 1
+    folder.journal.write_bytes(raw)
+    watch = JournalWatch(folder)
+    with pytest.raises(FlyballError, match="Damaged journal"):
+        watch.news()
+
+
+def test_children_get_the_settings_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "flyball.toml").write_text("configs = ['hearts_4p']\nmin_quality = 0.4\n")
+    place = Place(RunFolder(tmp_path), None)
+    given = place.load({"profile": "laptop", "seed": 9})
+    for name, value in child_environment(place, given).items():
+        monkeypatch.setenv(name, value)
+    assert load(tmp_path).run == given.run
+    specs = child_specs(place, given)
+    assert [spec.name for spec in specs] == list(DAEMONS)
+    assert specs[0].name == "broker"
+
+
+def test_children_read_the_named_file(tmp_path: Path) -> None:
+    file = tmp_path / "other.toml"
+    file.write_text("seed = 4\n")
+    place = Place(RunFolder(tmp_path), file)
+    assert child_environment(place, place.load()) == {"FLYBALL_CONFIG_FILE": str(file)}
+
+
+@pytest.mark.parametrize(
+    ("report", "line"),
+    [
+        (ChildReport("broker", "started", 7), "broker started"),
+        (ChildReport("broker", "failed", 7, "no room", 0.5), "broker failed: no room; starts again in 0.5 s"),
+        (ChildReport("broker", "hopeless", 7, "what?"), "broker cannot start: what?"),
+        (ChildReport("broker", "killed", 7, "killed by SIGKILL"), "broker took too long to stop and was killed"),
+        (ChildReport("broker", "stopped", 7, "exit code 1"), "broker stopped, but not in order: exit code 1"),
+    ],
+)
+def test_reports_are_told_in_a_line(report: ChildReport, line: str) -> None:
+    assert describe(report) == line
+
+
+def test_lines_tell_only_the_unusual(capsys: pytest.CaptureFixture[str]) -> None:
+    with LineScreen(as_json=False) as screen:
+        screen.report(ChildReport("broker", "started", 7))
+        screen.report(ChildReport("broker", "stopped", 7))
+        screen.report(ChildReport("broker", "failed", 7, "no room", 0.5))
+        screen.event(recording().events[7])
+    shown = capsys.readouterr()
+    assert shown.err == "broker failed: no room; starts again in 0.5 s\n"
+    assert "MODEL_PROMOTED" in shown.out
+
+
+def test_the_picture_holds_the_last_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_journal(RunFolder(tmp_path).journal, recording().events)
+    watch = JournalWatch(RunFolder(tmp_path))
+    watch.news()
+    with LiveScreen() as screen:
+        screen.status(watch.board.status(recording().events[-1].recordedtime, 15.0))
+        screen.event(recording().events[7])
+        screen.report(ChildReport("training", "failed", 7, "no [room]", 0.5))
+        screen.say("Stopping.")
+    shown = capsys.readouterr().out
+    for part in ("tic_tac_toe_2p", "training (stopped", "12:00:08 MODEL_PROMOTED", "no [room]", "Stopping."):
+        assert part in shown
