@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
@@ -24,12 +24,38 @@ class UndeclaredEmission(FlyballError):
     """A reducer emitted a payload type that it does not declare."""
 
 
+class Conclusion(NamedTuple):
+    """Something that a reducer said: who, the position of its cause, and the event to publish."""
+
+    by: str
+    position: int
+    envelope: Envelope[Payload]
+
+
 @dataclass(slots=True)
 class Outcome:
-    """What a batch of events led to: envelopes to publish, rows to save (``None``: deleted)."""
+    """What a batch of events led to: what was said, rows to save (``None``: deleted)."""
 
-    envelopes: list[Envelope[Payload]] = field(default_factory=list)
+    conclusions: list[Conclusion] = field(default_factory=list)
     changed: dict[RowKey, BaseModel | None] = field(default_factory=dict)
+
+    @property
+    def envelopes(self) -> list[Envelope[Payload]]:
+        """The events to publish."""
+        return [conclusion.envelope for conclusion in self.conclusions]
+
+    def saved(self) -> dict[RowKey, bytes | None]:
+        """Return the changed rows as a state store takes them. Written here, once, however often a row changed."""
+        return {key: None if row is None else row.model_dump_json().encode() for key, row in self.changed.items()}
+
+
+class _Seat(NamedTuple):
+    """A reducer at its place: its rows, and its step bound to what it is shown."""
+
+    reducer: Hosted
+    name: str
+    rows: dict[str, Value]
+    step: Callable[[Event[Payload]], Step[Any]]
 
 
 class Fold:
@@ -43,6 +69,7 @@ class Fold:
         self._factories = factories
         self._saved = saved or {}
         self._rows: dict[str, dict[str, Value]] = {}
+        self._readers: dict[type[Payload], tuple[_Seat, ...]] = {}
         self.reducers: tuple[Hosted, ...] = ()
         if SETTINGS_KEY in self._saved:
             self._build(RunSettings.model_validate_json(self._saved[SETTINGS_KEY]))
@@ -51,23 +78,37 @@ class Fold:
         """Return the rows of the reducer with this name."""
         return self._rows.get(reducer, {})
 
+    def tables(self) -> Mapping[str, Mapping[str, Value]]:
+        """Return the rows of all reducers, by the reducers' names."""
+        return {reducer.name: self._rows[reducer.name] for reducer in self.reducers}
+
     def feed(self, events: Iterable[Event[Payload]]) -> Outcome:
         """Fold events in order."""
         outcome = Outcome()
         for event in events:
-            if isinstance(event.data, RunConfigured):
-                settings = RunSettings.model_validate(event.data.settings)
+            data = event.envelope.data
+            if isinstance(data, RunConfigured):
+                settings = RunSettings.model_validate(data.settings)
                 outcome.changed[SETTINGS_KEY] = settings
                 self._build(settings)
-            for reducer in self.reducers:
-                if type(event.data) in reducer.reads:
-                    self._apply(reducer, event, outcome)
+            for seat in self._readers.get(type(data), ()):
+                _apply(seat, event, outcome)
         return outcome
 
     def _build(self, settings: RunSettings) -> None:
         self.reducers = tuple(factory(settings) for factory in self._factories)
-        for reducer in self.reducers:
-            self._rows.setdefault(reducer.name, self._load(reducer))
+        seats = [self._seat(reducer) for reducer in self.reducers]
+        read = frozenset[type[Payload]]().union(*(reducer.reads for reducer in self.reducers))
+        self._readers = {kind: tuple(seat for seat in seats if kind in seat.reducer.reads) for kind in read}
+
+    def _seat(self, reducer: Hosted) -> _Seat:
+        if reducer.name not in self._rows:
+            self._rows[reducer.name] = self._load(reducer)
+        rows = self._rows[reducer.name]
+        if isinstance(reducer, Controller):
+            shown: dict[str, Any] = self._rows.setdefault(FeedbackFold.name, {})
+            return _Seat(reducer, reducer.name, rows, lambda event: reducer.step(rows, event, shown))
+        return _Seat(reducer, reducer.name, rows, lambda event: reducer.step(rows, event))
 
     def _load(self, reducer: Hosted) -> dict[str, Value]:
         return {
@@ -76,22 +117,18 @@ class Fold:
             if owner == reducer.name
         }
 
-    def _step(self, reducer: Hosted, rows: Mapping[str, Any], event: Event[Payload]) -> Step[Any]:
-        if isinstance(reducer, Controller):
-            return reducer.step(rows, event, self.rows(FeedbackFold.name))
-        return reducer.step(rows, event)
 
-    def _apply(self, reducer: Hosted, event: Event[Payload], outcome: Outcome) -> None:
-        rows = self._rows[reducer.name]
-        step = self._step(reducer, rows, event)
-        for key, row in step.rows.items():
-            if row is None:
-                rows.pop(key, None)
-            else:
-                rows[key] = row
-            outcome.changed[reducer.name, key] = row
-        if step.emissions:
-            outcome.envelopes += draft(reducer, event.cause, step.emissions)
+def _apply(seat: _Seat, event: Event[Payload], outcome: Outcome) -> None:
+    step, rows, name = seat.step(event), seat.rows, seat.name
+    for key, row in step.rows.items():
+        if row is None:
+            rows.pop(key, None)
+        else:
+            rows[key] = row
+        outcome.changed[name, key] = row
+    if step.emissions:
+        drafted = draft(seat.reducer, event.cause, step.emissions)
+        outcome.conclusions += (Conclusion(name, event.sequence, envelope) for envelope in drafted)
 
 
 def draft(reducer: Hosted, cause: Cause, emissions: Iterable[Emission]) -> list[Envelope[Payload]]:

@@ -108,11 +108,11 @@ class Host:
 
     async def _handle(self, batch: Batch) -> None:
         outcome = self._fold.feed(batch.events)
-        if outcome.envelopes:
+        if outcome.conclusions:
             await self._publish(outcome.envelopes)
         self._cursor, self._head = batch.position, batch.head
         if outcome.changed:
-            self._save({key: row.model_dump_json().encode() if row else None for key, row in outcome.changed.items()})
+            self._save(outcome.saved())
 
     async def _become_ready(self) -> None:
         self._ready = True
