@@ -42,6 +42,7 @@ class IntensitySettings(Settings):
     accelerated: float = Field(default=0.8, ge=0, le=1)
     normal: float = Field(default=0.65, ge=0, le=1)
     reduced: float = Field(default=0.5, ge=0, le=1)
+    cooldown_seconds: float = Field(default=60.0, ge=0, description="the intensity changes no more often")
 
 
 class GauntletSettings(Settings):
@@ -72,6 +73,14 @@ class LearningRateSettings(Settings):
     cooldown_hours: float = Field(default=1.0, ge=0)
 
 
+class AnomalySettings(Settings):
+    """When a training's figures are unusual."""
+
+    weight: float = Field(default=0.1, gt=0, lt=1, description="of the newest training in mean and variance")
+    warm_up: int = Field(default=10, ge=2, description="trainings before anything is unusual")
+    deviations: float = Field(default=6.0, gt=0, description="standard deviations above the mean")
+
+
 class CurriculumSettings(Settings):
     """How much self-play each configuration gets."""
 
@@ -85,11 +94,11 @@ class CurriculumSettings(Settings):
 class WatchdogSettings(Settings):
     """The sequential test for regressions: a Bernoulli CUSUM against fixed anchors."""
 
-    design_drop_elo: float = Field(default=100.0, gt=0)
+    design_drop_elo: float = Field(default=50.0, gt=0, description="the alternative that the test looks for")
     threshold: float = Field(default=5.0, gt=0, description="h; larger is slower and falser less often")
-    baseline_games: int = Field(default=200, ge=20, description="games that set a promoted model's baseline")
+    reference_weight: float = Field(default=0.2, gt=0, le=1, description="of the newest rating in the running mean")
     severity_elo: tuple[float, float, float, float] = (20.0, 35.0, 50.0, 75.0)
-    clear_games: int = Field(default=100, ge=1)
+    clear_games: int = Field(default=100, ge=1, description="rated games without evidence that clear an alarm")
 
 
 class LifecycleSettings(Settings):
@@ -108,7 +117,7 @@ class SchedulerSettings(Settings):
 
     staleness_hours: float = Field(default=1.0, gt=0)
     starvation_floor: float = Field(default=0.25, gt=0, le=1, description="share of an equal share nobody falls below")
-    lease_seconds: float = Field(default=60.0, gt=0, description="without a result for so long a request is repeated")
+    lease_seconds: float = Field(default=600.0, gt=0, description="without a result for so long a request is repeated")
     node_silent_seconds: float = Field(default=30.0, gt=0)
 
 
@@ -130,6 +139,7 @@ class FeedbackSettings(Settings):
     intensity: IntensitySettings = IntensitySettings()
     gauntlet: GauntletSettings = GauntletSettings()
     learning_rate: LearningRateSettings = LearningRateSettings()
+    anomaly: AnomalySettings = AnomalySettings()
     curriculum: CurriculumSettings = CurriculumSettings()
     watchdog: WatchdogSettings = WatchdogSettings()
     lifecycle: LifecycleSettings = LifecycleSettings()

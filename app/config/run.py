@@ -2,7 +2,7 @@
 
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from app.config.feedback import FeedbackSettings
 from app.config.games import GAMES
@@ -25,6 +25,7 @@ class RunSettings(Settings):
     selfplay_workers: tuple[str, ...] = Field(default=("selfplay_worker@laptop",), min_length=1)
     min_quality: float = Field(default=0.3, ge=0, le=1, description="a shard below it is not trained on")
     feedback: FeedbackSettings = FeedbackSettings()
+    _by_key: dict[ConfigKey, GameConfig] = PrivateAttr()
     configs: tuple[GameConfig, ...] = Field(default=tuple(GAMES[key] for key in LAPTOP), min_length=1)
 
     @model_validator(mode="after")
@@ -34,9 +35,10 @@ class RunSettings(Settings):
             raise ValueError(f"a configuration is named twice among {', '.join(sorted(keys))}")
         return self
 
+    def model_post_init(self, _context: object) -> None:
+        """Index the configurations: controllers look them up at every event."""
+        self._by_key = {config.key: config for config in self.configs}
+
     def config(self, key: str) -> GameConfig:
         """Return the configuration called ``key``; ``KeyError`` when this run has none."""
-        for config in self.configs:
-            if config.key == key:
-                return config
-        raise KeyError(key)
+        return self._by_key[ConfigKey(key)]

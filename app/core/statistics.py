@@ -46,7 +46,7 @@ def gsprt_llr(tally: Tally, elo0: float, elo1: float) -> float:
 
 
 def sprt_verdict(llr: float, alpha: float, beta: float) -> Verdict:
-    """Return Wald's verdict on a log-likelihood ratio: bounds ln(β / (1 - α)) and ln((1 - β) / α)."""
+    """Return Wald's verdict on a log-likelihood ratio: bounds ln(beta / (1 - alpha)) and ln((1 - beta) / alpha)."""
     if llr >= log((1 - beta) / alpha):
         return "accept"
     if llr <= log(beta / (1 - alpha)):

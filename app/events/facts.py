@@ -101,7 +101,6 @@ class TrainingFailed(Fact, type="training.failed", name="TRAINING_FAILED"):
 class LossAnomalyDetected(Fact, type="training.loss_anomaly_detected", name="LOSS_ANOMALY_DETECTED"):
     """A training metric left its usual range."""
 
-    request_id: EventId
     metric: str
     value: float
     expected: float

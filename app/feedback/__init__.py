@@ -1,10 +1,14 @@
 """The feedback controllers: pure reducers that read events and turn knobs (seed 003, DESIGN §4)."""
 
 from app.feedback.controller import Controller
+from app.feedback.curriculum import CurriculumIntegration
 from app.feedback.folding import FeedbackFold
-from app.feedback.lifecycle import CurrentRow, ModelLifecycleCoordinator
-from app.feedback.loop import FeedbackLoopController, FeedbackRow
-from app.feedback.scheduler import SelfplayRow, SelfplayScheduler
+from app.feedback.gauntlet import GauntletFeedbackController
+from app.feedback.learning_rate import EvaluationFeedbackHandler
+from app.feedback.lifecycle import ModelLifecycleCoordinator
+from app.feedback.loop import FeedbackLoopController
+from app.feedback.loss_watch import LossWatch
+from app.feedback.scheduler import SelfplayScheduler
 from app.feedback.state import (
     CanonicalFeedbackState,
     FeedbackState,
@@ -12,24 +16,27 @@ from app.feedback.state import (
     SignalFeedbackState,
 )
 from app.feedback.trend import RatingPoint, Slope, slope_per_hour
-from app.feedback.trigger import TrainingRow, TrainingTrigger
+from app.feedback.trigger import TrainingTrigger
+from app.feedback.watchdog import ModelPerformanceWatchdog, cusum_step
 
 __all__ = [
     "CanonicalFeedbackState",
     "Controller",
-    "CurrentRow",
+    "CurriculumIntegration",
+    "EvaluationFeedbackHandler",
     "FeedbackFold",
     "FeedbackLoopController",
-    "FeedbackRow",
     "FeedbackState",
+    "GauntletFeedbackController",
+    "LossWatch",
     "ModelLifecycleCoordinator",
+    "ModelPerformanceWatchdog",
     "MonitoringFeedbackState",
     "RatingPoint",
-    "SelfplayRow",
     "SelfplayScheduler",
     "SignalFeedbackState",
     "Slope",
-    "TrainingRow",
     "TrainingTrigger",
+    "cusum_step",
     "slope_per_hour",
 ]

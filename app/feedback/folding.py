@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from app.config import RunSettings
-from app.core import ConfigKey
 from app.events import (
     CurriculumRebalanced,
     EvaluationCompleted,
@@ -26,7 +25,7 @@ from app.events import (
     TrainingCompleted,
     TrainingIntensityChanged,
 )
-from app.feedback.state import FeedbackState
+from app.feedback.state import FeedbackState, state_of
 from app.feedback.trend import SECONDS_PER_HOUR
 
 RANDOM = "random"
@@ -66,16 +65,16 @@ class FeedbackFold:
         if isinstance(event.data, CurriculumRebalanced):
             return Step(
                 {
-                    key: _state(rows, key).model_copy(update={"curriculum_weight": weight})
+                    key: state_of(rows, key).model_copy(update={"curriculum_weight": weight})
                     for key, weight in event.data.weights.items()
                 }
             )
-        state = _state(rows, event.subject)
+        state = state_of(rows, event.subject)
         return Step({event.subject: self._after(state, event.data, event.recordedtime)})
 
     def _after(self, state: FeedbackState, data: Payload, now: datetime) -> FeedbackState:
         match data:
-            case EvaluationCompleted():
+            case EvaluationCompleted(purpose="rating"):
                 return self._evaluated(state, data, now)
             case ParityChecked(checked=checked, failures=failures):
                 return state.update_parity(checked, failures)
@@ -95,10 +94,6 @@ class FeedbackFold:
         weight, before = self.settings.feedback.quality.smoothing, state.quality_score
         smoothed = score if before is None else before + weight * (score - before)
         return state.model_copy(update={"data_quality_score": score, "quality_score": smoothed})
-
-
-def _state(rows: Mapping[str, FeedbackState], key: str) -> FeedbackState:
-    return rows.get(key) or FeedbackState(config_key=ConfigKey(key))
 
 
 def _changes(state: FeedbackState, data: Payload, now: datetime) -> dict[str, Any]:

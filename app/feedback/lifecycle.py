@@ -1,87 +1,191 @@
-"""ModelLifecycleCoordinator: which model is current.
+"""ModelLifecycleCoordinator: which model is current. Promotion by GSPRT, rollback on severe regressions.
 
-The rule, for now: the first evaluated model is promoted; a later one is rejected when it is significantly worse than
-the champion, that is when the 95% interval of its score against it lies below one half, and promoted otherwise.
+A candidate first plays its gauntlet, which rates it; then gate games against the current model, kept apart from the
+rating games, until the sequential test decides. A candidate that was not trained from the current model is refused: its
+base has been replaced or rolled back meanwhile. Rolling back is idempotent: it names the model it replaces, and a model
+that is no longer current is not replaced again.
 """
 
 from collections.abc import Mapping
 from typing import ClassVar
 
-from app.core import ModelHash
+from app.core import Elo, EventId, ModelHash, Tally, derive_seed, gsprt_llr, sprt_verdict
 from app.events import (
     Emission,
     EvaluationCompleted,
+    EvaluationFailed,
+    EvaluationRequested,
     Event,
     Evidence,
-    MatchResult,
     ModelPromoted,
+    ModelRolledBack,
     Payload,
     PromotionRejected,
+    RegressionDetected,
+    RollbackRequested,
     Step,
+    TrainingCompleted,
     Value,
 )
 from app.feedback.controller import Controller
 from app.feedback.state import FeedbackState
+from app.feedback.watchdog import SEVERITIES
 
-EVEN = 0.5
-"""The score of equals."""
+MAX_ROUNDS = 40
+"""Gate rounds after which a candidate is kept out, failed ones included."""
+
+REMEMBERED = 10
+"""Promoted models that a rollback can go back to."""
 
 
-class CurrentRow(Value):
-    """The current model of one configuration."""
+class Promoted(Value):
+    """A model that was promoted."""
 
     model: ModelHash
     step: int
     elo: float
 
 
-class ModelLifecycleCoordinator(Controller[CurrentRow]):
-    """Promotes or rejects every evaluated model."""
+class Candidate(Value):
+    """The model that wants to be promoted, its rating evaluation if it was played, and its gate games."""
+
+    model: ModelHash
+    parent: ModelHash | None
+    step: int
+    rating_id: EventId | None = None
+    elo: Elo = Elo(0.0)
+    elo_stderr: float = 0.0
+    tally: tuple[int, int, int] = (0, 0, 0)
+    rounds: int = 0
+
+
+class ModelsRow(Value):
+    """One configuration's promoted models, the current one last, and its candidate."""
+
+    promoted: tuple[Promoted, ...] = ()
+    candidate: Candidate | None = None
+
+    @property
+    def current(self) -> Promoted | None:
+        """The current model."""
+        return self.promoted[-1] if self.promoted else None
+
+
+class ModelLifecycleCoordinator(Controller[ModelsRow]):
+    """Owns which model is current."""
 
     name: ClassVar[str] = "ModelLifecycleCoordinator"
-    row: ClassVar[type[CurrentRow]] = CurrentRow
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted})
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({ModelPromoted, PromotionRejected})
+    row: ClassVar[type[ModelsRow]] = ModelsRow
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {TrainingCompleted, EvaluationCompleted, EvaluationFailed, RegressionDetected, RollbackRequested}
+    )
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {EvaluationRequested, ModelPromoted, PromotionRejected, ModelRolledBack}
+    )
 
     def step(
         self,
-        rows: Mapping[str, CurrentRow],
+        rows: Mapping[str, ModelsRow],
         event: Event[Payload],
-        states: Mapping[str, FeedbackState],  # noqa: ARG002
-    ) -> Step[CurrentRow]:
+        states: Mapping[str, FeedbackState],  # noqa: ARG002 - the protocol's argument
+    ) -> Step[ModelsRow]:
         """Fold one event."""
-        data, current = event.data, rows.get(event.subject)
-        if not isinstance(data, EvaluationCompleted) or (current and current.model == data.model):
-            return Step()
-        match = _against(data, current)
-        evidence = _evidence(event, data, match)
-        if current and match and match.score.upper < EVEN:
-            rejection = PromotionRejected(model=data.model, current=current.model, step=data.step, evidence=evidence)
-            return Step(emissions=(Emission(rejection),))
+        row = rows.get(event.subject, ModelsRow())
+        match event.data:
+            case TrainingCompleted(model=model, parent=parent, step=step):
+                candidate = Candidate(model=model, parent=parent, step=step)
+                return Step({event.subject: row.model_copy(update={"candidate": candidate})})
+            case EvaluationCompleted() as data if row.candidate and row.candidate.model == data.model:
+                return self._evaluated(event, row, row.candidate, data)
+            case EvaluationFailed(purpose="gate", model=model) if row.candidate and row.candidate.model == model:
+                return self._another_round(event, row, row.candidate)
+            case RegressionDetected(model=model, severity=severity, last_good=last_good, elo_drop=drop):
+                if SEVERITIES.index(severity) < SEVERITIES.index(self.settings.feedback.lifecycle.rollback_at):
+                    return Step()
+                return _rolled_back(event.subject, row, model, last_good, f"{severity} regression by {drop:.0f} Elo")
+            case RollbackRequested(model=model, reason=reason):
+                return _rolled_back(event.subject, row, model, None, reason)
+        return Step()
+
+    def _evaluated(
+        self, event: Event[Payload], row: ModelsRow, candidate: Candidate, data: EvaluationCompleted
+    ) -> Step[ModelsRow]:
+        if data.purpose == "gate":
+            played = data.results[0]
+            tally = Tally(*candidate.tally).plus(Tally(played.wins, played.draws, played.losses))
+            return self._judged(event, row, candidate.model_copy(update={"tally": tuple(tally)}))
+        rating = {"rating_id": event.id, "elo": data.elo, "elo_stderr": data.elo_stderr}
+        rated = candidate.model_copy(update=rating)
+        if row.current is None:
+            return self._promote(event.subject, row, rated, _evidence(rated, "no model before it", 0.0, 0.0))
+        if candidate.parent != row.current.model:
+            return self._reject(event.subject, row, rated, _evidence(rated, "trained from the current model", 0.0, 1.0))
+        return self._another_round(event, row, rated)
+
+    def _judged(self, event: Event[Payload], row: ModelsRow, candidate: Candidate) -> Step[ModelsRow]:
+        limits, tally = self.settings.feedback.lifecycle, Tally(*candidate.tally)
+        llr = gsprt_llr(tally, limits.elo0, limits.elo1)
+        verdict = sprt_verdict(llr, limits.alpha, limits.beta)
+        if verdict == "continue" and tally.games < limits.max_games:
+            return self._another_round(event, row, candidate)
+        evidence = _evidence(
+            candidate, f"log-likelihood ratio of {limits.elo1:+g} against {limits.elo0:+g} Elo", llr, 0.0
+        )
+        if verdict == "accept":
+            return self._promote(event.subject, row, candidate, evidence)
+        return self._reject(event.subject, row, candidate, evidence)
+
+    def _another_round(self, event: Event[Payload], row: ModelsRow, candidate: Candidate) -> Step[ModelsRow]:
+        key, rounds = event.subject, candidate.rounds + 1
+        if rounds > MAX_ROUNDS:
+            return self._reject(key, row, candidate, _evidence(candidate, "gate rounds", rounds, MAX_ROUNDS))
+        seed = derive_seed(self.settings.seed, key, "gate", candidate.model, rounds)
+        request = EvaluationRequested(purpose="gate", model=candidate.model, step=candidate.step, seed=seed)
+        asked = candidate.model_copy(update={"rounds": rounds})
+        return Step({key: row.model_copy(update={"candidate": asked})}, (Emission(request),))
+
+    def _promote(self, key: str, row: ModelsRow, candidate: Candidate, evidence: Evidence) -> Step[ModelsRow]:
+        current = row.current
         promotion = ModelPromoted(
-            model=data.model,
+            model=candidate.model,
             previous=current.model if current else None,
-            step=data.step,
-            elo=data.elo,
+            step=candidate.step,
+            elo=candidate.elo,
             evidence=evidence,
         )
-        row = CurrentRow(model=data.model, step=data.step, elo=data.elo)
-        return Step({event.subject: row}, (Emission(promotion),))
+        newest = Promoted(model=candidate.model, step=candidate.step, elo=candidate.elo)
+        promoted = (*row.promoted, newest)[-REMEMBERED:]
+        return Step({key: ModelsRow(promoted=promoted)}, (Emission(promotion),))
+
+    def _reject(self, key: str, row: ModelsRow, candidate: Candidate, evidence: Evidence) -> Step[ModelsRow]:
+        assert row.current is not None  # only a first model has none, and that is promoted
+        rejection = PromotionRejected(
+            model=candidate.model, current=row.current.model, step=candidate.step, evidence=evidence
+        )
+        return Step({key: row.model_copy(update={"candidate": None})}, (Emission(rejection),))
 
 
-def _against(data: EvaluationCompleted, current: CurrentRow | None) -> MatchResult | None:
-    """Return the match against the current model, when there was one."""
-    return next((m for m in data.results if current and m.opponent_model == current.model), None)
+def _rolled_back(
+    key: str, row: ModelsRow, model: ModelHash, last_good: ModelHash | None, reason: str
+) -> Step[ModelsRow]:
+    """Go back to ``last_good`` if it is remembered, else to the model before; nothing if ``model`` is not current."""
+    if row.current is None or row.current.model != model or len(row.promoted) < 2:
+        return Step()
+    models = [promoted.model for promoted in row.promoted[:-1]]
+    index = models.index(last_good) if last_good in models else len(models) - 1
+    target = row.promoted[index]
+    decision = ModelRolledBack(from_model=model, to_model=target.model, step=target.step, reason=reason)
+    return Step({key: ModelsRow(promoted=row.promoted[: index + 1])}, (Emission(decision),))
 
 
-def _evidence(event: Event[Payload], data: EvaluationCompleted, match: MatchResult | None) -> Evidence:
-    decisive = match or data.results[0]
+def _evidence(candidate: Candidate, statistic: str, value: float, threshold: float) -> Evidence:
+    assert candidate.rating_id is not None  # gate games follow the rating games
     return Evidence(
-        evaluation_id=event.id,
-        statistic=f"upper bound of the score against {decisive.opponent}",
-        value=decisive.score.upper,
-        threshold=EVEN if match else 0.0,
-        games=decisive.games,
-        elo=data.elo,
-        elo_stderr=data.elo_stderr,
+        evaluation_id=candidate.rating_id,
+        statistic=statistic,
+        value=value,
+        threshold=threshold,
+        games=sum(candidate.tally),
+        elo=candidate.elo,
+        elo_stderr=candidate.elo_stderr,
     )

@@ -1,60 +1,146 @@
-"""FeedbackLoopController: after each training, an evaluation (seed 003, event flow diagram)."""
+"""FeedbackLoopController: evaluations after trainings, stalls, and what the quality of data calls for (seed 003 §3)."""
 
 from collections.abc import Mapping
 from typing import ClassVar
 
 from app.core import ModelHash, derive_seed
 from app.events import (
+    ClockTick,
     Emission,
     EvaluationCompleted,
     EvaluationFailed,
     EvaluationRequested,
     Event,
+    ExplorationBoost,
+    ParityChecked,
     Payload,
+    PlateauDetected,
+    QualityPenaltyApplied,
+    QualityScoreUpdated,
     Step,
+    TrainingBlockedByQuality,
     TrainingCompleted,
+    TrainingIntensityChanged,
+    TrainingUnblocked,
     Value,
 )
 from app.feedback.controller import Controller
-from app.feedback.state import FeedbackState
+from app.feedback.data_quality import US, QualityRow, apply_parity, apply_quality
+from app.feedback.stall import BoostRow, check_stall
+from app.feedback.state import FeedbackState, state_of
 
 MAX_ATTEMPTS = 3
 """How often the evaluation of one model is asked for before it is given up."""
 
+SWEEP = ""
+"""The row that says when all configurations were last looked at."""
 
-class FeedbackRow(Value):
+
+class Awaited(Value):
     """The model whose evaluation is awaited, and how often it was asked for."""
 
     model: ModelHash
     step: int
     attempts: int
 
+    def may_be_repeated(self, failed: ModelHash) -> bool:
+        """Whether it is the evaluation of this model that is awaited, and not tried too often yet."""
+        return self.model == failed and self.attempts < MAX_ATTEMPTS
+
+
+class FeedbackRow(Value):
+    """What the controller remembers of one configuration."""
+
+    awaited: Awaited | None = None
+    boost: BoostRow = BoostRow()
+    quality: QualityRow = QualityRow()
+    swept_us: int = 0
+
 
 class FeedbackLoopController(Controller[FeedbackRow]):
-    """Asks for the gauntlet of every new model, and again when it fails."""
+    """Owns the exploration boost, the self-play rate, the training intensity and the training block."""
 
     name: ClassVar[str] = "FeedbackLoopController"
     row: ClassVar[type[FeedbackRow]] = FeedbackRow
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset({TrainingCompleted, EvaluationCompleted, EvaluationFailed})
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationRequested})
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {TrainingCompleted, EvaluationCompleted, EvaluationFailed, QualityScoreUpdated, ParityChecked, ClockTick}
+    )
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {
+            EvaluationRequested,
+            ExplorationBoost,
+            PlateauDetected,
+            QualityPenaltyApplied,
+            TrainingIntensityChanged,
+            TrainingBlockedByQuality,
+            TrainingUnblocked,
+        }
+    )
 
     def step(
-        self,
-        rows: Mapping[str, FeedbackRow],
-        event: Event[Payload],
-        states: Mapping[str, FeedbackState],  # noqa: ARG002
+        self, rows: Mapping[str, FeedbackRow], event: Event[Payload], states: Mapping[str, FeedbackState]
     ) -> Step[FeedbackRow]:
         """Fold one event."""
-        row = rows.get(event.subject)
+        if isinstance(event.data, ClockTick):
+            return self._sweep(rows, event, states)
+        key = event.subject
+        row, payloads = self._after(rows.get(key, FeedbackRow()), state_of(states, key), event)
+        return Step({key: row}, tuple(Emission(payload) for payload in payloads))
+
+    def _after(
+        self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]
+    ) -> tuple[FeedbackRow, tuple[Payload, ...]]:
+        settings = self.settings.feedback
+        match event.data:
+            case QualityScoreUpdated() if state.quality_score is not None:
+                quality, said = apply_quality(row.quality, state.quality_score, settings, event.recorded_us)
+                return row.model_copy(update={"quality": quality}), said
+            case ParityChecked(checked=checked, failures=failures):
+                quality, said = apply_parity(row.quality, checked, failures, settings.quality)
+                return row.model_copy(update={"quality": quality}), said
+        return self._evaluations(row, state, event)
+
+    def _evaluations(
+        self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]
+    ) -> tuple[FeedbackRow, tuple[Payload, ...]]:
+        awaited = row.awaited
         match event.data:
             case TrainingCompleted(model=model, step=step):
-                return self._ask(event.subject, FeedbackRow(model=model, step=step, attempts=1))
-            case EvaluationFailed(model=model) if row and row.model == model and row.attempts < MAX_ATTEMPTS:
-                return self._ask(event.subject, row.model_copy(update={"attempts": row.attempts + 1}))
-            case EvaluationCompleted() | EvaluationFailed() if row:
-                return Step({event.subject: None})
-        return Step()
+                return self._ask(row, event.subject, Awaited(model=model, step=step, attempts=1))
+            case EvaluationFailed(model=model) if (
+                awaited and awaited.model == model and awaited.attempts < MAX_ATTEMPTS
+            ):
+                again = awaited.model_copy(update={"attempts": awaited.attempts + 1})
+                return self._ask(row, event.subject, again)
+            case EvaluationCompleted(purpose="rating"):
+                return self._check(row.model_copy(update={"awaited": None}), state, event)
+        return row, ()
 
-    def _ask(self, key: str, row: FeedbackRow) -> Step[FeedbackRow]:
-        seed = derive_seed(self.settings.seed, key, "evaluation", row.model, row.attempts)
-        return Step({key: row}, (Emission(EvaluationRequested(model=row.model, step=row.step, seed=seed)),))
+    def _ask(self, row: FeedbackRow, key: str, awaited: Awaited) -> tuple[FeedbackRow, tuple[Payload, ...]]:
+        seed = derive_seed(self.settings.seed, key, "evaluation", awaited.model, awaited.attempts)
+        request = EvaluationRequested(purpose="rating", model=awaited.model, step=awaited.step, seed=seed)
+        return row.model_copy(update={"awaited": awaited}), (request,)
+
+    def _check(
+        self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]
+    ) -> tuple[FeedbackRow, tuple[Payload, ...]]:
+        stall = self.settings.feedback.stall
+        boost, said = check_stall(row.boost, state, stall, event.recordedtime, event.recorded_us)
+        return row if boost is row.boost else row.model_copy(update={"boost": boost}), said
+
+    def _sweep(
+        self, rows: Mapping[str, FeedbackRow], event: Event[Payload], states: Mapping[str, FeedbackState]
+    ) -> Step[FeedbackRow]:
+        """Look at all configurations, once per check period: those without evaluations have stalls and boosts too."""
+        last = rows.get(SWEEP, FeedbackRow()).swept_us
+        if event.recorded_us - last < self.settings.feedback.stall.check_seconds * US:
+            return Step()
+        changed: dict[str, FeedbackRow | None] = {SWEEP: FeedbackRow(swept_us=event.recorded_us)}
+        emissions = list[Emission]()
+        for key, row in rows.items():
+            if key != SWEEP:
+                after, said = self._check(row, state_of(states, key), event)
+                emissions += [Emission(payload, key) for payload in said]
+                if after is not row:
+                    changed[key] = after
+        return Step(changed, tuple(emissions))

@@ -1,134 +1,174 @@
 """SelfplayScheduler: which configuration plays next, on which worker, with which model.
 
-The rule, for now: a configuration whose current model lacks fresh rows has one request out, and a new one follows
-the moment its result arrives; requests go round the workers. Requests wait in each worker's queue in the order of
-the journal, so every configuration is served in turn.
+A configuration wants games while its current model lacks fresh rows. Its priority is its curriculum weight (velocity,
+data deficit, quality), raised by staleness and by the uncertainty of its rating, within bounds whose ratio is the
+starvation floor. A quality penalty stretches the time between its requests. Workers are known by what they say of
+themselves: their capacity when they are ready, their life by heartbeats; what a lost one was asked for is asked again.
 """
 
 from collections.abc import Mapping
 from typing import ClassVar
 
-from app.core import EventId, ModelHash, derive_id, derive_seed
 from app.events import (
+    AdaptiveParamsChanged,
     ClockTick,
-    Emission,
+    DaemonHeartbeat,
+    DaemonReady,
     EvaluationFailed,
     Event,
+    HyperparameterUpdated,
     ModelDistributed,
+    NodeLost,
     Payload,
     PromotionRejected,
     QualityDegraded,
+    QualityPenaltyApplied,
     QualityScoreUpdated,
+    SelfplayComplete,
     SelfplayFailed,
     SelfplayRequested,
     Step,
+    TrainingBlockedByQuality,
     TrainingFailed,
-    Value,
+    TrainingIntensityChanged,
+    TrainingUnblocked,
 )
 from app.feedback.controller import Controller
+from app.feedback.needs import US
+from app.feedback.plan import CONFIG, NAME, Plan
+from app.feedback.queue import ConfigRow, SchedulerRow, WorkerRow
 from app.feedback.state import FeedbackState
 
-RETRY_US = 60_000_000
-"""A request that brought nothing for so long is written off and repeated."""
+WORKER_DAEMON = "selfplay_worker"
+SWEEPS_PER_LEASE = 4
 
 
-class SelfplayRow(Value):
-    """What the scheduler knows of one configuration."""
+class SelfplayScheduler(Controller[SchedulerRow]):
+    """Owns the allocation of games to configurations and nodes."""
 
-    model: ModelHash
-    fresh_rows: int
-    requests: int
-    outstanding: EventId | None
-    requested_us: int
-
-
-class SelfplayScheduler(Controller[SelfplayRow]):
-    """Asks for games until the current model has enough fresh rows for a training."""
-
-    name: ClassVar[str] = "SelfplayScheduler"
-    row: ClassVar[type[SelfplayRow]] = SelfplayRow
+    name: ClassVar[str] = NAME
+    row: ClassVar[type[SchedulerRow]] = SchedulerRow
     reads: ClassVar[frozenset[type[Payload]]] = frozenset(
         {
-            ModelDistributed,
-            QualityScoreUpdated,
-            QualityDegraded,
-            SelfplayFailed,
-            PromotionRejected,
-            TrainingFailed,
-            EvaluationFailed,
+            AdaptiveParamsChanged,
             ClockTick,
+            DaemonHeartbeat,
+            DaemonReady,
+            EvaluationFailed,
+            HyperparameterUpdated,
+            ModelDistributed,
+            PromotionRejected,
+            QualityDegraded,
+            QualityPenaltyApplied,
+            QualityScoreUpdated,
+            SelfplayComplete,
+            SelfplayFailed,
+            TrainingBlockedByQuality,
+            TrainingFailed,
+            TrainingIntensityChanged,
+            TrainingUnblocked,
         }
     )
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayRequested})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayRequested, NodeLost})
 
     def step(
-        self,
-        rows: Mapping[str, SelfplayRow],
-        event: Event[Payload],
-        states: Mapping[str, FeedbackState],  # noqa: ARG002
-    ) -> Step[SelfplayRow]:
+        self, rows: Mapping[str, SchedulerRow], event: Event[Payload], states: Mapping[str, FeedbackState]
+    ) -> Step[SchedulerRow]:
         """Fold one event."""
-        if isinstance(event.data, ClockTick):
-            return self._retry_stale(rows, event)
-        row = self._updated(rows.get(event.subject), event.data)
-        if row is None:
+        data = event.data
+        if isinstance(data, DaemonReady | DaemonHeartbeat) and data.daemon != WORKER_DAEMON:
             return Step()
-        return self._ask({event.subject: row}, event)
-
-    def _updated(self, row: SelfplayRow | None, data: Payload) -> SelfplayRow | None:
-        """Return the row as the event leaves it, or nothing when the event changes nothing."""
+        plan = Plan(self.settings, rows, event, states)
         match data:
-            case ModelDistributed():
-                requests = row.requests if row else 0
-                return SelfplayRow(model=data.model, fresh_rows=0, requests=requests, outstanding=None, requested_us=0)
-            case QualityScoreUpdated() if row and data.shard.model == row.model:
-                usable = data.score >= self.settings.min_quality
-                fresh = row.fresh_rows + (data.shard.rows if usable else 0)
-                return _answered(row, data.request_id, fresh)
-            case QualityDegraded() | SelfplayFailed() if row and row.outstanding == data.request_id:
-                # The next tick repeats it: a failure that comes back must not spin.
-                return row.model_copy(update={"requested_us": 0})
-            case PromotionRejected() | TrainingFailed() | EvaluationFailed() if row:
-                return row.model_copy(update={"fresh_rows": 0})
-        return None
+            case ClockTick():
+                self._sweep(plan, rows)
+            case DaemonReady() | DaemonHeartbeat():
+                _heard(plan, data)
+            case _:
+                if (row := self._after(plan, event.subject, data)) is None:
+                    return Step()
+                plan.set_config(event.subject, row)
+                plan.want(event.subject)
+        plan.wake()
+        plan.dispatch()
+        return plan.step()
 
-    def _ask(self, changed: dict[str, SelfplayRow], event: Event[Payload]) -> Step[SelfplayRow]:
-        """Request games for each changed row that lacks fresh rows and has no request out."""
-        rows, emissions = dict(changed), list[Emission]()
-        for key, row in changed.items():
-            if row.outstanding is None and row.fresh_rows < self.settings.config(key).rows_per_training:
-                request = derive_id(self.name, event.id, len(emissions))
-                emissions.append(Emission(self._request(key, row), key))
-                rows[key] = row.model_copy(
-                    update={
-                        "outstanding": request,
-                        "requests": row.requests + 1,
-                        "requested_us": event.recorded_us,
-                    }
+    def _after(self, plan: Plan, key: str, data: Payload) -> ConfigRow | None:
+        """Return a configuration's row as an event about it leaves it; ``None`` when it changes nothing."""
+        row = plan.config(key)
+        if isinstance(data, ModelDistributed):
+            fresh = row or ConfigRow(model=data.model)
+            return plan.release(fresh, key).model_copy(update={"model": data.model, "fresh_rows": 0})
+        if row is None:
+            return None
+        match data:
+            case SelfplayComplete(request_id=request, seconds=seconds) if request == row.outstanding:
+                return plan.release(row, key).model_copy(
+                    update={"seconds": max(0.001, seconds), "outstanding": request}
                 )
-        return Step(rows, tuple(emissions))
+            case QualityScoreUpdated(shard=shard, score=score) if shard.model == row.model:
+                fresh_rows = row.fresh_rows + (shard.rows if row.needs.usable(self.settings, score) else 0)
+                answered = {"outstanding": None} if data.request_id == row.outstanding else {}
+                return row.model_copy(update={"fresh_rows": fresh_rows, **answered})
+            case SelfplayFailed(request_id=request) | QualityDegraded(request_id=request) if request == row.outstanding:
+                # The next sweep repeats it: a failure that comes back must not spin.
+                return plan.release(row, key).model_copy(update={"outstanding": request, "requested_us": 0})
+            case PromotionRejected() | TrainingFailed() | EvaluationFailed():
+                return row.model_copy(update={"fresh_rows": 0})
+        return _decided(row, data)
 
-    def _request(self, key: str, row: SelfplayRow) -> SelfplayRequested:
-        config, workers = self.settings.config(key), self.settings.selfplay_workers
-        turn = derive_seed(0, key) + row.requests
-        return SelfplayRequested(
-            worker=workers[turn % len(workers)],
-            model=row.model,
-            opponents=(),
-            games=config.selfplay.games_per_request,
-            seed=derive_seed(self.settings.seed, key, "selfplay", row.requests),
-            temperature=config.selfplay.temperature,
-        )
-
-    def _retry_stale(self, rows: Mapping[str, SelfplayRow], event: Event[Payload]) -> Step[SelfplayRow]:
-        stale = {
-            key: row.model_copy(update={"outstanding": None})
-            for key, row in rows.items()
-            if row.outstanding is not None and event.recorded_us - row.requested_us >= RETRY_US
-        }
-        return self._ask(stale, event)
+    def _sweep(self, plan: Plan, rows: Mapping[str, SchedulerRow]) -> None:
+        """Look for lost workers and for requests without an answer; not at every tick, as it looks at everything."""
+        limits = self.settings.feedback.scheduler
+        period = min(limits.lease_seconds / SWEEPS_PER_LEASE, limits.node_silent_seconds / 2)
+        if plan.now_us - plan.queue.swept_us < period * US:
+            return
+        plan.queue = plan.queue.model_copy(update={"swept_us": plan.now_us})
+        for name in plan.queue.workers:
+            _look_after(plan, name, limits.node_silent_seconds)
+        for name in rows:
+            if name.startswith(CONFIG):
+                key = name.removeprefix(CONFIG)
+                row = plan.config(key)
+                if row and row.outstanding and plan.now_us - row.requested_us >= limits.lease_seconds * US:
+                    plan.set_config(key, plan.release(row, key))
+                plan.want(key)
 
 
-def _answered(row: SelfplayRow, request_id: EventId, fresh_rows: int) -> SelfplayRow:
-    outstanding = None if row.outstanding == request_id else row.outstanding
-    return row.model_copy(update={"outstanding": outstanding, "fresh_rows": fresh_rows})
+def _decided(row: ConfigRow, data: Payload) -> ConfigRow | None:
+    match data:
+        case QualityPenaltyApplied(rate_multiplier=rate):
+            return row.model_copy(update={"rate": rate})
+        case TrainingBlockedByQuality():
+            return row.model_copy(update={"blocked": True, "fresh_rows": 0})
+        case TrainingUnblocked():
+            return row.model_copy(update={"blocked": False})
+        case HyperparameterUpdated(parameter="base_temperature", value=value):
+            return row.model_copy(update={"temperature": value})
+        case AdaptiveParamsChanged() | HyperparameterUpdated() | TrainingIntensityChanged():
+            return row.model_copy(update={"needs": row.needs.after(data)})
+    return None
+
+
+def _heard(plan: Plan, data: DaemonReady | DaemonHeartbeat) -> None:
+    """Note that a worker lives; a ready one says how much it can do."""
+    name = f"{data.daemon}@{data.node}"
+    worker = plan.worker(name)
+    if isinstance(data, DaemonReady):
+        serving = worker.serving if worker and not worker.lost else ()
+        worker = WorkerRow(node=data.node, capacity=data.capacity, serving=serving)
+    if worker is not None:
+        plan.set_worker(name, worker.model_copy(update={"heard_us": plan.now_us, "lost": False}))
+
+
+def _look_after(plan: Plan, name: str, silent_seconds: float) -> None:
+    """Give a worker up that was not heard for too long, and ask its requests of others."""
+    worker = plan.worker(name)
+    if worker is None or worker.lost or plan.now_us - worker.heard_us < silent_seconds * US:
+        return
+    plan.emit(NodeLost(node=worker.node, silent_seconds=(plan.now_us - worker.heard_us) / US))
+    plan.set_worker(name, worker.model_copy(update={"lost": True, "serving": ()}))
+    for key in worker.serving:
+        if (row := plan.config(key)) and row.worker == name:
+            plan.set_config(key, row.model_copy(update={"outstanding": None, "worker": None}))
+            plan.want(key)

@@ -4,6 +4,7 @@
 returns a new state; those that depend on the time take it as an argument.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
@@ -148,3 +149,8 @@ class MonitoringFeedbackState(CanonicalFeedbackState):
 
 class FeedbackState(SignalFeedbackState, MonitoringFeedbackState):
     """One configuration's state, whole: 22 + 6 + 9 fields. Lossless as JSON."""
+
+
+def state_of(states: Mapping[str, FeedbackState], key: str) -> FeedbackState:
+    """Return a configuration's state; before any event about it, one in which nothing is known."""
+    return states.get(key) or FeedbackState(config_key=ConfigKey(key))

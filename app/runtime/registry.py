@@ -9,9 +9,14 @@ from app.core import FlyballError
 from app.events import Payload
 from app.feedback import (
     Controller,
+    CurriculumIntegration,
+    EvaluationFeedbackHandler,
     FeedbackFold,
     FeedbackLoopController,
+    GauntletFeedbackController,
+    LossWatch,
     ModelLifecycleCoordinator,
+    ModelPerformanceWatchdog,
     SelfplayScheduler,
     TrainingTrigger,
 )
@@ -53,6 +58,15 @@ class DaemonSpec:
 
 BROKER = "broker"
 
+FEEDBACK: tuple[type[Controller[Any]], ...] = (
+    FeedbackLoopController,
+    GauntletFeedbackController,
+    EvaluationFeedbackHandler,
+    CurriculumIntegration,
+    ModelPerformanceWatchdog,
+    LossWatch,
+)
+
 DAEMONS: Mapping[str, DaemonSpec] = {
     spec.name: spec
     for spec in (
@@ -63,7 +77,7 @@ DAEMONS: Mapping[str, DaemonSpec] = {
         DaemonSpec("training_trigger", "decides when a configuration trains", (TrainingTrigger,)),
         DaemonSpec("training", "trains models", worker=Trainer, capacity=1),
         DaemonSpec("evaluation", "plays every new model's gauntlet", worker=Evaluator, capacity=1),
-        DaemonSpec("feedback", "runs the feedback controllers", (FeedbackLoopController,)),
+        DaemonSpec("feedback", "runs the feedback controllers", FEEDBACK),
         DaemonSpec("model_lifecycle", "decides which model is current", (ModelLifecycleCoordinator,)),
         DaemonSpec("distribution", "brings promoted models to the nodes", worker=Distributor, capacity=1),
     )

@@ -9,6 +9,7 @@ from app.events import (
     Event,
     ModelDistributed,
     ModelPromoted,
+    ModelRolledBack,
     Payload,
     PromotionRejected,
     Step,
@@ -16,29 +17,31 @@ from app.events import (
 )
 from app.runtime.work.worker import Job, Json, QuietWorker
 
-DistributionJob = Job[ModelPromoted]
+DistributionJob = Job[ModelPromoted | ModelRolledBack]
 KEPT = 20
 """Promoted models kept per configuration, the current one included."""
 
 
 class Kept(Value):
-    """One configuration's models: those kept, oldest first, those to let go, and the promotion that waits."""
+    """One configuration's models: those kept, oldest first, those to let go, and the decision that waits."""
 
     kept: tuple[ModelHash, ...]
     superseded: tuple[ModelHash, ...]
     cause: Cause | None
-    promotion: ModelPromoted | None
+    decision: ModelPromoted | ModelRolledBack | None
 
 
-EMPTY = Kept(kept=(), superseded=(), cause=None, promotion=None)
+EMPTY = Kept(kept=(), superseded=(), cause=None, decision=None)
 
 
-class Distributor(QuietWorker[ModelPromoted]):
-    """Runs ``app.store.distribution:distribute`` for each promoted model."""
+class Distributor(QuietWorker[ModelPromoted | ModelRolledBack]):
+    """Runs ``app.store.distribution:distribute`` for each model that became current."""
 
     name: ClassVar[str] = "Distributor"
     row: ClassVar[type[Kept]] = Kept
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset({ModelPromoted, PromotionRejected, ModelDistributed})
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {ModelPromoted, ModelRolledBack, PromotionRejected, ModelDistributed}
+    )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({ModelDistributed})
 
     def step(self, rows: Mapping[str, Kept], event: Event[Payload]) -> Step[Kept]:
@@ -46,36 +49,38 @@ class Distributor(QuietWorker[ModelPromoted]):
         row = rows.get(event.subject, EMPTY)
         match event.data:
             case ModelPromoted() as promotion:
-                changed = _promoted(row, promotion).model_copy(update={"cause": event.cause, "promotion": promotion})
-                return Step({event.subject: changed})
+                changed = {"cause": event.cause, "decision": promotion}
+                return Step({event.subject: _promoted(row, promotion).model_copy(update=changed)})
+            case ModelRolledBack() as rollback:
+                # The model that is replaced stays in the store, for whoever wants to know what was wrong with it.
+                return Step({event.subject: row.model_copy(update={"cause": event.cause, "decision": rollback})})
             case PromotionRejected(model=model) if model not in row.kept:
                 return Step({event.subject: row.model_copy(update={"superseded": (*row.superseded, model)})})
-            case ModelDistributed(model=model) if row.promotion and row.promotion.model == model:
-                return Step(
-                    {event.subject: row.model_copy(update={"superseded": (), "cause": None, "promotion": None})}
-                )
+            case ModelDistributed(model=model) if row.decision and _target(row.decision)[0] == model:
+                done = {"superseded": (), "cause": None, "decision": None}
+                return Step({event.subject: row.model_copy(update=done)})
         return Step()
 
     def jobs(self, rows: Mapping[str, Kept]) -> Iterable[DistributionJob]:
-        """Return the promotions that wait."""
+        """Return the decisions that wait."""
         for row in rows.values():
-            if row.cause and row.promotion:
+            if row.cause and row.decision:
                 spec: Json = {
                     "store": self.place.store,
-                    "model": row.promotion.model,
+                    "model": _target(row.decision)[0],
                     "discard": list(row.superseded),
                 }
-                yield Job(row.cause, row.promotion, "app.store.distribution:distribute", spec)
+                yield Job(row.cause, row.decision, "app.store.distribution:distribute", spec)
 
     def completed(self, job: DistributionJob, result: Json) -> tuple[Payload, ...]:  # noqa: ARG002 - nothing but done
         """Say where the model is ready."""
-        promotion = job.request
-        return (ModelDistributed(model=promotion.model, step=promotion.step, nodes=(self.place.node,)),)
+        model, step = _target(job.request)
+        return (ModelDistributed(model=model, step=step, nodes=(self.place.node,)),)
 
     def failed(self, job: DistributionJob, error: FlyballError) -> tuple[Payload, ...]:
         """Refuse to go on: a promoted model that can't be read needs a person."""
         raise FlyballError(
-            f"The promoted model {job.request.model} cannot be distributed: {error}",
+            f"The current model {_target(job.request)[0]} cannot be distributed: {error}",
             hint="Restore the store from a backup, or request a rollback.",
         )
 
@@ -83,3 +88,8 @@ class Distributor(QuietWorker[ModelPromoted]):
 def _promoted(row: Kept, promotion: ModelPromoted) -> Kept:
     kept = (*(model for model in row.kept if model != promotion.model), promotion.model)
     return row.model_copy(update={"kept": kept[-KEPT:], "superseded": (*row.superseded, *kept[:-KEPT])})
+
+
+def _target(decision: ModelPromoted | ModelRolledBack) -> tuple[ModelHash, int]:
+    """Return the model that became current, and its step."""
+    return (decision.model if isinstance(decision, ModelPromoted) else decision.to_model), decision.step

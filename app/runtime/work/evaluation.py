@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from app.core import Elo, FlyballError, ModelHash
+from app.core import FlyballError, ModelHash
 from app.evaluation import OpponentScore, performance_rating, plan_gauntlet
 from app.events import (
     Cause,
@@ -13,6 +13,7 @@ from app.events import (
     Event,
     MatchResult,
     ModelPromoted,
+    ModelRolledBack,
     Payload,
     Step,
     Value,
@@ -48,7 +49,7 @@ class Evaluator(QuietWorker[EvaluationRequested]):
     name: ClassVar[str] = "Evaluator"
     row: ClassVar[type[Champions]] = Champions
     reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {EvaluationRequested, EvaluationCompleted, EvaluationFailed, ModelPromoted}
+        {EvaluationRequested, EvaluationCompleted, EvaluationFailed, ModelPromoted, ModelRolledBack}
     )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted, EvaluationFailed})
 
@@ -63,6 +64,8 @@ class Evaluator(QuietWorker[EvaluationRequested]):
                 if row.cause is None or row.cause.id != done:
                     return Step()
                 changed = {"cause": None, "request": None}
+            case ModelRolledBack(to_model=model):
+                changed = {"promoted": _up_to(row.promoted, model)}
             case ModelPromoted(model=model, elo=elo):
                 others = tuple(rated for rated in row.promoted if rated.model != model)
                 changed = {"promoted": (*others, RatedModel(model=model, elo=elo))[-REMEMBERED:]}
@@ -81,6 +84,8 @@ class Evaluator(QuietWorker[EvaluationRequested]):
         champion = promoted[-1].model if promoted else None
         recent = promoted[0].model if promoted else None
         opponents = plan_gauntlet(request.model, champion, recent, config.evaluation, config.players)
+        if request.purpose == "gate":
+            opponents = tuple(opponent for opponent in opponents if opponent.model == champion)
         spec: Json = {
             "store": self.place.store,
             "config": self.config_json(cause),
@@ -94,11 +99,12 @@ class Evaluator(QuietWorker[EvaluationRequested]):
     def completed(self, job: EvaluationJob, result: Json) -> tuple[Payload, ...]:
         """Say how each match went, and which rating explains them best."""
         ratings = job.context["ratings"]
-        results = tuple(_match(match) for match in result["results"])
-        scores = [OpponentScore(Elo(ratings.get(m.opponent_model, 0.0)), m.score.mean, m.games) for m in results]
+        results = tuple(_match(match, ratings.get(match["opponent_model"], 0.0)) for match in result["results"])
+        scores = [OpponentScore(m.opponent_elo, m.score.mean, m.games) for m in results]
         elo, stderr = performance_rating(scores)
         complete = EvaluationCompleted(
             request_id=job.id,
+            purpose=job.request.purpose,
             model=job.request.model,
             step=job.request.step,
             results=results,
@@ -110,8 +116,17 @@ class Evaluator(QuietWorker[EvaluationRequested]):
 
     def failed(self, job: EvaluationJob, error: FlyballError) -> tuple[Payload, ...]:
         """Say that the gauntlet could not be finished."""
-        return (EvaluationFailed(request_id=job.id, model=job.request.model, error=str(error)),)
+        return (
+            EvaluationFailed(request_id=job.id, purpose=job.request.purpose, model=job.request.model, error=str(error)),
+        )
 
 
-def _match(match: Json) -> MatchResult:
-    return MatchResult.model_validate({field: match[field] for field in MatchResult.model_fields})
+def _match(match: Json, elo: float) -> MatchResult:
+    counted = {field: match[field] for field in MatchResult.model_fields if field != "opponent_elo"}
+    return MatchResult.model_validate({**counted, "opponent_elo": elo})
+
+
+def _up_to(promoted: tuple[RatedModel, ...], model: ModelHash) -> tuple[RatedModel, ...]:
+    """Return the models up to the one that was gone back to; those after it are no opponents any more."""
+    index = next((i for i, rated in enumerate(promoted) if rated.model == model), len(promoted) - 1)
+    return promoted[: index + 1]

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from app.core import FlyballError, ShardKey
+from app.core import FlyballError, ModelHash, ShardKey
 from app.engine import JobFailed
 from app.events import (
     Cause,
     Event,
     Payload,
+    SelfplayComplete,
     Step,
     TrainingCompleted,
     TrainingFailed,
@@ -25,12 +26,20 @@ DIVERGED = "TrainingDiverged"
 """The name of the job's error when an update blew up."""
 
 
-class TrainingPending(Value):
-    """One configuration's request, if any, and the shards whose rows are used up and can go."""
+class PlayedShard(Value):
+    """A shard that was not trained on yet, and whose games it holds."""
 
-    cause: Cause | None
-    request: TrainingRequested | None
-    spent: tuple[ShardKey, ...]
+    key: ShardKey
+    model: ModelHash
+
+
+class TrainingPending(Value):
+    """One configuration's request, if any; the shards it may still train on; those that can go."""
+
+    cause: Cause | None = None
+    request: TrainingRequested | None = None
+    fresh: tuple[PlayedShard, ...] = ()
+    spent: tuple[ShardKey, ...] = ()
 
 
 class Trainer(QuietWorker[TrainingRequested]):
@@ -38,22 +47,27 @@ class Trainer(QuietWorker[TrainingRequested]):
 
     name: ClassVar[str] = "Trainer"
     row: ClassVar[type[TrainingPending]] = TrainingPending
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset({TrainingRequested, TrainingCompleted, TrainingFailed})
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {SelfplayComplete, TrainingRequested, TrainingCompleted, TrainingFailed}
+    )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {TrainingStarted, TrainingProgress, TrainingCompleted, TrainingFailed}
     )
 
     def step(self, rows: Mapping[str, TrainingPending], event: Event[Payload]) -> Step[TrainingPending]:
-        """Take up a request; when it has its result, its shards are spent."""
-        row = rows.get(event.subject)
+        """Take up a request; when it has its result, its shards are spent, like those of models left behind."""
+        row = rows.get(event.subject, TrainingPending())
         match event.data:
+            case SelfplayComplete(shard=shard):
+                fresh = (*row.fresh, PlayedShard(key=shard.key, model=shard.model))
+                return Step({event.subject: row.model_copy(update={"fresh": fresh})})
             case TrainingRequested() as request:
-                spent = row.spent if row else ()
-                return Step({event.subject: TrainingPending(cause=event.cause, request=request, spent=spent)})
+                return Step({event.subject: _taken_up(row, event.cause, request)})
             case TrainingCompleted(request_id=done) | TrainingFailed(request_id=done):
-                if row and row.request and row.cause and row.cause.id == done:
+                if row.request and row.cause and row.cause.id == done:
                     spent = tuple(shard.key for shard in row.request.shards)
-                    return Step({event.subject: TrainingPending(cause=None, request=None, spent=spent)})
+                    finished = {"cause": None, "request": None, "spent": spent}
+                    return Step({event.subject: row.model_copy(update=finished)})
         return Step()
 
     def jobs(self, rows: Mapping[str, TrainingPending]) -> Iterable[TrainingJob]:
@@ -102,3 +116,15 @@ class Trainer(QuietWorker[TrainingRequested]):
         """Say that the update was thrown away, and whether it had diverged."""
         diverged = isinstance(error, JobFailed) and error.kind == DIVERGED
         return (TrainingFailed(request_id=job.id, reason="diverged" if diverged else "error", error=str(error)),)
+
+
+def _taken_up(row: TrainingPending, cause: Cause, request: TrainingRequested) -> TrainingPending:
+    asked = {shard.key for shard in request.shards}
+    fresh = [shard for shard in row.fresh if shard.key not in asked]
+    left_behind = tuple(shard.key for shard in fresh if shard.model != request.base_model)
+    return TrainingPending(
+        cause=cause,
+        request=request,
+        fresh=tuple(shard for shard in fresh if shard.model == request.base_model),
+        spent=(*row.spent, *left_behind),
+    )

@@ -1,0 +1,88 @@
+"""GauntletFeedbackController: a gauntlet's results set the work and the noise of coming trainings (DESIGN §4)."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from app.core import ConfigKey
+from app.events import Emission, EvaluationCompleted, Event, HyperparameterUpdated, Payload, Step, Value
+from app.feedback.controller import Controller
+from app.feedback.state import FeedbackState
+from app.feedback.trend import SECONDS_PER_HOUR
+
+US = 1_000_000
+Parameter = Literal["epochs", "games_per_iteration", "quality_threshold", "base_temperature"]
+
+
+class GauntletRow(Value):
+    """The parameters in force, and when they were last changed."""
+
+    epochs: float
+    games_per_iteration: float
+    quality_threshold: float
+    base_temperature: float
+    changed_us: int
+
+
+class GauntletFeedbackController(Controller[GauntletRow]):
+    """Owns epochs, games per iteration, quality threshold and base temperature."""
+
+    name: ClassVar[str] = "GauntletFeedbackController"
+    row: ClassVar[type[GauntletRow]] = GauntletRow
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({HyperparameterUpdated})
+
+    def step(
+        self,
+        rows: Mapping[str, GauntletRow],
+        event: Event[Payload],
+        states: Mapping[str, FeedbackState],  # noqa: ARG002 - the protocol's argument
+    ) -> Step[GauntletRow]:
+        """Fold one event."""
+        data, key = event.data, event.subject
+        if not isinstance(data, EvaluationCompleted) or data.purpose != "rating":
+            return Step()
+        row = rows.get(key) or self._initial(key)
+        cooldown = self.settings.feedback.gauntlet.cooldown_hours * SECONDS_PER_HOUR * US
+        if row.changed_us and event.recorded_us - row.changed_us < cooldown:
+            return Step()
+        changes = self._wanted(key, row, data)
+        values = {name: value for name, (value, _) in changes.items() if value != getattr(row, name)}
+        if not values:
+            return Step({key: row})
+        emissions = tuple(
+            Emission(
+                HyperparameterUpdated(parameter=name, value=value, previous=getattr(row, name), reason=changes[name][1])
+            )
+            for name, value in values.items()
+        )
+        changed = row.model_copy(update={str(name): value for name, value in values.items()})
+        return Step({key: changed.model_copy(update={"changed_us": event.recorded_us})}, emissions)
+
+    def _initial(self, key: str) -> GauntletRow:
+        config = self.settings.config(ConfigKey(key))
+        return GauntletRow(
+            epochs=config.ppo.epochs,
+            games_per_iteration=config.selfplay.games_per_request,
+            quality_threshold=self.settings.min_quality,
+            base_temperature=config.selfplay.temperature,
+            changed_us=0,
+        )
+
+    def _wanted(self, key: str, row: GauntletRow, data: EvaluationCompleted) -> dict[Parameter, tuple[float, str]]:
+        """Return the parameters as the gauntlet would have them, within their clamps, and why."""
+        limits = self.settings.feedback.gauntlet
+        scores = {match.opponent: match.score.mean for match in data.results}
+        wanted: dict[Parameter, tuple[float, str]] = {}
+        if (heuristic := scores.get("heuristic", 0.0)) > limits.strong_win_rate:
+            why = f"{heuristic:.1%} against the heuristic, above {limits.strong_win_rate:.0%}"
+            cooler = max(limits.min_temperature, row.base_temperature * limits.temperature_factor)
+            stricter = min(limits.max_quality_threshold, row.quality_threshold + limits.quality_threshold_step)
+            wanted["base_temperature"] = min(row.base_temperature, cooler), why
+            wanted["quality_threshold"] = max(row.quality_threshold, stricter), why
+        if (random := scores.get("random", 1.0)) < limits.weak_win_rate:
+            why = f"{random:.1%} against random, below {limits.weak_win_rate:.0%}"
+            most = self.settings.config(ConfigKey(key)).selfplay.games_per_request * limits.max_games_factor
+            wanted["epochs"] = max(row.epochs, min(limits.max_epochs, int(row.epochs * limits.work_factor))), why
+            games = min(most, int(row.games_per_iteration * limits.work_factor))
+            wanted["games_per_iteration"] = max(row.games_per_iteration, games), why
+        return wanted

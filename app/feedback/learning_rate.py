@@ -1,0 +1,96 @@
+"""EvaluationFeedbackHandler: the learning rate follows the gain in rating (DESIGN §4)."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from app.core import ConfigKey
+from app.events import (
+    AdaptiveParamsChanged,
+    Emission,
+    EvaluationCompleted,
+    Event,
+    HyperparameterUpdated,
+    Payload,
+    Step,
+    TrainingFailed,
+    Value,
+)
+from app.feedback.controller import Controller
+from app.feedback.state import FeedbackState
+from app.feedback.trend import SECONDS_PER_HOUR
+
+US = 1_000_000
+
+
+class LearningRow(Value):
+    """The settings of coming trainings, the latest ratings, and when the learning rate was last changed."""
+
+    learning_rate: float
+    epochs: int
+    games_per_iteration: int
+    elos: tuple[float, ...]
+    changed_us: int
+
+
+class EvaluationFeedbackHandler(Controller[LearningRow]):
+    """Owns the learning rate; tells the trainer all settings whenever one of them changes."""
+
+    name: ClassVar[str] = "EvaluationFeedbackHandler"
+    row: ClassVar[type[LearningRow]] = LearningRow
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted, HyperparameterUpdated, TrainingFailed})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({AdaptiveParamsChanged})
+
+    def step(
+        self,
+        rows: Mapping[str, LearningRow],
+        event: Event[Payload],
+        states: Mapping[str, FeedbackState],  # noqa: ARG002 - the protocol's argument
+    ) -> Step[LearningRow]:
+        """Fold one event."""
+        row = rows.get(event.subject) or self._initial(event.subject)
+        match event.data:
+            case HyperparameterUpdated(parameter="epochs" | "games_per_iteration" as name, value=value, reason=reason):
+                return _told(event.subject, row.model_copy(update={name: int(value)}), reason)
+            case EvaluationCompleted(purpose="rating", elo=elo):
+                elos = (*row.elos, elo)[-self.settings.feedback.learning_rate.evaluations - 1 :]
+                return self._adjusted(event, row.model_copy(update={"elos": elos}))
+            case TrainingFailed(reason="diverged"):
+                # A divergence calls for a lower learning rate (ERRATA 004), at once.
+                limits = self.settings.feedback.learning_rate
+                rate = max(limits.minimum, row.learning_rate * limits.lower_factor)
+                lowered = row.model_copy(update={"learning_rate": rate, "changed_us": event.recorded_us})
+                return _told(event.subject, lowered, "the training diverged")
+        return Step()
+
+    def _initial(self, key: str) -> LearningRow:
+        config = self.settings.config(ConfigKey(key))
+        return LearningRow(
+            learning_rate=config.ppo.learning_rate,
+            epochs=config.ppo.epochs,
+            games_per_iteration=config.selfplay.games_per_request,
+            elos=(),
+            changed_us=0,
+        )
+
+    def _adjusted(self, event: Event[Payload], row: LearningRow) -> Step[LearningRow]:
+        """Set the learning rate by the mean difference between successive ratings."""
+        limits, key = self.settings.feedback.learning_rate, event.subject
+        cooling = row.changed_us and event.recorded_us - row.changed_us < limits.cooldown_hours * SECONDS_PER_HOUR * US
+        if len(row.elos) <= limits.evaluations or cooling:
+            return Step({key: row})
+        gain = (row.elos[-1] - row.elos[0]) / limits.evaluations
+        if limits.lower_at_elo < gain < limits.raise_at_elo:
+            return Step({key: row})
+        factor = limits.raise_factor if gain >= limits.raise_at_elo else limits.lower_factor
+        rate = min(max(row.learning_rate * factor, limits.minimum), max(limits.maximum, row.learning_rate))
+        if rate == row.learning_rate:
+            return Step({key: row})
+        changed = row.model_copy(update={"learning_rate": rate, "changed_us": event.recorded_us})
+        return _told(key, changed, f"mean gain of {gain:+.1f} Elo over the last {limits.evaluations} evaluations")
+
+
+def _told(key: str, row: LearningRow, reason: str) -> Step[LearningRow]:
+    settings = AdaptiveParamsChanged(
+        epochs=row.epochs, games_per_iteration=row.games_per_iteration, learning_rate=row.learning_rate, reason=reason
+    )
+    return Step({key: row}, (Emission(settings),))

@@ -1,0 +1,41 @@
+"""How many fresh rows of which quality a training of a configuration needs: scheduler and trigger must agree."""
+
+from app.config import RunSettings
+from app.events import AdaptiveParamsChanged, HyperparameterUpdated, Intensity, Payload, TrainingIntensityChanged, Value
+
+US = 1_000_000
+
+
+class Needs(Value):
+    """What decisions have made of a configuration's needs; ``None``: as configured."""
+
+    intensity: Intensity = "normal"
+    games_per_iteration: int | None = None
+    quality_threshold: float | None = None
+
+    def after(self, data: Payload) -> "Needs":
+        """Return the needs as a decision leaves them; other events change nothing."""
+        match data:
+            case TrainingIntensityChanged(intensity=intensity):
+                return self.model_copy(update={"intensity": intensity})
+            case AdaptiveParamsChanged(games_per_iteration=games):
+                return self.model_copy(update={"games_per_iteration": games})
+            case HyperparameterUpdated(parameter="quality_threshold", value=value):
+                return self.model_copy(update={"quality_threshold": value})
+        return self
+
+    def games(self, settings: RunSettings, key: str) -> int:
+        """Return the games of one request."""
+        return self.games_per_iteration or settings.config(key).selfplay.games_per_request
+
+    def rows(self, settings: RunSettings, key: str) -> float | None:
+        """Return how many rows are enough for a training; ``None`` while training is paused."""
+        if self.intensity == "paused":
+            return None
+        config = settings.config(key)
+        share: float = getattr(settings.feedback.trigger, self.intensity)
+        return config.rows_per_training * share * self.games(settings, key) / config.selfplay.games_per_request
+
+    def usable(self, settings: RunSettings, score: float) -> bool:
+        """Whether a shard of this quality may be trained on."""
+        return score >= (settings.min_quality if self.quality_threshold is None else self.quality_threshold)

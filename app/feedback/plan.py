@@ -1,0 +1,166 @@
+"""One event's changes to the scheduler's table: copied on write, turned into a step at the end."""
+
+from collections.abc import Mapping
+
+from app.config import RunSettings
+from app.core import ConfigKey, derive_id, derive_seed
+from app.events import Emission, Event, Payload, SelfplayRequested, Step
+from app.feedback.needs import US
+from app.feedback.queue import ConfigRow, QueueRow, SchedulerRow, WorkerRow
+from app.feedback.state import FeedbackState, state_of
+from app.feedback.trend import SECONDS_PER_HOUR
+
+NAME = "SelfplayScheduler"
+QUEUE, WORKER, CONFIG = "queue", "worker:", "config:"
+HIGHEST = 2.0
+"""The highest priority; the lowest is the starvation floor's share of it."""
+
+UNCERTAIN_ELO = 100.0
+"""A rating's standard error that doubles the priority."""
+
+IDLE_PACE_US = 60 * US
+"""While training is blocked or paused, games only serve to see whether the cause is gone."""
+
+
+class Plan:
+    """The table as one event changes it."""
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        rows: Mapping[str, SchedulerRow],
+        event: Event[Payload],
+        states: Mapping[str, FeedbackState],
+    ) -> None:
+        self.settings, self.now_us = settings, event.recorded_us
+        self._rows, self._event, self._states = rows, event, states
+        self._changed: dict[str, SchedulerRow | None] = {}
+        self._emissions: list[Emission] = []
+        self._before = self._row(QUEUE).queue
+        self.queue = self._before or QueueRow(swept_us=event.recorded_us)
+
+    def _row(self, name: str) -> SchedulerRow:
+        return self._changed.get(name) or self._rows.get(name) or SchedulerRow()
+
+    def config(self, key: str) -> ConfigRow | None:
+        """Return a configuration's row, if it has a model to play with."""
+        return self._row(CONFIG + key).config
+
+    def worker(self, name: str) -> WorkerRow | None:
+        """Return a worker's row, if it was ever heard."""
+        return self._row(WORKER + name).worker
+
+    def set_config(self, key: str, row: ConfigRow) -> None:
+        """Change a configuration's row."""
+        self._changed[CONFIG + key] = SchedulerRow(config=row)
+
+    def set_worker(self, name: str, row: WorkerRow) -> None:
+        """Change a worker's row, or add it; count its free places."""
+        before = self.worker(name)
+        places = row.slots - (before.slots if before else 0)
+        queue = {"free": self.queue.free + (name,) * max(0, places)}
+        if before is None:
+            queue["workers"] = (*self.queue.workers, name)
+        if before is None or places > 0:
+            self.queue = self.queue.model_copy(update=queue)
+        self._changed[WORKER + name] = SchedulerRow(worker=row)
+
+    def emit(self, data: Payload) -> None:
+        """Say something that concerns no single configuration."""
+        self._emissions.append(Emission(data))
+
+    def release(self, row: ConfigRow, key: str) -> ConfigRow:
+        """Take a configuration's request off its worker; its result has come, or is not waited for any longer."""
+        if row.worker is not None and (worker := self.worker(row.worker)):
+            serving = list(worker.serving)
+            if key in serving:
+                serving.remove(ConfigKey(key))
+                self.set_worker(row.worker, worker.model_copy(update={"serving": tuple(serving)}))
+        return row.model_copy(update={"outstanding": None, "worker": None})
+
+    def want(self, key: str) -> None:
+        """Queue a configuration if it lacks fresh rows, nothing is outstanding and it does not wait already."""
+        row = self.config(key)
+        if row is None or row.outstanding is not None or row.queued:
+            return
+        needed = row.needs.rows(self.settings, key)
+        idle = row.blocked or needed is None
+        if needed is not None and row.fresh_rows >= needed and not row.blocked:
+            return
+        self.set_config(key, row.model_copy(update={"queued": True}))
+        due_us = self._due_us(row, idle=idle)
+        if due_us > self.now_us:
+            self.queue = self.queue.with_paced(due_us, ConfigKey(key))
+        else:
+            self.queue = self.queue.with_waiting(max(self.queue.virtual, row.finish), ConfigKey(key))
+
+    def _due_us(self, row: ConfigRow, *, idle: bool) -> int:
+        if not row.requests:
+            return self.now_us
+        pause = int((1 / row.rate - 1) * row.seconds * US)
+        return (
+            row.requested_us + int(row.seconds * US) + max(pause, IDLE_PACE_US if idle else 0) if pause or idle else 0
+        )
+
+    def wake(self) -> None:
+        """Let those whose time has come wait for a worker."""
+        while self.queue.paced and self.queue.paced[0][0] <= self.now_us:
+            (_, key), *rest = self.queue.paced
+            self.queue = self.queue.model_copy(update={"paced": tuple(rest)})
+            if row := self.config(key):
+                self.queue = self.queue.with_waiting(max(self.queue.virtual, row.finish), key)
+
+    def dispatch(self) -> None:
+        """Give free places to those who wait, least tag first."""
+        while self.queue.waiting and (name := self._free_place()):
+            (tag, key), *rest = self.queue.waiting
+            self.queue = self.queue.model_copy(update={"waiting": tuple(rest), "virtual": tag})
+            self._request(key, name, tag)
+
+    def _free_place(self) -> str | None:
+        while self.queue.free:
+            name, *rest = self.queue.free
+            self.queue = self.queue.model_copy(update={"free": tuple(rest)})
+            if (worker := self.worker(name)) and worker.slots:
+                return name
+        return None
+
+    def _request(self, key: ConfigKey, name: str, tag: float) -> None:
+        row, worker = self.config(key), self.worker(name)
+        assert row is not None and worker is not None  # noqa: PT018 - both were just found
+        state = state_of(self._states, key)
+        turn = {
+            "outstanding": derive_id(NAME, self._event.id, len(self._emissions)),
+            "worker": name,
+            "requests": row.requests + 1,
+            "requested_us": self.now_us,
+            "finish": tag + row.seconds / self._priority(state),
+            "queued": False,
+        }
+        temperature = row.temperature or self.settings.config(key).selfplay.temperature
+        request = SelfplayRequested(
+            worker=name,
+            model=row.model,
+            opponents=(),
+            games=row.needs.games(self.settings, key),
+            seed=derive_seed(self.settings.seed, key, "selfplay", row.requests),
+            temperature=temperature * state.exploration_boost,
+        )
+        self._emissions.append(Emission(request, key))
+        self.set_config(key, row.model_copy(update=turn))
+        self.set_worker(name, worker.model_copy(update={"serving": (*worker.serving, key)}))
+
+    def _priority(self, state: FeedbackState) -> float:
+        """Return a priority within [floor * 2, 2]: curriculum weight, staleness, uncertainty."""
+        limits, last = self.settings.feedback.scheduler, state.last_training_time
+        hours = 0.0 if last is None else (self._event.recordedtime - last).total_seconds() / SECONDS_PER_HOUR
+        staleness = min(1.0, max(0.0, hours) / limits.staleness_hours)
+        uncertainty = min(1.0, (state.elo_stderr or UNCERTAIN_ELO) / UNCERTAIN_ELO)
+        priority = state.curriculum_weight * (1 + staleness) * (1 + uncertainty) / 2
+        return min(HIGHEST, max(limits.starvation_floor * HIGHEST, priority))
+
+    def step(self) -> Step[SchedulerRow]:
+        """Return all changes."""
+        if self.queue is not self._before:
+            self._changed[QUEUE] = SchedulerRow(queue=self.queue)
+        return Step(self._changed, tuple(self._emissions))

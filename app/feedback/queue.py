@@ -1,0 +1,95 @@
+"""The scheduler's rows, and the fair queue in them.
+
+Weighted fair queueing (Demers, Keshav and Shenker 1989, with the start tags of Goyal, Vin and Cheng 1996): a
+configuration that wants games waits with the tag max(virtual time, its last finish) and finishes its turn at tag +
+cost / weight, the cost being the worker seconds of a turn. The least tag goes first. Whatever the weights within their
+bounds, every waiting configuration's turn comes, and shares of worker time are as the weights.
+"""
+
+from bisect import insort
+
+from app.core import ConfigKey, EventId, ModelHash
+from app.events import Value
+from app.feedback.needs import Needs
+
+Waiting = tuple[float, ConfigKey]
+
+
+class ConfigRow(Value):
+    """What the scheduler knows of one configuration.
+
+    Attributes:
+        outstanding: the request that has no result yet, with the worker that has it and when it was made.
+        finish: virtual time at which its last turn was over.
+        seconds: worker time of its last request.
+        queued: it waits for a worker, or for its time.
+    """
+
+    model: ModelHash
+    fresh_rows: int = 0
+    requests: int = 0
+    outstanding: EventId | None = None
+    worker: str | None = None
+    requested_us: int = 0
+    finish: float = 0.0
+    seconds: float = 1.0
+    queued: bool = False
+    blocked: bool = False
+    rate: float = 1.0
+    temperature: float | None = None
+    needs: Needs = Needs()
+
+
+class WorkerRow(Value):
+    """One self-play worker: how much it does at once, for whom, and when it was last heard."""
+
+    node: str
+    capacity: int
+    serving: tuple[ConfigKey, ...] = ()
+    heard_us: int = 0
+    lost: bool = False
+
+    @property
+    def slots(self) -> int:
+        """How many more requests it may be given: one runs, one waits, for each job it can run at once."""
+        return 0 if self.lost else max(0, 2 * self.capacity - len(self.serving))
+
+
+class QueueRow(Value):
+    """The queue.
+
+    Attributes:
+        virtual: virtual time: the tag of the turn given last.
+        waiting: who waits for a worker, sorted by tag.
+        paced: who waits for its time, sorted by it.
+        free: workers' free places, one entry each; places of lost workers are passed over when they are drawn.
+        workers: all workers ever heard.
+        swept_us: when all of them were last looked at.
+    """
+
+    virtual: float = 0.0
+    waiting: tuple[Waiting, ...] = ()
+    paced: tuple[tuple[int, ConfigKey], ...] = ()
+    free: tuple[str, ...] = ()
+    workers: tuple[str, ...] = ()
+    swept_us: int = 0
+
+    def with_waiting(self, tag: float, key: ConfigKey) -> "QueueRow":
+        """Add a configuration to those that wait for a worker."""
+        waiting = list(self.waiting)
+        insort(waiting, (tag, key))
+        return self.model_copy(update={"waiting": tuple(waiting)})
+
+    def with_paced(self, due_us: int, key: ConfigKey) -> "QueueRow":
+        """Add a configuration to those that wait for their time."""
+        paced = list(self.paced)
+        insort(paced, (due_us, key))
+        return self.model_copy(update={"paced": tuple(paced)})
+
+
+class SchedulerRow(Value):
+    """One row of the scheduler's table: about a configuration, a worker, or the queue."""
+
+    config: ConfigRow | None = None
+    worker: WorkerRow | None = None
+    queue: QueueRow | None = None
