@@ -107,9 +107,7 @@ class FeedbackLoopController(Controller[FeedbackRow]):
         match event.data:
             case TrainingCompleted(model=model, step=step):
                 return self._ask(row, event.subject, Awaited(model=model, step=step, attempts=1))
-            case EvaluationFailed(model=model) if (
-                awaited and awaited.model == model and awaited.attempts < MAX_ATTEMPTS
-            ):
+            case EvaluationFailed(purpose="rating", model=model) if awaited and awaited.may_be_repeated(model):
                 again = awaited.model_copy(update={"attempts": awaited.attempts + 1})
                 return self._ask(row, event.subject, again)
             case EvaluationCompleted(purpose="rating"):

@@ -18,6 +18,9 @@ HIGHEST = 2.0
 UNCERTAIN_ELO = 100.0
 """A rating's standard error that doubles the priority."""
 
+CREDIT_TURNS = 2
+"""Turns at the lowest priority that one who was away may catch up."""
+
 IDLE_PACE_US = 60 * US
 """While training is blocked or paused, games only serve to see whether the cause is gone."""
 
@@ -92,7 +95,15 @@ class Plan:
         if due_us > self.now_us:
             self.queue = self.queue.with_paced(due_us, ConfigKey(key))
         else:
-            self.queue = self.queue.with_waiting(max(self.queue.virtual, row.finish), ConfigKey(key))
+            self.queue = self.queue.with_waiting(self._tag(row), ConfigKey(key))
+
+    def _tag(self, row: ConfigRow) -> float:
+        """Return the tag to wait with: that of its last finish, unless it has been away for long.
+
+        A configuration cannot wait while its request is under way, and must not lose its share by that.
+        """
+        lowest = self.settings.feedback.scheduler.starvation_floor * HIGHEST
+        return max(row.finish, self.queue.virtual - CREDIT_TURNS * row.seconds / lowest)
 
     def _due_us(self, row: ConfigRow, *, idle: bool) -> int:
         if not row.requests:
@@ -108,7 +119,7 @@ class Plan:
             (_, key), *rest = self.queue.paced
             self.queue = self.queue.model_copy(update={"paced": tuple(rest)})
             if row := self.config(key):
-                self.queue = self.queue.with_waiting(max(self.queue.virtual, row.finish), key)
+                self.queue = self.queue.with_waiting(self._tag(row), key)
 
     def dispatch(self) -> None:
         """Give free places to those who wait, least tag first."""

@@ -1,9 +1,10 @@
 """The scheduler's rows, and the fair queue in them.
 
 Weighted fair queueing (Demers, Keshav and Shenker 1989, with the start tags of Goyal, Vin and Cheng 1996): a
-configuration that wants games waits with the tag max(virtual time, its last finish) and finishes its turn at tag +
-cost / weight, the cost being the worker seconds of a turn. The least tag goes first. Whatever the weights within their
-bounds, every waiting configuration's turn comes, and shares of worker time are as the weights.
+configuration that wants games waits with the tag at which its last turn finished (or shortly before virtual time, if it
+was away), and finishes its turn at tag + cost / weight, the cost being the worker seconds of a turn. The least tag goes
+first. Whatever the weights within their bounds, every waiting configuration's turn comes, and shares of worker time are
+as the weights.
 """
 
 from bisect import insort

@@ -5,10 +5,10 @@ thereby quarantined: they are of a model that is not current any more. The first
 a base model, makes the initial one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from app.core import ModelHash, derive_seed
+from app.core import ConfigKey, EventId, ModelHash, derive_id, derive_seed
 from app.events import (
     AdaptiveParamsChanged,
     ClockTick,
@@ -25,6 +25,7 @@ from app.events import (
     ShardRef,
     Step,
     TrainingBlockedByQuality,
+    TrainingCompleted,
     TrainingFailed,
     TrainingIntensityChanged,
     TrainingRequested,
@@ -40,18 +41,31 @@ COLD_START_US = 10 * US
 
 
 class TrainingRow(Value):
-    """What the trigger knows of one configuration. ``busy``: a training or its evaluation is under way."""
+    """What the trigger knows of one configuration.
+
+    Attributes:
+        request: the training that is under way.
+        candidate: the model that came out of the last one and awaits its verdict.
+        replaced: the current model was rolled back, and the one gone back to is not distributed yet.
+    """
 
     model: ModelHash | None
     step: int
     trainings: int
     shards: tuple[ShardRef, ...]
-    busy: bool
+    request: EventId | None
+    candidate: ModelHash | None = None
+    replaced: bool = False
     blocked: bool = False
     learning_rate: float | None = None
     epochs: int | None = None
     needs: Needs = Needs()
     last_training_us: int = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a training, an evaluation or a change of the model is under way."""
+        return self.request is not None or self.candidate is not None or self.replaced
 
 
 class TrainingTrigger(Controller[TrainingRow]):
@@ -71,6 +85,7 @@ class TrainingTrigger(Controller[TrainingRow]):
             QualityScoreUpdated,
             RunConfigured,
             TrainingBlockedByQuality,
+            TrainingCompleted,
             TrainingFailed,
             TrainingIntensityChanged,
             TrainingUnblocked,
@@ -87,48 +102,64 @@ class TrainingTrigger(Controller[TrainingRow]):
         """Fold one event."""
         match event.data:
             case RunConfigured():
-                new = [config.key for config in self.settings.configs if config.key not in rows]
-                return self._initialise(new, event.recorded_us)
+                return self._initialise([c.key for c in self.settings.configs if c.key not in rows], event)
             case ClockTick():
                 # The first model failed to come about. There is nothing to fall back on: try again.
-                idle = [key for key, row in rows.items() if _lacks_a_model(row, event.recorded_us)]
-                return self._initialise(idle, event.recorded_us)
+                return self._initialise([k for k, row in rows.items() if _lacks_a_model(row, event.recorded_us)], event)
         row = rows.get(event.subject)
         changed = self._updated(row, event.data) if row else None
         if changed is None:
             return Step()
-        return self._train_if_ready(event.subject, changed, event.recorded_us)
+        return self._train_if_ready(event.subject, changed, event)
 
-    def _initialise(self, keys: Iterable[str], now_us: int) -> Step[TrainingRow]:
+    def _initialise(self, keys: Sequence[ConfigKey | str], event: Event[Payload]) -> Step[TrainingRow]:
         """Ask for the initial model of configurations that have none."""
-        initial = TrainingRow(model=None, step=0, trainings=1, shards=(), busy=True, last_training_us=now_us)
-        new = dict.fromkeys(keys, initial)
-        return Step(new, tuple(self._request(key, initial) for key in new))
+        rows = {
+            key: TrainingRow(
+                model=None,
+                step=0,
+                trainings=1,
+                shards=(),
+                request=derive_id(self.name, event.id, index),
+                last_training_us=event.recorded_us,
+            )
+            for index, key in enumerate(keys)
+        }
+        return Step(rows, tuple(self._request(key, row) for key, row in rows.items()))
 
     def _updated(self, row: TrainingRow, data: Payload) -> TrainingRow | None:
         match data:
             case ModelDistributed(model=model, step=step):
-                return row.model_copy(update={"model": model, "step": step, "shards": (), "busy": False})
+                idle = {"shards": (), "request": None, "candidate": None, "replaced": False}
+                return row.model_copy(update={"model": model, "step": step, **idle})
             case ModelRolledBack():
-                # Nothing is trained until the model that was gone back to is distributed.
-                return row.model_copy(update={"shards": (), "busy": True})
-            case PromotionRejected() | EvaluationFailed(purpose="rating"):
-                return row.model_copy(update={"busy": False})
-            case TrainingFailed():
-                return row.model_copy(update={"busy": False, "shards": ()})
+                idle = {"shards": (), "request": None, "candidate": None, "replaced": True}
+                return row.model_copy(update=idle)
+            case TrainingCompleted(request_id=request, model=model) if request == row.request:
+                return row.model_copy(update={"request": None, "candidate": model})
+            case TrainingFailed(request_id=request) if request == row.request:
+                return row.model_copy(update={"request": None})
+            case PromotionRejected(model=model) | EvaluationFailed(purpose="rating", model=model):
+                return row.model_copy(update={"candidate": None}) if model == row.candidate else None
             case QualityScoreUpdated(shard=shard, score=score) if shard.model == row.model:
                 usable = row.needs.usable(self.settings, score)
                 return row.model_copy(update={"shards": (*row.shards, shard)}) if usable else None
         return _decided(row, data)
 
-    def _train_if_ready(self, key: str, row: TrainingRow, now_us: int) -> Step[TrainingRow]:
-        needed = row.needs.rows(self.settings, key)
+    def _train_if_ready(self, key: str, row: TrainingRow, event: Event[Payload]) -> Step[TrainingRow]:
+        needed, now_us = row.needs.rows(self.settings, key), event.recorded_us
         cooling = now_us - row.last_training_us < self.settings.feedback.trigger.cooldown_seconds * US
         ready = needed is not None and row.shards and sum(shard.rows for shard in row.shards) >= needed
         if row.busy or row.blocked or cooling or not ready:
             return Step({key: row})
-        asked = row.model_copy(update={"busy": True, "trainings": row.trainings + 1, "last_training_us": now_us})
-        return Step({key: asked.model_copy(update={"shards": ()})}, (self._request(key, asked),))
+        update = {
+            "request": derive_id(self.name, event.id, 0),
+            "trainings": row.trainings + 1,
+            "last_training_us": now_us,
+            "shards": (),
+        }
+        asked = row.model_copy(update=update)
+        return Step({key: asked}, (self._request(key, asked.model_copy(update={"shards": row.shards})),))
 
     def _request(self, key: str, row: TrainingRow) -> Emission:
         ppo = self.settings.config(key).ppo

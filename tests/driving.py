@@ -1,0 +1,141 @@
+"""Driving one controller as its host does, and the payloads that do it."""
+
+from datetime import timedelta
+from typing import Any
+
+from app.config import GAMES, FeedbackSettings, RunSettings
+from app.core import Rate, derive_id
+from app.events import (
+    EvaluationCompleted,
+    Event,
+    MatchResult,
+    ModelDistributed,
+    Payload,
+    QualityScoreUpdated,
+    RunConfigured,
+    ShardRef,
+    TrainingCompleted,
+    TrainingMetrics,
+    originate,
+)
+from app.events.envelope import EPOCH
+from app.feedback import Controller, FeedbackFold, FeedbackState
+from app.runtime.fold import Fold
+
+KEY, OTHER_KEY = "tic_tac_toe_2p", "connect_four_2p"
+NEED = GAMES[KEY].rows_per_training
+OLD, NEW = "a" * 64, "b" * 64
+HOUR = 3600.0
+
+
+def run_settings(*keys: str, **feedback: Any) -> RunSettings:
+    """Return the settings of a run; keyword arguments are parts of the feedback settings, as nested dictionaries."""
+    configs = tuple(GAMES[key] for key in keys or (KEY,))
+    return RunSettings(configs=configs, feedback=FeedbackSettings.model_validate(feedback))
+
+
+class Driven:
+    """A controller in a Fold, fed payload by payload at times given in seconds."""
+
+    def __init__(self, controller: type[Controller[Any]], settings: RunSettings | None = None) -> None:
+        self.settings = settings or run_settings()
+        self.name, self.emits = controller.name, controller.emits
+        self.fold = Fold((FeedbackFold, controller))  # type: ignore[arg-type]
+        self.events: list[Event[Payload]] = []
+        self.configured = self.feed(
+            RunConfigured(run_id="run", settings=self.settings.model_dump(mode="json")), key=None, at=0
+        )
+
+    def feed(self, *payloads: Payload, key: str | None = KEY, at: float = 0.0) -> list[Any]:
+        """Record payloads at a time, and return what they lead to."""
+        return [envelope.data for envelope in self.envelopes(*payloads, key=key, at=at)]
+
+    def envelopes(self, *payloads: Payload, key: str | None = KEY, at: float = 0.0) -> list[Any]:
+        """Record payloads at a time, and return the envelopes they lead to."""
+        found = []
+        for data in payloads:
+            position = len(self.events) + 1
+            subject = key if data.scope == "config" else None
+            time = EPOCH + timedelta(seconds=at)
+            envelope = originate(data, event_id=derive_id("test", position), time=time, subject=subject)
+            event = Event(envelope, position, round(at * 1e6), "test@laptop")
+            self.events.append(event)
+            found += self.fold.feed([event]).envelopes
+        return found
+
+    def state(self, key: str = KEY) -> FeedbackState:
+        """Return the FeedbackState of a configuration."""
+        return self.fold.rows(FeedbackFold.name)[key]
+
+    def row(self, key: str = KEY) -> Any:
+        """Return the controller's row."""
+        return self.fold.rows(self.name)[key]
+
+
+def match(
+    score: float, games: int = 100, opponent: str = "random", elo: float = 0.0, model: str | None = None
+) -> MatchResult:
+    """Return a match without draws, but for half a game."""
+    wins = int(score * games)
+    return MatchResult(
+        opponent=opponent,
+        opponent_model=model,
+        opponent_elo=elo,
+        games=games,
+        wins=wins,
+        draws=0,
+        losses=games - wins,
+        score=Rate.of(score * games, games),
+    )
+
+
+def rated(
+    elo: float = 0.0, *matches: MatchResult, model: str = NEW, stderr: float = 20.0, step: int = 1
+) -> EvaluationCompleted:
+    """Return a gauntlet's result."""
+    return EvaluationCompleted(
+        request_id="e",
+        purpose="rating",
+        model=model,
+        step=step,
+        results=matches or (match(0.9),),
+        elo=elo,
+        elo_stderr=stderr,
+        seconds=1,
+    )
+
+
+def gated(wins: int, draws: int, losses: int, model: str = NEW) -> EvaluationCompleted:
+    """Return a round of gate games."""
+    games = wins + draws + losses
+    played = MatchResult(
+        opponent="champion",
+        opponent_model=OLD,
+        opponent_elo=0.0,
+        games=games,
+        wins=wins,
+        draws=draws,
+        losses=losses,
+        score=Rate.of(wins + draws / 2, games),
+    )
+    return EvaluationCompleted(
+        request_id="g", purpose="gate", model=model, step=1, results=(played,), elo=0.0, elo_stderr=9.0, seconds=1
+    )
+
+
+def trained(model: str = NEW, parent: str | None = OLD, step: int = 1, **metrics: float) -> TrainingCompleted:
+    """Return a finished training."""
+    usual = dict.fromkeys(("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "seconds"), 0.1)
+    figures = TrainingMetrics.model_validate({**usual, "explained_variance": 0.5, **metrics})
+    return TrainingCompleted(request_id="t", model=model, parent=parent, step=step, rows=100, metrics=figures)
+
+
+def scored(score: float = 0.9, *, model: str = OLD, rows: int = NEED, request: str = "q") -> QualityScoreUpdated:
+    """Return an inspected shard."""
+    shard = ShardRef(key="c" * 64, rows=rows, games=10, model=model, seed=1)
+    return QualityScoreUpdated(request_id=request, shard=shard, score=score, components={})
+
+
+def distributed(model: str = OLD, step: int = 0) -> ModelDistributed:
+    """Return a distributed model."""
+    return ModelDistributed(model=model, step=step, nodes=("laptop",))

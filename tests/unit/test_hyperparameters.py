@@ -1,0 +1,105 @@
+"""GauntletFeedbackController and EvaluationFeedbackHandler: each rule at its threshold and beside it (DESIGN §4)."""
+
+import pytest
+from driving import HOUR, KEY, Driven, match, rated, run_settings
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.config import GAMES
+from app.events import AdaptiveParamsChanged, HyperparameterUpdated, TrainingFailed
+from app.feedback import EvaluationFeedbackHandler, GauntletFeedbackController
+
+CONFIG = GAMES[KEY]
+
+
+@pytest.fixture
+def gauntlet():
+    return Driven(GauntletFeedbackController)
+
+
+@pytest.fixture
+def handler():
+    return Driven(EvaluationFeedbackHandler)
+
+
+def values(said):
+    assert all(isinstance(payload, HyperparameterUpdated) for payload in said)
+    return {payload.parameter: payload.value for payload in said}
+
+
+class TestGauntlet:
+    @pytest.mark.parametrize(("score", "changed"), [(0.8, False), (0.81, True)])
+    def test_above_80_percent_against_the_heuristic_less_noise_and_better_data(self, gauntlet, score, changed):
+        said = values(gauntlet.feed(rated(0, match(0.95), match(score, opponent="heuristic")), at=1))
+        expected = {"base_temperature": 0.8 * CONFIG.selfplay.temperature, "quality_threshold": 0.35}
+        assert said == pytest.approx(expected if changed else {})
+
+    @pytest.mark.parametrize(("score", "changed"), [(0.7, False), (0.69, True)])
+    def test_below_70_percent_against_random_half_as_much_work_again(self, gauntlet, score, changed):
+        said = values(gauntlet.feed(rated(0, match(score)), at=1))
+        games = int(CONFIG.selfplay.games_per_request * 1.5)
+        expected = {"epochs": int(CONFIG.ppo.epochs * 1.5), "games_per_iteration": games}
+        assert said == (expected if changed else {})
+
+    def test_nothing_changes_within_the_cooldown(self, gauntlet):
+        assert gauntlet.feed(rated(0, match(0.1)), at=1)
+        assert not gauntlet.feed(rated(0, match(0.1)), at=0.99 * HOUR)
+        assert gauntlet.feed(rated(0, match(0.1)), at=1.01 * HOUR)
+
+    @given(scores=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=40))
+    def test_clamps_hold_whatever_comes(self, scores):
+        driven = Driven(GauntletFeedbackController)
+        limits, hour = driven.settings.feedback.gauntlet, 0.0
+        for random, heuristic in scores:
+            hour += 1.1
+            matches = (match(random), match(heuristic, opponent="heuristic"))
+            for payload in driven.feed(rated(0, *matches), at=hour * HOUR):
+                assert payload.value != payload.previous
+        if scores:
+            row = driven.row()
+            assert limits.min_temperature <= row.base_temperature <= CONFIG.selfplay.temperature
+            assert row.quality_threshold <= limits.max_quality_threshold
+            assert CONFIG.ppo.epochs <= row.epochs <= limits.max_epochs
+            assert row.games_per_iteration <= limits.max_games_factor * CONFIG.selfplay.games_per_request
+
+
+class TestLearningRate:
+    @staticmethod
+    def gains(handler, gain, count=6, start=0.0):
+        return [p for n in range(count) for p in handler.feed(rated(start + gain * n), at=1 + n)]
+
+    @pytest.mark.parametrize(("gain", "factor"), [(10.0, 1.1), (9.9, None), (-9.9, None), (-10.0, 0.8)])
+    def test_it_follows_the_mean_gain_of_the_last_five(self, gain, factor):
+        low = CONFIG.model_copy(update={"ppo": CONFIG.ppo.model_copy(update={"learning_rate": 1e-4})})
+        settings = run_settings().model_copy(update={"configs": (low,)})
+        handler = Driven(EvaluationFeedbackHandler, settings)
+        said = self.gains(handler, gain)
+        assert [p.learning_rate for p in said] == pytest.approx([] if factor is None else [1e-4 * factor])
+        assert all(isinstance(p, AdaptiveParamsChanged) for p in said)
+
+    def test_four_gains_are_too_few(self, handler):
+        assert not self.gains(handler, -100, count=5)
+
+    def test_it_stays_at_most_1e_3(self, handler):
+        assert not self.gains(handler, 100)
+
+    def test_it_stays_at_least_1e_6(self, handler):
+        hour = 0.0
+        for step in range(60):
+            for n in range(6):
+                handler.feed(rated(-100.0 * (6 * step + n)), at=hour * HOUR + n)
+            hour += 1.1
+        assert handler.row().learning_rate == 1e-6
+
+    def test_a_divergence_lowers_it_at_once(self, handler):
+        (said,) = handler.feed(TrainingFailed(request_id="t", reason="diverged", error="NaN"), at=1)
+        assert said.learning_rate == pytest.approx(0.8 * CONFIG.ppo.learning_rate)
+        assert not handler.feed(TrainingFailed(request_id="t", reason="error", error="disk"), at=2)
+
+    def test_other_parameters_are_passed_on_complete(self, handler):
+        update = HyperparameterUpdated(parameter="epochs", value=5, previous=3, reason="weak")
+        (said,) = handler.feed(update, at=1)
+        assert (said.epochs, said.learning_rate) == (5, CONFIG.ppo.learning_rate)
+        assert not handler.feed(
+            HyperparameterUpdated(parameter="base_temperature", value=0.8, previous=1, reason="x"), at=2
+        )

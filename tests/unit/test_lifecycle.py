@@ -1,0 +1,153 @@
+"""ModelLifecycleCoordinator: promotion by GSPRT, rollback, each rule at its threshold and beside it (DESIGN §4)."""
+
+import numpy as np
+import pytest
+from driving import NEW, OLD, Driven, gated, rated, trained
+
+from app.core import Tally, expected_score, gsprt_llr, sprt_verdict
+from app.events import (
+    EvaluationFailed,
+    EvaluationRequested,
+    ModelPromoted,
+    ModelRolledBack,
+    PromotionRejected,
+    RegressionDetected,
+    RollbackRequested,
+)
+from app.feedback import ModelLifecycleCoordinator
+
+
+@pytest.fixture
+def lifecycle():
+    """Return a coordinator whose current model is OLD."""
+    driven = Driven(ModelLifecycleCoordinator)
+    (promoted,) = driven.feed(trained(OLD, parent=None, step=0), rated(0, model=OLD))
+    assert isinstance(promoted, ModelPromoted)
+    assert promoted.previous is None
+    return driven
+
+
+def candidate(lifecycle: Driven, model: str = NEW, parent: str = OLD, step: int = 1) -> list:
+    return lifecycle.feed(trained(model, parent, step), rated(50, model=model, step=step))
+
+
+def regression(model: str, severity: str = "severe", last_good: str | None = None) -> RegressionDetected:
+    return RegressionDetected(model=model, last_good=last_good, elo_drop=60, severity=severity, games=200)
+
+
+class TestGate:
+    def test_a_rated_candidate_plays_gate_games_of_their_own(self, lifecycle):
+        (request,) = candidate(lifecycle)
+        assert isinstance(request, EvaluationRequested)
+        assert (request.purpose, request.model) == ("gate", NEW)
+
+    def test_decisively_better_is_promoted_decisively_worse_rejected(self, lifecycle):
+        candidate(lifecycle)
+        (promoted,) = lifecycle.feed(gated(70, 0, 30))
+        assert isinstance(promoted, ModelPromoted)
+        assert (promoted.previous, promoted.evidence.games) == (OLD, 100)
+        candidate(lifecycle, "c" * 64, NEW, 2)
+        (rejected,) = lifecycle.feed(gated(30, 0, 70, "c" * 64))
+        assert isinstance(rejected, PromotionRejected)
+        assert rejected.current == NEW
+
+    def test_undecided_rounds_add_up(self, lifecycle):
+        candidate(lifecycle)
+        rounds = 0
+        while isinstance((said := lifecycle.feed(gated(53, 0, 47)))[0], EvaluationRequested):
+            rounds += 1
+        assert isinstance(said[0], ModelPromoted)
+        assert 2 <= rounds <= 20
+        assert said[0].evidence.games == 100 * (rounds + 1)
+
+    def test_undecided_after_2000_games_is_kept_out(self, lifecycle):
+        candidate(lifecycle)
+        said = [lifecycle.feed(gated(50, 0, 50))[0] for _ in range(20)]
+        assert isinstance(said[-1], PromotionRejected)
+        assert all(isinstance(request, EvaluationRequested) for request in said[:-1])
+
+    def test_every_round_has_a_seed_of_its_own(self, lifecycle):
+        seeds = {candidate(lifecycle)[0].seed} | {lifecycle.feed(gated(50, 0, 50))[0].seed for _ in range(10)}
+        assert len(seeds) == 11
+
+    def test_a_failed_round_is_repeated_but_not_for_ever(self, lifecycle):
+        candidate(lifecycle)
+        failed = EvaluationFailed(request_id="g", purpose="gate", model=NEW, error="no")
+        said = lifecycle.feed(*[failed] * 60)
+        assert isinstance(said[-1], PromotionRejected)
+        assert len(said) <= 41
+
+    def test_a_candidate_of_a_model_that_is_not_current_is_refused(self, lifecycle):
+        (rejected,) = candidate(lifecycle, parent="d" * 64)
+        assert isinstance(rejected, PromotionRejected)
+        assert rejected.evidence.statistic == "trained from the current model"
+
+    def test_results_of_another_model_are_left_alone(self, lifecycle):
+        candidate(lifecycle)
+        assert not lifecycle.feed(gated(100, 0, 0, "e" * 64))
+
+
+class TestGsprt:
+    @staticmethod
+    def run(elo: float, rng: np.random.Generator) -> tuple[str, int]:
+        tally, verdict = Tally(0, 0, 0), "continue"
+        while verdict == "continue" and tally.games < 20_000:
+            won = int(rng.binomial(4, expected_score(elo)))
+            tally = tally.plus(Tally(won, 0, 4 - won))
+            verdict = sprt_verdict(gsprt_llr(tally, -20, 20), 0.05, 0.05)
+        return verdict, tally.games
+
+    @pytest.mark.parametrize(("elo", "wrong"), [(-20, "accept"), (20, "reject")])
+    def test_error_rates_at_the_bounds(self, elo, wrong):
+        rng = np.random.default_rng(3)
+        errors = sum(self.run(elo, rng)[0] == wrong for _ in range(1000))
+        assert errors / 1000 <= 0.055 + 0.014  # two standard errors of a simulated 5%
+
+    def test_50_elo_are_decided_within_190_games_on_average(self):
+        rng = np.random.default_rng(4)
+        assert np.mean([self.run(50, rng)[1] for _ in range(500)]) <= 190
+
+
+class TestRollback:
+    @pytest.fixture
+    def promoted(self, lifecycle):
+        candidate(lifecycle)
+        lifecycle.feed(gated(90, 0, 10))
+        return lifecycle
+
+    @pytest.mark.parametrize(("severity", "back"), [("minor", 0), ("moderate", 0), ("severe", 1), ("critical", 1)])
+    def test_severe_and_critical_regressions_roll_back(self, promoted, severity, back):
+        said = promoted.feed(regression(NEW, severity))
+        assert [type(p) for p in said] == [ModelRolledBack] * back
+        if back:
+            assert (said[0].from_model, said[0].to_model, said[0].step) == (NEW, OLD, 0)
+
+    def test_reported_twice_it_rolls_back_once(self, promoted):
+        assert len(promoted.feed(regression(NEW), regression(NEW))) == 1
+
+    def test_it_goes_back_to_the_last_good_model(self, promoted):
+        for step, (model, parent) in enumerate((("c" * 64, NEW), ("d" * 64, "c" * 64)), 2):
+            candidate(promoted, model, parent, step)
+            promoted.feed(gated(90, 0, 10, model))
+        (rollback,) = promoted.feed(regression("d" * 64, last_good=NEW))
+        assert rollback.to_model == NEW
+
+    def test_a_model_that_is_not_current_is_not_rolled_back(self, promoted):
+        assert not promoted.feed(regression(OLD))
+
+    def test_the_first_model_has_nothing_before_it(self, lifecycle):
+        assert not lifecycle.feed(regression(OLD, "critical"))
+
+    def test_a_candidate_of_the_replaced_model_is_dropped(self, promoted):
+        promoted.feed(trained("c" * 64, NEW, 2))
+        promoted.feed(regression(NEW))
+        assert not promoted.feed(rated(500, model="c" * 64, step=2))
+
+    def test_one_that_comes_later_is_refused(self, promoted):
+        promoted.feed(regression(NEW))
+        (rejected,) = promoted.feed(trained("c" * 64, NEW, 2), rated(500, model="c" * 64, step=2))
+        assert isinstance(rejected, PromotionRejected)
+
+    def test_an_operator_may_ask_for_it(self, promoted):
+        (rollback,) = promoted.feed(RollbackRequested(model=NEW, reason="looks odd"))
+        assert rollback.reason == "looks odd"

@@ -1,0 +1,290 @@
+"""SelfplayScheduler: demand, workers, leases, priorities, pace (DESIGN §4)."""
+
+from collections import Counter
+
+import pytest
+from driving import KEY, NEED, NEW, OLD, OTHER_KEY, Driven, distributed, run_settings, scored
+
+from app.config import GAMES
+from app.core import derive_id
+from app.events import (
+    AdaptiveParamsChanged,
+    ClockTick,
+    CurriculumRebalanced,
+    DaemonHeartbeat,
+    DaemonReady,
+    Evidence,
+    ExplorationBoost,
+    HyperparameterUpdated,
+    NodeLost,
+    PromotionRejected,
+    QualityDegraded,
+    QualityPenaltyApplied,
+    SelfplayComplete,
+    SelfplayFailed,
+    SelfplayRequested,
+    ShardRef,
+    TrainingBlockedByQuality,
+    TrainingFailed,
+    TrainingIntensityChanged,
+    TrainingUnblocked,
+)
+from app.feedback import SelfplayScheduler
+from app.feedback.plan import CONFIG, NAME
+
+TICK = ClockTick(period_seconds=10)
+
+
+def ready(node: str = "laptop", capacity: int = 1) -> DaemonReady:
+    return DaemonReady(daemon="selfplay_worker", node=node, position=0, capacity=capacity)
+
+
+def heartbeat(node: str = "laptop") -> DaemonHeartbeat:
+    return DaemonHeartbeat(daemon="selfplay_worker", node=node, position=0, lag=0, jobs=0)
+
+
+@pytest.fixture
+def scheduler():
+    driven = Driven(SelfplayScheduler)
+    driven.feed(ready(), key=None)
+    return driven
+
+
+def row(scheduler: Driven, key: str = KEY):
+    return scheduler.row(CONFIG + key).config
+
+
+def complete(scheduler: Driven, key: str = KEY, seconds: float = 1.0, at: float = 0.0) -> list:
+    """Answer the outstanding request of a configuration, the inspection not yet done."""
+    config = row(scheduler, key)
+    shard = ShardRef(key="c" * 64, rows=9, games=7, model=config.model, seed=1)
+    played = SelfplayComplete(
+        request_id=config.outstanding,
+        worker=config.worker,
+        shard=shard,
+        opponents=(),
+        temperature=1.0,
+        mean_length=9,
+        truncated_games=0,
+        seconds=seconds,
+    )
+    return scheduler.feed(played, key=key, at=at)
+
+
+def answer(scheduler: Driven, key: str = KEY, rows: int = 1, at: float = 0.0, seconds: float = 1.0) -> list:
+    """Play and inspect what is outstanding."""
+    request, model = row(scheduler, key).outstanding, row(scheduler, key).model
+    said = complete(scheduler, key, seconds, at)
+    return said + scheduler.feed(scored(rows=rows, model=model, request=request), key=key, at=at)
+
+
+class TestDemand:
+    def test_a_distributed_model_plays_at_once(self, scheduler):
+        (request,) = scheduler.feed(distributed())
+        assert isinstance(request, SelfplayRequested)
+        assert (request.model, request.games) == (OLD, GAMES[KEY].selfplay.games_per_request)
+        assert request.worker == "selfplay_worker@laptop"
+
+    def test_it_remembers_the_id_its_request_will_have(self, scheduler):
+        (envelope,) = scheduler.envelopes(distributed())
+        assert row(scheduler).outstanding == envelope.id == derive_id(NAME, scheduler.events[-1].id, 0)
+
+    def test_it_asks_again_until_the_rows_suffice(self, scheduler):
+        scheduler.feed(distributed())
+        assert len(answer(scheduler, rows=NEED - 1)) == 1
+        assert not answer(scheduler, rows=1)
+
+    def test_every_request_has_a_seed_of_its_own(self, scheduler):
+        seeds = {scheduler.feed(distributed(NEW if n % 2 else OLD, n))[0].seed for n in range(20)}
+        assert len(seeds) == 20
+
+    def test_rows_of_poor_quality_or_of_another_model_do_not_count(self, scheduler):
+        scheduler.feed(distributed())
+        scheduler.feed(scored(model=NEW), scored(0.29))
+        assert row(scheduler).fresh_rows == 0
+
+    @pytest.mark.parametrize("end", ["rejected", "failed"])
+    def test_a_cycle_without_a_new_model_brings_new_games(self, scheduler, end):
+        scheduler.feed(distributed())
+        assert not answer(scheduler, rows=NEED)
+        evidence = Evidence(evaluation_id="e", statistic="x", value=0, threshold=0, games=1, elo=0, elo_stderr=1)
+        fact = (
+            PromotionRejected(model=NEW, current=OLD, step=1, evidence=evidence)
+            if end == "rejected"
+            else TrainingFailed(request_id="t", reason="diverged", error="NaN")
+        )
+        assert len(scheduler.feed(fact)) == 1
+
+    @pytest.mark.parametrize("failure", ["failed", "degraded"])
+    def test_a_failure_is_repeated_by_a_later_sweep_not_at_once(self, scheduler, failure):
+        scheduler.feed(distributed())
+        request = row(scheduler).outstanding
+        fact = (
+            SelfplayFailed(request_id=request, worker="w", error="no")
+            if failure == "failed"
+            else QualityDegraded(request_id=request, shard="c" * 64, reason="parity")
+        )
+        assert not scheduler.feed(fact, at=1000)
+        scheduler.feed(heartbeat(), key=None, at=1000)
+        assert len(scheduler.feed(TICK, key=None, at=1001)) == 1
+
+
+class TestWorkers:
+    def test_without_a_worker_configurations_wait(self):
+        scheduler = Driven(SelfplayScheduler)
+        assert not scheduler.feed(distributed())
+        (request,) = scheduler.feed(ready("far"), key=None)
+        assert request.worker == "selfplay_worker@far"
+
+    def test_a_worker_gets_twice_its_capacity_and_no_more(self):
+        keys = list(GAMES)[:5]
+        scheduler = Driven(SelfplayScheduler, run_settings(*keys))
+        scheduler.feed(ready(capacity=2), key=None)
+        asked = [request for key in keys for request in scheduler.feed(distributed(), key=key)]
+        assert len(asked) == 4
+        assert len(complete(scheduler, keys[0])) == 1
+
+    def test_requests_go_to_whoever_has_room(self):
+        keys = list(GAMES)[:4]
+        scheduler = Driven(SelfplayScheduler, run_settings(*keys))
+        for node in ("a", "b"):
+            scheduler.feed(ready(node), key=None)
+        asked = [request for key in keys for request in scheduler.feed(distributed(), key=key)]
+        assert Counter(request.worker for request in asked) == {"selfplay_worker@a": 2, "selfplay_worker@b": 2}
+
+    def test_a_silent_worker_is_lost_and_its_request_asked_of_another(self, scheduler):
+        scheduler.feed(distributed(), at=0)
+        scheduler.feed(ready("other"), key=None, at=25)
+        lost, request = scheduler.feed(TICK, key=None, at=31)
+        assert (type(lost), lost.node) == (NodeLost, "laptop")
+        assert request.worker == "selfplay_worker@other"
+        assert not scheduler.feed(TICK, key=None, at=50), "it is lost once"
+
+    def test_a_worker_that_is_heard_is_not_lost(self, scheduler):
+        for second in range(0, 300, 5):
+            assert not scheduler.feed(heartbeat(), TICK, key=None, at=second)
+
+    def test_a_lost_worker_that_comes_back_gets_games_again(self, scheduler):
+        scheduler.feed(TICK, key=None, at=100)
+        assert not scheduler.feed(distributed(), at=101)
+        assert len(scheduler.feed(ready(), key=None, at=102)) == 1
+
+    def test_a_request_without_an_answer_is_repeated_when_its_lease_is_over(self, scheduler):
+        scheduler.feed(distributed(), at=0)
+        for second in range(0, 600, 10):
+            assert not scheduler.feed(heartbeat(), TICK, key=None, at=second)
+        said = [p for second in (600, 615, 630) for p in scheduler.feed(heartbeat(), TICK, key=None, at=second)]
+        assert [type(p) for p in said] == [SelfplayRequested]
+
+    def test_other_daemons_are_no_workers(self, scheduler):
+        scheduler.feed(DaemonReady(daemon="training", node="x", position=0, capacity=9), key=None)
+        with pytest.raises(KeyError):
+            scheduler.row("worker:training@x")
+
+
+def shares(weights: dict[str, float], turns: int = 300) -> dict[str, float]:
+    """Keep one worker busy with configurations of these curriculum weights; return their shares of turns."""
+    scheduler = Driven(SelfplayScheduler, run_settings(*weights))
+    scheduler.feed(ready(), key=None)
+    scheduler.feed(CurriculumRebalanced(weights=weights, reason="x"), key=None)
+    asked = [(key, request) for key in weights for request in scheduler.feed(distributed(), key=key)]
+    queue, counts = [key for key, _ in asked], Counter[str]()
+    while sum(counts.values()) < turns:
+        key = queue.pop(0)
+        counts[key] += 1
+        request, model = row(scheduler, key).outstanding, row(scheduler, key).model
+        envelopes = []
+        for fact in _answered(scheduler, key, request, model):
+            envelopes += scheduler.envelopes(fact, key=key)
+        queue += [envelope.subject for envelope in envelopes]
+    return {key: counts[key] / turns for key in weights}
+
+
+def _answered(scheduler: Driven, key: str, request: str, model: str) -> list:
+    shard = ShardRef(key="c" * 64, rows=1, games=7, model=model, seed=1)
+    played = SelfplayComplete(
+        request_id=request,
+        worker="w",
+        shard=shard,
+        opponents=(),
+        temperature=1.0,
+        mean_length=9,
+        truncated_games=0,
+        seconds=1.0,
+    )
+    return [played, scored(rows=0 + 1, model=model, request=request)]
+
+
+class TestPriority:
+    def test_equal_weights_share_equally(self):
+        found = shares(dict.fromkeys(list(GAMES)[:4], 1.0))
+        assert all(share == pytest.approx(0.25, abs=0.02) for share in found.values())
+
+    def test_shares_are_as_the_weights(self):
+        weights = dict(zip(GAMES, (2.0, *[1.0] * 7, *[0.5] * 4), strict=True))
+        found = shares(weights, turns=1100)
+        unit = 1 / sum(weights.values())
+        assert all(found[key] == pytest.approx(weight * unit, rel=0.1) for key, weight in weights.items())
+
+    def test_nobody_starves(self):
+        keys = list(GAMES)
+        found = shares({key: 2.0 if n else 0.001 for n, key in enumerate(keys)}, turns=600)
+        assert found[keys[0]] >= 0.25 / len(keys) * 0.8
+
+
+class TestPace:
+    def test_a_penalty_halves_the_rate(self, scheduler):
+        scheduler.feed(distributed(), at=0)
+        scheduler.feed(QualityPenaltyApplied(rate_multiplier=0.5, quality_score=0.1, threshold=0.3), at=1)
+        assert not answer(scheduler, seconds=10.0, at=10), "as long as the games took, it waits"
+        scheduler.feed(heartbeat(), key=None, at=19)
+        assert not scheduler.feed(TICK, key=None, at=19)
+        assert len(scheduler.feed(TICK, key=None, at=20)) == 1
+
+    def test_lifted_it_plays_at_once_again(self, scheduler):
+        scheduler.feed(distributed(), at=0)
+        for rate in (0.5, 1.0):
+            scheduler.feed(QualityPenaltyApplied(rate_multiplier=rate, quality_score=0.4, threshold=0.4), at=1)
+        assert len(answer(scheduler, seconds=10.0, at=10)) == 1
+
+    @pytest.mark.parametrize("reason", ["blocked", "paused"])
+    def test_without_training_it_still_plays_now_and_then(self, scheduler, reason):
+        scheduler.feed(distributed(), at=0)
+        scheduler.feed(
+            TrainingBlockedByQuality(reason="parity")
+            if reason == "blocked"
+            else TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.2),
+            at=1,
+        )
+        assert not answer(scheduler, rows=10 * NEED, at=10)
+        said = [p for at in range(11, 200, 10) for p in scheduler.feed(heartbeat(), TICK, key=None, at=at)]
+        assert len(said) == 1
+
+    def test_unblocked_it_plays_as_before(self, scheduler):
+        scheduler.feed(distributed(), TrainingBlockedByQuality(reason="parity"), TrainingUnblocked(reason="clean"))
+        assert len(answer(scheduler)) == 1
+
+
+class TestSettingsThatWereDecided:
+    def test_an_exploration_boost_raises_the_temperature(self, scheduler):
+        scheduler.feed(ExplorationBoost(multiplier=1.5, lasts_seconds=7200, reason="stall"))
+        (request,) = scheduler.feed(distributed())
+        assert request.temperature == 1.5 * GAMES[KEY].selfplay.temperature
+
+    def test_a_base_temperature_replaces_the_configured_one(self, scheduler):
+        scheduler.feed(distributed())
+        scheduler.feed(HyperparameterUpdated(parameter="base_temperature", value=0.8, previous=1, reason="x"))
+        (request,) = answer(scheduler)
+        assert request.temperature == 0.8
+
+    def test_more_games_per_iteration_are_asked_for(self, scheduler):
+        scheduler.feed(distributed())
+        scheduler.feed(AdaptiveParamsChanged(epochs=3, games_per_iteration=999, learning_rate=1e-3, reason="x"))
+        (request,) = answer(scheduler)
+        assert request.games == 999
+
+
+def test_another_configuration_is_not_touched(scheduler):
+    scheduler.feed(distributed())
+    scheduler.feed(QualityPenaltyApplied(rate_multiplier=0.5, quality_score=0.1, threshold=0.3), key=OTHER_KEY)
+    assert row(scheduler).rate == 1.0

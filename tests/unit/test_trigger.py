@@ -1,0 +1,168 @@
+"""TrainingTrigger: each of its rules, at its threshold and beside it (DESIGN §4)."""
+
+import pytest
+from driving import KEY, NEED, NEW, OLD, Driven, distributed, run_settings, scored, trained
+
+from app.core import derive_id
+from app.events import (
+    AdaptiveParamsChanged,
+    ClockTick,
+    EvaluationFailed,
+    Evidence,
+    HyperparameterUpdated,
+    ModelRolledBack,
+    PromotionRejected,
+    RunConfigured,
+    TrainingBlockedByQuality,
+    TrainingFailed,
+    TrainingIntensityChanged,
+    TrainingRequested,
+    TrainingUnblocked,
+    follow,
+)
+from app.feedback import TrainingTrigger
+
+TICK = ClockTick(period_seconds=10)
+EVIDENCE = Evidence(evaluation_id="e", statistic="x", value=0, threshold=0, games=1, elo=0, elo_stderr=1)
+
+
+@pytest.fixture
+def trigger():
+    """Return a trigger whose configuration has a distributed model."""
+    driven = Driven(TrainingTrigger)
+    (request,) = driven.configured
+    assert isinstance(request, TrainingRequested)
+    assert request.base_model is None
+    driven.feed(distributed())
+    return driven
+
+
+def rejected(model: str) -> PromotionRejected:
+    return PromotionRejected(model=model, current=OLD, step=1, evidence=EVIDENCE)
+
+
+def finish(trigger: Driven, model: str = NEW) -> list:
+    """Finish the training that is under way."""
+    return trigger.feed(trained(model).model_copy(update={"request_id": trigger.row().request}))
+
+
+def failed(trigger: Driven) -> TrainingFailed:
+    return TrainingFailed(request_id=trigger.row().request, reason="error", error="no")
+
+
+def test_configured_again_it_asks_for_no_second_initial_model(trigger):
+    settings = trigger.settings.model_dump(mode="json")
+    assert not trigger.feed(RunConfigured(run_id="r", settings=settings), key=None)
+
+
+def test_an_initial_model_that_failed_is_tried_again_by_a_later_tick():
+    trigger = Driven(TrainingTrigger)
+    assert not trigger.feed(TICK, key=None, at=20)
+    assert not trigger.feed(failed(trigger), at=21)
+    assert len(trigger.feed(TICK, key=None, at=22)) == 1
+    assert not trigger.feed(TICK, key=None, at=40)
+
+
+def test_it_trains_when_the_rows_suffice_and_not_before(trigger):
+    assert not trigger.feed(scored(rows=NEED - 1))
+    (request,) = trigger.feed(scored(rows=1))
+    assert request.base_model == OLD
+    assert sum(shard.rows for shard in request.shards) == NEED
+
+
+def test_it_remembers_the_id_that_its_request_will_have(trigger):
+    (envelope,) = trigger.envelopes(scored())
+    cause = trigger.events[-1].cause
+    assert trigger.row().request == envelope.id == derive_id(TrainingTrigger.name, cause.id, 0)
+    assert follow(envelope.data, cause, by=TrainingTrigger.name, subject=KEY).id == envelope.id
+
+
+def test_rows_of_another_model_or_of_poor_quality_are_left_alone(trigger):
+    assert not trigger.feed(scored(model=NEW), scored(0.29))
+    assert trigger.feed(scored(0.3))
+
+
+def test_it_never_trains_twice_at_once_nor_twice_on_a_shard(trigger):
+    assert len(trigger.feed(scored())) == 1
+    assert not trigger.feed(scored())
+    assert not finish(trigger)
+    (second,) = trigger.feed(rejected(NEW))
+    assert len(second.shards) == 1
+
+
+@pytest.mark.parametrize("end", ["failed", "evaluation failed"])
+def test_a_training_that_brought_no_model_is_followed_by_another(trigger, end):
+    trigger.feed(scored(), scored())
+    if end == "failed":
+        assert len(trigger.feed(failed(trigger))) == 1
+    else:
+        finish(trigger)
+        assert len(trigger.feed(EvaluationFailed(request_id="e", purpose="rating", model=NEW, error="no"))) == 1
+
+
+def test_the_verdict_on_an_earlier_candidate_does_not_free_it(trigger):
+    trigger.feed(scored(), scored())
+    finish(trigger)
+    assert not trigger.feed(rejected("d" * 64))
+
+
+def test_a_rolled_back_models_rows_are_never_trained_on(trigger):
+    trigger.feed(distributed(NEW, 1))
+    trigger.feed(scored(model=NEW, rows=NEED - 1))
+    trigger.feed(ModelRolledBack(from_model=NEW, to_model=OLD, step=0, reason="x"))
+    assert not trigger.feed(scored(model=NEW)), "rows of the replaced model, before the old one is distributed"
+    trigger.feed(distributed(OLD, 0))
+    assert not trigger.feed(scored(model=NEW)), "and after"
+    (request,) = trigger.feed(scored(model=OLD))
+    assert {shard.model for shard in request.shards} == {OLD}
+    assert request.base_model == OLD
+
+
+def test_blocked_it_does_not_train_and_what_was_played_before_is_gone(trigger):
+    trigger.feed(scored(rows=NEED - 1), TrainingBlockedByQuality(reason="parity"))
+    assert not trigger.feed(scored(), scored())
+    assert len(trigger.feed(TrainingUnblocked(reason="clean"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("intensity", "share"), [("hot_path", 0.5), ("accelerated", 0.75), ("normal", 1.0), ("reduced", 2.0)]
+)
+def test_intensity_sets_how_many_rows_are_enough(trigger, intensity, share):
+    trigger.feed(TrainingIntensityChanged(intensity=intensity, previous="normal", quality_score=0.5))
+    rows = int(NEED * share)
+    assert not trigger.feed(scored(rows=rows - 1))
+    assert trigger.feed(scored(rows=1))
+
+
+def test_paused_it_does_not_train(trigger):
+    trigger.feed(TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.1))
+    assert not trigger.feed(*[scored()] * 10)
+    resumed = TrainingIntensityChanged(intensity="normal", previous="paused", quality_score=0.7)
+    assert len(trigger.feed(resumed)) == 1
+
+
+def test_the_cooldown_between_trainings_holds():
+    trigger = Driven(TrainingTrigger, run_settings(trigger={"cooldown_seconds": 60}))
+    trigger.feed(distributed(), at=1)
+    assert not trigger.feed(scored(), at=59)
+    assert trigger.feed(scored(), at=60)
+
+
+def test_the_trainer_gets_the_values_that_were_decided(trigger):
+    changed = AdaptiveParamsChanged(epochs=7, games_per_iteration=192, learning_rate=2e-4, reason="x")
+    trigger.feed(changed)
+    (request,) = trigger.feed(*[scored()] * 3)
+    assert (request.epochs, request.learning_rate) == (7, 2e-4)
+
+
+def test_more_games_per_iteration_mean_more_rows(trigger):
+    games = 2 * trigger.settings.config(KEY).selfplay.games_per_request
+    trigger.feed(AdaptiveParamsChanged(epochs=3, games_per_iteration=games, learning_rate=1e-3, reason="x"))
+    assert not trigger.feed(scored())
+    assert trigger.feed(scored())
+
+
+def test_the_quality_threshold_that_was_decided_holds(trigger):
+    trigger.feed(HyperparameterUpdated(parameter="quality_threshold", value=0.5, previous=0.3, reason="x"))
+    assert not trigger.feed(scored(0.49))
+    assert trigger.feed(scored(0.5))
