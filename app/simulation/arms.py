@@ -1,0 +1,74 @@
+"""Arms: which controllers run. Those that are left out are replaced by their neutral baselines."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from app.core import FlyballError
+from app.feedback import (
+    Controller,
+    FeedbackFold,
+    FeedbackLoopController,
+    ModelLifecycleCoordinator,
+    SelfplayScheduler,
+    TrainingTrigger,
+)
+from app.runtime.fold import Factory
+from app.runtime.registry import DAEMONS
+from app.simulation.baselines import EvaluateAlways, PromoteAlways, TrainAlways
+from app.simulation.uniform import UniformScheduler
+
+ControllerClass = type[Controller[Any]]
+CONTROLLERS: tuple[ControllerClass, ...] = tuple(
+    controller for spec in DAEMONS.values() for controller in spec.controllers
+)
+"""All controllers of the running system, in the order of its daemons."""
+
+BASELINES: Mapping[ControllerClass, ControllerClass] = {
+    FeedbackLoopController: EvaluateAlways,
+    ModelLifecycleCoordinator: PromoteAlways,
+    SelfplayScheduler: UniformScheduler,
+    TrainingTrigger: TrainAlways,
+}
+"""What stands in for a controller without which the loop would stop. The others are simply left out."""
+
+ALL, NONE, WITHOUT = "all", "none", "without "
+
+
+class UnknownArm(FlyballError):
+    """No arm has this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """A choice of controllers: ``all``, ``none``, or ``without X``."""
+
+    name: str
+    controllers: tuple[ControllerClass, ...]
+
+    @property
+    def factories(self) -> tuple[Factory, ...]:
+        """What builds the reducers of one Fold; FeedbackState comes first."""
+        return cast("tuple[Factory, ...]", (FeedbackFold, *self.controllers))
+
+
+def _without(*left_out: ControllerClass) -> tuple[ControllerClass, ...]:
+    kept = (BASELINES.get(one) if one in left_out else one for one in CONTROLLERS)
+    return tuple(controller for controller in kept if controller is not None)
+
+
+ARMS: Mapping[str, Arm] = {
+    arm.name: arm
+    for arm in (
+        Arm(ALL, _without()),
+        Arm(NONE, _without(*CONTROLLERS)),
+        *(Arm(f"{WITHOUT}{one.name}", _without(one)) for one in CONTROLLERS),
+    )
+}
+
+
+def arm_of(name: str) -> Arm:
+    """Find an arm. Raises ``UnknownArm``, which lists those there are."""
+    if name not in ARMS:
+        raise UnknownArm(f"There is no arm {name!r}.", hint=f"There are: {', '.join(ARMS)}.")
+    return ARMS[name]

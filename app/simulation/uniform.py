@@ -1,0 +1,214 @@
+"""Uniform allocation of self-play: the stand-in for SelfplayScheduler.
+
+Whoever lacks fresh rows waits in one queue, and every free worker serves the head of it: a configuration is given one
+request and goes to the end, until what it has and what it was promised make a training. There are no priorities, and
+nothing is known of quality. The temperature is that of the settings, or what other controllers decided.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from app.config import RunSettings
+from app.core import ConfigKey, EventId, ModelHash, derive_id, derive_seed
+from app.events import (
+    ClockTick,
+    DaemonReady,
+    Emission,
+    EvaluationFailed,
+    Event,
+    HyperparameterUpdated,
+    ModelDistributed,
+    Payload,
+    PromotionRejected,
+    QualityDegraded,
+    QualityScoreUpdated,
+    SelfplayComplete,
+    SelfplayFailed,
+    SelfplayRequested,
+    Step,
+    TrainingFailed,
+    Value,
+)
+from app.feedback import Controller, FeedbackState
+
+US = 1_000_000
+NAME, POOL, WORKER = "UniformScheduler", "pool", "worker:"
+
+
+class Needy(Value):
+    """A configuration: fresh rows of its model, requests that are out, rows that one of them brings."""
+
+    model: ModelHash
+    fresh_rows: int = 0
+    out: tuple[EventId, ...] = ()
+    requests: int = 0
+    rows_each: int = 1
+    queued: bool = False
+    temperature: float | None = None
+
+
+class Lease(Value):
+    """What a worker was asked for, and when."""
+
+    key: ConfigKey
+    request: EventId
+    at_us: int
+
+
+class Pool(Value):
+    """Free workers, and configurations that wait."""
+
+    free: tuple[str, ...] = ()
+    waiting: tuple[ConfigKey, ...] = ()
+
+
+class UniformRow(Value):
+    """A row about a configuration, a worker, or the pool."""
+
+    config: Needy | None = None
+    lease: Lease | None = None
+    pool: Pool | None = None
+
+
+class Allocation:
+    """The table as one event changes it."""
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        rows: Mapping[str, UniformRow],
+        event: Event[Payload],
+        states: Mapping[str, FeedbackState],
+    ) -> None:
+        self._settings, self._rows, self._event, self._states = settings, rows, event, states
+        self._changed: dict[str, UniformRow | None] = {}
+        self._emissions: list[Emission] = []
+        self.pool = self._row(POOL).pool or Pool()
+
+    def _row(self, name: str) -> UniformRow:
+        return (self._changed[name] if name in self._changed else self._rows.get(name)) or UniformRow()
+
+    def config(self, key: str) -> Needy | None:
+        """Return a configuration's row, if it has a model."""
+        return self._row(key).config
+
+    def set_config(self, key: str, row: Needy) -> None:
+        """Change a configuration's row, and let it wait for a worker if it lacks rows."""
+        promised = row.fresh_rows + len(row.out) * row.rows_each
+        wants = promised < self._settings.config(key).rows_per_training
+        if wants and not row.queued:
+            self.pool = Pool(free=self.pool.free, waiting=(*self.pool.waiting, ConfigKey(key)))
+            row = row.model_copy(update={"queued": True})
+        self._changed[key] = UniformRow(config=row)
+
+    def give_up(self, key: str, request: EventId) -> None:
+        """Expect nothing of a request any more."""
+        if (row := self.config(key)) and request in row.out:
+            out = tuple(other for other in row.out if other != request)
+            self.set_config(key, row.model_copy(update={"out": out}))
+
+    def free(self, worker: str) -> None:
+        """Note that a worker has nothing to do."""
+        self._changed[WORKER + worker] = None
+        self.pool = Pool(free=(*self.pool.free, worker), waiting=self.pool.waiting)
+
+    def dispatch(self) -> None:
+        """Give free workers to those who wait."""
+        while self.pool.free and self.pool.waiting:
+            worker, key = self.pool.free[0], self.pool.waiting[0]
+            self.pool = Pool(free=self.pool.free[1:], waiting=self.pool.waiting[1:])
+            row = self.config(key)
+            assert row is not None  # only those with a model wait
+            request = derive_id(NAME, self._event.id, len(self._emissions))
+            self._emissions.append(Emission(self._request(key, row, worker), key))
+            lease = Lease(key=key, request=request, at_us=self._event.recorded_us)
+            self._changed[WORKER + worker] = UniformRow(lease=lease)
+            turn = {"out": (*row.out, request), "requests": row.requests + 1, "queued": False}
+            self.set_config(key, row.model_copy(update=turn))
+
+    def _request(self, key: ConfigKey, row: Needy, worker: str) -> SelfplayRequested:
+        selfplay, state = self._settings.config(key).selfplay, self._states.get(key)
+        return SelfplayRequested(
+            worker=worker,
+            model=row.model,
+            opponents=(),
+            games=selfplay.games_per_request,
+            seed=derive_seed(self._settings.seed, key, "selfplay", row.requests),
+            temperature=(row.temperature or selfplay.temperature) * (state.exploration_boost if state else 1.0),
+        )
+
+    def step(self) -> Step[UniformRow]:
+        """Return all changes."""
+        return Step({**self._changed, POOL: UniformRow(pool=self.pool)}, tuple(self._emissions))
+
+
+class UniformScheduler(Controller[UniformRow]):
+    """Serves all configurations in turn."""
+
+    name: ClassVar[str] = NAME
+    row: ClassVar[type[UniformRow]] = UniformRow
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {
+            ClockTick,
+            DaemonReady,
+            EvaluationFailed,
+            HyperparameterUpdated,
+            ModelDistributed,
+            PromotionRejected,
+            QualityDegraded,
+            QualityScoreUpdated,
+            SelfplayComplete,
+            SelfplayFailed,
+            TrainingFailed,
+        }
+    )
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayRequested})
+
+    def step(
+        self, rows: Mapping[str, UniformRow], event: Event[Payload], states: Mapping[str, FeedbackState]
+    ) -> Step[UniformRow]:
+        """Fold one event."""
+        allocation, data = Allocation(self.settings, rows, event, states), event.data
+        match data:
+            case ClockTick():
+                self._sweep(allocation, rows, event.recorded_us)
+            case DaemonReady():
+                name = f"{data.daemon}@{data.node}"
+                if WORKER + name not in rows and name not in allocation.pool.free:
+                    allocation.free(name)
+            case SelfplayComplete(worker=worker) | SelfplayFailed(worker=worker):
+                if WORKER + worker in rows or worker not in allocation.pool.free:
+                    allocation.free(worker)
+        if event.subject:
+            _update(allocation, event.subject, data)
+        allocation.dispatch()
+        return allocation.step()
+
+    def _sweep(self, allocation: Allocation, rows: Mapping[str, UniformRow], now_us: int) -> None:
+        """Expect nothing more of requests whose lease is over; their workers count as busy until they answer."""
+        limit = self.settings.feedback.scheduler.lease_seconds * US
+        for row in rows.values():
+            if row.lease and now_us - row.lease.at_us >= limit:
+                allocation.give_up(row.lease.key, row.lease.request)
+
+
+def _update(allocation: Allocation, key: str, data: Payload) -> None:
+    """Take in what an event says of a configuration."""
+    row = allocation.config(key)
+    match data:
+        case ModelDistributed(model=model):
+            fresh = row or Needy(model=model)
+            allocation.set_config(key, fresh.model_copy(update={"model": model, "fresh_rows": 0, "out": ()}))
+        case QualityScoreUpdated(shard=shard, request_id=request) if row and shard.model == row.model:
+            rows = {"fresh_rows": row.fresh_rows + shard.rows, "rows_each": shard.rows}
+            allocation.set_config(key, row.model_copy(update={**rows, "out": _without(row.out, request)}))
+        case QualityDegraded(request_id=request) | SelfplayFailed(request_id=request):
+            allocation.give_up(key, request)
+        case PromotionRejected() | TrainingFailed() | EvaluationFailed(purpose="rating") if row:
+            allocation.set_config(key, row.model_copy(update={"fresh_rows": 0}))
+        case HyperparameterUpdated(parameter="base_temperature", value=value) if row:
+            allocation.set_config(key, row.model_copy(update={"temperature": value}))
+
+
+def _without(requests: tuple[EventId, ...], done: EventId) -> tuple[EventId, ...]:
+    return tuple(request for request in requests if request != done)
