@@ -14,11 +14,15 @@ from app.events import (
     DaemonFact,
     Kind,
     Payload,
+    RollbackRequested,
     RunConfigured,
 )
 from app.runtime.registry import BROKER, DAEMONS, DaemonSpec
 
 HOST = "every daemon"
+OPERATOR = "an operator"
+"""Who publishes with ``flyball emit``."""
+
 Edges = Mapping[type[Payload], frozenset[str]]
 
 
@@ -34,6 +38,7 @@ def emitters(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Edges:
             found[payload].add(HOST)
     for payload in (RunConfigured, ClockTick):
         found[payload].add(BROKER)
+    found[RollbackRequested].add(OPERATOR)
     for spec in daemons.values():
         for reducer in spec.reducers:
             for payload in reducer.emits:

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import pytest
 
-from app.events import ModelPromoted, PlateauDetected, RegressionDetected, Step, Value
+from app.events import CheckpointAdded, ModelPromoted, RegressionDetected, Step, Value
 from app.feedback import Controller, FeedbackFold
 from app.runtime.registry import DAEMONS, DaemonSpec, UnknownDaemon, spec_of, start_order
 from app.runtime.wiring import LooseEnd, check, consumers, emitters
@@ -26,7 +26,7 @@ class Listener(Usurper):
     """Reads what nobody says."""
 
     name: ClassVar[str] = "Listener"
-    reads: ClassVar = frozenset({PlateauDetected})
+    reads: ClassVar = frozenset({CheckpointAdded})
     emits: ClassVar = frozenset()
 
 
@@ -41,7 +41,7 @@ def test_whatever_is_read_is_emitted_and_every_decision_has_one_owner():
 
 
 def test_an_event_that_nobody_emits_is_a_loose_end():
-    with pytest.raises(LooseEnd, match="PLATEAU_DETECTED is read by Listener, and nobody emits it"):
+    with pytest.raises(LooseEnd, match="CHECKPOINT_ADDED is read by Listener, and nobody emits it"):
         check({**DAEMONS, "x": DaemonSpec("x", "listens in vain", (Listener,))})
 
 
