@@ -18,7 +18,7 @@ COMMANDS = {
     "tail": "Show events, and follow them.",
     "trace": "Show what led to an event and what came of it.",
     "emit": "Publish an event.",
-    "replay": "Publish recorded events again.",
+    "replay": "Check that a journal replays, ask what if, publish recorded events again.",
     "daemon": "Run one daemon, or list them.",
     "config": "Show or check the settings.",
     "events": "List event types, or show the schema of one.",

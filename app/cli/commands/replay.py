@@ -1,63 +1,106 @@
-"""``flyball replay``: publish recorded events again."""
+"""``flyball replay``: check that a journal replays, ask what if, publish recorded events again."""
 
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from app.bus import Bus
 from app.cli.bus import connected
+from app.cli.checking import check_journal
 from app.cli.output import note, write_event, write_json
 from app.cli.place import Place, json_option, placed
-from app.cli.selecting import check_config, complete_types, open_journal, select
+from app.cli.selecting import Selection, check_config, complete_types, open_journal, select
+from app.cli.supposing import suppose
 from app.events import Envelope, Event, Payload, follow
+from app.journal import SqliteJournalReader
 from app.runtime.clock import SystemClock
 
 MICROSECONDS = 1_000_000
+EVERYWHERE = frozenset({"first", "last", "as_json"})
+FITTING = {
+    "check": EVERYWHERE | {"check", "checkpoint"},
+    "what_if": EVERYWHERE | {"what_if", "assignments", "patterns", "config_key"},
+    "publish": EVERYWHERE | {"patterns", "config_key", "speed", "reason", "yes", "timeout"},
+}
+"""The options that mean something in each mode."""
 
 
 @click.command()
 @click.argument("patterns", nargs=-1, metavar="[PATTERN]...", shell_complete=complete_types)
+@click.option("--check", is_flag=True, help="Fold the journal through the controllers and compare; publish nothing.")
+@click.option("--what-if", is_flag=True, help="Fold it with other settings and show what differs; publish nothing.")
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="What if KEY were VALUE; repeatable.")
+@click.option(
+    "--checkpoint",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Save the state of a check here now and then, and go on from it.",
+)
 @click.option("--from", "first", default=1, show_default=True, type=click.IntRange(1), help="First position.")
 @click.option("--to", "last", type=click.IntRange(1), help="Last position  [default: the present end]")
 @click.option("--config-key", help="Only events about this configuration.")
 @click.option("--speed", type=click.FloatRange(0, min_open=True), help="1: as it was, 10: ten times as fast.")
 @click.option("--reason", help="Why; part of the new events' ids. Needed with --yes.")
-@click.option("--yes", is_flag=True, help="Do it; otherwise show what would be published.")
+@click.option("--yes", is_flag=True, help="Publish; otherwise show what would be published.")
 @click.option("--timeout", default=10.0, show_default=True, type=click.FloatRange(0, min_open=True), help="Seconds.")
 @json_option
 @placed
-def replay(
-    place: Place,
-    patterns: tuple[str, ...],
-    *,
-    first: int,
-    last: int | None,
-    config_key: str | None,
-    speed: float | None,
-    reason: str | None,
-    yes: bool,
-    timeout: float,
-    as_json: bool,
-) -> None:
-    """Publish recorded events again: as new events, each caused by its original.
+@click.pass_context
+def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
+    """Go through recorded events once more, in one of three ways.
 
-    Their ids follow from the original and the reason: the same replay done twice is recorded once.
+    \b
+    flyball replay --check
+        Recompute every decision from the recorded facts, and compare. Tells of the
+        first difference, with what led to it, and exits with 1.
+    flyball replay --what-if --set feedback.stall.velocity=3
+        Show the decisions that other settings would have changed. PATTERNs choose among
+        them. It is open loop: the recorded facts stay as they are.
+    flyball replay PATTERN --yes --reason WHY
+        Publish recorded events again: as new events, each caused by its original. Their
+        ids follow from the original and the reason: done twice, they are recorded once.
     """
-    if yes and not reason:
-        raise click.UsageError("Say why: --reason is needed with --yes.")
-    selection = select(patterns, config_key)
+    mode = _mode(ctx)
     with open_journal(place) as reader:
-        check_config(reader, config_key)
-        end = reader.head if last is None else min(last, reader.head)
-        chosen = takewhile(lambda event: event.sequence <= end, selection.read(reader, after=first - 1))
-        if yes and reason:
-            asyncio.run(_replay(place, chosen, reason, speed, timeout, as_json=as_json))
+        check_config(reader, options["config_key"])
+        if mode == "check":
+            check_journal(reader, options["first"], options["last"], options["checkpoint"], as_json=options["as_json"])
+            return
+        selection = select(options["patterns"], options["config_key"])
+        if mode == "what_if":
+            span = (options["first"], options["last"])
+            suppose(reader, options["assignments"], selection, span, as_json=options["as_json"])
         else:
-            _preview(chosen, as_json=as_json)
+            _again(place, reader, selection, options)
+
+
+def _mode(ctx: click.Context) -> str:
+    """Return the mode, when all that was given fits it."""
+    given = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    given -= {name for name in ("patterns", "assignments") if not ctx.params[name]}
+    mode = next((name for name in ("check", "what_if") if ctx.params[name]), "publish")
+    if unfit := given - FITTING[mode]:
+        flags = [param.opts[0] for param in ctx.command.params if param.name in unfit]
+        what = "publishing again" if mode == "publish" else f"--{mode.replace('_', '-')}"
+        raise click.UsageError(f"{', '.join(flags)} cannot be used with {what}.")
+    if ctx.params["yes"] and not ctx.params["reason"]:
+        raise click.UsageError("Say why: --reason is needed with --yes.")
+    return mode
+
+
+def _again(place: Place, reader: SqliteJournalReader, selection: Selection, options: dict[str, Any]) -> None:
+    first, last, as_json = options["first"], options["last"], options["as_json"]
+    end = reader.head if last is None else min(last, reader.head)
+    chosen = takewhile(lambda event: event.sequence <= end, selection.read(reader, after=first - 1))
+    if options["yes"]:
+        asyncio.run(_replay(place, chosen, options["reason"], options["speed"], options["timeout"], as_json=as_json))
+    else:
+        _preview(chosen, as_json=as_json)
 
 
 def _preview(events: Iterator[Event[Any]], *, as_json: bool) -> None:

@@ -1,0 +1,188 @@
+"""What controllers conclude when a history is replayed, held against what was recorded. Pure.
+
+Ids follow from (controller, cause, index), so a conclusion and its record find each other by id. A daemon publishes its
+conclusions in the order of their causes, and only then says that it has come further: what it must have published by
+its own account, and did not, is missing; what it may still have to publish at the journal's end is in flight.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+
+from app.events import (
+    DaemonHeartbeat,
+    DaemonReady,
+    DaemonStopped,
+    Envelope,
+    Event,
+    Payload,
+    Value,
+    decode,
+    encode,
+)
+from app.runtime.fold import Conclusion
+from app.runtime.registry import DAEMONS, DaemonSpec
+
+ACCOUNTS: frozenset[type[Payload]] = frozenset({DaemonHeartbeat, DaemonReady, DaemonStopped})
+"""Facts by which a daemon says how far it has come."""
+
+KEPT = 100
+"""Differences that are kept; all are counted."""
+
+
+class Difference(Value):
+    """Where recorded and recomputed conclusions part.
+
+    Attributes:
+        kind: the contents differ, there is no record though the daemon had come past it, or nothing concludes it.
+        position: of the cause; of the record when nothing concludes it.
+        event_id: of the conclusion.
+        by: the controller; the source when nothing concludes it.
+        recorded_at: position of the record.
+        recomputed: the recomputed event as it would be published.
+    """
+
+    kind: Literal["changed", "missing", "unexpected"]
+    position: int
+    event_id: str
+    by: str
+    recorded_at: int | None
+    recomputed: bytes | None
+
+    def envelope(self) -> Envelope[Payload] | None:
+        """Return the recomputed event."""
+        return None if self.recomputed is None else decode(self.recomputed)
+
+
+@dataclass(slots=True)
+class Saved:
+    """A ledger as it is written down."""
+
+    pending: list[tuple[str, int, bytes]] = field(default_factory=list)
+    settled: dict[str, int] = field(default_factory=dict)
+    matched: dict[str, int] = field(default_factory=dict)
+    foreign: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    differing: int = 0
+
+
+_SAVED: TypeAdapter[Saved] = TypeAdapter(Saved)
+
+
+class Ledger:
+    """Conclusions that wait for their record, and the balance of those that found it.
+
+    Args:
+        daemons: whose controllers conclude.
+        first: differences before this position are not looked at.
+        saved: what ``dump`` returned once.
+    """
+
+    def __init__(
+        self, daemons: Mapping[str, DaemonSpec] = DAEMONS, *, first: int = 1, saved: bytes | None = None
+    ) -> None:
+        past = Saved() if saved is None else _SAVED.validate_json(saved)
+        self._first = first
+        self._emits = {name: _emitted(spec) for name, spec in daemons.items() if spec.controllers}
+        self._concluded = frozenset[type[Payload]]().union(*self._emits.values())
+        self._host = {controller.name: name for name, spec in daemons.items() for controller in spec.controllers}
+        self._settled: Counter[str] = Counter(past.settled)
+        envelopes = ((by, at, decode(body)) for by, at, body in past.pending)
+        self._pending = {envelope.id: Conclusion(by, at, envelope) for by, at, envelope in envelopes}
+        self._differences, self.differing = past.differences, past.differing
+        self.matched: Counter[str] = Counter(past.matched)
+        self.foreign = past.foreign
+
+    @property
+    def reads(self) -> frozenset[type[Payload]]:
+        """The types that it has to see."""
+        return self._concluded | ACCOUNTS
+
+    def expect(self, conclusions: Iterable[Conclusion]) -> None:
+        """Note conclusions that ought to be in the journal after their causes."""
+        self._pending.update((conclusion.envelope.id, conclusion) for conclusion in conclusions)
+
+    def enter(self, event: Event[Payload]) -> None:
+        """Hold a recorded event against what was concluded."""
+        envelope = event.envelope
+        if expected := self._pending.pop(envelope.id, None):
+            self._compare(expected, event)
+        elif type(envelope.data) in ACCOUNTS:
+            told: Any = envelope.data
+            self._settled[told.daemon] = max(self._settled[told.daemon], told.position)
+        elif type(envelope.data) in self._concluded and event.sequence >= self._first:
+            self._judge_stranger(event)
+
+    def _compare(self, expected: Conclusion, event: Event[Payload]) -> None:
+        host = self._host[expected.by]
+        self._settled[host] = max(self._settled[host], expected.position - 1)
+        if expected.envelope != event.envelope:
+            self._differ("changed", expected, event.sequence)
+        elif expected.position >= self._first:
+            self.matched[event.envelope.data.seed_name] += 1
+
+    def _judge_stranger(self, event: Event[Payload]) -> None:
+        """Only what a daemon said that decides such things ought to follow from the history; an operator is free."""
+        daemon = event.source.partition("@")[0]
+        if type(event.envelope.data) in self._emits.get(daemon, ()):
+            self._keep(_unexpected(event))
+        else:
+            self.foreign += 1
+
+    def _differ(self, kind: Literal["changed", "missing"], expected: Conclusion, recorded_at: int | None) -> None:
+        if expected.position >= self._first:
+            by, position, envelope = expected
+            found = Difference(
+                kind=kind,
+                position=position,
+                event_id=envelope.id,
+                by=by,
+                recorded_at=recorded_at,
+                recomputed=encode(envelope),
+            )
+            self._keep(found)
+
+    def _keep(self, difference: Difference) -> None:
+        self.differing += 1
+        self._differences.append(difference)
+        if len(self._differences) >= 2 * KEPT:
+            self._differences = self.differences()
+
+    def differences(self) -> list[Difference]:
+        """Return the first differences, in the order of the journal."""
+        return sorted(self._differences, key=lambda one: (one.position, one.recorded_at or 0))[:KEPT]
+
+    def settle(self) -> None:
+        """Find out what is missing: conclusions past which their daemon had come without publishing them."""
+        missing = [one for one in self._pending.values() if one.position <= self._settled[self._host[one.by]]]
+        for one in missing:
+            self._differ("missing", self._pending.pop(one.envelope.id), None)
+
+    def in_flight(self) -> tuple[Conclusion, ...]:
+        """Return the conclusions that wait for their record, in the order of their causes."""
+        return tuple(sorted(self._pending.values(), key=lambda one: one.position))
+
+    def dump(self) -> bytes:
+        """Write it down."""
+        self.settle()
+        pending = [(one.by, one.position, encode(one.envelope)) for one in self.in_flight()]
+        kept = (dict(self._settled), dict(self.matched), self.foreign, self._differences, self.differing)
+        return _SAVED.dump_json(Saved(pending, *kept))
+
+
+def _emitted(spec: DaemonSpec) -> frozenset[type[Payload]]:
+    return frozenset[type[Payload]]().union(*(controller.emits for controller in spec.controllers))
+
+
+def _unexpected(event: Event[Payload]) -> Difference:
+    return Difference(
+        kind="unexpected",
+        position=event.sequence,
+        event_id=event.id,
+        by=event.source,
+        recorded_at=event.sequence,
+        recomputed=None,
+    )

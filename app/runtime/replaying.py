@@ -1,0 +1,147 @@
+"""Replay: a history folded through the controllers once more; what they conclude must be what was recorded. Pure."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import cast
+
+from app.core import FlyballError
+from app.events import Event, Payload, RunConfigured, Value
+from app.feedback import FeedbackFold
+from app.runtime.fold import Conclusion, Factory, Fold, Outcome, RowKey
+from app.runtime.ledger import Difference, Ledger
+from app.runtime.registry import DAEMONS, DaemonSpec
+
+LEDGER_KEY: RowKey = ("replay", "ledger")
+RUN_KEY: RowKey = ("replay", "run")
+
+
+class ForeignCheckpoint(FlyballError):
+    """A checkpoint was made of another journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a replay found.
+
+    Attributes:
+        position: of the last event that was looked at.
+        matched: how many conclusions agree with their record, by seed name.
+        foreign: recorded decisions, requests and observations of operators: facts of life, not recomputed.
+        in_flight: conclusions that their daemon may not have published yet when the journal ends.
+        differences: the first of them, in the order of the journal.
+        differing: how many there are.
+        state_hash: of all rows of all controllers.
+    """
+
+    position: int
+    matched: Mapping[str, int]
+    foreign: int
+    in_flight: tuple[Conclusion, ...]
+    differences: tuple[Difference, ...]
+    differing: int
+    state_hash: str
+
+
+def controllers(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> tuple[Factory, ...]:
+    """Return what builds FeedbackState and all controllers, to be hosted together."""
+    classes = [controller for spec in daemons.values() for controller in spec.controllers]
+    return cast("tuple[Factory, ...]", (FeedbackFold, *classes))
+
+
+def state_hash(tables: Mapping[str, Mapping[str, Value]]) -> str:
+    """Return SHA-256 over all rows, by reducer and key, as canonical JSON lines."""
+    digest = sha256()
+    for name, rows in sorted(tables.items()):
+        for key, row in sorted(rows.items()):
+            line = json.dumps([name, key, row.model_dump(mode="json")], sort_keys=True, separators=(",", ":"))
+            digest.update(line.encode() + b"\n")
+    return digest.hexdigest()
+
+
+class Replay:
+    """Folds a history and keeps the ledger.
+
+    Args:
+        daemons: whose controllers are folded.
+        apart: each daemon's controllers get a fold of their own, as in a cluster; else all share one.
+        first: differences before this position are not looked at. The fold begins at 1 all the same.
+        saved: rows that ``changes`` returned, to go on from there; not with ``apart``.
+    """
+
+    def __init__(
+        self,
+        daemons: Mapping[str, DaemonSpec] = DAEMONS,
+        *,
+        apart: bool = False,
+        first: int = 1,
+        saved: Mapping[RowKey, bytes] | None = None,
+    ) -> None:
+        rows = dict(saved or {})
+        self.ledger = Ledger(daemons, first=first, saved=rows.pop(LEDGER_KEY, None))
+        self._run = rows.pop(RUN_KEY, b"").decode()
+        hosts = [{name: spec} for name, spec in daemons.items() if spec.controllers] if apart else [daemons]
+        self._folds = [Fold(controllers(hosted), rows) for hosted in hosts]
+        read = (controller.reads for spec in daemons.values() for controller in spec.controllers)
+        self.reads: frozenset[type[Payload]] = FeedbackFold.reads.union({RunConfigured}, self.ledger.reads, *read)
+        self._kept = Outcome()
+
+    def begin(self, run: str) -> None:
+        """Say which run it is about: by the id of its first event.
+
+        Raises:
+            ForeignCheckpoint: the saved rows are of another one.
+        """
+        if self._run not in ("", run):
+            raise ForeignCheckpoint(
+                f"The checkpoint is of the run {self._run}, not of {run}.", hint="Remove it, or name another file."
+            )
+        self._run = run
+
+    def feed(self, events: list[Event[Payload]], *, keep: bool = False) -> None:
+        """Fold events, in order, and hold them against the conclusions. ``keep``: remember changes to rows."""
+        for fold in self._folds:
+            outcome = fold.feed(events)
+            self.ledger.expect(outcome.conclusions)
+            if keep:
+                self._kept.changed |= outcome.changed
+        enter = self.ledger.enter
+        for event in events:
+            enter(event)
+
+    def changes(self) -> dict[RowKey, bytes | None]:
+        """Return what changed since it was last asked for, ready to be saved."""
+        kept, self._kept = self._kept, Outcome()
+        return kept.saved() | {LEDGER_KEY: self.ledger.dump(), RUN_KEY: self._run.encode()}
+
+    def tables(self) -> dict[str, Mapping[str, Value]]:
+        """Return all rows by reducer."""
+        return {name: rows for fold in self._folds for name, rows in fold.tables().items()}
+
+    def report(self, position: int) -> Report:
+        """Sum up what was found up to a position."""
+        self.ledger.settle()
+        return Report(
+            position=position,
+            matched=dict(sorted(self.ledger.matched.items())),
+            foreign=self.ledger.foreign,
+            in_flight=self.ledger.in_flight(),
+            differences=tuple(self.ledger.differences()),
+            differing=self.ledger.differing,
+            state_hash=state_hash(self.tables()),
+        )
+
+
+def replay(
+    events: Iterable[Event[Payload]],
+    daemons: Mapping[str, DaemonSpec] = DAEMONS,
+    *,
+    apart: bool = False,
+    first: int = 1,
+) -> Report:
+    """Replay a whole history; the arguments are those of ``Replay``."""
+    history = list(events)
+    one = Replay(daemons, apart=apart, first=first)
+    one.feed(history)
+    return one.report(history[-1].sequence if history else 0)

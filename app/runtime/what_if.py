@@ -1,0 +1,113 @@
+"""What-if: a history folded twice in step, with its own settings and with others, and where the conclusions part. Pure.
+
+It is open loop. Facts stay as they were recorded: games that would not have been played have been played, and what
+would have been played instead is not known. What controllers conclude takes the place of what they concluded: a
+decision that is not taken any more is not seen by those who would have reacted to it, a new one is.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
+
+from app.events import Envelope, Event, Payload, RunConfigured
+from app.runtime.fold import Conclusion, Fold
+from app.runtime.overrides import changed
+from app.runtime.registry import DAEMONS, DaemonSpec
+from app.runtime.replaying import controllers
+
+SOURCE = "what-if@replay"
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """A conclusion that comes out otherwise.
+
+    Attributes:
+        kind: drawn only with the other settings, only with the run's own, or with another content.
+        position: of its cause.
+        time: when that was recorded.
+        by: the controller.
+        before: with the run's own settings.
+        after: with the other settings.
+    """
+
+    kind: Literal["added", "missing", "changed"]
+    position: int
+    time: datetime
+    by: str
+    before: Envelope[Payload] | None
+    after: Envelope[Payload] | None
+
+    @property
+    def envelope(self) -> Envelope[Payload]:
+        """The conclusion: as it would be, or, when it would not be, as it was."""
+        found = self.after or self.before
+        assert found is not None
+        return found
+
+
+class WhatIf:
+    """Folds a history with the run's settings and with others.
+
+    Args:
+        values: the settings that are different, by dotted key.
+        daemons: whose controllers are folded.
+    """
+
+    def __init__(self, values: Mapping[str, Any], daemons: Mapping[str, DaemonSpec] = DAEMONS) -> None:
+        self._values = values
+        self._real, self._other = Fold(controllers(daemons)), Fold(controllers(daemons))
+        self._instead: dict[str, Envelope[Payload] | None] = {}
+        read = (controller.reads | controller.emits for spec in daemons.values() for controller in spec.controllers)
+        self.reads: frozenset[type[Payload]] = frozenset({RunConfigured}).union(*read)
+
+    def feed(self, event: Event[Payload]) -> list[Divergence]:
+        """Fold one event; return what comes out otherwise."""
+        concluded = {one.envelope.id: one for one in self._real.feed((event,)).conclusions}
+        found = list[Divergence]()
+        waiting = deque(self._as_it_would_be(event))
+        while waiting:
+            for one in self._other.feed((waiting.popleft(),)).conclusions:
+                before = concluded.pop(one.envelope.id, None)
+                if before is None:
+                    waiting.append(Event(one.envelope, event.sequence, event.recorded_us, SOURCE))
+                    found.append(_divergence("added", event, None, one))
+                elif before.envelope != one.envelope:
+                    self._instead[one.envelope.id] = one.envelope
+                    found.append(_divergence("changed", event, before, one))
+        for before in concluded.values():
+            self._instead[before.envelope.id] = None
+            found.append(_divergence("missing", event, before, None))
+        return found
+
+    def _as_it_would_be(self, event: Event[Payload]) -> tuple[Event[Payload], ...]:
+        """Return the event as it would have been recorded, if it would."""
+        if event.id in self._instead:
+            instead = self._instead.pop(event.id)
+            return () if instead is None else (replace(event, envelope=instead),)
+        if isinstance(event.data, RunConfigured):
+            settings = changed(event.data.settings, self._values)
+            data = event.data.model_copy(update={"settings": settings})
+            envelope = event.envelope.model_copy(update={"data": data})
+            return (replace(event, envelope=envelope),)
+        return (event,)
+
+
+def _divergence(
+    kind: Literal["added", "missing", "changed"],
+    cause: Event[Payload],
+    before: Conclusion | None,
+    after: Conclusion | None,
+) -> Divergence:
+    either = after or before
+    assert either is not None
+    return Divergence(
+        kind=kind,
+        position=cause.sequence,
+        time=cause.recordedtime,
+        by=either.by,
+        before=before and before.envelope,
+        after=after and after.envelope,
+    )

@@ -1,0 +1,337 @@
+"""A run that never was: the real controllers, fed by a seeded stand-in for all workers, on a virtual clock.
+
+Its journal is what a run of so many events would leave: requests are answered after a while, daemons beat, data is now
+and then bad, models now and then worse. As the decisions in it are the controllers' own, it replays without a
+difference. How strong models get is of no interest here; app.simulation has a model of that.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from heapq import heappop, heappush
+from itertools import count, islice
+from math import exp
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from app.config import GAMES, LAPTOP, RunSettings
+from app.core import Elo, Rate, expected_score
+from app.events import (
+    ClockTick,
+    DaemonHeartbeat,
+    DaemonReady,
+    DaemonStarted,
+    Envelope,
+    EvaluationCompleted,
+    EvaluationFailed,
+    EvaluationRequested,
+    Event,
+    MatchResult,
+    ModelDistributed,
+    ModelPromoted,
+    ModelRolledBack,
+    ParityChecked,
+    Payload,
+    QualityDegraded,
+    QualityScoreUpdated,
+    RunConfigured,
+    SelfplayComplete,
+    SelfplayFailed,
+    SelfplayRequested,
+    ShardRef,
+    TrainingCompleted,
+    TrainingFailed,
+    TrainingMetrics,
+    TrainingProgress,
+    TrainingRequested,
+    TrainingStarted,
+    follow,
+    originate,
+)
+from app.events.envelope import EPOCH
+from app.events.frames import Frame, frame_of, seal
+from app.journal import SqliteJournal
+from app.runtime.fold import Fold
+from app.runtime.registry import BROKER, DAEMONS
+from app.runtime.replaying import controllers
+
+START_US = 1_770_000_000 * 10**6
+LATENCY = 0.002
+"""Seconds from an event to what follows from it."""
+
+HOSTS = {controller.name: name for name, spec in DAEMONS.items() for controller in spec.controllers}
+Fact = tuple[float, str, Payload]
+"""Seconds from now, the daemon that says it, what it says."""
+
+
+def laptop(**changes: Any) -> RunSettings:
+    """Return the laptop's settings with some changes."""
+    return RunSettings.model_validate(
+        {"configs": [GAMES[key].model_dump() for key in LAPTOP], "feedback": {"gauntlet": {"weak_win_rate": 0.0}}}
+        | changes
+    )
+
+
+class StandIn:
+    """Answers requests as workers would. ``pace`` stretches the time that jobs take."""
+
+    def __init__(self, settings: RunSettings, seed: int, pace: float) -> None:
+        self._settings, self._random, self._pace = settings, Random(seed), pace
+        self._strength: dict[str | None, float] = {None: 0.0}
+        self._champions: dict[str, deque[str]] = {}
+        self._free_at: dict[str, float] = {}
+        self._bad_until: dict[str, float] = {}
+        self._made = count(1)
+
+    def answer(self, event: Event[Payload], now: float) -> Iterable[Fact]:
+        """Return what workers will say of an event."""
+        match event.data:
+            case TrainingRequested() as request:
+                return self._train(event, request, now)
+            case EvaluationRequested() as request:
+                return self._evaluate(event, request, now)
+            case SelfplayRequested() as request:
+                return self._play(event, request, now)
+            case SelfplayComplete() as played:
+                return self._inspect(event, played, now)
+            case ModelPromoted(model=model, step=step):
+                self._champions.setdefault(event.subject, deque(maxlen=6)).append(model)
+                return ((0.05, "distribution", ModelDistributed(model=model, step=step, nodes=("laptop",))),)
+            case ModelRolledBack(to_model=model, step=step):
+                self._champions[event.subject].append(model)
+                return ((0.05, "distribution", ModelDistributed(model=model, step=step, nodes=("laptop",))),)
+        return ()
+
+    def _busy(self, daemon: str, now: float, seconds: float) -> float:
+        """Take a daemon's time; return seconds from now until it is done."""
+        done = max(now, self._free_at.get(daemon, 0.0)) + seconds * self._pace * self._random.uniform(0.7, 1.3)
+        self._free_at[daemon] = done
+        return done - now
+
+    def _hash(self) -> str:
+        return f"{self._random.getrandbits(200):050x}{next(self._made):014x}"
+
+    def _train(self, event: Event[Payload], request: TrainingRequested, now: float) -> Iterable[Fact]:
+        rows = sum(shard.rows for shard in request.shards)
+        began = self._busy("training", now, 0.1)
+        yield began, "training", TrainingStarted(request_id=event.id, base_model=request.base_model, rows=rows)
+        if request.base_model is None:
+            model = self._hash()
+            self._strength[model] = 0.0
+            complete = TrainingCompleted(request_id=event.id, model=model, parent=None, step=0, rows=0, metrics=None)
+            yield began, "training", complete
+            return
+        for epoch in range(1, request.epochs + 1):
+            yield self._busy("training", now, 0.5), "training", self._progress(event, epoch, request.epochs)
+        done = self._busy("training", now, 0.1)
+        if self._random.random() < 0.01:
+            reason = self._random.choice(("diverged", "error"))
+            yield done, "training", TrainingFailed(request_id=event.id, reason=reason, error="it failed")
+            return
+        yield done, "training", self._trained(event, request, rows)
+
+    def _progress(self, event: Event[Payload], epoch: int, epochs: int) -> TrainingProgress:
+        noise = self._random.gauss
+        return TrainingProgress(
+            request_id=event.id,
+            epoch=epoch,
+            epochs=epochs,
+            policy_loss=noise(-0.02, 0.005),
+            value_loss=abs(noise(0.3, 0.05)),
+            entropy=abs(noise(1.1, 0.1)),
+            approx_kl=abs(noise(0.01, 0.003)),
+            clip_fraction=abs(noise(0.1, 0.02)),
+        )
+
+    def _trained(self, event: Event[Payload], request: TrainingRequested, rows: int) -> TrainingCompleted:
+        model, base = self._hash(), self._strength[request.base_model]
+        gain = self._random.gauss(60 * exp(-base / 400), 15)
+        self._strength[model] = base + (gain if self._random.random() > 0.02 else -120)
+        spike = 20.0 if self._random.random() < 0.01 else 1.0
+        metrics = TrainingMetrics(
+            policy_loss=-0.02,
+            value_loss=abs(self._random.gauss(0.3, 0.05)) * spike,
+            entropy=1.1,
+            approx_kl=abs(self._random.gauss(0.01, 0.003)),
+            clip_fraction=0.1,
+            explained_variance=self._random.random(),
+            seconds=1.0,
+        )
+        return TrainingCompleted(
+            request_id=event.id,
+            model=model,
+            parent=request.base_model,
+            step=request.step + 1,
+            rows=rows,
+            metrics=metrics,
+        )
+
+    def _evaluate(self, event: Event[Payload], request: EvaluationRequested, now: float) -> Iterable[Fact]:
+        done = self._busy("evaluation", now, 1.0)
+        if self._random.random() < 0.01:
+            error = {"purpose": request.purpose, "model": request.model, "error": "it failed"}
+            yield done, "evaluation", EvaluationFailed(request_id=event.id, **error)
+            return
+        config, champions = self._settings.config(event.subject), self._champions.get(event.subject, ())
+        opponents = {"recent": champions[0], "champion": champions[-1]} if champions else {}
+        if request.purpose == "gate":
+            opponents.pop("recent")
+        results = [self._match(request.model, name, other, 100) for name, other in opponents.items()]
+        if request.purpose == "rating":
+            results.append(self._match(request.model, "random", None, config.evaluation.random_games))
+        yield (
+            done,
+            "evaluation",
+            EvaluationCompleted(
+                request_id=event.id,
+                purpose=request.purpose,
+                model=request.model,
+                step=request.step,
+                results=tuple(results),
+                elo=Elo(self._strength[request.model] + self._random.gauss(0, 20)),
+                elo_stderr=20.0,
+                seconds=done,
+            ),
+        )
+
+    def _match(self, model: str, name: str, opponent: str | None, games: int) -> MatchResult:
+        expected = expected_score(self._strength[model] - self._strength[opponent])
+        wins = sum(self._random.random() < expected for _ in range(games))
+        return MatchResult(
+            opponent=name,
+            opponent_model=opponent,
+            opponent_elo=Elo(self._strength[opponent]),
+            games=games,
+            wins=wins,
+            draws=0,
+            losses=games - wins,
+            score=Rate.of(wins, games),
+        )
+
+    def _play(self, event: Event[Payload], request: SelfplayRequested, now: float) -> Iterable[Fact]:
+        done = self._busy("selfplay_worker", now, 0.4)
+        if self._random.random() < 0.005:
+            yield done, "selfplay_worker", SelfplayFailed(request_id=event.id, worker=request.worker, error="it failed")
+            return
+        rows = max(1, int(request.games * self._random.gauss(10, 1)))
+        shard = ShardRef(key=self._hash(), rows=rows, games=request.games, model=request.model, seed=request.seed)
+        complete = SelfplayComplete(
+            request_id=event.id,
+            worker=request.worker,
+            shard=shard,
+            opponents=request.opponents,
+            temperature=request.temperature,
+            mean_length=10.0,
+            truncated_games=0,
+            seconds=done,
+        )
+        yield done, "selfplay_worker", complete
+
+    def _inspect(self, event: Event[Payload], played: SelfplayComplete, now: float) -> Iterable[Fact]:
+        chance, done = self._random.random(), self._busy("quality_monitor", now, 0.05)
+        about: dict[str, Any] = {"request_id": played.request_id, "shard": played.shard.key}
+        if chance < 0.002:
+            yield done, "quality_monitor", QualityDegraded(**about, reason="it is damaged")
+            return
+        if chance > 0.999:  # a spell of poor data
+            self._bad_until[event.subject] = now + 600 * self._pace
+        bad = now < self._bad_until.get(event.subject, 0.0)
+        failures = int(chance > 0.9995)
+        yield done, "quality_monitor", ParityChecked(**about, checked=8, failures=failures)
+        score = min(1.0, max(0.0, self._random.gauss(0.2 if bad else 0.85, 0.05)))
+        components = {"diversity": score, "length": 1.0, "balance": score}
+        judged = QualityScoreUpdated(
+            request_id=played.request_id, shard=played.shard, score=score, components=components
+        )
+        yield done, "quality_monitor", judged
+
+
+class GeneratedRun:
+    """An endless run; iterate over its events. The same arguments give the same events."""
+
+    def __init__(
+        self, settings: RunSettings | None = None, *, seed: int = 0, pace: float = 1.0, beat_seconds: float = 5.0
+    ) -> None:
+        self._settings = settings or laptop()
+        self._stand_in, self._fold = StandIn(self._settings, seed, pace), Fold(controllers())
+        self._beat_seconds, self._tick_seconds = beat_seconds, self._settings.tick_seconds
+        self._due: list[tuple[int, int, str, Envelope[Payload] | None]] = []
+        self._order, self._spoken = count(), count()
+        self._unsaid: dict[str, deque[int]] = {name: deque() for name in DAEMONS}
+        self._head, self._us = 0, START_US
+
+    def __iter__(self) -> Iterator[Event[Payload]]:
+        """Iterate over all events, for ever."""
+        settings = self._settings.model_dump(mode="json")
+        self._say(0.0, BROKER, RunConfigured(run_id="generated", settings=settings))
+        for number, (name, spec) in enumerate(DAEMONS.items()):
+            who = {"daemon": name, "node": "laptop"}
+            self._say(0.01 + number / 1000, name, DaemonStarted(**who, pid=100 + number, version="0"))
+            self._say(0.1 + number / 1000, name, DaemonReady(**who, position=0, capacity=spec.capacity))
+            self._schedule(1.0 + number / 1000, name, None)
+        while True:
+            self._us, _, daemon, envelope = heappop(self._due)
+            if envelope is None:
+                self._beat(daemon)
+            else:
+                yield self._record(daemon, envelope)
+
+    def _schedule(self, seconds: float, daemon: str, envelope: Envelope[Payload] | None) -> None:
+        heappush(self._due, (self._us + int(seconds * 1e6), next(self._order), daemon, envelope))
+
+    def _say(self, seconds: float, daemon: str, fact: Payload) -> None:
+        time = EPOCH + timedelta(microseconds=self._us)
+        self._schedule(seconds, daemon, originate(fact, event_id=f"{daemon}-{next(self._spoken)}", time=time))
+
+    def _beat(self, daemon: str) -> None:
+        unsaid = self._unsaid[daemon]
+        position = unsaid[0] - 1 if unsaid else self._head
+        beat = DaemonHeartbeat(daemon=daemon, node="laptop", position=position, lag=0, jobs=0)
+        if daemon == BROKER:
+            self._say(0.0, daemon, ClockTick(period_seconds=self._tick_seconds))
+        self._say(0.0, daemon, beat)
+        self._schedule(self._tick_seconds if daemon == BROKER else self._beat_seconds, daemon, None)
+
+    def _record(self, daemon: str, envelope: Envelope[Payload]) -> Event[Payload]:
+        self._head += 1
+        event = Event(envelope, self._head, self._us, f"{daemon}@laptop")
+        if self._unsaid[daemon] and envelope.causationid and daemon in HOSTS.values():
+            self._unsaid[daemon].popleft()
+        for conclusion in self._fold.feed((event,)).conclusions:
+            host = HOSTS[conclusion.by]
+            self._unsaid[host].append(conclusion.position)
+            self._schedule(LATENCY, host, conclusion.envelope)
+        for number, (seconds, worker, fact) in enumerate(self._stand_in.answer(event, self._us / 1e6)):
+            time = EPOCH + timedelta(microseconds=self._us + int(seconds * 1e6))
+            self._schedule(seconds, worker, follow(fact, event.cause, by=f"{worker}.job", index=number, time=time))
+        return event
+
+
+def generated(events: int, **how: Any) -> Iterator[Event[Payload]]:
+    """Iterate over the first events of a run."""
+    return islice(GeneratedRun(**how), events)
+
+
+def write_generated(path: Path, events: Iterable[Event[Payload]]) -> None:
+    """Write events into a journal as the broker does: what one producer says at one moment is one record."""
+    journal = SqliteJournal(path)
+    waiting: list[Event[Payload]] = []
+    records: list[Any] = []
+    for event in events:
+        if waiting and (waiting[-1].source, waiting[-1].recorded_us) != (event.source, event.recorded_us):
+            records.append(_sealed(waiting))
+            waiting = []
+        if len(records) >= 1000:
+            journal.append(records)
+            records = []
+        waiting.append(event)
+    journal.append([*records, _sealed(waiting)])
+    journal.rest()
+    journal.close()
+
+
+def _sealed(events: Sequence[Event[Payload]]) -> Any:
+    first = events[0]
+    frame = frame_of([event.envelope for event in events], producer=first.source, epoch=first.sequence, base=0)
+    return seal(Frame.parse(frame), first=first.sequence, recorded_us=first.recorded_us, source=first.source)

@@ -1,0 +1,205 @@
+"""Replay: what controllers conclude again is held against the journal, and every way of differing is told apart."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from generated_run import generated, laptop
+
+from app.core import ModelHash
+from app.events import DaemonHeartbeat, Event, ModelPromoted, Payload, RunConfigured, SelfplayRequested, originate
+from app.feedback import FeedbackState
+from app.feedback.curriculum import CurriculumRow
+from app.runtime.replaying import Replay, replay, state_hash
+from app.runtime.stories import NonDeterministicReplay, tell, verify
+
+Events = list[Event[Payload]]
+OTHER = ModelHash("f" * 64)
+
+
+@pytest.fixture(scope="module")
+def run() -> Events:
+    """Return the first minute of a run, in which models are promoted."""
+    return list(generated(2500, seed=1))
+
+
+def first(events: Events, kind: type[Payload], nth: int = 0) -> Event[Any]:
+    return [event for event in events if isinstance(event.data, kind)][nth]
+
+
+def changed(events: Events, event: Event[Any], **update: Any) -> Events:
+    """Return the events with another payload in one of them."""
+    envelope = event.envelope.model_copy(update={"data": event.data.model_copy(update=update)})
+    return [replace(event, envelope=envelope) if one is event else one for one in events]
+
+
+def without(events: Events, *gone: Event[Any]) -> Events:
+    return [event for event in events if all(event is not one for one in gone)]
+
+
+def story_of(events: Events) -> Any:
+    report = replay(events)
+    with pytest.raises(NonDeterministicReplay) as found:
+        verify(lambda: events, report)
+    return found.value.story
+
+
+def test_a_run_replays(run):
+    report = replay(run)
+    assert (report.differing, report.differences, report.foreign) == (0, (), 0)
+    assert report.position == len(run)
+    assert {"MODEL_PROMOTED", "SELFPLAY_REQUESTED", "TRAINING_REQUESTED"} <= report.matched.keys()
+    verify(lambda: run, report)
+
+
+def test_an_empty_journal_replays():
+    report = replay([])
+    assert (report.position, report.differing, report.state_hash) == (0, 0, state_hash({}))
+
+
+def test_a_changed_decision_is_told_field_by_field(run):
+    promotion = first(run, ModelPromoted, 3)
+    story = story_of(changed(run, promotion, elo=promotion.data.elo + 1, model=OTHER))
+    assert story.difference.kind == "changed"
+    assert story.difference.by == "ModelLifecycleCoordinator"
+    assert story.recorded.sequence == promotion.sequence
+    assert story.recomputed == promotion.envelope
+    assert {field.path for field in story.fields} == {"data.elo", "data.model"}
+    assert f'"{OTHER}"' in {field.recorded for field in story.fields}
+    assert story.causes[-1].id == promotion.envelope.causationid
+    assert story.headline().startswith(f"MODEL_PROMOTED about {promotion.subject}, recorded at {promotion.sequence},")
+
+
+def test_causes_are_told_from_the_first_to_the_nearest(run):
+    promotion = first(run, ModelPromoted, -1)
+    report = replay(changed(run, promotion, model=OTHER))
+    story = tell(lambda: run, report.differences[0], causes=3)
+    assert len(story.causes) == 3
+    assert story.earlier > 0
+    for cause, effect in zip(story.causes, story.causes[1:], strict=False):
+        assert effect.envelope.causationid == cause.id
+
+
+def test_a_decision_that_is_not_there_is_missing(run):
+    request = first(run, SelfplayRequested, 5)
+    story = story_of(without(run, request))
+    assert (story.difference.kind, story.recorded) == ("missing", None)
+    assert story.recomputed == request.envelope
+    assert story.causes[-1].id == request.envelope.causationid
+    assert "never recorded" in story.headline()
+
+
+def test_a_decision_that_does_not_follow_is_unexpected(run):
+    promotion = first(run, ModelPromoted, 2)
+    invented = originate(promotion.data, event_id="invented", time=promotion.envelope.time, subject=promotion.subject)
+    at = run.index(promotion)
+    events = [*run[:at], replace(promotion, envelope=invented), *run[at:]]
+    story = story_of(events)
+    assert (story.difference.kind, story.difference.by) == ("unexpected", "model_lifecycle@laptop")
+    assert (story.recorded.id, story.recomputed, story.causes) == ("invented", None, ())
+
+
+def test_what_an_operator_decides_is_a_fact_of_life(run):
+    promotion = first(run, ModelPromoted, 2)
+    decided = originate(promotion.data, event_id="decided", time=promotion.envelope.time, subject=promotion.subject)
+    events = [*run, replace(promotion, envelope=decided, source="cli@laptop", sequence=len(run) + 1)]
+    report = replay(events)
+    assert (report.differing, report.foreign) == (0, 1)
+
+
+def _end_before(kind: type[Payload]) -> Callable[[Events], tuple[Events, Event[Any]]]:
+    def cut(run: Events) -> tuple[Events, Event[Any]]:
+        last = first(run, kind, -1)
+        return run[: run.index(last)], last
+
+    return cut
+
+
+@pytest.mark.parametrize("kind", [ModelPromoted, SelfplayRequested])
+def test_at_the_end_a_decision_may_be_in_flight(run, kind):
+    events, last = _end_before(kind)(run)
+    report = replay(events)
+    assert report.differing == 0
+    assert [one.envelope for one in report.in_flight if one.envelope.id == last.id] == [last.envelope]
+
+
+def test_a_daemon_that_says_it_is_further_leaves_nothing_in_flight(run):
+    events, last = _end_before(ModelPromoted)(run)
+    cause = next(event for event in events if event.id == last.envelope.causationid)
+    beat = DaemonHeartbeat(daemon="model_lifecycle", node="laptop", position=cause.sequence, lag=0, jobs=0)
+    heard = Event(originate(beat, event_id="beat", time=last.envelope.time), last.sequence, last.recorded_us, "x@y")
+    report = replay([*events, heard])
+    assert [(one.kind, one.event_id) for one in report.differences] == [("missing", last.id)]
+
+    before = beat.model_copy(update={"position": cause.sequence - 1})
+    heard = replace(heard, envelope=originate(before, event_id="beat", time=last.envelope.time))
+    assert replay([*events, heard]).differing == 0
+
+
+def test_differences_before_the_first_position_are_not_looked_at(run):
+    early, late = first(run, ModelPromoted, 0), first(run, ModelPromoted, 6)
+    events = changed(changed(run, early, elo=1e6), late, elo=1e6)
+    cause = next(event for event in run if event.id == late.envelope.causationid)
+    assert [one.recorded_at for one in replay(events).differences] == [early.sequence, late.sequence]
+    assert [one.recorded_at for one in replay(events, first=cause.sequence).differences] == [late.sequence]
+    assert replay(events, first=cause.sequence + 1).differing == 0
+
+
+def test_all_differences_are_counted_and_the_first_are_kept(run):
+    events = [event for event in run if not isinstance(event.data, SelfplayRequested)]
+    requests = len(run) - len(events)
+    report = replay(events)
+    assert report.differing >= requests - 1  # the last may be in flight
+    positions = [one.position for one in report.differences]
+    assert positions == sorted(positions)
+    assert len(positions) == 100
+
+
+def test_the_error_says_how_many_there_are(run):
+    events = without(run, first(run, SelfplayRequested, 0), first(run, SelfplayRequested, 1))
+    with pytest.raises(NonDeterministicReplay, match=r"first of \d+ differences") as found:
+        verify(lambda: events, replay(events))
+    assert "impure" in found.value.hint
+
+
+def _resumed(events: Sequence[Event[Payload]], cuts: Sequence[int]) -> Replay:
+    one = Replay()
+    one.begin(events[0].id)
+    saved: dict[Any, bytes] = {}
+    for start, end in zip((0, *cuts), (*cuts, len(events)), strict=True):
+        one.feed(list(events[start:end]), keep=True)
+        saved = {key: row for key, row in (saved | one.changes()).items() if row is not None}
+        one = Replay(saved=saved)
+    return one
+
+
+@pytest.mark.parametrize("cuts", [(1,), (700,), (100, 101, 1900)])
+def test_saved_and_loaded_again_it_comes_to_the_same_report(run, cuts):
+    promotion = first(run, ModelPromoted, 3)
+    for events in (run, changed(run, promotion, elo=1e6), without(run, promotion)):
+        assert _resumed(events, cuts).report(events[-1].sequence) == replay(events)
+
+
+def test_the_state_hash_knows_every_row_and_no_order(run):
+    tables = {"A": {"x": FeedbackState(config_key="x"), "y": FeedbackState(config_key="y")}, "B": {}}
+    same = {"A": dict(reversed(tables["A"].items()))}
+    assert state_hash(tables) == state_hash(same)
+    assert state_hash(tables) != state_hash({"A": {"x": FeedbackState(config_key="x")}})
+    other = FeedbackState(config_key="x", games_played=1)
+    assert state_hash(tables) != state_hash({"A": tables["A"] | {"x": other}})
+    weights = [
+        CurriculumRow(weights=dict(pairs), checked_us=0)
+        for pairs in ([("a", 1.0), ("b", 2.0)], [("b", 2.0), ("a", 1.0)])
+    ]
+    assert len({state_hash({"C": {"": row}}) for row in weights}) == 1
+
+
+def test_settings_that_change_on_the_way_are_followed(run):
+    settings = laptop(min_quality=0.9).model_dump(mode="json")
+    at = 1000
+    envelope = originate(RunConfigured(run_id="r", settings=settings), event_id="again", time=run[0].envelope.time)
+    again = replace(run[0], envelope=envelope, sequence=at + 1, recorded_us=run[at - 1].recorded_us)
+    events = [*run[:at], again, *run[at:]]
+    assert replay(events).differing > 0
+    assert replay(events[: at + 1]).differing == 0
