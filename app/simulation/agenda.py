@@ -43,9 +43,9 @@ class Agenda:
         at_us = self.now_us + max(0, round(seconds * SECOND_US))
         heappush(self._heap, Appointment(at_us, self._entered, source, happening))
 
-    def next_before(self, end_us: int) -> Appointment | None:
-        """Take the next appointment and set the clock to it; ``None``, and the clock at the end, when none is left."""
-        if not self._heap or self._heap[0].at_us >= end_us:
+    def next_until(self, end_us: int) -> Appointment | None:
+        """Take the next appointment up to a time and set the clock to it; ``None``, and the clock there, if none is."""
+        if not self._heap or self._heap[0].at_us > end_us:
             self.now_us = end_us
             return None
         appointment = heappop(self._heap)

@@ -146,12 +146,12 @@ class TrainAlways(Controller[Learner]):
     ) -> Step[Learner]:
         """Fold one event."""
         if isinstance(event.data, RunConfigured):
-            new = {
+            new: dict[str, Learner | None] = {
                 config.key: Learner(learning_rate=config.ppo.learning_rate, epochs=config.ppo.epochs)
                 for config in self.settings.configs
                 if config.key not in rows
             }
-            return Step(new, tuple(self._request(key, row) for key, row in new.items()))
+            return Step(new, tuple(self._request(key, row) for key, row in new.items() if row))
         row = rows.get(event.subject)
         return Step() if row is None else self._train_if_ready(event.subject, _after(row, event.data))
 

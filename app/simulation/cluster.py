@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 from math import ceil
-from typing import Any
+from typing import Any, cast
 
 from app.config import RunSettings
 from app.events import Event, Payload, SelfplayComplete, SelfplayRequested
-from app.runtime.work import Distributor, Evaluator, Place, QualityMonitor, Trainer
+from app.runtime.work import Distributor, Evaluator, Job, Place, QualityMonitor, Trainer
 from app.simulation.agenda import Agenda
 from app.simulation.compute import Gauntlets, Trainings
 from app.simulation.nodes import Node
 from app.simulation.play import Inspections
-from app.simulation.stations import Compute, Computed, Job, Station, told
+from app.simulation.stations import Compute, Computed, Station, told
 from app.simulation.troubles import NodeTroubles
 from app.simulation.world import World
 
@@ -64,7 +64,7 @@ class Cluster:
         for station in self._readers.get(type(data), ()):
             station.observe(event)
         if isinstance(data, SelfplayRequested):
-            self.nodes[data.worker].request(event)
+            self.nodes[data.worker].request(cast("Event[SelfplayRequested]", event))
         elif isinstance(data, SelfplayComplete):
             self._inspect(event)
 

@@ -14,6 +14,7 @@ from app.events import (
     Envelope,
     Event,
     Payload,
+    SelfplayRequested,
     originate,
 )
 from app.events.envelope import EPOCH
@@ -48,8 +49,8 @@ class Node:
         self._worker = SelfplayWorker(settings, Place(name, node, store=""))
         self._play = NodePlay(world, settings, node, troubles)
         self._beat_seconds = settings.feedback.scheduler.node_silent_seconds / BEATS_PER_SILENCE
-        self._queue: deque[Event[Payload]] = deque()
-        self._playing: Event[Payload] | None = None
+        self._queue: deque[Event[SelfplayRequested]] = deque()
+        self._playing: Event[SelfplayRequested] | None = None
         self._alive = False
         self._lives = self._said = 0
 
@@ -65,7 +66,7 @@ class Node:
             self._agenda.enter((episode.start_us - self._agenda.now_us) / SECOND_US, self._name, self._die)
             self._agenda.enter((episode.end_us - self._agenda.now_us) / SECOND_US, self._name, self._start)
 
-    def request(self, event: Event[Payload]) -> None:
+    def request(self, event: Event[SelfplayRequested]) -> None:
         """Take in a request."""
         self._queue.append(event)
         self._play_next()
@@ -106,7 +107,7 @@ class Node:
         if not self._alive or self._playing is not None or not self._queue:
             return
         event = self._playing = self._queue.popleft()
-        job: Job[Payload] = Job(event.cause, event.data, PLAY, spec={})
+        job = Job(event.cause, event.data, PLAY, spec={})
         computed, life = self._play(job, self._agenda.now_us), self._lives
 
         def finish(now_us: int) -> Said:
@@ -114,7 +115,7 @@ class Node:
 
         self._agenda.enter(computed.seconds, self._name, finish)
 
-    def _finish(self, job: Job[Payload], outcome: Json | FlyballError, now_us: int) -> Said:
+    def _finish(self, job: Job[SelfplayRequested], outcome: Json | FlyballError, now_us: int) -> Said:
         self._playing = None
         self._play_next()
         worker = self._worker

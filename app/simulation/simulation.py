@@ -47,8 +47,8 @@ class Simulation:
         self.continue_until(self.end_us)
 
     def continue_until(self, end_us: int) -> None:
-        """Let happen what happens before a time."""
-        while (appointment := self.agenda.next_before(end_us)) is not None:
+        """Let happen what happens up to a time."""
+        while (appointment := self.agenda.next_until(end_us)) is not None:
             envelopes = appointment.happening(appointment.at_us)
             if envelopes:
                 self._record(envelopes, appointment.at_us, appointment.source)
@@ -65,7 +65,9 @@ class Simulation:
 
     def _configured(self, now_us: int) -> Sequence[Envelope[Payload]]:
         settings = self.settings.model_dump(mode="json")
-        return (self._said(RunConfigured(run_id=derive_id("simulation", self.settings.seed), settings=settings), now_us),)
+        return (
+            self._said(RunConfigured(run_id=derive_id("simulation", self.settings.seed), settings=settings), now_us),
+        )
 
     def _tick(self, now_us: int) -> Sequence[Envelope[Payload]]:
         self.agenda.enter(self.settings.tick_seconds, BROKER, self._tick)

@@ -51,14 +51,14 @@ class ModelTruth:
         jitter: by how much it happens to be stronger.
         escaped: how many of the configuration's plateaus lie behind it.
         exploit: what makes it look stronger against one opponent than it is.
-        planted: the planted regression it descends from, counted from 1; 0 for none.
+        planted: the planted regressions that it descends from, by their numbers.
     """
 
     trend: float = 0.0
     jitter: float = 0.0
     escaped: int = 0
     exploit: Exploit | None = None
-    planted: int = 0
+    planted: tuple[int, ...] = ()
 
     @property
     def skill(self) -> float:
@@ -86,7 +86,7 @@ def useful_experience(
     rows = sum(shard.rows * (1 - shard.flawed) * _temperature_factor(shard, settings) for shard in shards)
     pace = min(1.0, learning_rate / settings.learning_rate) ** settings.learning_rate_exponent
     passes = (epochs / settings.epochs) ** settings.epochs_exponent
-    return rows / settings.rows_per_training * pace * passes
+    return float(rows / settings.rows_per_training * pace * passes)
 
 
 def _temperature_factor(shard: ShardTruth, settings: LearningSettings) -> float:
@@ -148,7 +148,7 @@ class Pupil:
     def _jitter(self, inherited: float, pace: float) -> float:
         settings = self._plant.learning
         fresh = (1 - settings.jitter_memory**2) ** 0.5 * settings.jitter_elo * pace
-        return settings.jitter_memory * inherited + float(self._rng.normal()) * fresh
+        return float(settings.jitter_memory * inherited + self._rng.normal() * fresh)
 
     def _sudden(self) -> float:
         settings = self._plant.regressions

@@ -1,5 +1,6 @@
 """What is really so: the true strength of every model, the true worth of every shard."""
 
+from dataclasses import replace
 from hashlib import sha256
 
 from app.core import EventId, ModelHash, ShardKey
@@ -83,7 +84,9 @@ class World:
         planned.pop(0)
         self.planted += 1
         exploit = Exploit(parent, settings.planted_elo + settings.planted_exploit_elo)
-        return ModelTruth(child.trend - settings.planted_elo, child.jitter, child.escaped, exploit, self.planted)
+        return replace(
+            child, trend=child.trend - settings.planted_elo, exploit=exploit, planted=(*child.planted, self.planted)
+        )
 
     def difference(self, model: ModelHash, opponent: ModelHash | None) -> float:
         """Return by how many Elo a model plays better than another, or than the random bot."""

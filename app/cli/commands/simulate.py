@@ -1,0 +1,145 @@
+"""``flyball simulate``: the controllers on a modelled cluster, with and without."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+
+import click
+from rich.table import Table
+
+from app.cli.output import note, show, write_json
+from app.cli.place import Place, json_option, placed
+from app.config import GAMES
+from app.core import ConfigKey
+from app.runtime.layers import nest
+from app.runtime.overrides import parse
+from app.simulation import (
+    ALL,
+    ARMS,
+    NONE,
+    ArmSummary,
+    Interval,
+    RunResult,
+    Task,
+    load_plant,
+    plot,
+    run_tasks,
+    simulated,
+    summarise,
+)
+
+SECONDS_PER_DAY = 86_400
+UNKNOWN = "-"
+COLUMNS = (
+    "arm",
+    "gain, Elo",
+    "of none's",
+    "trainings",
+    "false stalls",
+    "regressions noticed",
+    "after games",
+    "false alarms",
+    "rollback",
+    "floor",
+)
+
+
+@click.command()
+@click.option("--nodes", default=36, show_default=True, type=click.IntRange(1), help="Nodes that play.")
+@click.option("--configs", default="all", show_default=True, metavar="KEYS", help="Configurations, by commas.")
+@click.option("--days", default=7.0, show_default=True, type=click.FloatRange(0, min_open=True), help="Virtual time.")
+@click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), help="Runs of each arm.")
+@click.option("--first-seed", default=0, show_default=True, type=click.IntRange(0), help="Seed of the first run.")
+@click.option("--ablate", is_flag=True, help="Leave out each controller in turn, too.")
+@click.option("--plant", "plant_file", type=click.Path(dir_okay=False, path_type=Path), help="Your own plant.")
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeatable.")
+@click.option("--plot", "figure", type=click.Path(dir_okay=False, path_type=Path), help="Draw a figure: .svg, .png.")
+@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Runs at once.")
+@json_option
+@placed
+def simulate(
+    place: Place,
+    *,
+    nodes: int,
+    configs: str,
+    days: float,
+    seeds: int,
+    first_seed: int,
+    ablate: bool,
+    plant_file: Path | None,
+    assignments: tuple[str, ...],
+    figure: Path | None,
+    jobs: int,
+    as_json: bool,
+) -> None:
+    """Run all controllers, and none, on a modelled cluster; compare what strength comes of it.
+
+    The controllers are the real ones; the cluster, its troubles and how strength grows are modelled (app/simulation/
+    plant.toml; --plant takes your own). The same seed gives the same events. Settings are those of the run folder,
+    with a cluster's pace.
+    """
+    keys = tuple(GAMES) if configs == "all" else tuple(ConfigKey(key.strip()) for key in configs.split(","))
+    settings = place.load(nest(simulated(nodes, keys) | parse(assignments))).run
+    plant = load_plant(plant_file)
+    arms = tuple(ARMS) if ablate else (ALL, NONE)
+    tasks = [
+        Task(settings, plant, arm, seed, days * SECONDS_PER_DAY)
+        for seed in range(first_seed, first_seed + seeds)
+        for arm in arms
+    ]
+    results = _run(tasks, jobs)
+    summaries = summarise(results)
+    if figure:
+        plot(results, summaries, figure)
+    if as_json:
+        runs = [result.model_dump(mode="json") for result in results]
+        write_json({"arms": [summary.model_dump(mode="json") for summary in summaries], "runs": runs})
+    else:
+        show(_table(summaries))
+
+
+def _run(tasks: Sequence[Task], jobs: int) -> list[RunResult]:
+    """Do all runs, and say how it goes."""
+    began, results = perf_counter(), list[RunResult]()
+    for result in run_tasks(tasks, jobs):
+        results.append(result)
+        seconds = perf_counter() - began
+        note(
+            f"{len(results)}/{len(tasks)}: seed {result.seed}, {result.arm}: {result.total_gain:+,.0f} Elo, "
+            f"{result.events:,} events, {seconds:.0f} s"
+        )
+    return results
+
+
+def _table(summaries: Sequence[ArmSummary]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in COLUMNS:
+        table.add_column(name, justify="left" if name == "arm" else "right")
+    for summary in summaries:
+        table.add_row(*_cells(summary))
+    return table
+
+
+def _cells(summary: ArmSummary) -> tuple[str, ...]:
+    return (
+        summary.arm,
+        _interval(summary.gain, ",.0f"),
+        UNKNOWN if summary.ratio is None else _interval(summary.ratio, ".2f"),
+        f"{summary.trainings:,.0f}",
+        _figure(summary.false_stalls, ".1%") if summary.stall_alarms else UNKNOWN,
+        f"{_figure(summary.noticed, '.0%')} of {summary.planted}",
+        _figure(summary.games_to_notice, ",.0f"),
+        f"{summary.false_regressions} in {summary.rated_games:,} games",
+        _figure(summary.rollback_seconds, ".3f", " s"),
+        f"{_figure(summary.floor, '.2f')} ({_figure(summary.daily_floor, '.2f')} on a day)",
+    )
+
+
+def _figure(value: float | None, form: str, unit: str = "") -> str:
+    return UNKNOWN if value is None else f"{value:{form}}{unit}"
+
+
+def _interval(interval: Interval, form: str) -> str:
+    if interval.lower is None:
+        return f"{interval.mean:{form}}"
+    return f"{interval.mean:{form}} [{interval.lower:{form}}, {interval.upper:{form}}]"

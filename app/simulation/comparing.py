@@ -1,0 +1,149 @@
+"""Arms compared over seeds: the same troubles and learning curves for all arms of a seed, so that they pair."""
+
+import multiprocessing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from app.config import RunSettings, Settings
+from app.simulation.arms import NONE, arm_of
+from app.simulation.ledger import Ledger
+from app.simulation.plant_settings import PlantSettings
+from app.simulation.results import RunResult, run_result
+from app.simulation.simulation import Simulation
+
+RESAMPLES = 4000
+TAILS = (2.5, 97.5)
+
+
+class Task(NamedTuple):
+    """One run to be done."""
+
+    settings: RunSettings
+    plant: PlantSettings
+    arm: str
+    seed: int
+    seconds: float
+
+
+class Interval(Settings):
+    """A mean with its 95% confidence interval over seeds, by bootstrap; no bounds from a single seed."""
+
+    mean: float
+    lower: float | None
+    upper: float | None
+
+
+class ArmSummary(Settings):
+    """One arm over all seeds.
+
+    Attributes:
+        gain: total gain in true strength, Elo.
+        ratio: that gain over that of the arm without controllers, paired by seed; ``None`` when it did not run.
+        false_stalls: configuration-days with a false stall alarm, over healthy configuration-days; ``None`` without any
+            healthy one. A stall is declared by one of the controllers: without it, there are no alarms.
+        noticed: share of planted regressions that raised an alarm.
+        games_to_notice: rated games until then, on average.
+        games_per_false_alarm: rated games over false regression alarms; all of them when there was none.
+        rollback_seconds: longest time from the evidence of a regression to the decision to roll back.
+        daily_floor: least share of worker time a configuration had on a day, as a share of an equal share.
+        floor: the same over the whole time.
+    """
+
+    arm: str
+    seeds: int = Field(ge=1)
+    events: float
+    trainings: float
+    gain: Interval
+    ratio: Interval | None
+    stall_alarms: int
+    healthy_days: float
+    false_stalls: float | None
+    planted: int
+    noticed: float | None
+    games_to_notice: float | None
+    false_regressions: int
+    rated_games: int
+    rollback_seconds: float | None
+    daily_floor: float | None
+    floor: float | None
+
+
+def run_task(task: Task) -> RunResult:
+    """Do one run."""
+    simulation = Simulation(task.settings, task.plant, arm_of(task.arm), task.seed, task.seconds)
+    ledger = Ledger(simulation.world, [config.key for config in task.settings.configs])
+    simulation.listeners.append(ledger.observe)
+    simulation.run()
+    models = simulation.world.models
+    final = {key: models[account.current].skill if account.current else 0.0 for key, account in ledger.accounts.items()}
+    return run_result(task.arm, simulation.settings, simulation.broker.head, ledger.accounts, final)
+
+
+def run_tasks(tasks: Sequence[Task], jobs: int) -> Iterator[RunResult]:
+    """Do runs, ``jobs`` at once, and yield their results in order."""
+    if jobs == 1 or len(tasks) == 1:
+        yield from map(run_task, tasks)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context) as pool:
+        yield from pool.map(run_task, tasks)
+
+
+def summarise(results: Sequence[RunResult]) -> list[ArmSummary]:
+    """Sum the arms up, in the order of their first results."""
+    arms = dict.fromkeys(result.arm for result in results)
+    by_arm = {arm: {r.seed: r for r in results if r.arm == arm} for arm in arms}
+    return [_summary(runs, by_arm.get(NONE)) for runs in by_arm.values()]
+
+
+def _summary(runs: Mapping[int, RunResult], baseline: Mapping[int, RunResult] | None) -> ArmSummary:
+    every = list(runs.values())
+    stalls, regressions = [r.stalls for r in every], [r.regressions for r in every]
+    healthy, planted = sum(s.healthy_days for s in stalls), sum(r.planted for r in regressions)
+    noticed = sum(r.noticed for r in regressions)
+    gains = [r.total_gain for r in every]
+    return ArmSummary(
+        arm=every[0].arm,
+        seeds=len(every),
+        events=float(np.mean([r.events for r in every])),
+        trainings=float(np.mean([r.trainings for r in every])),
+        gain=bootstrap(gains, [1.0] * len(gains)),
+        ratio=_ratio(runs, baseline) if baseline else None,
+        stall_alarms=sum(s.alarms for s in stalls),
+        healthy_days=healthy,
+        false_stalls=sum(s.false_days for s in stalls) / healthy if healthy else None,
+        planted=planted,
+        noticed=noticed / planted if planted else None,
+        games_to_notice=sum(r.games for r in regressions) / noticed if noticed else None,
+        false_regressions=sum(r.false_alarms for r in regressions),
+        rated_games=sum(r.rated_games for r in regressions),
+        rollback_seconds=max((r.rollback_seconds for r in regressions if r.rollback_seconds is not None), default=None),
+        daily_floor=_least(r.daily_floor for r in every),
+        floor=_least(r.floor for r in every),
+    )
+
+
+def _least(values: Iterable[float | None]) -> float | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _ratio(runs: Mapping[int, RunResult], baseline: Mapping[int, RunResult]) -> Interval | None:
+    seeds = sorted(runs.keys() & baseline.keys())
+    below = [baseline[seed].total_gain for seed in seeds]
+    return bootstrap([runs[seed].total_gain for seed in seeds], below) if sum(below) > 0 else None
+
+
+def bootstrap(above: Sequence[float], below: Sequence[float]) -> Interval:
+    """Return sum(above) / sum(below) with its percentile interval, pairs resampled together (Efron 1979)."""
+    pairs = np.array([above, below])
+    mean = float(pairs[0].sum() / pairs[1].sum())
+    if len(above) < 2:
+        return Interval(mean=mean, lower=None, upper=None)
+    drawn = np.random.default_rng(0).integers(0, len(above), size=(RESAMPLES, len(above)))
+    sums = pairs[:, drawn].sum(axis=2)
+    lower, upper = np.percentile(sums[0] / sums[1], TAILS)
+    return Interval(mean=mean, lower=float(lower), upper=float(upper))

@@ -1,0 +1,71 @@
+"""The figure of a comparison: strength over time, and the gain of every arm."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from app.core import FlyballError
+from app.simulation.comparing import ArmSummary, Interval
+from app.simulation.results import HOURS_PER_DAY, RunResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BAND = (2.5, 97.5)
+INCHES = (11.0, 4.5)
+
+
+class NoPlots(FlyballError):
+    """matplotlib is not there."""
+
+
+def plot(results: Sequence[RunResult], summaries: Sequence[ArmSummary], path: Path) -> None:
+    """Draw a comparison into a file; its suffix says how (.svg, .png, .pdf).
+
+    Raises ``NoPlots``, or ``FlyballError`` when the file cannot be written.
+    """
+    try:
+        from matplotlib import rc_context
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise NoPlots("Figures need matplotlib.", hint="Install it with: pip install 'flyball[plots]'") from error
+    with rc_context({"svg.hashsalt": "flyball", "svg.fonttype": "none"}):
+        figure = Figure(figsize=INCHES, layout="constrained")
+        FigureCanvasAgg(figure)
+        curves, bars = figure.subplots(1, 2)
+        for summary in summaries[:2]:
+            _curve(curves, summary.arm, [result.total for result in results if result.arm == summary.arm])
+        curves.set(xlabel="days", ylabel="true strength of all current models, Elo", title="mean and 95% of seeds")
+        curves.legend()
+        _bars(bars, summaries)
+        try:
+            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        except (OSError, ValueError) as error:
+            raise FlyballError(f"{path} cannot be drawn: {error}.", hint="End it with .svg or .png.") from error
+
+
+def _curve(axes: "Axes", arm: str, totals: Sequence[Sequence[float]]) -> None:
+    values = np.array([total[: min(map(len, totals))] for total in totals])
+    days = np.arange(1, values.shape[1] + 1) / HOURS_PER_DAY
+    (line,) = axes.plot(days, values.mean(axis=0), label=arm)
+    if len(totals) > 1:
+        lower, upper = np.percentile(values, BAND, axis=0)
+        axes.fill_between(days, lower, upper, alpha=0.2, color=line.get_color())
+
+
+def _bars(axes: "Axes", summaries: Sequence[ArmSummary]) -> None:
+    names = [summary.arm for summary in summaries]
+    means = [summary.gain.mean for summary in summaries]
+    axes.barh(names, means, xerr=np.array([_reach(summary.gain) for summary in summaries]).T, capsize=3)
+    axes.invert_yaxis()
+    axes.set(xlabel="gain, Elo", title="total gain in true strength, 95% intervals")
+
+
+def _reach(interval: Interval) -> tuple[float, float]:
+    """Return how far an interval reaches below and above its mean."""
+    if interval.lower is None or interval.upper is None:
+        return 0.0, 0.0
+    return max(0.0, interval.mean - interval.lower), max(0.0, interval.upper - interval.mean)
