@@ -1,67 +1,36 @@
 """What holds for every reducer, whatever events come in whatever order."""
 
-from typing import Any
-
 import pytest
-from event_strategies import of_model
 from hypothesis import given
 from hypothesis import strategies as st
+from random_histories import CONFIGS, CONFIGURED, SETTINGS, histories
 
 from app.config import GAMES, RunSettings
-from app.events import Event, Payload, RunConfigured, Scope, ShardRef, originate
+from app.events import Event, RunConfigured, originate
 from app.events.envelope import EPOCH
 from app.runtime.fold import SETTINGS_KEY, Fold, Outcome
-from app.runtime.registry import DAEMONS, DaemonSpec
+from app.runtime.registry import DAEMONS
 from app.runtime.work import Place
 
-CONFIGS = (GAMES["tic_tac_toe_2p"], GAMES["connect_four_2p"])
-SETTINGS = RunSettings(configs=CONFIGS)
-CONFIGURED = RunConfigured(run_id="run", settings=SETTINGS.model_dump(mode="json"))
 PLACE = Place(name=SETTINGS.selfplay_workers[0], node="laptop", store="store")
 SPECS = [spec for spec in DAEMONS.values() if spec.reducers]
-FEW = st.sampled_from(["event-0", "event-1", "event-2", "event-3"])
-"""Few ids, so that events meet the rows that earlier ones left."""
 
 
-@st.composite
-def _payloads(draw: st.DrawFn, payload: type[Payload]) -> Payload:
-    data = draw(of_model(payload))
-    names = [name for name in ("model", "base_model", "current", "request_id") if name in payload.model_fields]
-    update: dict[str, Any] = {name: draw(FEW) for name in names}
-    shard = getattr(data, "shard", None)
-    if isinstance(shard, ShardRef):
-        update["shard"] = shard.model_copy(update={"model": draw(FEW), "rows": draw(st.integers(1, 20_000))})
-    return data.model_copy(update=update)
-
-
-@st.composite
-def _histories(draw: st.DrawFn, spec: DaemonSpec) -> list[Event[Payload]]:
-    kinds = sorted(spec.reads - {RunConfigured}, key=lambda payload: payload.event_type)
-    payloads = [CONFIGURED, *draw(st.lists(st.sampled_from(kinds).flatmap(_payloads), max_size=12))]
-    events = []
-    for index, data in enumerate(payloads):
-        subject = draw(st.sampled_from(CONFIGS)).key if data.scope is Scope.CONFIG else None
-        envelope = originate(data, event_id=f"event-{index}", time=EPOCH, subject=subject)
-        events.append(Event(envelope, index + 1, index * 30_000_000, "test@laptop"))
-    return events
-
-
-def _saved(outcome: Outcome, rows: dict[tuple[str, str], bytes]) -> dict[tuple[str, str], bytes]:
-    changed = {key: row and row.model_dump_json().encode() for key, row in outcome.changed.items()}
-    return {key: row for key, row in (rows | changed).items() if row is not None}
+def _saved(outcome: Outcome) -> dict[tuple[str, str], bytes]:
+    return {key: row for key, row in outcome.saved().items() if row is not None}
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 @given(data=st.data())
 def test_killed_anywhere_it_comes_to_the_same_conclusions(spec, data):
-    events = data.draw(_histories(spec))
+    events = data.draw(histories(spec.reads))
     cut = data.draw(st.integers(0, len(events)))
     whole = Fold(spec.factories(PLACE))
     conclusions = whole.feed(events).envelopes
 
     first = Fold(spec.factories(PLACE))
     before = first.feed(events[:cut])
-    resumed = Fold(spec.factories(PLACE), _saved(before, {}))
+    resumed = Fold(spec.factories(PLACE), _saved(before))
     after = resumed.feed(events[cut:])
 
     assert before.envelopes + after.envelopes == conclusions
@@ -72,7 +41,7 @@ def test_killed_anywhere_it_comes_to_the_same_conclusions(spec, data):
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 @given(data=st.data())
 def test_every_conclusion_has_an_id_of_its_own_and_names_its_cause(spec, data):
-    events = data.draw(_histories(spec))
+    events = data.draw(histories(spec.reads))
     envelopes = Fold(spec.factories(PLACE)).feed(events).envelopes
     assert len({envelope.id for envelope in envelopes}) == len(envelopes)
     assert {envelope.causationid for envelope in envelopes} <= {event.id for event in events}
@@ -82,8 +51,8 @@ def test_every_conclusion_has_an_id_of_its_own_and_names_its_cause(spec, data):
 @given(data=st.data())
 def test_the_jobs_wanted_follow_from_the_rows_alone(spec, data):
     fold = Fold(spec.factories(PLACE))
-    outcome = fold.feed(data.draw(_histories(spec)))
-    again = Fold(spec.factories(PLACE), _saved(outcome, {}))
+    outcome = fold.feed(data.draw(histories(spec.reads)))
+    again = Fold(spec.factories(PLACE), _saved(outcome))
     (worker,) = fold.reducers
     wanted = list(worker.jobs(fold.rows(worker.name)))
     assert list(again.reducers[0].jobs(again.rows(worker.name))) == wanted

@@ -1,0 +1,170 @@
+"""Whatever the history: however controllers are hosted, they agree; and what ran live replays."""
+
+import asyncio
+from collections.abc import Sequence
+
+from bus_rig import StepClock
+from generated_run import generated
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_histories import CONFIGS, CONFIGURED, histories, payloads
+
+from app.bus import MemoryBus
+from app.events import (
+    ClockTick,
+    DaemonReady,
+    EvaluationCompleted,
+    EvaluationFailed,
+    Event,
+    ModelDistributed,
+    ParityChecked,
+    Payload,
+    QualityScoreUpdated,
+    Scope,
+    SelfplayComplete,
+    SelfplayFailed,
+    TrainingCompleted,
+    TrainingFailed,
+    originate,
+)
+from app.journal import MemoryJournal, MemoryStateStore, history
+from app.runtime.fold import SETTINGS_KEY
+from app.runtime.host import Host, Ports, Rhythm
+from app.runtime.registry import DAEMONS
+from app.runtime.replaying import Replay, replay
+from app.runtime.work import Place
+
+DECIDERS = {name: spec for name, spec in DAEMONS.items() if spec.controllers}
+READS = frozenset[type[Payload]]().union(*(spec.reads for spec in DECIDERS.values()))
+FACTS = (
+    ClockTick,
+    DaemonReady,
+    EvaluationCompleted,
+    EvaluationFailed,
+    ModelDistributed,
+    ParityChecked,
+    QualityScoreUpdated,
+    SelfplayComplete,
+    SelfplayFailed,
+    TrainingCompleted,
+    TrainingFailed,
+)
+NEVER_SECONDS = 1e6
+
+
+def _both_ways(events: Sequence[Event[Payload]]) -> tuple[Replay, Replay]:
+    together, apart = Replay(), Replay(apart=True)
+    for one in (together, apart):
+        one.feed(list(events))
+    return together, apart
+
+
+@given(events=histories(READS, max_size=20))
+def test_split_and_merged_hosting_agree(events):
+    together, apart = _both_ways(events)
+    assert together.tables() == apart.tables()
+    assert together.report(len(events)) == apart.report(len(events))
+
+
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 1000))
+def test_split_and_merged_hosting_agree_on_a_run(seed):
+    together, apart = _both_ways(list(generated(1500, seed=seed)))
+    assert together.tables() == apart.tables()
+    report = together.report(1500)
+    assert report == apart.report(1500)
+    assert report.differing == 0
+
+
+@given(events=histories(READS, max_size=20), cut=st.integers(1, 20))
+def test_a_replay_goes_on_where_it_was_saved(events, cut):
+    whole = replay(events)
+    first = Replay()
+    first.feed(events[:cut], keep=True)
+    rest = Replay(saved={key: row for key, row in first.changes().items() if row is not None})
+    rest.feed(events[cut:])
+    assert rest.report(len(events)) == whole
+
+
+@st.composite
+def _scenes(draw: st.DrawFn) -> list[tuple[Payload, str | None, float, bool]]:
+    """Draw facts: about what, after how many seconds, and whether all daemons are stopped and started before it."""
+    drawn = draw(st.lists(st.sampled_from(FACTS).flatmap(payloads), min_size=1, max_size=15))
+    about = [draw(st.sampled_from(CONFIGS)).key if data.scope is Scope.CONFIG else None for data in drawn]
+    return [
+        (data, key, draw(st.floats(0, 10_000)), draw(st.integers(0, 4)) == 0)
+        for data, key in zip(drawn, about, strict=True)
+    ]
+
+
+class Stage:
+    """All daemons that decide, over a bus in memory."""
+
+    def __init__(self) -> None:
+        self.journal, self.clock = MemoryJournal(), StepClock()
+        self.bus = MemoryBus(self.journal, self.clock)
+        self.states = {name: MemoryStateStore() for name in DECIDERS}
+        self._stop, self._starts = asyncio.Event(), 0
+        self._running: list[asyncio.Task[None]] = []
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        self._stop, self._starts = asyncio.Event(), self._starts + 1
+        for name, spec in DECIDERS.items():
+            place = Place(name=f"{name}@laptop", node="laptop", store="store")
+            ports = Ports(self.bus, self.states[name], self.clock)
+            host = Host(spec, place, f"boot-{self._starts}", ports, Rhythm(NEVER_SECONDS, 1.0))
+            self._running.append(group.create_task(host.run(self._stop)))
+
+    async def stop(self) -> None:
+        self._stop.set()
+        await asyncio.gather(*self._running)
+        self._running.clear()
+
+    async def settle(self) -> None:
+        """Wait until nobody has anything to say any more."""
+        head = -1
+        while head != self.journal.head:
+            head = self.journal.head
+            for _ in range(50):
+                await asyncio.sleep(0)
+
+    async def play(self, scenes: Sequence[tuple[Payload, str | None, float, bool]]) -> None:
+        configured = originate(CONFIGURED, event_id="configured", time=self.clock.now())
+        async with asyncio.TaskGroup() as group:
+            self.start(group)
+            await self.bus.publish(configured)
+            for number, (data, about, seconds, again) in enumerate(scenes):
+                self.clock.seconds += seconds
+                if again:
+                    await self.stop()
+                    self.start(group)
+                await self.bus.publish(originate(data, event_id=f"fact-{number}", time=self.clock.now(), subject=about))
+            await self.settle()
+            await self.stop()
+        await self.bus.close()
+
+
+def _rows(stage: Stage) -> dict[tuple[str, str], bytes]:
+    """Return all rows that the daemons saved."""
+    saved = [store.load()[1] for store in stage.states.values()]
+    return {key: row for rows in saved for key, row in rows.items() if key != SETTINGS_KEY}
+
+
+@settings(max_examples=40, deadline=None)
+@given(scenes=_scenes())
+def test_replay_equals_live(scenes):
+    async def live() -> Stage:
+        stage = Stage()
+        await stage.play(scenes)
+        return stage
+
+    stage = asyncio.run(live())
+    one = Replay()
+    one.feed(list(history(stage.journal)))
+    report = one.report(stage.journal.head)
+    assert (report.differing, report.in_flight) == (0, ())
+    tables = {name: rows for name, rows in one.tables().items() if rows}
+    replayed = {
+        (name, key): row.model_dump_json().encode() for name, rows in tables.items() for key, row in rows.items()
+    }
+    assert replayed == _rows(stage)
