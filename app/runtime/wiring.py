@@ -5,17 +5,41 @@ reads and emits, and a loose end is an error before anything starts.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from app.core import FlyballError
 from app.events import (
     CATALOGUE,
+    AdaptiveParamsChanged,
+    CheckpointAdded,
     ClockTick,
+    CurriculumRebalanced,
     DaemonFact,
+    DaemonFailed,
+    DaemonStarted,
+    DaemonStopped,
+    EloUpdated,
+    ExplorationBoost,
+    HyperparameterUpdated,
     Kind,
+    ModelPromoted,
+    ModelRolledBack,
+    NodeLost,
+    OpponentSampled,
     Payload,
+    PlateauDetected,
+    PromotionRejected,
+    QualityPenaltyApplied,
+    RegressionCleared,
     RollbackRequested,
     RunConfigured,
+    SelfplayRequested,
+    TrainingBlockedByQuality,
+    TrainingIntensityChanged,
+    TrainingProgress,
+    TrainingRequested,
+    TrainingStarted,
+    TrainingUnblocked,
 )
 from app.runtime.registry import BROKER, DAEMONS, DaemonSpec
 
@@ -25,13 +49,46 @@ OPERATOR = "an operator"
 
 Edges = Mapping[type[Payload], frozenset[str]]
 
+KNOBS: Mapping[str, frozenset[type[Payload]]] = {
+    "exploration boost": frozenset({ExplorationBoost}),
+    "self-play rate": frozenset({QualityPenaltyApplied}),
+    "training intensity": frozenset({TrainingIntensityChanged}),
+    "training block": frozenset({TrainingBlockedByQuality, TrainingUnblocked}),
+    "epochs, games per iteration, quality threshold, base temperature": frozenset({HyperparameterUpdated}),
+    "learning rate": frozenset({AdaptiveParamsChanged}),
+    "curriculum weights": frozenset({CurriculumRebalanced}),
+    "which model is current": frozenset({ModelPromoted, PromotionRejected, ModelRolledBack}),
+    "allocation of games": frozenset({SelfplayRequested}),
+    "when to train": frozenset({TrainingRequested}),
+}
+"""The knobs of DESIGN §4, each with the events that set it."""
+
+TERMINAL: Mapping[type[Payload], str] = {
+    DaemonFailed: "the status shows the error; the supervisor has started the daemon again",
+    DaemonStarted: "the status counts starts",
+    DaemonStopped: "the status shows who left in order",
+    NodeLost: "the scheduler, who says it, gives the node's work to others at once; people read it",
+    PlateauDetected: "the boost that answers it comes with it, from the same controller; people read it",
+    RegressionCleared: "people read it",
+    TrainingProgress: "the curves show it",
+    TrainingStarted: "the status shows it",
+}
+"""Types that no reducer reads, each with the reason why that is right."""
+
+PLANNED: Mapping[type[Payload], str] = {
+    CheckpointAdded: "the league will emit it",
+    EloUpdated: "the league will emit it",
+    OpponentSampled: "the league's matchmaking will emit it",
+}
+"""Types that are neither emitted nor read yet, each with who will."""
+
 
 class LooseEnd(FlyballError):
-    """An event is read that nobody emits, or a decision has two owners."""
+    """An event is read that nobody emits, or a knob has two owners."""
 
 
 def emitters(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Edges:
-    """Return for each payload type who emits it: reducers by name, the broker, or every daemon's host."""
+    """Return for each payload type who emits it: reducers by name, the broker, every daemon's host, an operator."""
     found: dict[type[Payload], set[str]] = defaultdict(set)
     for payload in CATALOGUE:
         if issubclass(payload, DaemonFact):
@@ -57,21 +114,53 @@ def consumers(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Edges:
 
 
 def check(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> None:
-    """Make sure that whatever is read has an emitter, and every decision one owner.
+    """Make sure that whatever is read has an emitter, and every knob one owner: nothing is started otherwise.
 
     Raises:
-        LooseEnd: names the event and the reducers concerned.
+        LooseEnd: names the event or the knob, and the reducers concerned.
     """
-    emitted, read = emitters(daemons), consumers(daemons)
-    for payload, readers in read.items():
+    emitted = emitters(daemons)
+    for payload, readers in consumers(daemons).items():
         if payload not in emitted:
             raise LooseEnd(
                 f"{payload.seed_name} is read by {', '.join(sorted(readers))}, and nobody emits it.",
                 hint="Register the daemon that emits it, or stop reading it.",
             )
-    for payload, owners in emitted.items():
-        if payload.kind is Kind.DECISION and len(owners) > 1:
+    for knob, types in KNOBS.items():
+        owners = frozenset[str]().union(*(emitted.get(payload, ()) for payload in types))
+        if len(owners) > 1:
             raise LooseEnd(
-                f"{payload.seed_name} has several owners: {', '.join(sorted(owners))}.",
+                f"{_names(types)}: several owners set one knob ({knob}): {', '.join(sorted(owners))}.",
                 hint="One controller sets a knob; let the others publish observations (DESIGN §4).",
             )
+
+
+def loose_ends(
+    daemons: Mapping[str, DaemonSpec] = DAEMONS,
+    *,
+    terminal: Mapping[type[Payload], str] = TERMINAL,
+    planned: Mapping[type[Payload], str] = PLANNED,
+) -> Iterator[str]:
+    """Iterate over what is not as it should be, though everything would start: one sentence each.
+
+    Types without an emitter or a consumer that are not declared so; declarations that are no longer true; decisions
+    that set no knob of ``KNOBS``, or several.
+    """
+    emitted, read = emitters(daemons), consumers(daemons)
+    for payload in CATALOGUE:
+        name, readers = payload.seed_name, read.get(payload, frozenset()) - emitted.get(payload, frozenset())
+        if payload not in emitted and payload not in planned:
+            yield f"{name} has no emitter. Remove it, or say in PLANNED who will emit it."
+        if not readers and payload not in {**terminal, **planned}:
+            yield f"{name} has no consumer. Read it, or say in TERMINAL why nobody does."
+        if readers and payload in terminal:
+            yield f"{name} is read by {', '.join(sorted(readers))}: it is not TERMINAL."
+        if payload in emitted and payload in planned:
+            yield f"{name} is emitted by {', '.join(sorted(emitted[payload]))}: it is not PLANNED any more."
+        knobs = [knob for knob, types in KNOBS.items() if payload in types]
+        if payload.kind is Kind.DECISION and len(knobs) != 1:
+            yield f"{name} sets {len(knobs)} knobs. Name the one that it sets in KNOBS."
+
+
+def _names(types: frozenset[type[Payload]]) -> str:
+    return ", ".join(sorted(payload.seed_name for payload in types))

@@ -4,10 +4,20 @@ from typing import ClassVar
 
 import pytest
 
-from app.events import CheckpointAdded, ModelPromoted, RegressionDetected, Step, Value
+from app.events import (
+    CATALOGUE,
+    CheckpointAdded,
+    Kind,
+    ModelPromoted,
+    RegressionDetected,
+    Step,
+    TrainingProgress,
+    TrainingUnblocked,
+    Value,
+)
 from app.feedback import Controller, FeedbackFold
 from app.runtime.registry import DAEMONS, DaemonSpec, UnknownDaemon, spec_of, start_order
-from app.runtime.wiring import LooseEnd, check, consumers, emitters
+from app.runtime.wiring import KNOBS, PLANNED, TERMINAL, LooseEnd, check, consumers, emitters, loose_ends
 
 
 class Usurper(Controller[Value]):
@@ -46,8 +56,63 @@ def test_an_event_that_nobody_emits_is_a_loose_end():
 
 
 def test_two_owners_of_a_decision_are_refused():
-    with pytest.raises(LooseEnd, match="MODEL_PROMOTED has several owners: ModelLifecycleCoordinator, Usurper"):
+    with pytest.raises(LooseEnd, match=r"\(which model is current\): ModelLifecycleCoordinator, Usurper"):
         check({**DAEMONS, "x": DaemonSpec("x", "usurps", (Usurping,))})
+
+
+class Unblocking(Usurping):
+    """Lifts what another sets: one knob, two types."""
+
+    name: ClassVar[str] = "Unblocking"
+    emits: ClassVar = frozenset({TrainingUnblocked})
+
+
+def test_a_knob_has_one_owner_whatever_the_type_that_sets_it():
+    with pytest.raises(LooseEnd, match=r"\(training block\): FeedbackLoopController, Unblocking"):
+        check({**DAEMONS, "x": DaemonSpec("x", "unblocks", (Unblocking,))})
+
+
+def test_every_type_has_an_emitter_and_a_consumer_or_a_reason_why_not():
+    assert list(loose_ends()) == []
+
+
+class Herald(Usurper):
+    """Says what nobody reads."""
+
+    name: ClassVar[str] = "Herald"
+    reads: ClassVar = frozenset({TrainingProgress})
+    emits: ClassVar = frozenset({CheckpointAdded})
+
+
+HERALD = {**DAEMONS, "x": DaemonSpec("x", "says what nobody reads", (Herald,))}
+NO_TRAINER = {name: spec for name, spec in DAEMONS.items() if name != "training"}
+
+
+@pytest.mark.parametrize(
+    ("said", "declared"),
+    [
+        ("TRAINING_PROGRESS is read by Herald: it is not TERMINAL.", {"daemons": HERALD}),
+        ("CHECKPOINT_ADDED is emitted by Herald: it is not PLANNED any more.", {"daemons": HERALD}),
+        ("CHECKPOINT_ADDED has no consumer.", {"daemons": HERALD, "planned": {}}),
+        ("TRAINING_COMPLETED has no emitter.", {"daemons": NO_TRAINER}),
+        ("TRAINING_REQUESTED has no consumer.", {"daemons": NO_TRAINER}),
+        ("ELO_UPDATED has no emitter.", {"planned": {}}),
+        ("DAEMON_STARTED has no consumer.", {"terminal": {}}),
+    ],
+)
+def test_loose_ends_are_found(said, declared):
+    assert any(end.startswith(said) for end in loose_ends(**declared))
+
+
+def test_a_worker_that_reads_its_own_results_is_no_consumer_of_them():
+    only = {name: DAEMONS[name] for name in ("broker", "selfplay_worker")}
+    assert any(end.startswith("SELFPLAY_COMPLETE has no consumer") for end in loose_ends(only))
+
+
+def test_every_decision_sets_one_knob():
+    decisions = [payload for payload in CATALOGUE if payload.kind is Kind.DECISION]
+    assert all(sum(payload in types for types in KNOBS.values()) == 1 for payload in decisions)
+    assert all(reason for reason in (*TERMINAL.values(), *PLANNED.values()))
 
 
 def test_every_reducer_has_a_name_of_its_own_and_a_place():

@@ -1,6 +1,7 @@
-"""``flyball events``: the catalogue."""
+"""``flyball events``: the catalogue, and who emits what to whom."""
 
 import json
+from typing import Literal
 
 import click
 
@@ -12,7 +13,7 @@ from app.events import CATALOGUE, resolve
 
 @click.group()
 def events() -> None:
-    """List event types, or show the schema of one."""
+    """List event types, show the schema of one, or draw who emits what to whom."""
 
 
 @events.command(name="list")
@@ -38,3 +39,20 @@ def schema(type_name: str, *, whole: bool) -> None:
     payload = resolve(type_name)
     document = envelope_schema(payload) if whole else payload.model_json_schema()
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+@events.command()
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["mermaid", "dot", "json"]),
+    default="mermaid",
+    show_default=True,
+    help="Language.",
+)
+@click.option("--compact", is_flag=True, help="Only requests, decisions and main facts.")
+def graph(form: Literal["mermaid", "dot", "json"], *, compact: bool) -> None:
+    """Draw the graph of events: daemons, the reducers in them, and the types that they emit and read."""
+    from app.runtime import graph as drawing
+
+    click.echo(drawing.render(drawing.compact() if compact else drawing.whole(), form), nl=False)

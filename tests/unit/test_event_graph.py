@@ -1,0 +1,64 @@
+"""The graph of events, as it is drawn and as the README shows it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from app.cli import main
+from app.events import CATALOGUE, Kind
+from app.runtime.graph import compact, render, whole
+from app.runtime.registry import DAEMONS
+from app.runtime.wiring import consumers, emitters
+
+README = Path(__file__).parents[2] / "README.md"
+BEGIN, END = "<!-- flyball events graph --compact -->\n```mermaid\n", "```\n<!-- end -->"
+
+
+def test_the_readme_shows_the_present_graph():
+    shown = README.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
+    assert shown == render(compact(), "mermaid"), "put what `flyball events graph --compact` prints into README.md"
+
+
+def test_the_whole_graph_is_the_wiring():
+    drawn = json.loads(render(whole(), "json"))
+    assert [one["name"] for one in drawn["types"]] == [payload.seed_name for payload in CATALOGUE]
+    for payload, one in zip(CATALOGUE, drawn["types"], strict=True):
+        assert set(one["emitters"]) == set(emitters().get(payload, ()))
+        assert set(one["readers"]) == set(consumers().get(payload, ()))
+        assert one["readers"] or one["nobody_reads_it"] or one["planned"]
+    hosted = [name for names in drawn["daemons"].values() for name in names]
+    assert len(hosted) == len(set(hosted))
+    assert {reducer.name for spec in DAEMONS.values() for reducer in spec.reducers} == set(hosted)
+
+
+def test_the_compact_graph_has_every_decision_and_request_that_is_read():
+    shown = {node.payload for node in compact().nodes}
+    wanted = {payload for payload in CATALOGUE if payload.kind is not Kind.FACT}
+    assert wanted <= shown
+    assert all(node.readers for node in compact().nodes)
+
+
+@pytest.mark.parametrize("words", [[], ["--compact"]])
+def test_kinds_are_styled_differently(words):
+    drawn = {
+        form: CliRunner().invoke(main, ["events", "graph", "--format", form, *words]).stdout
+        for form in ("mermaid", "dot")
+    }
+    for line in (
+        'TRAINING_COMPLETED(["TRAINING_COMPLETED"])',
+        'TRAINING_REQUESTED[/"TRAINING_REQUESTED"/]',
+        'MODEL_PROMOTED{{"MODEL_PROMOTED"}}',
+        "Trainer --> TRAINING_COMPLETED",
+        "TRAINING_REQUESTED --> Trainer",
+    ):
+        assert f"  {line}\n" in drawn["mermaid"]
+    assert '"MODEL_PROMOTED" [shape=hexagon' in drawn["dot"]
+    assert '"TRAINING_REQUESTED" -> "Trainer";' in drawn["dot"]
+    assert drawn["dot"].count("{") == drawn["dot"].count("}")
+
+
+def test_emitters_outside_daemons_are_shown():
+    assert whole().others == ["an operator", "broker", "every daemon"]
+    assert '  an_operator["an operator"]\n' in render(whole(), "mermaid")
