@@ -73,11 +73,29 @@ def laptop(**changes: Any) -> RunSettings:
     )
 
 
-class StandIn:
-    """Answers requests as workers would. ``pace`` stretches the time that jobs take."""
+def hasty() -> RunSettings:
+    """Return settings under which minutes do what hours do in earnest: controllers look, act and cool down sooner."""
+    soon = {"cooldown_hours": 0.01}
+    return laptop(
+        feedback={
+            "stall": {"check_seconds": 5, "window_hours": 0.02, "boost_hours": 0.01, "velocity": 4000.0},
+            "gauntlet": soon,
+            "learning_rate": soon,
+            "curriculum": {"rebalance_seconds": 20},
+            "intensity": {"cooldown_seconds": 5},
+        }
+    )
 
-    def __init__(self, settings: RunSettings, seed: int, pace: float) -> None:
-        self._settings, self._random, self._pace = settings, Random(seed), pace
+
+class StandIn:
+    """Answers requests as workers would. ``pace`` stretches the time that jobs take, ``trouble`` multiplies failures.
+
+    The troubles: jobs fail, losses spike, data is poor for a while, games break the rules, candidates are worse, and
+    what is promoted turns out to play worse than its evaluation said.
+    """
+
+    def __init__(self, settings: RunSettings, seed: int, pace: float, trouble: float) -> None:
+        self._settings, self._random, self._pace, self._trouble = settings, Random(seed), pace, trouble
         self._strength: dict[str | None, float] = {None: 0.0}
         self._champions: dict[str, deque[str]] = {}
         self._free_at: dict[str, float] = {}
@@ -97,6 +115,7 @@ class StandIn:
                 return self._inspect(event, played, now)
             case ModelPromoted(model=model, step=step):
                 self._champions.setdefault(event.subject, deque(maxlen=6)).append(model)
+                self._strength[model] -= 250 * self._happens(0.005)
                 return ((0.05, "distribution", ModelDistributed(model=model, step=step, nodes=("laptop",))),)
             case ModelRolledBack(to_model=model, step=step):
                 self._champions[event.subject].append(model)
@@ -108,6 +127,9 @@ class StandIn:
         done = max(now, self._free_at.get(daemon, 0.0)) + seconds * self._pace * self._random.uniform(0.7, 1.3)
         self._free_at[daemon] = done
         return done - now
+
+    def _happens(self, probability: float) -> bool:
+        return self._random.random() < probability * self._trouble
 
     def _hash(self) -> str:
         return f"{self._random.getrandbits(200):050x}{next(self._made):014x}"
@@ -125,7 +147,7 @@ class StandIn:
         for epoch in range(1, request.epochs + 1):
             yield self._busy("training", now, 0.5), "training", self._progress(event, epoch, request.epochs)
         done = self._busy("training", now, 0.1)
-        if self._random.random() < 0.01:
+        if self._happens(0.01):
             reason = self._random.choice(("diverged", "error"))
             yield done, "training", TrainingFailed(request_id=event.id, reason=reason, error="it failed")
             return
@@ -146,9 +168,9 @@ class StandIn:
 
     def _trained(self, event: Event[Payload], request: TrainingRequested, rows: int) -> TrainingCompleted:
         model, base = self._hash(), self._strength[request.base_model]
-        gain = self._random.gauss(60 * exp(-base / 400), 15)
-        self._strength[model] = base + (gain if self._random.random() > 0.02 else -120)
-        spike = 20.0 if self._random.random() < 0.01 else 1.0
+        gain = self._random.gauss(60 * exp(-base / 200), 15)
+        self._strength[model] = base + (-120 if self._happens(0.02) else gain)
+        spike = 20.0 if self._happens(0.01) else 1.0
         metrics = TrainingMetrics(
             policy_loss=-0.02,
             value_loss=abs(self._random.gauss(0.3, 0.05)) * spike,
@@ -169,7 +191,7 @@ class StandIn:
 
     def _evaluate(self, event: Event[Payload], request: EvaluationRequested, now: float) -> Iterable[Fact]:
         done = self._busy("evaluation", now, 1.0)
-        if self._random.random() < 0.01:
+        if self._happens(0.01):
             error = {"purpose": request.purpose, "model": request.model, "error": "it failed"}
             yield done, "evaluation", EvaluationFailed(request_id=event.id, **error)
             return
@@ -211,7 +233,7 @@ class StandIn:
 
     def _play(self, event: Event[Payload], request: SelfplayRequested, now: float) -> Iterable[Fact]:
         done = self._busy("selfplay_worker", now, 0.4)
-        if self._random.random() < 0.005:
+        if self._happens(0.005):
             yield done, "selfplay_worker", SelfplayFailed(request_id=event.id, worker=request.worker, error="it failed")
             return
         rows = max(1, int(request.games * self._random.gauss(10, 1)))
@@ -229,15 +251,15 @@ class StandIn:
         yield done, "selfplay_worker", complete
 
     def _inspect(self, event: Event[Payload], played: SelfplayComplete, now: float) -> Iterable[Fact]:
-        chance, done = self._random.random(), self._busy("quality_monitor", now, 0.05)
+        done = self._busy("quality_monitor", now, 0.05)
         about: dict[str, Any] = {"request_id": played.request_id, "shard": played.shard.key}
-        if chance < 0.002:
+        if self._happens(0.002):
             yield done, "quality_monitor", QualityDegraded(**about, reason="it is damaged")
             return
-        if chance > 0.999:  # a spell of poor data
-            self._bad_until[event.subject] = now + 600 * self._pace
+        if self._happens(0.001):  # a spell of poor data
+            self._bad_until[event.subject] = now + 300 * self._pace
         bad = now < self._bad_until.get(event.subject, 0.0)
-        failures = int(chance > 0.9995)
+        failures = int(self._happens(0.0005))
         yield done, "quality_monitor", ParityChecked(**about, checked=8, failures=failures)
         score = min(1.0, max(0.0, self._random.gauss(0.2 if bad else 0.85, 0.05)))
         components = {"diversity": score, "length": 1.0, "balance": score}
@@ -251,10 +273,16 @@ class GeneratedRun:
     """An endless run; iterate over its events. The same arguments give the same events."""
 
     def __init__(
-        self, settings: RunSettings | None = None, *, seed: int = 0, pace: float = 1.0, beat_seconds: float = 5.0
+        self,
+        settings: RunSettings | None = None,
+        *,
+        seed: int = 0,
+        pace: float = 1.0,
+        trouble: float = 1.0,
+        beat_seconds: float = 5.0,
     ) -> None:
         self._settings = settings or laptop()
-        self._stand_in, self._fold = StandIn(self._settings, seed, pace), Fold(controllers())
+        self._stand_in, self._fold = StandIn(self._settings, seed, pace, trouble), Fold(controllers())
         self._beat_seconds, self._tick_seconds = beat_seconds, self._settings.tick_seconds
         self._due: list[tuple[int, int, str, Envelope[Payload] | None]] = []
         self._order, self._spoken = count(), count()

@@ -1,0 +1,183 @@
+"""What if: other settings, the same facts; what the controllers would have concluded instead."""
+
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+from generated_run import generated, hasty
+
+from app.config import RunSettings
+from app.events import (
+    EvaluationRequested,
+    Event,
+    ExplorationBoost,
+    Kind,
+    ModelPromoted,
+    Payload,
+    PlateauDetected,
+    PromotionRejected,
+    QualityPenaltyApplied,
+    SelfplayRequested,
+    TrainingRequested,
+)
+from app.runtime.layers import BadSettings
+from app.runtime.overrides import changed, parse
+from app.runtime.replaying import replay
+from app.runtime.what_if import Divergence, WhatIf
+
+KEY = "tic_tac_toe_2p"
+SETTINGS = hasty().model_dump(mode="json")
+
+
+@pytest.fixture(scope="module")
+def run() -> list[Event[Payload]]:
+    """Return a run in which much is decided."""
+    return list(generated(4000, seed=1, settings=hasty(), trouble=10))
+
+
+def divergences(run: list[Event[Payload]], *assignments: str) -> list[Divergence]:
+    what_if = WhatIf(parse(assignments))
+    return [one for event in run for one in what_if.feed(event)]
+
+
+def test_with_the_same_settings_nothing_differs(run):
+    assert replay(run).differing == 0
+    assert divergences(run, "feedback.stall.velocity=4000.0") == []
+
+
+def test_decisions_that_would_not_have_been_taken(run):
+    found = divergences(run, "feedback.stall.velocity=-1000")
+    boosts = [one for one in found if isinstance(one.envelope.data, ExplorationBoost)]
+    recorded = [event for event in run if isinstance(event.data, ExplorationBoost)]
+    assert recorded
+    assert [one.kind for one in boosts] == ["missing"] * len(recorded)
+    assert [one.before for one in boosts] == [event.envelope for event in recorded]
+    assert {one.by for one in boosts} == {"FeedbackLoopController"}
+    temperatures = [one for one in found if isinstance(one.envelope.data, SelfplayRequested)]
+    assert temperatures
+    for one in temperatures:
+        assert one.before is not None
+        assert one.after is not None
+        assert one.before.data.temperature > one.after.data.temperature  # nothing is boosted any more
+
+
+def test_decisions_that_would_have_been_taken_besides(run):
+    found = divergences(run, "feedback.quality.penalty_below=0.84", "feedback.quality.lift_at=0.9")
+    kinds = Counter((type(one.envelope.data), one.kind) for one in found)
+    assert kinds[QualityPenaltyApplied, "added"] > 0
+    assert not kinds[ModelPromoted, "added"]
+    for one in found:
+        cause = run[one.position - 1]
+        assert one.time == cause.recordedtime
+        assert (one.before is None) == (one.kind == "added")
+        assert (one.after is None) == (one.kind == "missing")
+
+
+def test_decisions_that_would_have_said_something_else(run):
+    found = divergences(run, "feedback.stall.boost=2.0")
+    (first, *_) = [one for one in found if one.kind == "changed"]
+    before, after = first.before, first.after
+    assert isinstance(before.data, ExplorationBoost)
+    assert (before.data.multiplier, after.data.multiplier) == (1.5, 2.0)
+    assert before.id == after.id
+
+
+def test_a_decision_that_is_not_taken_is_not_seen(run):
+    """A gate that accepts nothing: all rejected, and what followed from the promotions is not concluded either."""
+    found = divergences(run, "feedback.lifecycle.elo0=900", "feedback.lifecycle.elo1=1000")
+    kinds = Counter((type(one.envelope.data), one.kind) for one in found)
+    later = [event for event in run if isinstance(event.data, ModelPromoted) and event.data.step > 0]
+    lost = kinds[ModelPromoted, "missing"] + kinds[ModelPromoted, "changed"]
+    replaced = sum(one.kind == "changed" and isinstance(one.after.data, PromotionRejected) for one in found)
+    assert lost + replaced >= len(later)
+    assert not kinds[ModelPromoted, "added"]
+
+
+def test_what_is_added_is_seen_by_others(run):
+    """A gate that decides at once: rounds are saved, and nobody asks for them any more."""
+    found = divergences(run, "feedback.lifecycle.max_games=2")
+    kinds = Counter((type(one.envelope.data), one.kind) for one in found)
+    assert kinds[PromotionRejected, "added"] + kinds[PromotionRejected, "changed"] > 0
+    assert kinds[EvaluationRequested, "missing"] + kinds[EvaluationRequested, "changed"] > 0
+
+
+def test_one_configuration_alone_may_be_changed(run):
+    found = divergences(run, f"games.{KEY}.rows_per_training=1000")
+    assert {one.envelope.subject for one in found if isinstance(one.envelope.data, TrainingRequested)} == {KEY}
+
+
+def test_facts_of_controllers_are_concluded_anew(run):
+    found = divergences(run, "feedback.stall.velocity=-1000")
+    assert any(isinstance(one.envelope.data, PlateauDetected) and one.kind == "missing" for one in found)
+    facts = {type(one.envelope.data) for one in found if one.envelope.data.kind is Kind.FACT}
+    assert facts == {PlateauDetected}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "said"),
+    [
+        ("feedback.stal.velocity=3", r"Did you mean feedback\.stall\.velocity"),
+        ("feedback.stall.velocity", "has no value"),
+        ("velocity=3", "Unknown setting 'velocity' in --set"),
+        ("deployment.node=x", "does not decide anything"),
+        ("profile=full", "does not decide anything"),
+        ("configs=['hex7_2p']", "does not decide anything"),
+        ("games.hex7_2p.row_per_training=3", r"Did you mean games\.hex7_2p\.rows_per_training"),
+    ],
+)
+def test_what_cannot_be_set_is_refused(assignment, said):
+    with pytest.raises(BadSettings) as refused:
+        parse([assignment])
+    assert re.search(said, str(refused.value))
+
+
+@pytest.mark.parametrize(
+    ("assignment", "said"),
+    [
+        ("games.hearts_4p.rows_per_training=3", "no configuration 'hearts_4p'"),
+        ("feedback.stall.boost=0.5", r"feedback.stall.boost \(--set\)"),
+        ("seed=many", r"seed \(--set\)"),
+        ("feedback.quality.lift_at=0.1", "must lie above"),
+        (f"games.{KEY}.rows_per_training=0", "greater than or equal to 1"),
+    ],
+)
+def test_values_that_cannot_be_used_are_refused(assignment, said):
+    with pytest.raises(BadSettings, match=said):
+        changed(SETTINGS, parse([assignment]))
+
+
+@pytest.mark.parametrize(
+    ("assignment", "path", "value"),
+    [
+        ("feedback.stall.velocity=3", ("feedback", "stall", "velocity"), 3.0),
+        ("min_quality = 0.5", ("min_quality",), 0.5),
+        ("feedback.watchdog.severity_elo=[1, 2, 3, 4]", ("feedback", "watchdog", "severity_elo"), [1.0, 2.0, 3.0, 4.0]),
+        ("feedback.lifecycle.rollback_at=critical", ("feedback", "lifecycle", "rollback_at"), "critical"),
+        ('selfplay_workers=["a@b"]', ("selfplay_workers",), ["a@b"]),
+    ],
+)
+def test_settings_are_changed_where_they_are(assignment, path, value):
+    after: Any = changed(SETTINGS, parse([assignment]))
+    assert RunSettings.model_validate(after)
+    found = after
+    for name in path:
+        found = found[name]
+    assert found == value
+    found = after
+    for name in path[:-1]:
+        found = found[name]
+    before: Any = SETTINGS
+    for name in path[:-1]:
+        before = before[name]
+    found[path[-1]] = before[path[-1]]
+    assert after == SETTINGS
+
+
+def test_a_configuration_is_changed_alone():
+    after: Any = changed(SETTINGS, parse([f"games.{KEY}.ppo.epochs=9", f"games.{KEY}.max_moves=7"]))
+    for before, config in zip(SETTINGS["configs"], after["configs"], strict=True):
+        if config["key"] == KEY:
+            assert (config["ppo"]["epochs"], config["max_moves"]) == (9, 7)
+        else:
+            assert config == before
