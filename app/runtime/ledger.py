@@ -1,20 +1,23 @@
 """What controllers conclude when a history is replayed, held against what was recorded. Pure.
 
 Ids follow from (controller, cause, index), so a conclusion and its record find each other by id. A daemon publishes its
-conclusions in the order of their causes, and only then says that it has come further: what it must have published by
-its own account, and did not, is missing; what it may still have to publish at the journal's end is in flight.
+conclusions in the order of their causes, and, once it is ready, only then says that it has come further: what it must
+have published by its own account, and did not, is missing; what it may still have to publish at the journal's end is in
+flight.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import TypeAdapter
 
 from app.events import (
+    DaemonFact,
     DaemonHeartbeat,
     DaemonReady,
+    DaemonStarted,
     DaemonStopped,
     Envelope,
     Event,
@@ -26,8 +29,8 @@ from app.events import (
 from app.runtime.fold import Conclusion
 from app.runtime.registry import DAEMONS, DaemonSpec
 
-ACCOUNTS: frozenset[type[Payload]] = frozenset({DaemonHeartbeat, DaemonReady, DaemonStopped})
-"""Facts by which a daemon says how far it has come."""
+ACCOUNTS: frozenset[type[Payload]] = frozenset({DaemonStarted, DaemonReady, DaemonHeartbeat, DaemonStopped})
+"""Facts by which a daemon says how far it has come. Until it is ready, it has not published what it concludes."""
 
 KEPT = 100
 """Differences that are kept; all are counted."""
@@ -63,6 +66,7 @@ class Saved:
 
     pending: list[tuple[str, int, bytes]] = field(default_factory=list)
     settled: dict[str, int] = field(default_factory=dict)
+    ready: set[str] = field(default_factory=set)
     matched: dict[str, int] = field(default_factory=dict)
     foreign: int = 0
     differences: list[Difference] = field(default_factory=list)
@@ -89,7 +93,7 @@ class Ledger:
         self._emits = {name: _emitted(spec) for name, spec in daemons.items() if spec.controllers}
         self._concluded = frozenset[type[Payload]]().union(*self._emits.values())
         self._host = {controller.name: name for name, spec in daemons.items() for controller in spec.controllers}
-        self._settled: Counter[str] = Counter(past.settled)
+        self._settled, self._ready = Counter(past.settled), past.ready
         envelopes = ((by, at, decode(body)) for by, at, body in past.pending)
         self._pending = {envelope.id: Conclusion(by, at, envelope) for by, at, envelope in envelopes}
         self._differences, self.differing = past.differences, past.differing
@@ -110,11 +114,19 @@ class Ledger:
         envelope = event.envelope
         if expected := self._pending.pop(envelope.id, None):
             self._compare(expected, event)
-        elif type(envelope.data) in ACCOUNTS:
-            told: Any = envelope.data
-            self._settled[told.daemon] = max(self._settled[told.daemon], told.position)
+        elif isinstance(envelope.data, DaemonFact):
+            self._account(envelope.data)
         elif type(envelope.data) in self._concluded and event.sequence >= self._first:
             self._judge_stranger(event)
+
+    def _account(self, told: DaemonFact) -> None:
+        who = f"{told.daemon}@{told.node}"
+        if isinstance(told, DaemonStarted):
+            self._ready.discard(who)
+        elif isinstance(told, DaemonReady):
+            self._ready.add(who)
+        if who in self._ready and isinstance(told, DaemonReady | DaemonHeartbeat | DaemonStopped):
+            self._settled[told.daemon] = max(self._settled[told.daemon], told.position)
 
     def _compare(self, expected: Conclusion, event: Event[Payload]) -> None:
         host = self._host[expected.by]
@@ -169,8 +181,8 @@ class Ledger:
         """Write it down."""
         self.settle()
         pending = [(one.by, one.position, encode(one.envelope)) for one in self.in_flight()]
-        kept = (dict(self._settled), dict(self.matched), self.foreign, self._differences, self.differing)
-        return _SAVED.dump_json(Saved(pending, *kept))
+        kept = (self.foreign, self._differences, self.differing)
+        return _SAVED.dump_json(Saved(pending, dict(self._settled), self._ready, dict(self.matched), *kept))
 
 
 def _emitted(spec: DaemonSpec) -> frozenset[type[Payload]]:

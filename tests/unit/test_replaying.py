@@ -8,7 +8,18 @@ import pytest
 from generated_run import generated, laptop
 
 from app.core import ModelHash
-from app.events import DaemonHeartbeat, Event, ModelPromoted, Payload, RunConfigured, SelfplayRequested, originate
+from app.events import (
+    DaemonHeartbeat,
+    DaemonReady,
+    DaemonStarted,
+    DaemonStopped,
+    Event,
+    ModelPromoted,
+    Payload,
+    RunConfigured,
+    SelfplayRequested,
+    originate,
+)
 from app.feedback import FeedbackState
 from app.feedback.curriculum import CurriculumRow
 from app.runtime.replaying import Replay, replay, state_hash
@@ -135,6 +146,26 @@ def test_a_daemon_that_says_it_is_further_leaves_nothing_in_flight(run):
     before = beat.model_copy(update={"position": cause.sequence - 1})
     heard = replace(heard, envelope=originate(before, event_id="beat", time=last.envelope.time))
     assert replay([*events, heard]).differing == 0
+
+
+def test_until_it_is_ready_again_a_daemon_has_not_published_what_it_concludes(run):
+    events, last = _end_before(ModelPromoted)(run)
+    who = {"daemon": "model_lifecycle", "node": "laptop"}
+    told = (
+        DaemonStarted(**who, pid=1, version="0"),
+        DaemonHeartbeat(**who, position=last.sequence, lag=0, jobs=0),
+        DaemonStopped(**who, position=last.sequence),
+        DaemonReady(**who, position=last.sequence, capacity=0),
+    )
+    heard = [
+        Event(
+            originate(fact, event_id=f"fact-{n}", time=last.envelope.time), last.sequence + n, last.recorded_us, "x@y"
+        )
+        for n, fact in enumerate(told)
+    ]
+    report = replay([*events, *heard[:-1]])
+    assert (report.differing, [one.envelope.id for one in report.in_flight]) == (0, [last.id])
+    assert replay([*events, *heard]).differing == 1
 
 
 def test_differences_before_the_first_position_are_not_looked_at(run):
