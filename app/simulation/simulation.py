@@ -41,10 +41,14 @@ class Simulation:
 
     def run(self) -> None:
         """Run to the end."""
+        self.start()
+        self.continue_until(self.end_us)
+
+    def start(self) -> None:
+        """Have the settings recorded first, then let the clock tick and the nodes start."""
         self.agenda.enter(0, BROKER, self._configured)
         self.agenda.enter(self.settings.tick_seconds, BROKER, self._tick)
         self.cluster.boot()
-        self.continue_until(self.end_us)
 
     def continue_until(self, end_us: int) -> None:
         """Let happen what happens up to a time."""

@@ -1,0 +1,144 @@
+"""The simulated loop as a whole: reproducible, complete, and with the real controllers in it."""
+
+from collections import Counter
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+
+from app.config import GAMES, RunSettings
+from app.core import ConfigKey
+from app.events import (
+    DaemonReady,
+    Event,
+    ModelDistributed,
+    Payload,
+    RunConfigured,
+    SelfplayComplete,
+    SelfplayFailed,
+    SelfplayRequested,
+    TrainingCompleted,
+    TrainingFailed,
+    TrainingRequested,
+    encode,
+)
+from app.runtime.registry import DAEMONS
+from app.simulation import ALL, ARMS, NONE, Ledger, PlantSettings, Simulation, arm_of, load_plant, scale_settings
+from app.simulation.agenda import SECOND_US, START_US
+
+KEYS = ("tic_tac_toe_2p", "connect_four_2p", "oh_hell_3p")
+HOURS = 3600.0
+PLANT = load_plant()
+
+
+def settings(nodes: int = 6) -> RunSettings:
+    return scale_settings(nodes, [GAMES[ConfigKey(key)] for key in KEYS])
+
+
+def simulated(
+    arm: str = ALL, seed: int = 1, hours: float = 12, plant: PlantSettings = PLANT, nodes: int = 6
+) -> tuple[Simulation, list[Event[Payload]]]:
+    simulation, events = Simulation(settings(nodes), plant, arm_of(arm), seed, hours * HOURS), list[Event[Payload]]()
+    simulation.listeners.append(events.append)
+    simulation.run()
+    return simulation, events
+
+
+def digest(events: list[Event[Payload]]) -> str:
+    total = blake2b()
+    for event in events:
+        total.update(f"{event.sequence} {event.recorded_us} {event.source}".encode() + encode(event.envelope))
+    return total.hexdigest()
+
+
+def test_the_same_seed_gives_the_same_events() -> None:
+    first, again, other = (digest(simulated(seed=seed)[1]) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_events_are_stamped_as_the_broker_stamps_them() -> None:
+    _, events = simulated()
+    assert isinstance(events[0].data, RunConfigured)
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+    times = [event.recorded_us for event in events]
+    assert times == sorted(times)
+    assert times[0] == START_US
+    assert times[-1] <= START_US + 12 * HOURS * SECOND_US
+    assert len({event.id for event in events}) == len(events)
+
+
+@pytest.mark.parametrize("arm", [ALL, NONE])
+def test_every_request_is_answered_once_or_under_way(arm) -> None:
+    simulation, events = simulated(arm, hours=24)
+    asked = {event.id for event in events if isinstance(event.data, SelfplayRequested)}
+    answered = [e.data.request_id for e in events if isinstance(e.data, SelfplayComplete | SelfplayFailed)]
+    assert len(answered) == len(set(answered))
+    assert set(answered) <= asked
+    assert len(asked) == len(answered) + sum(node.pending for node in simulation.cluster.nodes.values())
+    trainings = {event.id for event in events if isinstance(event.data, TrainingRequested)}
+    trained = [e.data.request_id for e in events if isinstance(e.data, TrainingCompleted | TrainingFailed)]
+    pending = next(station for station in simulation.cluster.stations if TrainingRequested in station.reads).pending
+    assert len(trainings) == len(trained) + pending
+    assert set(trained) <= trainings
+
+
+def test_all_controllers_of_the_running_system_are_in_the_loop() -> None:
+    hosted = {controller for spec in DAEMONS.values() for controller in spec.controllers}
+    assert set(ARMS[ALL].controllers) == hosted
+    assert not hosted & set(ARMS[NONE].controllers)
+    for controller in hosted:
+        arm = ARMS[f"without {controller.name}"]
+        assert hosted - set(arm.controllers) == {controller}
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_every_arm_turns_the_loop(arm) -> None:
+    simulation, events = simulated(arm, hours=10)
+    learned = Counter(event.subject for event in events if isinstance(event.data, ModelDistributed))
+    assert all(learned[key] >= 2 for key in KEYS), learned
+    current = {event.subject: event.data.model for event in events if isinstance(event.data, ModelDistributed)}
+    assert sum(simulation.world.models[model].skill for model in current.values()) > 0
+
+
+def test_what_a_dead_node_was_asked_for_is_played_after_its_return() -> None:
+    dying = PLANT.troubles.dead_nodes.model_copy(update={"per_day": 6.0, "hours": 1.0})
+    troubles = PLANT.troubles.model_copy(update={"dead_nodes": dying})
+    simulation, events = simulated(NONE, hours=24, plant=PLANT.model_copy(update={"troubles": troubles}), nodes=3)
+    starts = Counter(event.source for event in events if isinstance(event.data, DaemonReady))
+    assert max(starts.values()) > 1
+    asked = sum(isinstance(event.data, SelfplayRequested) for event in events)
+    answered = sum(isinstance(event.data, SelfplayComplete | SelfplayFailed) for event in events)
+    assert asked == answered + sum(node.pending for node in simulation.cluster.nodes.values())
+
+
+def test_a_planted_regression_shows_in_the_truth_and_is_entered_in_the_ledger() -> None:
+    planting = PLANT.regressions.model_copy(update={"planted_per_day": 4.0, "planted_elo": 30.0, "sudden": 0.0})
+    plant = PLANT.model_copy(update={"regressions": planting})
+    simulation = Simulation(settings(), plant, arm_of(NONE), seed=3, seconds=24 * HOURS)
+    ledger = Ledger(simulation.world, KEYS)
+    simulation.listeners.append(ledger.observe)
+    simulation.run()
+    cases = [case for account in ledger.accounts.values() for case in account.cases]
+    assert cases
+    assert simulation.world.planted >= len(cases)
+    assert any(model.planted for model in simulation.world.models.values())
+    exploits = [model.exploit for model in simulation.world.models.values() if model.exploit]
+    assert {exploit.elo for exploit in exploits} == {30.0 + planting.planted_exploit_elo}
+
+
+def test_strength_is_never_told() -> None:
+    """Of the truth, events hold no more than ratings: no payload and no FeedbackState has what the world knows."""
+    simulation, events = simulated(hours=6)
+    truths = {round(model.skill, 6) for model in simulation.world.models.values() if model.skill}
+    told = {round(value, 6) for event in events for value in vars(event.data).values() if isinstance(value, float)}
+    assert truths
+    assert not truths & told
+
+
+def test_nothing_below_the_simulation_imports_it() -> None:
+    root = Path(__file__).parents[2] / "app"
+    above = {"simulation", "cli"}
+    files = [path for path in root.rglob("*.py") if path.relative_to(root).parts[0] not in above]
+    assert files
+    assert not [path for path in files if "app.simulation" in path.read_text(encoding="utf-8")]
