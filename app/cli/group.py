@@ -19,6 +19,7 @@ COMMANDS = {
     "trace": "Show what led to an event and what came of it.",
     "emit": "Publish an event.",
     "replay": "Check that a journal replays, ask what if, publish recorded events again.",
+    "simulate": "Run the controllers on a modelled cluster, and see what they are worth.",
     "daemon": "Run one daemon, or list them.",
     "config": "Show or check the settings.",
     "events": "List event types, or show the schema of one.",
@@ -28,6 +29,7 @@ COMMANDS = {
 
 EXIT_CODES = {
     "BadData": 2,
+    "BadPlant": 2,
     "BadSettings": 2,
     "NotRunning": 3,
     "NotAJournal": 3,
