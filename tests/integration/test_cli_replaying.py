@@ -1,0 +1,190 @@
+"""``flyball replay --check`` and ``--what-if`` on journals of runs."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from generated_run import generated, hasty, write_generated
+
+from app.cli import main
+from app.events import Event, ExplorationBoost, ModelPromoted, Payload
+from app.runtime.replaying import replay
+
+Flyball = Callable[..., Result]
+EVENTS = 2500
+
+
+@pytest.fixture(scope="module")
+def events() -> list[Event[Payload]]:
+    return list(generated(EVENTS, seed=1, settings=hasty(), trouble=10))
+
+
+@pytest.fixture(scope="module")
+def run(events: list[Event[Payload]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    write_generated(folder / "journal.sqlite", events)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bent(events: list[Event[Payload]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run in whose journal a promotion says something else than was decided."""
+    folder = tmp_path_factory.mktemp("bent")
+    promotion = promoted(events)
+    data = promotion.data.model_copy(update={"elo": 12345.0})
+    other = replace(promotion, envelope=promotion.envelope.model_copy(update={"data": data}))
+    write_generated(folder / "journal.sqlite", [other if event is promotion else event for event in events])
+    return folder
+
+
+def promoted(events: list[Event[Payload]]) -> Event[Any]:
+    return [event for event in events if isinstance(event.data, ModelPromoted)][8]
+
+
+def flyball(folder: Path, *words: object) -> Result:
+    return CliRunner().invoke(main, ["--run", str(folder), "replay", *map(str, words)], prog_name="flyball")
+
+
+def told(result: Result) -> Any:
+    assert result.exit_code in (0, 1), result.stderr
+    return json.loads(result.stdout)
+
+
+def test_a_journal_is_checked(run, events):
+    result = flyball(run, "--check")
+    assert result.exit_code == 0, result.stderr
+    lines = dict(line.rsplit(maxsplit=1) for line in result.stdout.splitlines() if not line.startswith("folded"))
+    report = replay(events)
+    assert lines["state hash"] == report.state_hash
+    assert {name: int(lines[name].replace(",", "")) for name in report.matched} == report.matched
+    assert lines["different"] == "0"
+    assert "The journal replays" in result.stderr
+
+
+def test_the_check_as_json(run, events):
+    found = told(flyball(run, "--check", "--json"))
+    report = replay(events)
+    assert found["matched"] == report.matched
+    assert (found["position"], found["events"], found["differing"]) == (EVENTS, EVENTS, 0)
+    assert (found["state_hash"], found["first_difference"]) == (report.state_hash, None)
+    assert found["events_per_second"] > 0
+
+
+def test_a_part_of_a_journal_is_checked(run, events):
+    found = told(flyball(run, "--check", "--json", "--to", 1000))
+    report = replay(events[:1000])
+    assert (found["position"], found["state_hash"]) == (1000, report.state_hash)
+    assert found["matched"] == report.matched
+    later = told(flyball(run, "--check", "--json", "--to", 1000, "--from", 500))
+    assert later["state_hash"] == report.state_hash
+    assert 0 < sum(later["matched"].values()) < sum(report.matched.values())
+
+
+def test_the_first_difference_is_told_with_its_story(bent, events):
+    promotion = promoted(events)
+    result = flyball(bent, "--check")
+    assert result.exit_code == 1
+    assert f"recorded at {promotion.sequence}, says data.elo 12345.0" in result.stderr
+    assert "hint:" in result.stderr
+    story = result.stdout.partition("The first difference:")[2]
+    assert f"data.elo: recorded 12345.0, recomputed {promotion.data.elo}" in story
+    assert "EVALUATION_COMPLETED" in story
+
+
+def test_the_story_as_json(bent, events):
+    promotion = promoted(events)
+    result = flyball(bent, "--check", "--json")
+    assert result.exit_code == 1
+    story = told(result)["first_difference"]
+    assert (story["kind"], story["by"]) == ("changed", "ModelLifecycleCoordinator")
+    assert story["recorded"]["id"] == story["recomputed"]["id"] == promotion.id
+    assert [field["path"] for field in story["fields"]] == ["data.elo"]
+    assert story["causes"][-1]["id"] == promotion.envelope.causationid
+    before = flyball(bent, "--check", "--to", promotion.sequence - 1)
+    after = flyball(bent, "--check", "--from", promotion.sequence)
+    assert (before.exit_code, after.exit_code) == (0, 0)
+
+
+def test_a_check_goes_on_from_its_checkpoint(run, bent, events, tmp_path):
+    saved = tmp_path / "replay.sqlite"
+    first = told(flyball(run, "--check", "--json", "--to", 1200, "--checkpoint", saved))
+    rest = told(flyball(run, "--check", "--json", "--checkpoint", saved))
+    assert (first["events"], rest["events"]) == (1200, EVENTS - 1200)
+    report = replay(events)
+    assert (rest["state_hash"], rest["matched"]) == (report.state_hash, report.matched)
+    assert told(flyball(run, "--check", "--json", "--checkpoint", saved))["events"] == 0
+
+    back = flyball(run, "--check", "--checkpoint", saved, "--to", 100)
+    assert (back.exit_code, "checkpoint is at position" in back.stderr) == (1, True)
+    other = tmp_path / "other"
+    write_generated(other / "journal.sqlite", [replace(events[0], envelope=renamed(events[0])), *events[1:]])
+    foreign = flyball(other, "--check", "--checkpoint", saved)
+    assert (foreign.exit_code, "not of another-run" in foreign.stderr) == (1, True)
+
+
+def renamed(event: Event[Payload]) -> Any:
+    return event.envelope.model_copy(update={"id": "another-run"})
+
+
+def test_what_if_shows_decisions_by_configuration_and_in_time(run, events):
+    found = told(flyball(run, "--what-if", "--set", "feedback.stall.velocity=-1000", "--json"))
+    boosts = [event for event in events if isinstance(event.data, ExplorationBoost)]
+    assert boosts
+    lost = [one for one in found["differences"] if one["name"] == "EXPLORATION_BOOST"]
+    assert {one["kind"] for one in lost} == {"missing"}
+    assert len(lost) == len(boosts)
+    places = [(one["config_key"] or "", one["position"]) for one in found["differences"]]
+    assert places == sorted(places)
+    assert not any(one["name"] == "SELFPLAY_REQUESTED" for one in found["differences"])
+    assert sum(one["count"] for one in found["counts"] if one["name"] == "SELFPLAY_REQUESTED") > 0
+
+
+def test_what_if_in_lines(run):
+    result = flyball(run, "--what-if", "--set", "feedback.stall.boost=2.0", "EXPLORATION_*")
+    assert result.exit_code == 0
+    assert " ~ " in result.stdout
+    assert "multiplier 1.5" in result.stdout
+    assert " → multiplier 2" in result.stdout
+    assert "EXPLORATION_BOOST changed" in result.stderr
+    assert "Nothing differs." in flyball(run, "--what-if", "--set", "seed=0").stderr
+
+
+def test_what_if_of_one_configuration_and_a_span(run):
+    words = ("--what-if", "--set", "feedback.stall.velocity=-1000", "--json")
+    every = told(flyball(run, *words))["differences"]
+    key = every[0]["config_key"]
+    assert told(flyball(run, *words, "--config-key", key))["differences"] == [
+        one for one in every if one["config_key"] == key
+    ]
+    middle = sorted(one["position"] for one in every)[len(every) // 2]
+    assert told(flyball(run, *words, "--from", middle))["differences"] == [
+        one for one in every if one["position"] >= middle
+    ]
+    assert told(flyball(run, *words, "--to", middle))["differences"] == [
+        one for one in every if one["position"] <= middle
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--check", "--yes"], 2, "--yes cannot be used with --check"),
+        (["--check", "MODEL_PROMOTED"], 2, "cannot be used with --check"),
+        (["--what-if", "--checkpoint", "x", "--set", "seed=1"], 2, "--checkpoint cannot be used with --what-if"),
+        (["--check", "--what-if"], 2, "--what-if cannot be used with --check"),
+        (["--set", "seed=1"], 2, "--set cannot be used with publishing again"),
+        (["--check", "--checkpoint", "x", "--from", "3"], 2, "--from cannot be used with --checkpoint"),
+        (["--what-if"], 2, "--set KEY=VALUE"),
+        (["--what-if", "--set", "feedback.stal.velocity=1"], 2, "feedback.stall.velocity"),
+        (["--what-if", "--set", "feedback.stall.boost=0"], 2, "greater than 1"),
+        (["--what-if", "--set", "seed=1", "--config-key", "hart_4p"], 4, "hearts_4p"),
+    ],
+)
+def test_what_does_not_fit_is_refused(run, words, code, said):
+    result = flyball(run, *words)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert said in result.stderr
