@@ -19,7 +19,7 @@ from app.runtime.stories import NonDeterministicReplay, Story, verify
 
 
 def check_journal(
-    reader: SqliteJournalReader, first: int, last: int | None, checkpoint: Path | None, *, as_json: bool
+    reader: SqliteJournalReader, *, first: int, last: int | None, checkpoint: Path | None, every: int, as_json: bool
 ) -> None:
     """Replay a journal and print what was found.
 
@@ -32,7 +32,7 @@ def check_journal(
         after = checkpoints.load()[0] if checkpoints else 0
         gc.freeze()  # what is loaded by now stays: the collector need not look at it again and again
         began = perf_counter()
-        report = replay_journal(reader, first=first, last=last, checkpoints=checkpoints)
+        report = replay_journal(reader, first=first, last=last, checkpoints=checkpoints, every=every)
         seconds = perf_counter() - began
     found: NonDeterministicReplay | None = None
     try:

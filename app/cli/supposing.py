@@ -20,10 +20,11 @@ SIGNS = {"added": "+", "missing": "-", "changed": "~"}
 
 def suppose(
     reader: SqliteJournalReader,
-    assignments: Sequence[str],
     selection: Selection,
-    span: tuple[int, int | None],
     *,
+    assignments: Sequence[str],
+    first: int,
+    last: int | None,
     as_json: bool,
 ) -> None:
     """Print where conclusions part, by configuration and in time.
@@ -34,7 +35,7 @@ def suppose(
         raise click.UsageError("Say what would be different: --set KEY=VALUE.")
     counts: Counter[tuple[str, str, str]] = Counter()
     shown = list[Divergence]()
-    for one in _divergences(reader, assignments, span):
+    for one in _divergences(reader, assignments, first, last):
         data, about = one.envelope.data, one.envelope.subject or ""
         if selection.config_key in (None, about):
             counts[about, data.seed_name, one.kind] += 1
@@ -48,9 +49,8 @@ def suppose(
 
 
 def _divergences(
-    reader: SqliteJournalReader, assignments: Sequence[str], span: tuple[int, int | None]
+    reader: SqliteJournalReader, assignments: Sequence[str], first: int, last: int | None
 ) -> Iterator[Divergence]:
-    first, last = span
     what_if = WhatIf(parse(assignments))
     end = reader.head if last is None else min(last, reader.head)
     for event in takewhile(lambda event: event.sequence <= end, history(reader, types=what_if.reads)):

@@ -20,11 +20,12 @@ from app.cli.supposing import suppose
 from app.events import Envelope, Event, Payload, follow
 from app.journal import SqliteJournalReader
 from app.runtime.clock import SystemClock
+from app.runtime.journal_replay import EVERY
 
 MICROSECONDS = 1_000_000
 EVERYWHERE = frozenset({"first", "last", "as_json"})
 FITTING = {
-    "check": EVERYWHERE | {"check", "checkpoint"},
+    "check": EVERYWHERE | {"check", "checkpoint", "every"},
     "what_if": EVERYWHERE | {"what_if", "assignments", "patterns", "config_key"},
     "publish": EVERYWHERE | {"patterns", "config_key", "speed", "reason", "yes", "timeout"},
 }
@@ -41,6 +42,7 @@ FITTING = {
     type=click.Path(dir_okay=False, path_type=Path),
     help="Save the state of a check here now and then, and go on from it.",
 )
+@click.option("--every", default=EVERY, show_default=True, type=click.IntRange(1), help="Events between saves.")
 @click.option("--from", "first", default=1, show_default=True, type=click.IntRange(1), help="First position.")
 @click.option("--to", "last", type=click.IntRange(1), help="Last position  [default: the present end]")
 @click.option("--config-key", help="Only events about this configuration.")
@@ -69,14 +71,17 @@ def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
     with open_journal(place) as reader:
         check_config(reader, options["config_key"])
         if mode == "check":
-            check_journal(reader, options["first"], options["last"], options["checkpoint"], as_json=options["as_json"])
+            check_journal(reader, **_some(options, "first", "last", "checkpoint", "every", "as_json"))
             return
         selection = select(options["patterns"], options["config_key"])
         if mode == "what_if":
-            span = (options["first"], options["last"])
-            suppose(reader, options["assignments"], selection, span, as_json=options["as_json"])
+            suppose(reader, selection, **_some(options, "assignments", "first", "last", "as_json"))
         else:
             _again(place, reader, selection, options)
+
+
+def _some(options: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: options[name] for name in names}
 
 
 def _mode(ctx: click.Context) -> str:
