@@ -85,6 +85,8 @@ def match(
         wins=wins,
         draws=0,
         losses=games - wins,
+        truncated=0,
+        distinct_games=games,
         score=Rate.of(score * games, games),
     )
 
@@ -116,6 +118,8 @@ def gated(wins: int, draws: int, losses: int, model: str = NEW) -> EvaluationCom
         wins=wins,
         draws=draws,
         losses=losses,
+        truncated=0,
+        distinct_games=games,
         score=Rate.of(wins + draws / 2, games),
     )
     return EvaluationCompleted(

@@ -228,6 +228,8 @@ class StandIn:
             wins=wins,
             draws=0,
             losses=games - wins,
+            truncated=0,
+            distinct_games=games,
             score=Rate.of(wins, games),
         )
 

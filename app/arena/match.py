@@ -40,4 +40,4 @@ def play_match(config: GameConfig, hero: Player, opponent: Player, plan: MatchPl
     schedule = Schedule(seeds, seating, plan.temperature, derive_seed(plan.seed, "choices"))
     table = open_table(config, min(plan.games, IN_FLIGHT))
     outcomes = Rollout(table, [hero, opponent], schedule).run()
-    return match_statistics(outcomes.returns, heroes, outcomes.truncated, outcomes.lengths)
+    return match_statistics(outcomes.returns, heroes, outcomes.truncated, outcomes.lengths, outcomes.histories)

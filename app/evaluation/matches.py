@@ -20,6 +20,7 @@ class MatchStatistics(Settings):
 
     With more than two players a win is the best result alone, a draw a share of the best, and ``score`` the mean
     share of opponents beaten, ties half: 1/2 between equals, whatever their number. Its interval is Wilson's.
+    A truncated game is neither won, drawn nor lost, and half a point: wins + draws + losses + truncated = games.
     ``stderr`` is that of the mean score, from the rotations: the games of one rotation share their deal.
     """
 
@@ -28,6 +29,7 @@ class MatchStatistics(Settings):
     draws: int = Field(ge=0)
     losses: int = Field(ge=0)
     truncated: int = Field(ge=0)
+    distinct_games: int = Field(ge=1, description="whole histories; a game that is repeated says nothing new")
     score: Rate
     stderr: float | None = Field(description="None with fewer than two rotations")
     mean_length: float = Field(ge=0, description="decisions a game, forced moves not counted")
@@ -50,6 +52,7 @@ def match_statistics(
     heroes: NDArray[np.int64],
     truncated: NDArray[np.bool_],
     lengths: Sequence[int] | NDArray[np.int64],
+    histories: Sequence[Sequence[int]],
 ) -> MatchStatistics:
     """Sum a match up. Games are in order of their rotations, P consecutive ones each.
 
@@ -58,6 +61,7 @@ def match_statistics(
         heroes: the hero's seat in each game [G].
         truncated: games that were cut off [G].
         lengths: decisions in each game [G].
+        histories: all actions of each game [G], chance included.
 
     Raises ``NoGames``.
     """
@@ -67,12 +71,14 @@ def match_statistics(
     own, others = _apart(returns, heroes)
     best = others.max(axis=1, keepdims=True)
     scores = game_scores(returns, heroes)
+    ended = ~truncated[:, None]
     return MatchStatistics(
         games=games,
-        wins=int((own > best).sum()),
-        draws=int((own == best).sum()),
-        losses=int((own < best).sum()),
+        wins=int(((own > best) & ended).sum()),
+        draws=int(((own == best) & ended).sum()),
+        losses=int(((own < best) & ended).sum()),
         truncated=int(truncated.sum()),
+        distinct_games=len({tuple(history) for history in histories}),
         score=Rate.of(float(scores.sum()), games),
         stderr=_stderr(scores, players),
         mean_length=float(np.mean(lengths)),

@@ -27,7 +27,8 @@ class MatchResult(Value):
     """Games of one model against one opponent, seats rotated.
 
     ``score`` is the mean of each game's score: 1 won, 1/2 drawn, 0 lost with two players; with more, the share of
-    opponents beaten, ties half.
+    opponents beaten, ties half. Games that were cut off are half a point there, and neither wins, draws nor losses:
+    wins + draws + losses + truncated = games.
     """
 
     opponent: str = Field(min_length=1, description="'random', 'champion', 'recent' or another role")
@@ -42,6 +43,8 @@ class MatchResult(Value):
 
 class TrainingMetrics(Value):
     """What one PPO update looked like; means over its last epoch."""
+    truncated: NonNegativeInt
+    distinct_games: PositiveInt
 
     policy_loss: float
     value_loss: float

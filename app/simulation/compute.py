@@ -43,9 +43,8 @@ class Trainings:
         return Computed(seconds, result)
 
     def _seconds(self, rows: int, epochs: int) -> float:
-        plant = self._world.plant
-        work = rows / plant.learning.rows_per_training * epochs / plant.learning.epochs
-        return plant.time.training * (0.2 + 0.8 * work)
+        time = self._world.plant.time
+        return time.training + time.trained_row * rows * epochs
 
     def _metrics(self, flawed: float, learning_rate: float, seconds: float) -> Json:
         """Return plausible figures; flawed rows are harder to fit, a higher learning rate moves the policy further."""
@@ -90,6 +89,8 @@ class Gauntlets:
             "wins": wins,
             "draws": drawn,
             "losses": losses,
+            "truncated": 0,
+            "distinct_games": opponent["games"],
             "score": Rate.of(wins + drawn / 2, opponent["games"]),
         }
 

@@ -47,8 +47,11 @@ def test_the_scores_of_all_seats_average_to_one_half(returns, data) -> None:
     scores = [game_scores(returns, np.full(games, seat)) for seat in range(players)]
     assert np.allclose(np.mean(scores, axis=0), 0.5)
     heroes = np.array(data.draw(st.lists(st.integers(0, players - 1), min_size=games, max_size=games)))
-    match = match_statistics(returns, heroes, np.zeros(games, dtype=bool), np.ones(games))
-    assert match.wins + match.draws + match.losses == games
+    cut = data.draw(arrays.arrays(np.bool_, games))
+    even = np.where(cut[:, None], np.float32(0), returns)
+    match = match_statistics(even, heroes, cut, np.ones(games), [[]] * games)
+    assert match.wins + match.draws + match.losses + match.truncated == games
+    assert match.truncated == cut.sum()
     assert match.score.lower <= match.score.mean <= match.score.upper
 
 

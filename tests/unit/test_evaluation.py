@@ -59,17 +59,23 @@ def test_scores_are_shares_of_opponents_beaten_ties_half() -> None:
     assert game_scores(returns, np.array([0, 2, 3])).tolist() == [2.5 / 3, 1.5 / 3, 0.5]
 
 
-def statistics(returns, heroes, truncated=None):
+def statistics(returns, heroes, truncated=None, histories=None):
     cut = np.zeros(len(returns), dtype=bool) if truncated is None else np.array(truncated)
-    return match_statistics(np.array(returns, dtype=np.float32), np.array(heroes), cut, [10] * len(returns))
+    played = histories or [[game] for game in range(len(returns))]
+    return match_statistics(np.array(returns, dtype=np.float32), np.array(heroes), cut, [10] * len(returns), played)
 
 
 def test_a_match_counts_wins_draws_losses_and_cut_off_games_apart() -> None:
     match = statistics([[1, -1], [1, -1], [0, 0], [0, 0]], [0, 1, 0, 1], [False, False, False, True])
-    assert (match.games, match.wins, match.draws, match.losses, match.truncated) == (4, 1, 2, 1, 1)
+    assert (match.games, match.wins, match.draws, match.losses, match.truncated) == (4, 1, 1, 1, 1)
     assert match.score.mean == 0.5
     assert match.score.n == 4
     assert match.mean_length == 10
+
+
+def test_a_game_that_is_repeated_is_counted_as_distinct_once() -> None:
+    histories = [[1, 2, 3], [1, 2], [1, 2, 3], [1, 2]]
+    assert statistics([[1, -1]] * 4, [0, 1, 0, 1], histories=histories).distinct_games == 2
 
 
 def test_the_error_of_a_match_comes_from_its_rotations() -> None:
@@ -83,7 +89,7 @@ def test_the_error_of_a_match_comes_from_its_rotations() -> None:
 
 def test_a_match_of_no_games_is_refused() -> None:
     with pytest.raises(NoGames):
-        match_statistics(np.zeros((0, 2), np.float32), np.zeros(0, np.int64), np.zeros(0, bool), [])
+        match_statistics(np.zeros((0, 2), np.float32), np.zeros(0, np.int64), np.zeros(0, bool), [], [])
 
 
 def test_seats_win_alone_or_not_at_all() -> None:

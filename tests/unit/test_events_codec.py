@@ -107,9 +107,11 @@ def test_no_weight_is_nan() -> None:
 
 
 def test_a_result_of_no_games_cannot_be_constructed() -> None:
-    rate = Rate.of(1, 2)
-    with pytest.raises(ValidationError, match="games"):
-        MatchResult(opponent="random", opponent_model=None, games=0, wins=0, draws=0, losses=0, score=rate)
+    counts = dict.fromkeys(("games", "wins", "draws", "losses", "truncated"), 0)
+    with pytest.raises(ValidationError, match="1 validation error.*\ngames"):
+        MatchResult(
+            opponent="random", opponent_model=None, opponent_elo=0, score=Rate.of(1, 2), distinct_games=1, **counts
+        )
 
 
 def test_payloads_and_envelopes_are_frozen() -> None:
