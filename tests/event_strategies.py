@@ -85,7 +85,8 @@ def of_annotation(annotation: Any, metadata: list[Any]) -> SearchStrategy[Any]:
     if origin is dict:
         return st.dictionaries(of_annotation(arguments[0], []), of_annotation(arguments[1], []), max_size=4)
     if hasattr(annotation, "__metadata__"):
-        return of_annotation(annotation.__origin__, [*metadata, *annotation.__metadata__])
+        nested = [part for item in annotation.__metadata__ for part in getattr(item, "metadata", [item])]
+        return of_annotation(annotation.__origin__, [*metadata, *nested])
     raise TypeError(f"no strategy for {annotation!r}")
 
 

@@ -39,6 +39,10 @@ class RunSettings(Settings):
         """Index the configurations: controllers look them up at every event."""
         self._by_key = {config.key: config for config in self.configs}
 
+    def __contains__(self, key: object) -> bool:
+        """Whether this run plays a configuration; a run folder may hold events about others it once played."""
+        return key in self._by_key
+
     def config(self, key: str) -> GameConfig:
         """Return the configuration called ``key``; ``KeyError`` when this run has none."""
         return self._by_key[ConfigKey(key)]

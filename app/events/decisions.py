@@ -2,11 +2,11 @@
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, NonNegativeInt
+from pydantic import Field, NonNegativeInt, PositiveFloat
 
-from app.core import ConfigKey, Elo, ModelHash
+from app.core import ConfigKey, ModelHash
 from app.events.payload import Decision, Scope
-from app.events.values import Evidence, Intensity
+from app.events.values import Evidence, Intensity, Rating
 
 
 class ExplorationBoost(Decision, type="selfplay.exploration_boosted", name="EXPLORATION_BOOST"):
@@ -68,7 +68,7 @@ class CurriculumRebalanced(Decision, type="curriculum.rebalanced", name="CURRICU
 
     scope: ClassVar[Scope] = Scope.SYSTEM
 
-    weights: dict[ConfigKey, float]
+    weights: dict[ConfigKey, PositiveFloat]
     reason: str
 
 
@@ -78,7 +78,7 @@ class ModelPromoted(Decision, type="model.promoted", name="MODEL_PROMOTED"):
     model: ModelHash
     previous: ModelHash | None
     step: NonNegativeInt
-    elo: Elo
+    elo: Rating
     evidence: Evidence
 
 

@@ -4,9 +4,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, JsonValue, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from app.core import Elo, EloPerHour, EventId, ModelHash, ShardKey
+from app.core import EloPerHour, EventId, ModelHash, ShardKey
 from app.events.payload import Fact, Scope
-from app.events.values import MatchResult, Purpose, Severity, ShardRef, TrainingMetrics
+from app.events.values import MatchResult, Purpose, Rating, RatingError, Seconds, Severity, ShardRef, TrainingMetrics
 
 UnitInterval = Field(ge=0, le=1)
 
@@ -21,7 +21,7 @@ class SelfplayComplete(Fact, type="selfplay.completed", name="SELFPLAY_COMPLETE"
     temperature: float = Field(gt=0)
     mean_length: NonNegativeFloat
     truncated_games: NonNegativeInt
-    seconds: NonNegativeFloat
+    seconds: Seconds
 
 
 class SelfplayFailed(Fact, type="selfplay.failed", name="SELFPLAY_FAILED"):
@@ -115,9 +115,9 @@ class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_CO
     model: ModelHash
     step: NonNegativeInt
     results: tuple[MatchResult, ...] = Field(min_length=1)
-    elo: Elo
-    elo_stderr: NonNegativeFloat
-    seconds: NonNegativeFloat
+    elo: Rating
+    elo_stderr: RatingError
+    seconds: Seconds
 
 
 class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED"):
@@ -173,8 +173,8 @@ class EloUpdated(Fact, type="league.elo_updated", name="ELO_UPDATED"):
     """A league member's rating changed."""
 
     agent: str
-    elo: Elo
-    elo_stderr: NonNegativeFloat
+    elo: Rating
+    elo_stderr: RatingError
     games: PositiveInt
 
 

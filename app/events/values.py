@@ -1,14 +1,19 @@
 """What several payloads are made of."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from app.core import Elo, EventId, ModelHash, Rate, ShardKey
 from app.events.payload import Value
 
 Intensity = Literal["paused", "reduced", "normal", "accelerated", "hot_path"]
 Severity = Literal["minor", "moderate", "severe", "critical"]
+Rating = Annotated[Elo, Field(ge=-100_000, le=100_000)]
+RatingError = Annotated[float, Field(ge=0.01, le=100_000, description="standard error, Elo")]
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
+Figure = Annotated[float, Field(ge=-1e12, le=1e12)]
+
 Purpose = Literal["rating", "gate"]
 """Games that rate a model are kept apart from those that decide its promotion (DESIGN §5)."""
 
@@ -33,26 +38,26 @@ class MatchResult(Value):
 
     opponent: str = Field(min_length=1, description="'random', 'champion', 'recent' or another role")
     opponent_model: ModelHash | None
-    opponent_elo: Elo
+    opponent_elo: Rating
     games: PositiveInt
     wins: NonNegativeInt
     draws: NonNegativeInt
     losses: NonNegativeInt
+    truncated: NonNegativeInt
+    distinct_games: PositiveInt
     score: Rate
 
 
 class TrainingMetrics(Value):
     """What one PPO update looked like; means over its last epoch."""
-    truncated: NonNegativeInt
-    distinct_games: PositiveInt
 
-    policy_loss: float
-    value_loss: float
-    entropy: float
-    approx_kl: float
-    clip_fraction: float
-    explained_variance: float | None
-    seconds: NonNegativeFloat
+    policy_loss: Figure
+    value_loss: Figure
+    entropy: Figure
+    approx_kl: Figure
+    clip_fraction: Figure
+    explained_variance: Figure | None
+    seconds: Seconds
 
 
 class Evidence(Value):
@@ -63,5 +68,5 @@ class Evidence(Value):
     value: float
     threshold: float
     games: NonNegativeInt
-    elo: float
-    elo_stderr: NonNegativeFloat
+    elo: Rating
+    elo_stderr: RatingError

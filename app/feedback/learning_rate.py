@@ -50,7 +50,7 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
         row = rows.get(event.subject) or self._initial(event.subject)
         match event.data:
             case HyperparameterUpdated(parameter="epochs" | "games_per_iteration" as name, value=value, reason=reason):
-                return _told(event.subject, row.model_copy(update={name: int(value)}), reason)
+                return _told(event.subject, row.model_copy(update={name: max(1, int(value))}), reason)
             case EvaluationCompleted(purpose="rating", elo=elo):
                 elos = (*row.elos, elo)[-self.settings.feedback.learning_rate.evaluations - 1 :]
                 return self._adjusted(event, row.model_copy(update={"elos": elos}))

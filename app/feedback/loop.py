@@ -136,7 +136,7 @@ class FeedbackLoopController(Controller[FeedbackRow]):
         changed: dict[str, FeedbackRow | None] = {SWEEP: FeedbackRow(swept_us=event.recorded_us)}
         emissions = list[Emission]()
         for key, row in rows.items():
-            if key != SWEEP:
+            if key in self.settings:
                 after, said = self._check(row, state_of(states, key), event)
                 emissions += [Emission(payload, key) for payload in said]
                 if after is not row:

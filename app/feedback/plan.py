@@ -45,9 +45,9 @@ class Plan:
     def _row(self, name: str) -> SchedulerRow:
         return self._changed.get(name) or self._rows.get(name) or SchedulerRow()
 
-    def config(self, key: str) -> ConfigRow | None:
-        """Return a configuration's row, if it has a model to play with."""
-        return self._row(CONFIG + key).config
+    def config(self, key: str) -> ConfigRow:
+        """Return a configuration's row; before any event about it, an empty one."""
+        return self._row(CONFIG + key).config or ConfigRow()
 
     def worker(self, name: str) -> WorkerRow | None:
         """Return a worker's row, if it was ever heard."""
@@ -84,7 +84,7 @@ class Plan:
     def want(self, key: str) -> None:
         """Queue a configuration if it lacks fresh rows, nothing is outstanding and it does not wait already."""
         row = self.config(key)
-        if row is None or row.outstanding is not None or row.queued:
+        if row.model is None or row.outstanding is not None or row.queued:
             return
         needed = row.needs.rows(self.settings, key)
         idle = row.blocked or needed is None
@@ -118,15 +118,17 @@ class Plan:
         while self.queue.paced and self.queue.paced[0][0] <= self.now_us:
             (_, key), *rest = self.queue.paced
             self.queue = self.queue.model_copy(update={"paced": tuple(rest)})
-            if row := self.config(key):
-                self.queue = self.queue.with_waiting(self._tag(row), key)
+            self.queue = self.queue.with_waiting(self._tag(self.config(key)), key)
 
     def dispatch(self) -> None:
         """Give free places to those who wait, least tag first."""
         while self.queue.waiting and (name := self._free_place()):
             (tag, key), *rest = self.queue.waiting
             self.queue = self.queue.model_copy(update={"waiting": tuple(rest), "virtual": tag})
-            self._request(key, name, tag)
+            if key in self.settings:
+                self._request(key, name, tag)
+            else:  # it is not played any more: its place goes back
+                self.queue = self.queue.model_copy(update={"free": (*self.queue.free, name)})
 
     def _free_place(self) -> str | None:
         while self.queue.free:
@@ -138,7 +140,8 @@ class Plan:
 
     def _request(self, key: ConfigKey, name: str, tag: float) -> None:
         row, worker = self.config(key), self.worker(name)
-        assert row is not None and worker is not None  # noqa: PT018 - both were just found
+        assert row.model is not None  # without one it does not wait
+        assert worker is not None  # it was just found
         state = state_of(self._states, key)
         turn = {
             "outstanding": derive_id(NAME, self._event.id, len(self._emissions)),

@@ -20,13 +20,14 @@ class ConfigRow(Value):
     """What the scheduler knows of one configuration.
 
     Attributes:
+        model: the distributed model; without one there is nothing to play with.
         outstanding: the request that has no result yet, with the worker that has it and when it was made.
         finish: virtual time at which its last turn was over.
         seconds: worker time of its last request.
         queued: it waits for a worker, or for its time.
     """
 
-    model: ModelHash
+    model: ModelHash | None = None
     fresh_rows: int = 0
     requests: int = 0
     outstanding: EventId | None = None

@@ -97,19 +97,19 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         """Return a configuration's row as an event about it leaves it; ``None`` when it changes nothing."""
         row = plan.config(key)
         if isinstance(data, ModelDistributed):
-            fresh = row or ConfigRow(model=data.model)
-            return plan.release(fresh, key).model_copy(update={"model": data.model, "fresh_rows": 0})
-        if row is None:
-            return None
+            return plan.release(row, key).model_copy(update={"model": data.model, "fresh_rows": 0})
         match data:
             case SelfplayComplete(request_id=request, seconds=seconds) if request == row.outstanding:
                 return plan.release(row, key).model_copy(
                     update={"seconds": max(0.001, seconds), "outstanding": request}
                 )
             case QualityScoreUpdated(shard=shard, score=score) if shard.model == row.model:
-                fresh_rows = row.fresh_rows + (shard.rows if row.needs.usable(self.settings, score) else 0)
-                answered = {"outstanding": None} if data.request_id == row.outstanding else {}
-                return row.model_copy(update={"fresh_rows": fresh_rows, **answered})
+                answered = plan.release(row, key) if data.request_id == row.outstanding else row
+                if row.needs.usable(self.settings, score):
+                    return answered.model_copy(update={"fresh_rows": row.fresh_rows + shard.rows})
+                # The next sweep asks again: a model that plays poor games must not spin.
+                repeated = {"outstanding": row.outstanding, "requested_us": 0}
+                return answered.model_copy(update=repeated) if answered is not row else None
             case SelfplayFailed(request_id=request) | QualityDegraded(request_id=request) if request == row.outstanding:
                 # The next sweep repeats it: a failure that comes back must not spin.
                 return plan.release(row, key).model_copy(update={"outstanding": request, "requested_us": 0})
@@ -127,10 +127,10 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         for name in plan.queue.workers:
             _look_after(plan, name, limits.node_silent_seconds)
         for name in rows:
-            if name.startswith(CONFIG):
-                key = name.removeprefix(CONFIG)
+            key = name.removeprefix(CONFIG)
+            if name.startswith(CONFIG) and key in self.settings:
                 row = plan.config(key)
-                if row and row.outstanding and plan.now_us - row.requested_us >= limits.lease_seconds * US:
+                if row.outstanding and plan.now_us - row.requested_us >= limits.lease_seconds * US:
                     plan.set_config(key, plan.release(row, key))
                 plan.want(key)
 
@@ -169,6 +169,6 @@ def _look_after(plan: Plan, name: str, silent_seconds: float) -> None:
     plan.emit(NodeLost(node=worker.node, silent_seconds=(plan.now_us - worker.heard_us) / US))
     plan.set_worker(name, worker.model_copy(update={"lost": True, "serving": ()}))
     for key in worker.serving:
-        if (row := plan.config(key)) and row.worker == name:
+        if (row := plan.config(key)).worker == name:
             plan.set_config(key, row.model_copy(update={"outstanding": None, "worker": None}))
             plan.want(key)

@@ -105,7 +105,8 @@ class TrainingTrigger(Controller[TrainingRow]):
                 return self._initialise([c.key for c in self.settings.configs if c.key not in rows], event)
             case ClockTick():
                 # The first model failed to come about. There is nothing to fall back on: try again.
-                return self._initialise([k for k, row in rows.items() if _lacks_a_model(row, event.recorded_us)], event)
+                lacking = [key for key, row in rows.items() if key in self.settings and _lacks_a_model(row, event)]
+                return self._initialise(lacking, event)
         row = rows.get(event.subject)
         changed = self._updated(row, event.data) if row else None
         if changed is None:
@@ -189,5 +190,5 @@ def _decided(row: TrainingRow, data: Payload) -> TrainingRow | None:
     return None
 
 
-def _lacks_a_model(row: TrainingRow, now_us: int) -> bool:
-    return row.model is None and not row.busy and now_us - row.last_training_us >= COLD_START_US
+def _lacks_a_model(row: TrainingRow, event: Event[Payload]) -> bool:
+    return row.model is None and not row.busy and event.recorded_us - row.last_training_us >= COLD_START_US

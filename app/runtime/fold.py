@@ -46,7 +46,12 @@ class Outcome:
 
     def saved(self) -> dict[RowKey, bytes | None]:
         """Return the changed rows as a state store takes them. Written here, once, however often a row changed."""
-        return {key: None if row is None else row.model_dump_json().encode() for key, row in self.changed.items()}
+        return written(self.changed)
+
+
+def written(rows: Mapping[RowKey, BaseModel | None]) -> dict[RowKey, bytes | None]:
+    """Return rows as a state store takes them."""
+    return {key: None if row is None else row.model_dump_json().encode() for key, row in rows.items()}
 
 
 class _Seat(NamedTuple):
@@ -71,6 +76,7 @@ class Fold:
         self._rows: dict[str, dict[str, Value]] = {}
         self._readers: dict[type[Payload], tuple[_Seat, ...]] = {}
         self.reducers: tuple[Hosted, ...] = ()
+        self.settings: RunSettings | None = None
         if SETTINGS_KEY in self._saved:
             self._build(RunSettings.model_validate_json(self._saved[SETTINGS_KEY]))
 
@@ -91,11 +97,17 @@ class Fold:
                 settings = RunSettings.model_validate(data.settings)
                 outcome.changed[SETTINGS_KEY] = settings
                 self._build(settings)
-            for seat in self._readers.get(type(data), ()):
-                _apply(seat, event, outcome)
+            if self._concerns(event.envelope.subject):
+                for seat in self._readers.get(type(data), ()):
+                    _apply(seat, event, outcome)
         return outcome
 
+    def _concerns(self, subject: str | None) -> bool:
+        """Whether an event is about the system, or about a configuration that this run still plays."""
+        return subject is None or (self.settings is not None and subject in self.settings)
+
     def _build(self, settings: RunSettings) -> None:
+        self.settings = settings
         self.reducers = tuple(factory(settings) for factory in self._factories)
         seats = [self._seat(reducer) for reducer in self.reducers]
         read = frozenset[type[Payload]]().union(*(reducer.reads for reducer in self.reducers))

@@ -13,6 +13,7 @@ from os import getpid
 from typing import Any
 
 import structlog
+from pydantic import BaseModel
 
 from app.bus import Batch, Bus
 from app.core import Clock, derive_id
@@ -31,7 +32,7 @@ from app.events import (
     originate,
 )
 from app.journal import StateStore
-from app.runtime.fold import Fold
+from app.runtime.fold import Fold, RowKey, written
 from app.runtime.jobs import JobRunner, worker_of
 from app.runtime.notify import Notifier
 from app.runtime.registry import DaemonSpec
@@ -78,60 +79,86 @@ class Host:
         self._saved_cursor = self._cursor
         self._fold = Fold(spec.factories(place), saved)
         self._head, self._said, self._ready = self._cursor, 0, False
+        self._concluded: dict[str, Envelope[Payload]] = {}
+        self._unsaved: dict[RowKey, BaseModel | None] = {}
         self._jobs = JobRunner(ports.engine, spec.capacity, self._say_of_job) if ports.engine else None
         self._log = structlog.get_logger("host")
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set; then drain. Raises what went wrong, in an ExceptionGroup."""
         async with asyncio.TaskGroup() as group:
-            living = [group.create_task(self._live(group)), group.create_task(self._beat())]
+            living = [group.create_task(task) for task in (self._live(group), self._beat(), self._watch())]
             await stop.wait()
             self._ports.notifier.tell("STOPPING=1")
             if self._jobs:
                 await self._jobs.drain(self._rhythm.drain_seconds)
             for task in living:
                 task.cancel()
-        self._save({})
+        self._save()
         with suppress(TimeoutError):  # the broker is away: the outbox keeps it
             async with asyncio.timeout(FAREWELL_SECONDS):
                 await self._say(DaemonStopped(**self._who(), position=self._cursor))
 
     async def _live(self, group: asyncio.TaskGroup) -> None:
         await self._say(DaemonStarted(**self._who(), pid=getpid(), version=version("flyball")))
-        async with self._ports.bus.subscribe(self._spec.reads | {RunConfigured}, after=self._cursor) as subscription:
+        types = self._spec.reads | self._spec.emits | {RunConfigured}
+        async with self._ports.bus.subscribe(types, after=self._cursor) as subscription:
             async for batch in subscription:
                 await self._handle(batch)
-                if not self._ready and batch.position >= batch.head:
-                    await self._become_ready()
                 if self._ready and self._jobs and (worker := worker_of(self._fold.reducers)):
-                    self._jobs.reconcile(group, worker, worker.jobs(self._fold.rows(worker.name)))
+                    self._jobs.reconcile(group, worker, worker.jobs(self._configured(worker.name)))
 
     async def _handle(self, batch: Batch) -> None:
+        """Fold a batch, publish what follows from it, save.
+
+        While catching up, conclusions are held back: those that an earlier life published come by in the journal,
+        however long ago that was. Only what never came by is published, when the daemon is ready.
+        """
         outcome = self._fold.feed(batch.events)
-        if outcome.conclusions:
-            await self._publish(outcome.envelopes)
+        self._concluded |= {envelope.id: envelope for envelope in outcome.envelopes}
+        self._unsaved |= outcome.changed
+        for event in batch.events:
+            self._concluded.pop(event.id, None)
         self._cursor, self._head = batch.position, batch.head
-        if outcome.changed:
-            self._save(outcome.saved())
+        if self._ready or batch.position >= batch.head:
+            if self._concluded:
+                await self._publish(tuple(self._concluded.values()))
+                self._concluded.clear()
+            if self._unsaved:
+                self._save()
+            if not self._ready:
+                await self._become_ready()
+
+    def _configured(self, worker: str) -> dict[str, Any]:
+        """Return a worker's rows about configurations that this run still plays."""
+        rows, settings = self._fold.rows(worker), self._fold.settings
+        return {key: row for key, row in rows.items() if settings and row.cause and row.cause.subject in settings}
 
     async def _become_ready(self) -> None:
         self._ready = True
         await self._say(DaemonReady(**self._who(), position=self._cursor, capacity=self._spec.capacity))
         self._ports.notifier.tell("READY=1", f"STATUS=caught up at {self._cursor}")
 
-    async def _beat(self) -> None:
-        """Tell the bus, and systemd's watchdog, that the event loop turns."""
+    async def _watch(self) -> None:
+        """Tell systemd's watchdog that the event loop turns, whether the broker is there or not."""
         while True:
             await asyncio.sleep(self._rhythm.heartbeat_seconds)
             self._ports.notifier.tell("WATCHDOG=1")
-            self._save({})
+
+    async def _beat(self) -> None:
+        """Tell the bus that the daemon lives, and keep the cursor from falling far behind."""
+        while True:
+            await asyncio.sleep(self._rhythm.heartbeat_seconds)
+            self._save()
             lag, jobs = self._head - self._cursor, self._jobs.running if self._jobs else 0
             await self._say(DaemonHeartbeat(**self._who(), position=self._cursor, lag=lag, jobs=jobs))
 
-    def _save(self, changed: dict[Any, bytes | None]) -> None:
-        if changed or self._cursor != self._saved_cursor:
-            self._ports.states.save(self._cursor, changed)
-            self._saved_cursor = self._cursor
+    def _save(self) -> None:
+        """Save state and cursor together, unless conclusions that belong to them are not published yet."""
+        if self._concluded or (not self._unsaved and self._cursor == self._saved_cursor):
+            return
+        self._ports.states.save(self._cursor, written(self._unsaved))
+        self._saved_cursor, self._unsaved = self._cursor, {}
 
     def _who(self) -> dict[str, str]:
         return {"daemon": self._spec.name, "node": self._place.node}

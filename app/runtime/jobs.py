@@ -33,6 +33,7 @@ class JobRunner:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._saying: set[asyncio.Task[None]] = set()
         self._told: set[str] = set()
+        self._draining = False
         self._log = structlog.get_logger("jobs")
 
     @property
@@ -45,6 +46,8 @@ class JobRunner:
 
         A job that has told its result is not started again while the worker has not seen the telling.
         """
+        if self._draining:
+            return
         wanted = {job.id: job for job in jobs}
         self._told &= wanted.keys()
         for job_id in self._running.keys() - wanted.keys():
@@ -56,7 +59,8 @@ class JobRunner:
                 self._running[job_id] = group.create_task(self._run(group, worker, job))
 
     async def drain(self, seconds: float) -> None:
-        """Wait for the running jobs; after the deadline, cancel them: their requests stay pending."""
+        """Start no more jobs and wait for those that run; after the deadline, cancel them: they stay wanted."""
+        self._draining = True
         if tasks := {*self._running.values(), *self._saying}:
             _, unfinished = await asyncio.wait(tasks, timeout=seconds)
             for task in unfinished:

@@ -50,6 +50,11 @@ class DaemonSpec:
         """All payload types that the daemon's reducers read."""
         return frozenset().union(*(reducer.reads for reducer in self.reducers))
 
+    @property
+    def emits(self) -> frozenset[type[Payload]]:
+        """All payload types that the daemon's reducers emit."""
+        return frozenset().union(*(reducer.emits for reducer in self.reducers))
+
     def factories(self, place: Place) -> tuple[Factory, ...]:
         """Return what builds the reducers from a run's settings."""
         workers = (partial(self.worker, place=place),) if self.worker else ()

@@ -1,6 +1,7 @@
 """The daemon host: publishes before it saves, retries lost jobs, drains, and counts nothing twice (ADR-002)."""
 
 import asyncio
+import socket
 from collections import Counter
 from typing import Any
 
@@ -27,11 +28,13 @@ from app.journal import MemoryJournal, MemoryStateStore, history
 from app.runtime.clock import SystemClock
 from app.runtime.fold import Fold, UndeclaredEmission
 from app.runtime.host import Host, Ports, Rhythm
+from app.runtime.notify import Notifier
 from app.runtime.registry import DAEMONS
 from app.runtime.work import Place
 
 KEY, MODEL = "tic_tac_toe_2p", "a" * 64
-SETTINGS = RunSettings(configs=(GAMES[KEY],))
+OTHER_KEY = "connect_four_2p"
+SETTINGS = RunSettings(configs=(GAMES[KEY], GAMES[OTHER_KEY]))
 WORKER = SETTINGS.selfplay_workers[0]
 RESULT = {"shard": "b" * 64, "rows": 9, "games": 1, "mean_length": 9.0, "truncated": 0, "seconds": 0.1}
 REQUEST = SelfplayRequested(worker=WORKER, model=MODEL, opponents=(), games=1, seed=1, temperature=1.0)
@@ -69,10 +72,16 @@ class Stage:
     async def configure(self) -> None:
         await self.publish(RunConfigured(run_id="r", settings=SETTINGS.model_dump(mode="json")), "configured", None)
 
-    def host(self, daemon: str, states: MemoryStateStore, engine: ScriptedEngine | None = None) -> Host:
+    def host(
+        self,
+        daemon: str,
+        states: MemoryStateStore,
+        engine: ScriptedEngine | None = None,
+        notifier: Notifier | None = None,
+    ) -> Host:
         self.boots += 1
         place = Place(name=WORKER if engine else f"{daemon}@laptop", node="laptop", store="store")
-        ports = Ports(self.bus, states, self.clock, engine)
+        ports = Ports(self.bus, states, self.clock, engine, notifier or Notifier(""))
         return Host(DAEMONS[daemon], place, f"boot-{self.boots}", ports, Rhythm(0.05, 0.2))
 
     async def until(self, payload: type[Any], host: Host, count: int = 1) -> list[Any]:
@@ -122,9 +131,9 @@ async def test_killed_between_publishing_and_saving_it_decides_once(stage):
     with pytest.raises(ExceptionGroup) as error:
         await stage.until(DaemonStopped, stage.host("training_trigger", states))
     assert error.group_contains(PowerCut)
-    assert len(stage.of(TrainingRequested)) == 1
+    assert len(stage.of(TrainingRequested)) == 2
     await stage.until(DaemonHeartbeat, stage.host("training_trigger", states))
-    assert len(stage.of(TrainingRequested)) == 1
+    assert len(stage.of(TrainingRequested)) == 2
     stage.check_nothing_twice()
 
 
@@ -192,7 +201,7 @@ async def test_what_a_reducer_does_not_declare_is_refused(record):
         reads = frozenset({QualityDegraded})
         emits = frozenset()
 
-        def step(self, rows: Any, event: Any) -> Any:
+        def step(self, rows: Any, event: Any, states: Any) -> Any:
             from app.events import Emission, Step
 
             return Step(emissions=(Emission(event.data),))
@@ -250,3 +259,97 @@ async def test_without_a_broker_it_stops_all_the_same():
         await running
     assert not stage.of(DaemonStopped)
     await stage.bus.close()
+
+
+class WatchedBus(MemoryBus):
+    """Remembers the ids it was asked to publish."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.asked = list[str]()
+
+    async def publish_many(self, envelopes: Any) -> tuple[int, ...]:
+        self.asked += [envelope.id for envelope in envelopes]
+        return await super().publish_many(envelopes)
+
+
+async def test_with_its_state_lost_it_publishes_nothing_that_the_journal_holds():
+    """Guarantee: exactly-once decisions do not depend on how many ids the broker remembers."""
+    stage = Stage()
+    await stage.configure()
+    await stage.until(DaemonHeartbeat, stage.host("training_trigger", MemoryStateStore()))
+    known = {event.id for event in history(stage.journal)}
+    stage.bus = WatchedBus(stage.journal, stage.clock)
+    await stage.until(DaemonHeartbeat, stage.host("training_trigger", MemoryStateStore()), count=2)
+    assert stage.bus.asked
+    assert not known & set(stage.bus.asked)
+    await stage.bus.close()
+
+
+async def test_what_was_concluded_but_never_published_is_published_when_it_is_ready():
+    stage = Stage()
+    stage.bus = DeafBus(stage.journal, stage.clock)
+    await stage.configure()
+    states, stop = MemoryStateStore(), asyncio.Event()
+    stage.bus.gone = True
+    async with asyncio.timeout(20):
+        running = asyncio.gather(stage.host("training_trigger", states).run(stop))
+        await asyncio.sleep(0.2)
+        stop.set()
+        await running
+    assert not stage.of(TrainingRequested)
+    assert states.load()[0] == 0, "nothing is saved before it is published"
+    stage.bus.gone = False
+    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states))
+    assert len(stage.of(TrainingRequested)) == 2
+
+
+async def test_draining_starts_no_further_job(stage):
+    await stage.publish(REQUEST, "first")
+    await stage.publish(REQUEST, "second", OTHER_KEY)
+    engine, stop = ScriptedEngine(RESULT), asyncio.Event()
+    engine.release.clear()
+    async with asyncio.timeout(20):
+        running = asyncio.gather(stage.host("selfplay_worker", MemoryStateStore(), engine).run(stop))
+        while not engine.calls:
+            await asyncio.sleep(0.01)
+        stop.set()
+        await asyncio.sleep(0.05)
+        engine.release.set()
+        await running
+    assert engine.calls == 1
+    assert len(stage.of(SelfplayComplete)) == 1
+
+
+async def test_a_newer_request_of_a_configuration_replaces_the_older(stage):
+    for name in ("first", "second"):
+        await stage.publish(REQUEST, name)
+    engine = ScriptedEngine(RESULT)
+    (done,) = await stage.until(SelfplayComplete, stage.host("selfplay_worker", MemoryStateStore(), engine))
+    assert (done.request_id, engine.calls) == ("second", 1)
+
+
+async def test_the_watchdog_hears_of_the_event_loop_while_the_broker_is_away(stage, tmp_path):
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(path))
+        systemd.setblocking(False)
+        stage.bus, stop = DeafBus(stage.journal, stage.clock), asyncio.Event()
+        host = stage.host("training_trigger", MemoryStateStore(), notifier=Notifier(str(path)))
+        async with asyncio.timeout(20):
+            running = asyncio.gather(host.run(stop))
+            heard = await _hear(systemd, b"READY=1")
+            stage.bus.gone = True
+            for _ in range(5):
+                heard += await _hear(systemd, b"WATCHDOG=1")
+            stop.set()
+            await running
+            heard += await _hear(systemd, b"STOPPING=1")
+    assert heard.index(b"READY=1") < heard.index(b"STOPPING=1")
+
+
+async def _hear(systemd: socket.socket, state: bytes) -> bytes:
+    heard = b""
+    while state not in heard:
+        heard += await asyncio.get_running_loop().sock_recv(systemd, 4096)
+    return heard

@@ -1,7 +1,7 @@
 """What holds for every reducer, whatever events come in whatever order."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_histories import CONFIGS, CONFIGURED, SETTINGS, histories
 
@@ -21,6 +21,7 @@ def _saved(outcome: Outcome) -> dict[tuple[str, str], bytes]:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_killed_anywhere_it_comes_to_the_same_conclusions(spec, data):
     events = data.draw(histories(spec.reads))
@@ -39,6 +40,7 @@ def test_killed_anywhere_it_comes_to_the_same_conclusions(spec, data):
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_every_conclusion_has_an_id_of_its_own_and_names_its_cause(spec, data):
     events = data.draw(histories(spec.reads))
@@ -48,6 +50,7 @@ def test_every_conclusion_has_an_id_of_its_own_and_names_its_cause(spec, data):
 
 
 @pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.worker], ids=lambda spec: spec.name)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_the_jobs_wanted_follow_from_the_rows_alone(spec, data):
     fold = Fold(spec.factories(PLACE))
@@ -69,3 +72,17 @@ def test_settings_that_come_later_build_the_reducers_anew():
     outcome = fold.feed(events)
     assert [envelope.subject for envelope in outcome.envelopes] == [config.key for config in more.configs]
     assert outcome.changed[SETTINGS_KEY] == more
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_a_configuration_that_is_not_played_any_more_is_left_alone(spec, data):
+    fewer = RunConfigured(run_id="run", settings=RunSettings(configs=CONFIGS[:1]).model_dump(mode="json"))
+    before, after = data.draw(histories(spec.reads)), data.draw(histories(spec.reads))
+    last = before[-1].sequence
+    change = Event(originate(fewer, event_id="fewer", time=EPOCH), last + 1, before[-1].recorded_us, "test@laptop")
+    fold = Fold(spec.factories(PLACE))
+    fold.feed([*before, change])
+    envelopes = fold.feed(after[1:]).envelopes
+    assert all(envelope.subject in (None, CONFIGS[0].key) for envelope in envelopes)

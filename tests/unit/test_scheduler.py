@@ -115,16 +115,16 @@ class TestDemand:
         )
         assert len(scheduler.feed(fact)) == 1
 
-    @pytest.mark.parametrize("failure", ["failed", "degraded"])
+    @pytest.mark.parametrize("failure", ["failed", "degraded", "poor"])
     def test_a_failure_is_repeated_by_a_later_sweep_not_at_once(self, scheduler, failure):
         scheduler.feed(distributed())
         request = row(scheduler).outstanding
-        fact = (
-            SelfplayFailed(request_id=request, worker="w", error="no")
-            if failure == "failed"
-            else QualityDegraded(request_id=request, shard="c" * 64, reason="parity")
-        )
-        assert not scheduler.feed(fact, at=1000)
+        facts = {
+            "failed": SelfplayFailed(request_id=request, worker="w", error="no"),
+            "degraded": QualityDegraded(request_id=request, shard="c" * 64, reason="parity"),
+            "poor": scored(0.1, request=request),
+        }
+        assert not scheduler.feed(facts[failure], at=1000)
         scheduler.feed(heartbeat(), key=None, at=1000)
         assert len(scheduler.feed(TICK, key=None, at=1001)) == 1
 
@@ -276,6 +276,11 @@ class TestSettingsThatWereDecided:
         scheduler.feed(HyperparameterUpdated(parameter="base_temperature", value=0.8, previous=1, reason="x"))
         (request,) = answer(scheduler)
         assert request.temperature == 0.8
+
+    def test_what_was_decided_before_the_first_model_holds(self, scheduler):
+        scheduler.feed(AdaptiveParamsChanged(epochs=3, games_per_iteration=999, learning_rate=1e-3, reason="x"))
+        (request,) = scheduler.feed(distributed())
+        assert request.games == 999
 
     def test_more_games_per_iteration_are_asked_for(self, scheduler):
         scheduler.feed(distributed())

@@ -1,0 +1,86 @@
+"""Scheduler and trigger must agree on what a training needs: where they don't, a configuration waits for ever."""
+
+from typing import Any
+
+from driving import KEY, NEED, NEW, OLD, Driven, distributed, run_settings, scored, trained
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.events import (
+    AdaptiveParamsChanged,
+    ClockTick,
+    DaemonReady,
+    HyperparameterUpdated,
+    Payload,
+    TrainingBlockedByQuality,
+    TrainingIntensityChanged,
+    TrainingUnblocked,
+)
+from app.feedback import SelfplayScheduler, TrainingTrigger
+from app.feedback.needs import Needs
+from app.feedback.plan import CONFIG
+
+DECISIONS: st.SearchStrategy[Payload] = st.one_of(
+    st.builds(
+        AdaptiveParamsChanged,
+        epochs=st.integers(1, 8),
+        games_per_iteration=st.integers(100, 1000),
+        learning_rate=st.floats(1e-6, 1e-3),
+        reason=st.just("x"),
+    ),
+    st.builds(
+        HyperparameterUpdated,
+        parameter=st.sampled_from(["quality_threshold", "base_temperature"]),
+        value=st.floats(0.1, 0.9),
+        previous=st.just(0.5),
+        reason=st.just("x"),
+    ),
+    st.builds(
+        TrainingIntensityChanged,
+        intensity=st.sampled_from(["paused", "reduced", "normal", "accelerated", "hot_path"]),
+        previous=st.just("normal"),
+        quality_score=st.just(0.5),
+    ),
+    st.sampled_from([TrainingBlockedByQuality(reason="x"), TrainingUnblocked(reason="x")]),
+)
+FACTS: st.SearchStrategy[Payload] = st.one_of(
+    st.sampled_from([distributed(OLD), distributed(NEW, 1), trained(NEW), scored(0.2), scored(0.9, model=NEW)]),
+    st.integers(1, NEED).map(lambda rows: scored(0.9, rows=rows)),
+)
+
+
+@given(payloads=st.lists(DECISIONS | FACTS, max_size=30))
+def test_they_agree_on_needs_whatever_comes_first(payloads):
+    scheduler, trigger = Driven(SelfplayScheduler), Driven(TrainingTrigger)
+    for payload in payloads:
+        for driven in (scheduler, trigger):
+            driven.feed(payload)
+    told = scheduler.fold.rows(SelfplayScheduler.name).get(CONFIG + KEY)
+    assert (told.config.needs if told else Needs()) == trigger.row().needs
+
+
+@given(decisions=st.lists(DECISIONS, max_size=10), rows=st.integers(NEED // 8, NEED))
+def test_whatever_was_decided_the_loop_closes(decisions, rows):
+    """Play what the scheduler asks for until the trigger trains, with time passing and blocks and pauses lifted."""
+    scheduler, trigger = Driven(SelfplayScheduler, run_settings()), Driven(TrainingTrigger, run_settings())
+    lifted = [
+        TrainingUnblocked(reason="x"),
+        TrainingIntensityChanged(intensity="reduced", previous="paused", quality_score=0.5),
+        HyperparameterUpdated(parameter="quality_threshold", value=0.3, previous=0.5, reason="x"),
+    ]
+    ready = DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1)
+    asked: list[Any] = scheduler.envelopes(ready, key=None)
+    for payload in (*decisions, *lifted, distributed()):
+        asked += scheduler.envelopes(payload)
+        assert not trigger.feed(payload)
+    at = 0.0
+    while True:
+        at += 61
+        assert at < 61 * 2000, "no training, however much was played"
+        asked += scheduler.envelopes(ready, ClockTick(period_seconds=10), key=None, at=at)
+        if not asked:
+            continue
+        answer = scored(0.9, rows=rows, request=asked.pop(0).id)
+        asked += scheduler.envelopes(answer, at=at)
+        if trigger.feed(answer, at=at):
+            break
