@@ -58,6 +58,10 @@ class Candidate(Value):
     tally: tuple[int, int, int] = (0, 0, 0)
     rounds: int = 0
 
+    def plays_gate(self, model: ModelHash) -> bool:
+        """Whether gate games of this model are the candidate's: it was rated, so they were asked for."""
+        return self.model == model and self.rating_id is not None
+
 
 class ModelsRow(Value):
     """One configuration's promoted models, the current one last, and its candidate."""
@@ -97,7 +101,7 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
                 return Step({event.subject: row.model_copy(update={"candidate": candidate})})
             case EvaluationCompleted() as data if row.candidate and row.candidate.model == data.model:
                 return self._evaluated(event, row, row.candidate, data)
-            case EvaluationFailed(purpose="gate", model=model) if row.candidate and row.candidate.model == model:
+            case EvaluationFailed(purpose="gate", model=model) if row.candidate and row.candidate.plays_gate(model):
                 return self._another_round(event, row, row.candidate)
             case RegressionDetected(model=model, severity=severity, last_good=last_good, elo_drop=drop):
                 if SEVERITIES.index(severity) < SEVERITIES.index(self.settings.feedback.lifecycle.rollback_at):
@@ -111,6 +115,8 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
         self, event: Event[Payload], row: ModelsRow, candidate: Candidate, data: EvaluationCompleted
     ) -> Step[ModelsRow]:
         if data.purpose == "gate":
+            if not candidate.plays_gate(data.model):
+                return Step()
             played = data.results[0]
             tally = Tally(*candidate.tally).plus(Tally(played.wins, played.draws, played.losses))
             return self._judged(event, row, candidate.model_copy(update={"tally": tuple(tally)}))
