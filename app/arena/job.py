@@ -64,7 +64,8 @@ def play_gauntlet(store: BlobStore, spec: GauntletSpec, report: Report) -> Gaunt
     for opponent in spec.opponents:
         other = load_player(store, opponent.model or RANDOM, game)
         seed = derive_seed(spec.seed, "match", opponent.model or RANDOM)
-        plan = MatchPlan(opponent.games, seed, spec.config.evaluation.temperature)
+        settings = spec.config.evaluation
+        plan = MatchPlan(opponent.games, seed, settings.temperature, settings.opening_plies)
         match = play_match(spec.config, hero, other, plan)
         results.append(OpponentResult(opponent=opponent.name, opponent_model=opponent.model, **dict(match)))
         report({"opponent": opponent.name, "games": match.games, "score": match.score.mean})

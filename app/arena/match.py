@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.arena.opening import OpenedTable
 from app.config import GameConfig
 from app.core import derive_seed
 from app.evaluation import MatchStatistics, match_statistics
@@ -19,15 +20,18 @@ class MatchPlan:
     """How a match is played.
 
     Attributes:
-        games: P consecutive ones are a rotation: the same seed, and so the same cards, with the hero in each seat.
-        seed: of the deals and the players' choices.
-        temperature: of both sides; 0 always takes the most probable action, which in a game without chance
-            plays one and the same game over and over.
+        games: P consecutive ones are a rotation: the same seed, and so the same cards and opening, with the hero in
+            each seat.
+        seed: of the deals, the openings and the players' choices.
+        temperature: of both sides; 0 always takes the most probable action, and only chance and the openings
+            make games differ.
+        opening_plies: decisions at the beginning of each game that are taken at random.
     """
 
     games: int
     seed: int
     temperature: float
+    opening_plies: int = 0
 
 
 def play_match(config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan) -> MatchStatistics:
@@ -38,6 +42,6 @@ def play_match(config: GameConfig, hero: Player, opponent: Player, plan: MatchPl
     seating[numbers, heroes] = HERO
     seeds = [derive_seed(plan.seed, "deal", game // config.players) for game in range(plan.games)]
     schedule = Schedule(seeds, seating, plan.temperature, derive_seed(plan.seed, "choices"))
-    table = open_table(config, min(plan.games, IN_FLIGHT))
+    table = OpenedTable(open_table(config, min(plan.games, IN_FLIGHT)), plan.opening_plies)
     outcomes = Rollout(table, [hero, opponent], schedule).run()
     return match_statistics(outcomes.returns, heroes, outcomes.truncated, outcomes.lengths, outcomes.histories)

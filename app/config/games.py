@@ -4,13 +4,15 @@ Games of a request are chosen to give between 2,000 and 10,000 rows: enough to f
 enough that the model which plays them is fresh.
 """
 
-from app.config.settings import GameConfig, PpoSettings, SelfplaySettings
+from app.config.settings import EvaluationSettings, GameConfig, PpoSettings, SelfplaySettings
 from app.core import ConfigKey
 
 
 def _games(count: int) -> SelfplaySettings:
     return SelfplaySettings(games_per_request=count)
 
+
+_DEALT = EvaluationSettings(opening_plies=0)  # chance makes the games differ
 
 GAMES: dict[ConfigKey, GameConfig] = {
     entry.key: entry
@@ -20,6 +22,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             game="tic_tac_toe",
             players=2,
             ppo=PpoSettings(entropy_coef=0.05),  # so small a game runs out of fresh positions otherwise
+            evaluation=EvaluationSettings(opening_plies=2),  # more decide it
         ),
         GameConfig(key=ConfigKey("connect_four_2p"), game="connect_four", players=2),
         GameConfig(key=ConfigKey("breakthrough6_2p"), game="breakthrough(rows=6,columns=6)", players=2),
@@ -35,8 +38,10 @@ GAMES: dict[ConfigKey, GameConfig] = {
             players=2,
             ppo=PpoSettings(entropy_coef=0.01, gae_lambda=0.5),
         ),
-        GameConfig(key=ConfigKey("oh_hell_3p"), game="oh_hell(players=3)", players=3),
-        GameConfig(key=ConfigKey("maedn_4p"), game="maedn(players=4)", players=4, selfplay=_games(48)),
+        GameConfig(key=ConfigKey("oh_hell_3p"), game="oh_hell(players=3)", players=3, evaluation=_DEALT),
+        GameConfig(
+            key=ConfigKey("maedn_4p"), game="maedn(players=4)", players=4, selfplay=_games(48), evaluation=_DEALT
+        ),
         GameConfig(
             key=ConfigKey("chinese_checkers_3p"),
             game="chinese_checkers(players=3)",
@@ -44,6 +49,6 @@ GAMES: dict[ConfigKey, GameConfig] = {
             max_moves=300,
             selfplay=_games(32),
         ),
-        GameConfig(key=ConfigKey("hearts_4p"), game="hearts", players=4, selfplay=_games(160)),
+        GameConfig(key=ConfigKey("hearts_4p"), game="hearts", players=4, selfplay=_games(160), evaluation=_DEALT),
     )
 }

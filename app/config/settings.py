@@ -55,7 +55,12 @@ class EvaluationSettings(Settings):
     random_games: int = Field(default=200, ge=1)
     model_games: int = Field(default=100, ge=1, description="against the champion, and again a recent snapshot")
     temperature: float = Field(
-        default=0.3, ge=0, le=10, description="of both sides; 0 is greedy, and repeats games that have no chance"
+        default=0.3, ge=0, le=10, description="of both sides; 0 is greedy: only chance and openings make games differ"
+    )
+    opening_plies: int = Field(
+        default=4,
+        ge=0,
+        description="random decisions that every game begins with, the same for each seating; 0 where cards are dealt",
     )
 
 

@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 
 from app.arena import MatchPlan, play_match
+from app.arena.opening import OpenedTable
 from app.config import GAMES
+from app.games import open_table
 from app.selfplay import RandomPlayer
 
 
@@ -57,3 +59,27 @@ def test_games_that_are_cut_off_are_told_apart_from_draws(temperature: float) ->
     match = play_match(config, RandomPlayer(), RandomPlayer(), MatchPlan(6, 0, temperature))
     assert (match.truncated, match.wins, match.draws, match.losses) == (6, 0, 0, 0)
     assert match.score.mean == 0.5
+
+
+def openings(seeds, plies, key="connect_four_2p"):
+    table = OpenedTable(open_table(GAMES[key], len(seeds)), plies)
+    table.reset(np.arange(len(seeds)), seeds)
+    return [tuple(table.history(slot)) for slot in range(len(seeds))]
+
+
+def test_an_opening_is_drawn_from_the_seed_of_the_deal() -> None:
+    drawn = openings(range(400), 2)
+    assert {len(opening) for opening in drawn} == {2}
+    assert len(set(drawn)) == 49  # each of 7 x 7, so all legal moves are drawn
+    assert openings([5, 5], 4)[0] == openings([7, 5], 4)[1]
+
+
+def test_a_game_may_end_within_its_opening() -> None:
+    assert all(5 <= len(opening) <= 9 for opening in openings(range(50), 9, "tic_tac_toe_2p"))
+
+
+def test_a_rotation_has_the_same_opening_and_different_rotations_have_others() -> None:
+    # Greedy players: an opening has one continuation, so the two seatings of equals give the same game.
+    plan = MatchPlan(games=40, seed=3, temperature=0.0, opening_plies=4)
+    assert play_match(CONFIG, FILLER, FILLER, plan).distinct_games == 20
+    assert play_match(CONFIG, FILLER, FILLER, MatchPlan(40, 3, 0.0)).distinct_games == 1
