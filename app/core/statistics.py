@@ -14,14 +14,14 @@ def expected_score(difference: float) -> float:
 
 
 class Tally(NamedTuple):
-    """Games won, drawn and lost."""
+    """Games won, drawn and lost; fractions where a game is a score between them."""
 
-    wins: int
-    draws: int
-    losses: int
+    wins: float
+    draws: float
+    losses: float
 
     @property
-    def games(self) -> int:
+    def games(self) -> float:
         """How many games there are."""
         return self.wins + self.draws + self.losses
 

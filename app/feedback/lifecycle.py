@@ -17,6 +17,7 @@ from app.events import (
     EvaluationRequested,
     Event,
     Evidence,
+    MatchResult,
     ModelPromoted,
     ModelRolledBack,
     Payload,
@@ -55,7 +56,7 @@ class Candidate(Value):
     rating_id: EventId | None = None
     elo: Elo = Elo(0.0)
     elo_stderr: float = 0.0
-    tally: tuple[int, int, int] = (0, 0, 0)
+    tally: tuple[float, float, float] = (0.0, 0.0, 0.0)
     rounds: int = 0
 
     def plays_gate(self, model: ModelHash) -> bool:
@@ -117,8 +118,8 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
         if data.purpose == "gate":
             if not candidate.plays_gate(data.model):
                 return Step()
-            played = data.results[0]
-            tally = Tally(*candidate.tally).plus(Tally(played.wins, played.draws, played.losses))
+            players = self.settings.config(event.subject).players
+            tally = Tally(*candidate.tally).plus(_tally(data.results[0], players))
             return self._judged(event, row, candidate.model_copy(update={"tally": tuple(tally)}))
         rating = {"rating_id": event.id, "elo": data.elo, "elo_stderr": data.elo_stderr}
         rated = candidate.model_copy(update=rating)
@@ -184,6 +185,18 @@ def _rolled_back(
     return Step({key: ModelsRow(promoted=row.promoted[: index + 1])}, (Emission(decision),))
 
 
+def _tally(match: MatchResult, players: int) -> Tally:
+    """Return a match for the sequential test.
+
+    With more than two players a game is a score, the share of opponents beaten: being second of three is no loss. Taken
+    as so much of a win and of a loss it has more variance than it really has, which makes the test slower, not falser.
+    """
+    if players == 2:
+        return Tally(match.wins, match.draws, match.losses)
+    won = match.score.mean * match.games
+    return Tally(won, 0.0, match.games - won)
+
+
 def _evidence(candidate: Candidate, statistic: str, value: float, threshold: float) -> Evidence:
     assert candidate.rating_id is not None  # gate games follow the rating games
     return Evidence(
@@ -191,7 +204,7 @@ def _evidence(candidate: Candidate, statistic: str, value: float, threshold: flo
         statistic=statistic,
         value=value,
         threshold=threshold,
-        games=sum(candidate.tally),
+        games=round(sum(candidate.tally)),
         elo=candidate.elo,
         elo_stderr=candidate.elo_stderr,
     )

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from driving import NEW, OLD, Driven, gated, rated, trained
+from driving import NEW, OLD, Driven, gated, match, rated, run_settings, trained
 
-from app.core import Tally, expected_score, gsprt_llr, sprt_verdict
+from app.core import Rate, Tally, expected_score, gsprt_llr, sprt_verdict
 from app.events import (
     EvaluationFailed,
     EvaluationRequested,
@@ -85,6 +85,22 @@ class TestGate:
     def test_results_of_another_model_are_left_alone(self, lifecycle):
         candidate(lifecycle)
         assert not lifecycle.feed(gated(100, 0, 0, "e" * 64))
+
+    @pytest.mark.parametrize(("score", "verdict"), [(0.65, ModelPromoted), (0.35, PromotionRejected)])
+    def test_with_three_players_it_is_the_score_that_counts_not_the_wins(self, score, verdict):
+        """An equal of three players wins a third of its games: that is no reason to reject it."""
+        key = "oh_hell_3p"
+        lifecycle = Driven(ModelLifecycleCoordinator, run_settings(key))
+        lifecycle.feed(trained(OLD, parent=None, step=0), rated(0, model=OLD), key=key)
+        lifecycle.feed(trained(NEW, OLD, 1), rated(50, model=NEW), key=key)
+        third = match(score, 300, "champion").model_copy(update={"wins": 100, "losses": 200})
+        (said,) = lifecycle.feed(gated(1, 0, 0).model_copy(update={"results": (third,)}), key=key)
+        assert type(said) is verdict
+        even = third.model_copy(update={"score": Rate.of(150, 300)})
+        lifecycle.feed(trained("c" * 64, OLD if verdict is PromotionRejected else NEW, 2), key=key)
+        lifecycle.feed(rated(50, model="c" * 64, step=2), key=key)
+        (undecided,) = lifecycle.feed(gated(1, 0, 0, "c" * 64).model_copy(update={"results": (even,)}), key=key)
+        assert isinstance(undecided, EvaluationRequested)
 
 
 class TestGsprt:
