@@ -132,7 +132,7 @@ class StandIn:
         return self._random.random() < probability * self._trouble
 
     def _hash(self) -> str:
-        return f"{self._random.getrandbits(200):050x}{next(self._made):014x}"
+        return f"{next(self._made):064x}"
 
     def _train(self, event: Event[Payload], request: TrainingRequested, now: float) -> Iterable[Fact]:
         rows = sum(shard.rows for shard in request.shards)

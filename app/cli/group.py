@@ -22,7 +22,7 @@ COMMANDS = {
     "simulate": "Run the controllers on a modelled cluster, and see what they are worth.",
     "daemon": "Run one daemon, or list them.",
     "config": "Show or check the settings.",
-    "events": "List event types, or show the schema of one.",
+    "events": "List event types, show a schema, draw who emits what to whom.",
     "completion": "Print the completion script of a shell.",
 }
 """Each command is the object of its name in the module of its name."""

@@ -24,6 +24,7 @@ class TimeSettings(Settings):
 
     request: float = Positive
     training: float = Positive
+    trained_row: float = Positive
     rated_game: float = Positive
     inspection: float = Positive
     distribution: float = Positive
@@ -41,13 +42,12 @@ class ClusterSettings(Settings):
 class LearningSettings(Settings):
     """How training changes strength."""
 
-    rows_per_training: float = Positive
+    rows_per_lesson: float = Positive
     epochs: int = Field(ge=1)
     epochs_exponent: float = NonNegative
     learning_rate: float = Positive
     learning_rate_exponent: float = NonNegative
     temperature_penalty: float = NonNegative
-    jitter_elo: float = NonNegative
     jitter_memory: float = Field(ge=0, lt=1)
     flawed_harm: float = NonNegative
     divergence: float = Probability
@@ -68,7 +68,7 @@ class RegressionSettings(Settings):
     """Trainings that make a model worse."""
 
     sudden: float = Probability
-    sudden_elo: tuple[float, float]
+    sudden_share: tuple[float, float]
     planted_per_day: float = NonNegative
     planted_elo: float = NonNegative
     planted_exploit_elo: float = NonNegative
@@ -106,16 +106,16 @@ class CurveSettings(Settings):
     """One configuration's learning curve, and the games it plays.
 
     Attributes:
-        elo_per_fold: Elo gained while the experience grows e-fold.
-        knee: trainings after which growth turns from linear to logarithmic.
-        ceiling: strength that no training exceeds, Elo over the random bot.
+        ceiling: strength that training approaches, Elo over the random bot.
+        lessons: experience that covers 63% of the way there.
+        jitter_elo: standard deviation of models about their trend.
         rows_per_game: decisions a game.
         draws: share of drawn games between equals.
     """
 
-    elo_per_fold: float = Positive
-    knee: float = Positive
     ceiling: float = Positive
+    lessons: float = Positive
+    jitter_elo: float = NonNegative
     rows_per_game: float = Positive
     draws: float = Probability
 

@@ -1,12 +1,10 @@
 """The plant: how strong models really are, and what training does to them. No controller can see any of it.
 
-Strength is measured in Elo over the random bot. A training adds experience; strength grows linearly with it at first
-and logarithmically from the curve's *knee* on, slowed near the configuration's ceiling:
+Strength is measured in Elo over the random bot, experience in lessons: a lesson is what one of our own trainings on a
+laptop teaches (``plant.toml`` says how the curves were fitted). Strength approaches the configuration's ceiling:
 
-    gain = elo_per_fold * ln(1 + n / knee * exp(-s / elo_per_fold)) * (1 - s / ceiling)
+    gain = (ceiling - strength) * (1 - exp(-experience / lessons))
 
-for n trainings' worth of useful experience at strength s. (Elo grows with the logarithm of computation up to perfect
-play in A. L. Jones, "Scaling scaling laws with board games", 2021; our own runs do the same, see ``plant.toml``.)
 On the way lie plateaus: a model that has reached one stays there until a training happens to escape, which exploration
 makes likelier. Each model also deviates from its trend by a jitter that its children partly inherit; selection can only
 work on that. Flawed rows pull strength down in proportion to their share.
@@ -14,7 +12,7 @@ work on that. Flawed rows pull strength down in proportion to their share.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import exp, log, log1p
+from math import exp, expm1, log
 from typing import NamedTuple
 
 from numpy.random import Generator
@@ -67,18 +65,14 @@ class ModelTruth:
 
 
 def gain(curve: CurveSettings, strength: float, experience: float) -> float:
-    """Return the Elo that ``experience`` >= 0 (in trainings) adds at a strength; see the module's text."""
-    if strength >= curve.ceiling:
-        return 0.0
-    scale = max(curve.elo_per_fold, 1e-9)
-    grown = scale * log1p(experience / curve.knee * exp(-max(strength, 0.0) / scale))
-    return min(grown * min(1.0, 1 - strength / curve.ceiling), curve.ceiling - strength)
+    """Return the Elo that ``experience`` >= 0 (in lessons) adds at a strength; see the module's text."""
+    return max(0.0, curve.ceiling - strength) * -expm1(-experience / curve.lessons)
 
 
 def useful_experience(
     shards: Sequence[ShardTruth], settings: LearningSettings, learning_rate: float, epochs: int
 ) -> float:
-    """Return what the sound rows of some shards are worth, in trainings of the measured size and settings.
+    """Return what the sound rows of some shards are worth, in lessons.
 
     Colder or hotter play than at temperature 1 teaches less; a lower learning rate and fewer epochs get less out of the
     same rows.
@@ -86,7 +80,7 @@ def useful_experience(
     rows = sum(shard.rows * (1 - shard.flawed) * _temperature_factor(shard, settings) for shard in shards)
     pace = min(1.0, learning_rate / settings.learning_rate) ** settings.learning_rate_exponent
     passes = (epochs / settings.epochs) ** settings.epochs_exponent
-    return float(rows / settings.rows_per_training * pace * passes)
+    return float(rows / settings.rows_per_lesson * pace * passes)
 
 
 def _temperature_factor(shard: ShardTruth, settings: LearningSettings) -> float:
@@ -129,7 +123,7 @@ class Pupil:
         learned = self._learned(base, shards, experience)
         harmed = learned.trend - settings.flawed_harm * flawed * max(0.0, learned.trend)
         jitter = self._jitter(base.jitter, min(1.0, pace))
-        child = replace(learned, trend=harmed - self._sudden(), jitter=jitter, exploit=None)
+        child = replace(learned, trend=harmed - self._sudden() * max(0.0, harmed), jitter=jitter, exploit=None)
         return None if diverged else child
 
     def _learned(self, base: ModelTruth, shards: Sequence[ShardTruth], experience: float) -> ModelTruth:
@@ -147,10 +141,10 @@ class Pupil:
 
     def _jitter(self, inherited: float, pace: float) -> float:
         settings = self._plant.learning
-        fresh = (1 - settings.jitter_memory**2) ** 0.5 * settings.jitter_elo * pace
+        fresh = (1 - settings.jitter_memory**2) ** 0.5 * self.curve.jitter_elo * pace
         return float(settings.jitter_memory * inherited + self._rng.normal() * fresh)
 
     def _sudden(self) -> float:
         settings = self._plant.regressions
-        hit, size = self._rng.random() < settings.sudden, self._rng.uniform(*settings.sudden_elo)
-        return float(size) if hit else 0.0
+        hit, share = self._rng.random() < settings.sudden, self._rng.uniform(*settings.sudden_share)
+        return float(share) if hit else 0.0

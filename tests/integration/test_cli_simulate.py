@@ -53,7 +53,7 @@ def test_settings_reach_the_controllers(flyball: Flyball) -> None:
 
 def test_the_plant_can_be_replaced(flyball: Flyball, tmp_path: Path) -> None:
     text = (files("app.simulation") / "plant.toml").read_text(encoding="utf-8")
-    (tmp_path / "hopeless.toml").write_text(text.replace("elo_per_fold = ", "elo_per_fold = 1e-6 # "), encoding="utf-8")
+    (tmp_path / "hopeless.toml").write_text(text.replace("ceiling = ", "ceiling = 1e-6 # "), encoding="utf-8")
     told = json.loads(flyball(*SMALL, "--plant", tmp_path / "hopeless.toml", "--json").stdout)
     assert told["runs"][1]["total"][-1] < 1
 

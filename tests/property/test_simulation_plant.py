@@ -25,9 +25,9 @@ PLANT = load_plant()
 KEY = "connect_four_2p"
 curves = st.builds(
     CurveSettings,
-    elo_per_fold=st.floats(10, 3000),
-    knee=st.floats(0.1, 500),
     ceiling=st.floats(50, 4000),
+    lessons=st.floats(1, 500),
+    jitter_elo=st.just(0.0),
     rows_per_game=st.just(20.0),
     draws=st.just(0.1),
 )
@@ -40,9 +40,10 @@ shards = st.builds(
 
 def quiet(plant: PlantSettings) -> PlantSettings:
     """Return the plant without chance: no divergence, jitter or regressions."""
-    learning = plant.learning.model_copy(update={"divergence": 0.0, "jitter_elo": 0.0})
+    learning = plant.learning.model_copy(update={"divergence": 0.0})
     regressions = plant.regressions.model_copy(update={"sudden": 0.0})
-    return plant.model_copy(update={"learning": learning, "regressions": regressions})
+    calm = {KEY: plant.curve(KEY).model_copy(update={"jitter_elo": 0.0})}
+    return plant.model_copy(update={"learning": learning, "regressions": regressions, "configs": calm})
 
 
 def pupil(plant: PlantSettings, seed: int) -> Pupil:

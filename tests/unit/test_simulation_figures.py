@@ -43,6 +43,8 @@ def match(opponent: str, games: int) -> MatchResult:
         wins=games,
         draws=0,
         losses=0,
+        truncated=0,
+        distinct_games=games,
         score=Rate.of(games, games),
     )
 

@@ -1,0 +1,34 @@
+"""Golden runs replay: the decisions they hold, and the state they lead to, are those of the controllers today.
+
+After a change that is meant to alter decisions, make them again: ``python tests/golden_runs.py``.
+"""
+
+import pytest
+from golden_runs import FOLDER, NAMES, expected, load, summary
+
+from app.events import CATALOGUE, Kind, TrainingCompleted
+from app.runtime.replaying import replay
+from app.runtime.stories import verify
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["hosted together", "hosted apart"])
+@pytest.mark.parametrize("name", NAMES)
+def test_golden_runs_replay(name, apart):
+    events = load(name)
+    report = replay(events, apart=apart)
+    verify(lambda: events, report)
+    assert summary(report) == expected()[name]
+
+
+def test_every_kind_of_decision_is_in_them():
+    taken = {type(event.data) for event in load("generated")}
+    assert taken >= {payload for payload in CATALOGUE if payload.kind is Kind.DECISION}
+
+
+def test_the_recorded_run_closes_loops_of_two_games():
+    trained = {event.subject for event in load("recorded") if isinstance(event.data, TrainingCompleted)}
+    assert trained == {"tic_tac_toe_2p", "connect_four_2p"}
+
+
+def test_they_are_small():
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 300_000
