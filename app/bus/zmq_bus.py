@@ -258,9 +258,12 @@ class ZmqBus:
         self.send(parts)
 
     def _look_at_deadlines(self) -> None:
-        self._keep()
-        again = self._outgoing.fail_overdue(self.endpoint, self._loop.time(), self.deadline_s)
-        self._alarm = None if again is None else self._loop.call_at(again, self._look_at_deadlines)
+        now, deadline = self._loop.time(), self._outgoing.next_deadline(self.deadline_s)
+        if deadline is not None and deadline <= now:
+            self._keep()
+            self._outgoing.fail_overdue(self.endpoint, now, self.deadline_s)
+            deadline = self._outgoing.next_deadline(self.deadline_s)
+        self._alarm = None if deadline is None else self._loop.call_at(deadline, self._look_at_deadlines)
 
     def _keep(self) -> None:
         try:

@@ -79,6 +79,14 @@ def test_a_foreign_file_is_refused_and_left_alone(tmp_path, opener):
     assert path.read_bytes() == before
 
 
+def test_a_commit_waits_for_the_disk(journal):
+    """What makes an acknowledgement mean that the event survives a loss of power: WAL, and an fsync per commit."""
+    settings = [
+        journal._db.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
+    ]
+    assert settings == ["wal", 2]
+
+
 def test_a_full_disk_is_said_clearly_and_loses_nothing(journal, tmp_path):
     """SQLite's own page limit stands in for a full disk: it raises the same SQLITE_FULL."""
     journal.append([record(1)])
