@@ -21,7 +21,6 @@ from app.events.frames import DamagedFrame, DeadLetter, Frame, frame_of, peek
 Message = tuple[bytes, list[bytes]]
 """A peer (ROUTER's name of a connection) and the parts sent to it."""
 
-BUSY_MS = 5000
 SILENCE_S = 5.0
 
 
@@ -118,13 +117,15 @@ class Hub:
 
     def _hello(self, peer: bytes, hello: wire.Hello, now: float) -> None:
         if peer not in self._sessions and len(self._sessions) >= self._limits.max_sessions:
-            return self._greet(peer, BUSY_MS, f"The broker serves {self._limits.max_sessions} connections already.")
+            return self._greet(
+                peer, self._limits.retry_ms, f"The broker serves {self._limits.max_sessions} connections already."
+            )
         self.forget(peer)
         self._sessions[peer] = Session(hello.producer, Bucket(self._limits.events_per_second, now), now)
         for epoch, base in hello.epochs:
             stored = self._journal.mark(hello.producer, epoch) or 0
             self._sequencer.introduce(hello.producer, epoch, max(stored, base))
-        self._out.append((peer, [wire.WELCOME]))
+        self._out.append((peer, [wire.WELCOME_FORM.pack(wire.WELCOME, hello.greeting)]))
         return None
 
     def _greet(self, peer: bytes, milliseconds: int, why: str) -> None:

@@ -44,8 +44,8 @@ class Stranger:
         return self.socket.recv_multipart()
 
     def hello(self, producer="stranger", epochs=((1, 0),)):
-        answer = self.say(b"H", json.dumps({"producer": producer, "epochs": epochs}).encode())
-        assert answer == [b"W"]
+        answer = self.say(b"H", json.dumps({"greeting": 7, "producer": producer, "epochs": epochs}).encode())
+        assert answer == [struct.pack("<cQ", b"W", 7)]
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_frame_in_another_s_name_is_refused(stranger, journal):
         (b"Q", b"commit"),
         (b"Q12345678", b"dance", b"{}", b""),
         (b"Q12345678", b"commit", b'{"name": "", "position": 1}', b""),
-        (b"H", b'{"producer": "x", "epochs": [], "protocol": 2}'),
+        (b"H", b'{"greeting": 1, "producer": "x", "epochs": [], "protocol": 2}'),
         (b"H",),
     ],
 )
@@ -160,8 +160,8 @@ def test_one_connection_too_many_is_told_to_come_back(broker):
         for stranger in (a, b, c):
             stranger.hello()
         with Stranger(broker.endpoint) as d:
-            kind, text = d.say(b"H", b'{"producer": "d", "epochs": []}')
-            assert struct.unpack("<cI", kind) == (b"G", 5000)
+            kind, text = d.say(b"H", b'{"greeting": 1, "producer": "d", "epochs": []}')
+            assert struct.unpack("<cI", kind) == (b"G", 2000)
             assert b"serves 3 connections" in text
 
 
@@ -172,9 +172,28 @@ async def test_connections_that_are_gone_make_room(journal, tmp_path):
             first.hello()
         clock.seconds = 100  # the probe finds it gone
         with Stranger(broker.endpoint) as second:
-            while second.say(b"H", b'{"producer": "d", "epochs": []}')[0] != b"W":
+            while second.say(b"H", b'{"greeting": 1, "producer": "d", "epochs": []}')[0][:1] != b"W":
                 clock.seconds += 10
                 await asyncio.sleep(0.01)
+
+
+async def test_a_client_too_many_gets_its_turn_when_there_is_room(journal, tmp_path):
+    clock = StepClock()
+    limits = BrokerLimits(max_sessions=1, retry_ms=5)
+    with broker_thread(journal, address(tmp_path), clock=clock, limits=limits) as broker:
+        first = ZmqBus(broker.endpoint, producer="first")
+        await first.publish(checked(0))
+        second = ZmqBus(broker.endpoint, producer="second")
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(second.publish(checked(1)))
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            await first.close()
+            while not waiting.done():
+                clock.seconds += 10  # time to look who is still there
+                await asyncio.sleep(0.01)
+        assert waiting.result() == 2
+        await second.close()
 
 
 async def test_one_subscription_too_many_is_refused(broker):
