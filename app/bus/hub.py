@@ -107,8 +107,12 @@ class Hub:
 
     def forget(self, peer: bytes) -> None:
         """Drop a connection that is gone."""
-        self._sessions.pop(peer, None)
         self._fanout.remove(peer)
+        if session := self._sessions.pop(peer, None):
+            there = {(other.producer, epoch) for other in self._sessions.values() for epoch in other.epochs}
+            for epoch in session.epochs:
+                if (session.producer, epoch) not in there:  # it has not come back on another connection
+                    self._sequencer.retire(session.producer, epoch)
 
     def probe(self, now: float) -> list[Message]:
         """Return messages to all connections that were silent lately: those that are gone cannot be reached."""
@@ -121,7 +125,8 @@ class Hub:
                 peer, self._limits.retry_ms, f"The broker serves {self._limits.max_sessions} connections already."
             )
         self.forget(peer)
-        self._sessions[peer] = Session(hello.producer, Bucket(self._limits.events_per_second, now), now)
+        bucket, epochs = Bucket(self._limits.events_per_second, now), tuple(epoch for epoch, _ in hello.epochs)
+        self._sessions[peer] = Session(hello.producer, bucket, now, epochs)
         for epoch, base in hello.epochs:
             stored = self._journal.mark(hello.producer, epoch) or 0
             self._sequencer.introduce(hello.producer, epoch, max(stored, base))

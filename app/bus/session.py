@@ -36,10 +36,12 @@ class Session:
         producer: its name.
         bucket: bounds its rate of events.
         heard: when it last said something, seconds of the monotonic clock.
+        epochs: those it may still send frames of.
         silenced: its frames are ignored until it says hello again, because some were lost or it is too fast.
     """
 
     producer: str
     bucket: Bucket
     heard: float
+    epochs: tuple[int, ...]
     silenced: bool = False

@@ -84,6 +84,16 @@ def test_known_events_are_left_out_of_a_frame_and_keep_their_positions():
     assert [r.frame.ids for r in s.take()[0]] == [frame(0, 1).ids, frame(2, 3).ids]
 
 
+def test_an_epoch_is_forgotten_once_its_mark_is_in_the_journal():
+    s = sequencer()
+    s.admit(frame(0), 5, "p")
+    s.retire("p", 1)
+    assert s.take()[1] == {("p", 1): 1}
+    s.retire("p", 1)
+    assert s.marks == {}
+    s.retire("p", 1)
+
+
 def test_time_never_goes_back():
     s = Sequencer(0, 100)
     s.introduce("p", 1, 0)
