@@ -76,13 +76,17 @@ class Hello(Message):
 
 
 class Subscribe(Message):
-    """A subscriber says what it wants; see ``Bus.subscribe``. ``credit`` is the bound on unconsumed bytes."""
+    """A subscriber says what it wants; see ``Bus.subscribe``.
+
+    ``credit`` is the bound on unconsumed bytes; ``held`` of them are those of an earlier subscription, up to ``after``.
+    """
 
     id: Annotated[int, Field(ge=0, lt=1 << 32)]
     types: frozenset[Name] | None
     after: Number | None
     durable: Name | None
     credit: Annotated[int, Field(gt=0)]
+    held: Number = 0
 
 
 class Commit(Message):

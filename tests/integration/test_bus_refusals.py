@@ -17,10 +17,12 @@ from app.bus import (
     PublishRefused,
     ZmqBus,
     retry_letter,
+    wire,
+    zmq_subscription,
 )
 from app.events import MalformedEvent, encode
 from app.events.frames import DeadLetter, frame_of
-from app.journal import MemoryJournal
+from app.journal import MemoryJournal, SqliteJournal
 
 
 class Stranger:
@@ -319,3 +321,47 @@ def test_events_are_bytes_to_the_broker(stranger, journal):
     stranger.hello()
     assert stranger.say(b"F", frame())[0][:1] == b"A"
     assert journal.read(0).records[0].frame.bodies() == [encode(checked(0))]
+
+
+async def test_a_damaged_record_is_refused_loudly_to_who_asks_for_it_and_the_others_go_on(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.db")
+    with broker_thread(journal, address(tmp_path)) as broker:
+        bus = ZmqBus(broker.endpoint, producer="p")
+        for i in range(3):
+            await bus.publish(checked(i))
+        await bus.close()
+    journal._db.connection.execute("UPDATE frames SET bodies = x'00' WHERE first = 2")
+    with broker_thread(journal, address(tmp_path)) as broker:
+        bus = ZmqBus(broker.endpoint, producer="q")
+        with pytest.raises(BusError, match=r"Damaged journal.*position 2"):
+            await gather(bus.subscribe(after=0), 3)
+        assert await bus.publish(checked(3)) == 4
+        assert [event.sequence for event in await gather(bus.subscribe(after=2), 2)] == [3, 4]
+        await bus.close()
+    journal.close()
+
+
+async def test_a_subscriber_that_does_not_read_is_sent_no_more_for_subscribing_again(tmp_path):
+    journal = MemoryJournal()
+    with broker_thread(journal, address(tmp_path)) as broker:
+        bus = ZmqBus(broker.endpoint, producer="p")
+        for i in range(60):
+            await bus.publish_many([checked(k) for k in range(400 * i, 400 * i + 400)])
+        subscription = bus.subscribe(after=0)
+        for _ in range(4):
+            async with asyncio.timeout(20):
+                await settled(subscription)
+            bus.open(subscription)  # as after every interruption
+        assert sum(delivery.size for delivery in subscription._queue) < zmq_subscription.CREDIT_BYTES + (1 << 20)
+        events = await gather(subscription, 24_000)
+        assert [event.sequence for event in events] == list(range(1, 24_001))
+        await bus.close()
+
+
+async def settled(subscription):
+    """Wait until nothing more comes: a barrier behind what the broker has sent so far."""
+    count = -1
+    while count != len(subscription._queue):
+        count = len(subscription._queue)
+        for _ in range(3):
+            await subscription._bus.ask(b"commit", wire.Commit(name="barrier", position=0))

@@ -205,3 +205,34 @@ def test_laggards_take_turns():
     assert rounds == [[b"a"], [b"b"], [b"a"], [b"b"]]
     fanout.remove(b"a")
     assert (fanout.count(b"a"), fanout.count(b"b")) == (0, 1)
+
+
+def lagging(*subscriptions, journal=None):
+    """Return a fanout whose subscribers, (peer, number), all read the journal from its start."""
+    if journal is None:
+        journal = MemoryJournal()
+        journal.append(records(10))
+    fanout = Fanout(journal, BrokerLimits(recent_bytes=0))
+    for peer, number in subscriptions:
+        fanout.add(peer, Subscribe(id=number, types=None, after=0, durable=None, credit=10**6), 0)
+    return fanout
+
+
+def test_a_peer_that_vanishes_in_the_middle_of_a_round_takes_all_its_subscriptions_along():
+    fanout, served = lagging((b"gone", 1), (b"gone", 2), (b"there", 1)), []
+    for peer, _ in fanout.deliver():
+        served.append(peer)
+        if peer == b"gone":
+            fanout.remove(b"gone")  # what the broker does when it can't be reached
+    assert served == [b"gone", b"there"]
+    assert not fanout.has_more()
+
+
+def test_what_a_subscriber_holds_unconsumed_counts_when_it_subscribes_again():
+    """Else each interruption would let another credit's worth pile up at a subscriber that does not read."""
+    reader = Reader(1, None, position=5, credit=100, held=100)
+    assert not reader.is_due(head=9)
+    reader.consumed(4)
+    assert not reader.is_due(head=9)
+    reader.consumed(5)
+    assert reader.is_due(head=9)
