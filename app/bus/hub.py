@@ -12,7 +12,7 @@ from app.bus.fanout import Fanout
 from app.bus.limits import BrokerLimits
 from app.bus.ports import Ledger
 from app.bus.sequencer import Gap, Run, Sequencer
-from app.bus.session import Bucket, Session
+from app.bus.session import Buckets, Lives, Session
 from app.bus.window import WINDOW
 from app.bus.wire import ProtocolError
 from app.events import Envelope
@@ -42,6 +42,8 @@ class Hub:
         self._fanout = Fanout(journal, limits)
         self._desk = Desk(journal)
         self._sessions: dict[bytes, Session] = {}
+        self._lives = Lives()
+        self._buckets = Buckets(limits.events_per_second)
         self._acks: dict[tuple[bytes, int], list[Run]] = {}
         self._out: list[Message] = []
         self._epoch = journal.head
@@ -109,13 +111,12 @@ class Hub:
         """Drop a connection that is gone."""
         self._fanout.remove(peer)
         if session := self._sessions.pop(peer, None):
-            there = {(other.producer, epoch) for other in self._sessions.values() for epoch in other.epochs}
-            for epoch in session.epochs:
-                if (session.producer, epoch) not in there:  # it has not come back on another connection
-                    self._sequencer.retire(session.producer, epoch)
+            for epoch in self._lives.end(session.producer, session.epochs):  # not come back on another connection
+                self._sequencer.retire(session.producer, epoch)
 
     def probe(self, now: float) -> list[Message]:
         """Return messages to all connections that were silent lately: those that are gone cannot be reached."""
+        self._buckets.tidy(now)
         silent = [peer for peer, session in self._sessions.items() if now - session.heard > SILENCE_S]
         return [(peer, [wire.BEAT]) for peer in silent]
 
@@ -125,8 +126,9 @@ class Hub:
                 peer, self._limits.retry_ms, f"The broker serves {self._limits.max_sessions} connections already."
             )
         self.forget(peer)
-        bucket, epochs = Bucket(self._limits.events_per_second, now), tuple(epoch for epoch, _ in hello.epochs)
-        self._sessions[peer] = Session(hello.producer, bucket, now, epochs)
+        epochs = tuple(epoch for epoch, _ in hello.epochs)
+        self._sessions[peer] = Session(hello.producer, now, epochs)
+        self._lives.begin(hello.producer, epochs)
         for epoch, base in hello.epochs:
             stored = self._journal.mark(hello.producer, epoch) or 0
             self._sequencer.introduce(hello.producer, epoch, max(stored, base))
@@ -142,7 +144,7 @@ class Hub:
         try:
             frame = Frame.parse(raw)
             _check_producer(frame, session)
-            if wait := session.bucket.take(frame.count, now):
+            if wait := self._buckets.take(session.producer, frame.count, now):
                 session.silenced = True
                 return self._greet(peer, int(1000 * wait) + 1, "Too many events a second.")
             runs = self._sequencer.admit(frame, now_us, session.producer)

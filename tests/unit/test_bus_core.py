@@ -8,7 +8,7 @@ from app.bus.limits import BrokerLimits
 from app.bus.reader import TELL_AFTER, Reader
 from app.bus.recent import Piece, Recent
 from app.bus.sequencer import Gap, Run, Sequencer
-from app.bus.session import Bucket
+from app.bus.session import Bucket, Buckets, Lives
 from app.bus.window import IdWindow
 from app.bus.wire import EVENTS_FORM, Subscribe, ack, read_ack
 from app.events.frames import Frame, frame_of
@@ -165,6 +165,26 @@ def test_a_bucket_bounds_the_rate_and_says_how_long_to_wait():
     assert bucket.take(1, wait) == 0
     assert bucket.take(21, 1000.0) == 0, "at most two seconds' worth is saved up"
     assert bucket.take(1, 1000.0) > 0
+
+
+def test_full_buckets_are_forgotten_because_a_new_one_is_as_good():
+    buckets = Buckets(rate=10)
+    for producer in ("a", "b"):
+        assert buckets.take(producer, 30, 0.0) == 0
+    assert buckets.take("a", 1, 0.0) > 0
+    buckets.take("b", 10, 2.0)
+    buckets.tidy(3.0)
+    assert len(buckets) == 1, "a is full again, b is not"
+
+
+def test_an_epoch_ends_with_its_last_connection():
+    lives = Lives()
+    lives.begin("p", (1, 2))
+    lives.begin("p", (2,))
+    assert lives.end("p", (1, 2)) == [1]
+    assert lives.end("p", (2,)) == [2]
+    lives.begin("p", (2,))
+    assert lives.end("p", (2,)) == [2]
 
 
 def records(count):
