@@ -1,6 +1,7 @@
 """The broker without its socket: messages in, one transaction, messages out."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from struct import error as struct_error
 from typing import Any
 
@@ -31,14 +32,18 @@ class Hub:
         journal: where events are recorded.
         source: the broker's own name as a producer, ``broker@node``.
         limits: bounds.
+        give_up: asked while the journal's end is read, which may take seconds; once true, the rest is left out and
+            the hub is of no use.
     """
 
-    def __init__(self, journal: Ledger, source: str, limits: BrokerLimits) -> None:
+    def __init__(
+        self, journal: Ledger, source: str, limits: BrokerLimits, give_up: Callable[[], bool] = lambda: False
+    ) -> None:
         self._journal = journal
         self._source = source
         self._limits = limits
         recent = journal.ids(max(0, journal.head - WINDOW))
-        self._sequencer = Sequencer(journal.head, journal.recorded_us, recent)
+        self._sequencer = Sequencer(journal.head, journal.recorded_us, takewhile(lambda _: not give_up(), recent))
         self._fanout = Fanout(journal, limits)
         self._desk = Desk(journal)
         self._sessions: dict[bytes, Session] = {}
