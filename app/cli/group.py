@@ -19,6 +19,7 @@ COMMANDS = {
     "trace": "Show what led to an event and what came of it.",
     "emit": "Publish an event.",
     "replay": "Publish recorded events again.",
+    "journal": "Look for damage in the journal.",
     "daemon": "Run one daemon, or list them.",
     "config": "Show or check the settings.",
     "events": "List event types, or show the schema of one.",
