@@ -25,16 +25,17 @@ ROOT = Path(__file__).parents[1]
 
 
 class StepClock:
-    """A clock that a test moves."""
+    """A clock that a test moves. Its time of day may be set back, its monotonic time stays where it was then."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.seconds = self._latest = 0.0
 
     def now(self) -> datetime:
         return START + timedelta(seconds=self.seconds)
 
     def monotonic(self) -> float:
-        return self.seconds
+        self._latest = max(self._latest, self.seconds)
+        return self._latest
 
 
 def checked(number: int, *, who: str = "test") -> Envelope[Any]:

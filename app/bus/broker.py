@@ -36,6 +36,8 @@ class Broker:
         on_tick: returns the broker's own events (the clock's ticks), given the time; called every ``tick_s`` seconds.
         tick_s: seconds between ticks.
         on_loop: called every turn, at least four times a second: a watchdog.
+        give_up: asked during the start; once true it is cut short, and the broker may only be closed, or run with a
+            ``stop`` that is true as well.
 
     Raises:
         InsecureEndpoint: other machines could connect.
@@ -53,11 +55,12 @@ class Broker:
         on_tick: Callable[[datetime], Sequence[Envelope[Any]]] | None = None,
         tick_s: float = 1.0,
         on_loop: Callable[[], None] | None = None,
+        give_up: Callable[[], bool] = lambda: False,
     ) -> None:
         self._limits = limits or BrokerLimits()
         self._journal = journal
         self._clock = clock
-        self._hub = Hub(journal, f"broker@{node}", self._limits)
+        self._hub = Hub(journal, f"broker@{node}", self._limits, give_up)
         self._on_tick, self._tick_s, self._on_loop = on_tick, tick_s, on_loop
         self._next_tick = self._next_probe = clock.monotonic()
         check_endpoint(endpoint)

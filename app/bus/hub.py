@@ -1,6 +1,7 @@
 """The broker without its socket: messages in, one transaction, messages out."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from struct import error as struct_error
 from typing import Any
 
@@ -12,7 +13,7 @@ from app.bus.fanout import Fanout
 from app.bus.limits import BrokerLimits
 from app.bus.ports import Ledger
 from app.bus.sequencer import Gap, Run, Sequencer
-from app.bus.session import Bucket, Session
+from app.bus.session import Buckets, Lives, Session
 from app.bus.window import WINDOW
 from app.bus.wire import ProtocolError
 from app.events import Envelope
@@ -21,7 +22,6 @@ from app.events.frames import DamagedFrame, DeadLetter, Frame, frame_of, peek
 Message = tuple[bytes, list[bytes]]
 """A peer (ROUTER's name of a connection) and the parts sent to it."""
 
-BUSY_MS = 5000
 SILENCE_S = 5.0
 
 
@@ -32,17 +32,23 @@ class Hub:
         journal: where events are recorded.
         source: the broker's own name as a producer, ``broker@node``.
         limits: bounds.
+        give_up: asked while the journal's end is read, which may take seconds; once true, the rest is left out and
+            the hub is of no use.
     """
 
-    def __init__(self, journal: Ledger, source: str, limits: BrokerLimits) -> None:
+    def __init__(
+        self, journal: Ledger, source: str, limits: BrokerLimits, give_up: Callable[[], bool] = lambda: False
+    ) -> None:
         self._journal = journal
         self._source = source
         self._limits = limits
         recent = journal.ids(max(0, journal.head - WINDOW))
-        self._sequencer = Sequencer(journal.head, journal.recorded_us, recent)
+        self._sequencer = Sequencer(journal.head, journal.recorded_us, takewhile(lambda _: not give_up(), recent))
         self._fanout = Fanout(journal, limits)
         self._desk = Desk(journal)
         self._sessions: dict[bytes, Session] = {}
+        self._lives = Lives()
+        self._buckets = Buckets(limits.events_per_second)
         self._acks: dict[tuple[bytes, int], list[Run]] = {}
         self._out: list[Message] = []
         self._epoch = journal.head
@@ -108,23 +114,30 @@ class Hub:
 
     def forget(self, peer: bytes) -> None:
         """Drop a connection that is gone."""
-        self._sessions.pop(peer, None)
         self._fanout.remove(peer)
+        if session := self._sessions.pop(peer, None):
+            for epoch in self._lives.end(session.producer, session.epochs):  # not come back on another connection
+                self._sequencer.retire(session.producer, epoch)
 
     def probe(self, now: float) -> list[Message]:
         """Return messages to all connections that were silent lately: those that are gone cannot be reached."""
+        self._buckets.tidy(now)
         silent = [peer for peer, session in self._sessions.items() if now - session.heard > SILENCE_S]
         return [(peer, [wire.BEAT]) for peer in silent]
 
     def _hello(self, peer: bytes, hello: wire.Hello, now: float) -> None:
         if peer not in self._sessions and len(self._sessions) >= self._limits.max_sessions:
-            return self._greet(peer, BUSY_MS, f"The broker serves {self._limits.max_sessions} connections already.")
+            return self._greet(
+                peer, self._limits.retry_ms, f"The broker serves {self._limits.max_sessions} connections already."
+            )
         self.forget(peer)
-        self._sessions[peer] = Session(hello.producer, Bucket(self._limits.events_per_second, now), now)
+        epochs = tuple(epoch for epoch, _ in hello.epochs)
+        self._sessions[peer] = Session(hello.producer, now, epochs)
+        self._lives.begin(hello.producer, epochs)
         for epoch, base in hello.epochs:
             stored = self._journal.mark(hello.producer, epoch) or 0
             self._sequencer.introduce(hello.producer, epoch, max(stored, base))
-        self._out.append((peer, [wire.WELCOME]))
+        self._out.append((peer, [wire.WELCOME_FORM.pack(wire.WELCOME, hello.greeting)]))
         return None
 
     def _greet(self, peer: bytes, milliseconds: int, why: str) -> None:
@@ -136,7 +149,7 @@ class Hub:
         try:
             frame = Frame.parse(raw)
             _check_producer(frame, session)
-            if wait := session.bucket.take(frame.count, now):
+            if wait := self._buckets.take(session.producer, frame.count, now):
                 session.silenced = True
                 return self._greet(peer, int(1000 * wait) + 1, "Too many events a second.")
             runs = self._sequencer.admit(frame, now_us, session.producer)

@@ -159,18 +159,20 @@ class Outgoing:
             for frame in fresh:
                 frame.kept = True
 
-    def fail_overdue(self, endpoint: str, now: float, deadline_s: float) -> float | None:
-        """Tell those who wait for too long; their frames stay. Return when to look again, None for never."""
-        if len(self._builder):
+    def next_deadline(self, deadline_s: float) -> float | None:
+        """Return when the first of those who wait have waited for too long, None when nobody waits."""
+        if self._waiters:
             self._pack()
+        waiting = (frame.since + deadline_s for frame in self._frames if frame.waiters and not frame.overdue)
+        return next(waiting, None)
+
+    def fail_overdue(self, endpoint: str, now: float, deadline_s: float) -> None:
+        """Tell those who have waited for too long; their frames stay."""
         for frame in self._frames:
-            if not frame.overdue and frame.waiters:
-                if frame.since + deadline_s > now:
-                    return frame.since + deadline_s
+            if frame.waiters and not frame.overdue and frame.since + deadline_s <= now:
                 frame.overdue = True
                 for ticket, *_ in frame.waiters:
                     ticket.fail(BrokerUnavailable(endpoint, deadline_s, queued=frame.kept))
-        return None
 
     def fail(self, error: Exception) -> None:
         """Tell everyone who waits."""

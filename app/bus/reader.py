@@ -17,15 +17,16 @@ class Reader:
         types: event types wanted; None for all.
         position: begin after it.
         credit: bound on bytes sent and not yet consumed.
+        held: bytes up to ``position`` that were sent by an earlier subscription, and are not consumed yet.
     """
 
-    def __init__(self, number: int, types: frozenset[str] | None, position: int, credit: int) -> None:
+    def __init__(self, number: int, types: frozenset[str] | None, position: int, credit: int, *, held: int = 0) -> None:
         self.number = number
         self.types = types
         self.position = position
         self._told = position
-        self._credit = credit
-        self._unconsumed: deque[tuple[int, int]] = deque()
+        self._credit = credit - held
+        self._unconsumed: deque[tuple[int, int]] = deque([(position, held)] if held else ())
         self._catching_up = True
 
     def is_due(self, head: int) -> bool:

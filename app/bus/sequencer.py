@@ -74,6 +74,11 @@ class Sequencer:
         key = producer, epoch
         self.marks[key] = max(next_number, self.marks.get(key, 0))
 
+    def retire(self, producer: str, epoch: int) -> None:
+        """Forget an epoch whose producer is gone; the journal keeps its mark."""
+        if (producer, epoch) not in self._touched:
+            self.marks.pop((producer, epoch), None)
+
     def skip(self, producer: str, epoch: int, base: int, count: int) -> None:
         """Pass over a frame that was refused, if it is the next one, so that those behind it are not."""
         if self.marks.get((producer, epoch)) == base:

@@ -12,7 +12,7 @@ broker    SUBSCRIBE              ``Subscribe``
 broker    CREDIT id position     none: the subscriber has consumed up to the position
 broker    UNSUBSCRIBE id         none
 broker    ASK token              name of the method, its arguments as JSON, a body (may be empty)
-client    WELCOME                none: frames may be sent; all that are not acknowledged must be
+client    WELCOME greeting       none: frames may be sent; all that are not acknowledged must be
 client    GREET milliseconds     text: say hello again after the time
 client    ACK epoch runs         none: (base, size, first) for each run
 client    REJECT epoch base n    text: the frame was refused
@@ -44,6 +44,7 @@ WELCOME, GREET, ACK, REJECT, OPENED, CLOSED, EVENTS, ANSWER, BEAT, ERROR = (
 CREDIT_FORM = Struct("<cIQ")
 ID_FORM = Struct("<cI")
 TOKEN_FORM = Struct("<cQ")
+WELCOME_FORM = Struct("<cQ")
 ACK_FORM = Struct("<cQ")
 RUN_FORM = "QIQ"
 GREET_FORM = Struct("<cI")
@@ -66,21 +67,26 @@ class Message(BaseModel):
 
 
 class Hello(Message):
-    """A producer names itself, and where each of its epochs goes on."""
+    """A producer names itself, and where each of its epochs goes on. ``greeting`` comes back with the welcome."""
 
     protocol: Literal[1] = 1
+    greeting: Number
     producer: Name
     epochs: tuple[tuple[Number, Number], ...]
 
 
 class Subscribe(Message):
-    """A subscriber says what it wants; see ``Bus.subscribe``. ``credit`` is the bound on unconsumed bytes."""
+    """A subscriber says what it wants; see ``Bus.subscribe``.
+
+    ``credit`` is the bound on unconsumed bytes; ``held`` of them are those of an earlier subscription, up to ``after``.
+    """
 
     id: Annotated[int, Field(ge=0, lt=1 << 32)]
     types: frozenset[Name] | None
     after: Number | None
     durable: Name | None
     credit: Annotated[int, Field(gt=0)]
+    held: Number = 0
 
 
 class Commit(Message):

@@ -50,8 +50,8 @@ class ZmqBus:
         self._subscriptions: dict[int, ZmqSubscription] = {}
         self._asked: dict[int, tuple[list[bytes], asyncio.Future[str] | None]] = {}
         self._numbers = count(1)
-        self._up = self._welcomed = self._closed = False
-        self._greetings = 0
+        self._up = self._welcomed = self._greeting_under_way = self._closed = False
+        self._greeting = 0
         self._drained = asyncio.Event()
         self._rare: dict[bytes, Callable[[bytes, bytes], None]] = {
             wire.WELCOME: self._on_welcome,
@@ -162,7 +162,6 @@ class ZmqBus:
     def on_down(self) -> None:
         """Put what is not acknowledged into the outbox."""
         self._up = self._welcomed = False
-        self._greetings = 0
         self._keep()
 
     def on_message(self, parts: list[bytes]) -> None:
@@ -190,17 +189,19 @@ class ZmqBus:
 
     # -------------------------------------------------------------------------------------------------------------
 
-    def _on_welcome(self, *_: bytes) -> None:
-        self._greetings -= 1
-        if self._greetings == 0:
+    def _on_welcome(self, head: bytes, _: bytes) -> None:
+        if wire.WELCOME_FORM.unpack(head)[1] == self._greeting:
+            self._greeting_under_way = False
             self._welcomed = True
             self._outgoing.restart()
             self._connection.wake()
 
     def _on_greet(self, head: bytes, _: bytes) -> None:
-        if self._welcomed or self._greetings == 0:
+        milliseconds = wire.GREET_FORM.unpack(head)[1]
+        if milliseconds or not self._greeting_under_way:  # else it speaks of frames sent before the greeting
             self._welcomed = False
-            self._loop.call_later(wire.GREET_FORM.unpack(head)[1] / 1000, self._greet)
+            self._greeting_under_way = True
+            self._loop.call_later(milliseconds / 1000, self._greet)
 
     def _on_reject(self, head: bytes, last: bytes) -> None:
         _, epoch, base, _ = wire.REJECT_FORM.unpack(head)
@@ -230,8 +231,9 @@ class ZmqBus:
         if not self._up or self._closed:
             return
         self._welcomed = False
-        self._greetings += 1
-        hello = wire.Hello(producer=self.producer, epochs=self._outgoing.epochs())
+        self._greeting_under_way = True
+        self._greeting += 1
+        hello = wire.Hello(greeting=self._greeting, producer=self.producer, epochs=self._outgoing.epochs())
         self.send([wire.HELLO, hello.model_dump_json().encode()])
         for subscription in list(self._subscriptions.values()):
             self.open(subscription)
@@ -258,9 +260,12 @@ class ZmqBus:
         self.send(parts)
 
     def _look_at_deadlines(self) -> None:
-        self._keep()
-        again = self._outgoing.fail_overdue(self.endpoint, self._loop.time(), self.deadline_s)
-        self._alarm = None if again is None else self._loop.call_at(again, self._look_at_deadlines)
+        now, deadline = self._loop.time(), self._outgoing.next_deadline(self.deadline_s)
+        if deadline is not None and deadline <= now:
+            self._keep()
+            self._outgoing.fail_overdue(self.endpoint, now, self.deadline_s)
+            deadline = self._outgoing.next_deadline(self.deadline_s)
+        self._alarm = None if deadline is None else self._loop.call_at(deadline, self._look_at_deadlines)
 
     def _keep(self) -> None:
         try:

@@ -23,6 +23,11 @@ class Delivery(NamedTuple):
     head: int
     raws: list[bytes]
 
+    @property
+    def size(self) -> int:
+        """The credit it takes, bytes."""
+        return wire.EVENTS_FORM.size + sum(map(len, self.raws))
+
 
 class Owner(Protocol):
     """What a subscription needs of its bus."""
@@ -63,6 +68,7 @@ class ZmqSubscription:
         self._queue: deque[Delivery] = deque()
         self._news = asyncio.Event()
         self._owed = 0
+        self._held_until: int | None = None  # what was queued when it was opened again counts as one
         self._error: FlyballError | None = None
         self._closed = False
 
@@ -116,9 +122,16 @@ class ZmqSubscription:
             self._news.set()
 
     def request(self) -> list[bytes]:
-        """Return the message that opens it where it left off."""
+        """Return the message that opens it where it left off; what is queued here goes on counting."""
+        self._owed = 0
+        self._held_until = self._received if self._queue else None
         wanted = wire.Subscribe(
-            id=self.number, types=self._types, after=self._received, durable=self._durable, credit=CREDIT_BYTES
+            id=self.number,
+            types=self._types,
+            after=self._received,
+            durable=self._durable,
+            credit=CREDIT_BYTES,
+            held=sum(delivery.size for delivery in self._queue),
         )
         return [wire.SUBSCRIBE, wanted.model_dump_json().encode()]
 
@@ -160,7 +173,7 @@ class ZmqSubscription:
         self._bus.tell(b"letter", arguments, letter.body)
 
     def _give_credit(self, delivery: Delivery) -> None:
-        self._owed += wire.EVENTS_FORM.size + sum(map(len, delivery.raws))
-        if self._owed >= CREDIT_BYTES // 4:
+        self._owed += delivery.size
+        if self._owed >= CREDIT_BYTES // 4 or delivery.end == self._held_until:
             self._owed = 0
             self._bus.send([wire.CREDIT_FORM.pack(wire.CREDIT, self.number, delivery.end)])

@@ -20,6 +20,7 @@ COMMANDS = {
     "emit": "Publish an event.",
     "replay": "Check that a journal replays, ask what if, publish recorded events again.",
     "simulate": "Run the controllers on a modelled cluster, and see what they are worth.",
+    "journal": "Look for damage in the journal.",
     "daemon": "Run one daemon, or list them.",
     "config": "Show or check the settings.",
     "events": "List event types, show a schema, draw who emits what to whom.",

@@ -1,11 +1,13 @@
 """Watching a run from its journal: the broker may be down, the picture stays."""
 
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
 from itertools import islice
 from typing import Any
 
 from app.config import RunFolder
-from app.dashboard import READS, Board
+from app.core import FlyballError
+from app.dashboard import READS, Board, load_board, save_board
 from app.events import (
     DaemonFailed,
     EvaluationFailed,
@@ -21,7 +23,8 @@ from app.events import (
     TrainingBlockedByQuality,
     TrainingFailed,
 )
-from app.journal import NotAJournal, SqliteJournalReader, history
+from app.events.frames import DeadLetter
+from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
 
 INTERESTING: frozenset[type[Payload]] = frozenset(
     {
@@ -43,18 +46,41 @@ INTERESTING: frozenset[type[Payload]] = frozenset(
 AT_ONCE = 5000
 """Events read before others get their turn."""
 
+SAVE_AFTER = 20_000
+"""Events counted before the board is saved again: seconds of reading for whoever looks next."""
+
+
+def read_board(folder: RunFolder, reader: JournalReader, on_dead: Callable[[DeadLetter], None]) -> Board:
+    """Return what is known of a run: the board as it was last saved, and what was recorded since.
+
+    Raises:
+        DamagedRecord: the journal can't be read.
+    """
+    board = load_board(folder.board, reader)
+    start = board.position
+    board.feed(history(reader, after=start, types=READS, on_dead=on_dead))
+    if board.position - start >= SAVE_AFTER:
+        keep(folder, board)
+    return board
+
+
+def keep(folder: RunFolder, board: Board) -> None:
+    """Save a board if that is possible: without it, the next one only takes longer."""
+    with suppress(OSError):
+        save_board(folder.board, board)
+
 
 class JournalWatch:
-    """Feeds a board with what the journal holds, a part at a time.
+    """Feeds a board with what the journal holds, a part at a time, from where it was last saved.
 
     ``behind`` tells whether the last part was cut off: there is more to read at once. ``trouble`` is what the operator
     was told of reading it.
     """
 
     def __init__(self, folder: RunFolder) -> None:
-        self._path = folder.journal
-        self.board = Board()
-        self.began_at = self._head()
+        self._folder = folder
+        self.board, self.began_at = self._begin()
+        self._saved_at = self.board.position
         self.behind = False
         self.trouble = ""
 
@@ -65,7 +91,7 @@ class JournalWatch:
             FlyballError: the journal can't be read any further.
         """
         try:
-            reader = SqliteJournalReader(self._path)
+            reader = SqliteJournalReader(self._folder.journal)
         except NotAJournal:
             return []
         with closing(reader):
@@ -74,11 +100,19 @@ class JournalWatch:
             part = list(islice(events, AT_ONCE))
         self.behind = len(part) == AT_ONCE
         self.board.feed(part)
+        if self.board.position - self._saved_at >= SAVE_AFTER:
+            self.save()
         return [event for event in part if type(event.data) in INTERESTING and event.sequence > self.began_at]
 
-    def _head(self) -> int:
+    def save(self) -> None:
+        """Save the board, so that the next watch begins here."""
+        if self.board.position > self._saved_at:
+            keep(self._folder, self.board)
+            self._saved_at = self.board.position
+
+    def _begin(self) -> tuple[Board, int]:
         try:
-            with closing(SqliteJournalReader(self._path)) as reader:
-                return reader.head
-        except NotAJournal:
-            return 0
+            with closing(SqliteJournalReader(self._folder.journal)) as reader:
+                return load_board(self._folder.board, reader), reader.head
+        except FlyballError:  # what is wrong with it is told by reading on
+            return Board(), 0

@@ -35,6 +35,11 @@ class RunFolder:
         """Return the file with a daemon's state."""
         return self.path / "state" / f"{daemon}.sqlite"
 
+    @property
+    def board(self) -> Path:
+        """The file with what `up` and `status` have counted so far."""
+        return self.path / "state" / "board.json"
+
     def outbox(self, daemon: str) -> Path:
         """Return the file with what a daemon could not send yet."""
         return self.path / "outbox" / f"{daemon}.sqlite"

@@ -1,6 +1,7 @@
 """Read models for people: status of a run, cause and effect of its events."""
 
-from app.dashboard.status import READS, Board, ConfigStatus, DaemonStatus, Status
+from app.dashboard.snapshot import load_board, save_board
+from app.dashboard.status import READS, Board, BoardState, ConfigStatus, DaemonStatus, Status
 from app.dashboard.summary import short, summarise
 from app.dashboard.trace import AmbiguousEvent, Node, Trace, UnknownEvent, trace
 from app.dashboard.views import (
@@ -18,6 +19,7 @@ __all__ = [
     "READS",
     "AmbiguousEvent",
     "Board",
+    "BoardState",
     "ConfigStatus",
     "DaemonStatus",
     "Node",
@@ -27,6 +29,8 @@ __all__ = [
     "daemons_table",
     "daemons_text",
     "event_text",
+    "load_board",
+    "save_board",
     "short",
     "show_age",
     "state_counts",

@@ -74,19 +74,44 @@ class Status(Value):
     daemons: tuple[DaemonStatus, ...]
 
 
-class Board:
-    """Folds events into rows. Feed it events in order; ask for the status at any time."""
+class BoardState(Value):
+    """All that a board knows; ``event_id`` is that of the event at ``position``, counted last."""
 
-    def __init__(self) -> None:
-        self.position = 0
-        self.settings: RunSettings | None = None
-        self._configs: dict[str, ConfigRow] = {}
-        self._daemons: dict[tuple[str, str], DaemonRow] = {}
+    position: int
+    event_id: str
+    settings: RunSettings | None
+    configs: tuple[ConfigRow, ...]
+    daemons: tuple[DaemonRow, ...]
+
+
+class Board:
+    """Folds events into rows. Feed it events in order; ask for the status at any time.
+
+    Args:
+        state: what another board knew, to go on from there.
+    """
+
+    def __init__(self, state: BoardState | None = None) -> None:
+        self.position = state.position if state else 0
+        self.settings = state.settings if state else None
+        self._event_id = state.event_id if state else ""
+        self._configs = {row.key: row for row in state.configs} if state else {}
+        self._daemons = {(row.node, row.daemon): row for row in state.daemons} if state else {}
+
+    def state(self) -> BoardState:
+        """Return all that it knows."""
+        return BoardState(
+            position=self.position,
+            event_id=self._event_id,
+            settings=self.settings,
+            configs=tuple(self._configs.values()),
+            daemons=tuple(self._daemons.values()),
+        )
 
     def feed(self, events: Iterable[Event[Any]]) -> None:
         """Count events; those not in ``READS`` change nothing."""
         for event in events:
-            self.position = event.sequence
+            self.position, self._event_id = event.sequence, event.id
             if isinstance(event.data, RunConfigured):
                 self._configure(event.data, event.recorded_us)
             elif isinstance(event.data, DaemonFact):

@@ -2,6 +2,7 @@
 
 from app.journal.errors import DamagedState, NotAJournal, OutOfOrder, StorageError, StorageFull, StorageInUse
 from app.journal.history import history
+from app.journal.landmarks import LANDMARKS
 from app.journal.memory_journal import MemoryJournal
 from app.journal.outbox import MemoryOutbox, SqliteOutbox
 from app.journal.ports import Chunk, Journal, JournalReader, Outbox, StateKey, StateStore
@@ -9,6 +10,7 @@ from app.journal.sqlite_journal import SqliteJournal, SqliteJournalReader
 from app.journal.state import MemoryStateStore, SqliteStateStore
 
 __all__ = [
+    "LANDMARKS",
     "Chunk",
     "DamagedState",
     "Journal",

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from app.journal.errors import NotAJournal, StorageFull, StorageInUse, explained
+from app.journal.errors import NO_ROOM, NotAJournal, StorageError, StorageFull, StorageInUse, explained
 
 PAGE_BYTES = 8192
 CHECKPOINT_PAGES = 200
@@ -149,4 +149,8 @@ def _reserve(path: Path, size: int) -> None:
         path.write_bytes(b"\0" * size)
     except OSError as error:
         path.unlink(missing_ok=True)
+        if error.errno not in NO_ROOM:
+            raise StorageError(
+                f"{path} cannot be written: {error}.", hint="Look at the folder's owner and mode."
+            ) from error
         raise StorageFull(f"No room for a reserve of {size} bytes at {path}.", hint="Free some disk space.") from error

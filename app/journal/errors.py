@@ -1,5 +1,7 @@
 """What can go wrong with stored events and state."""
 
+import errno
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +9,10 @@ from pathlib import Path
 
 from app.core import FlyballError
 
-FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+LEAST_ROOM_BYTES = 64 << 10
+"""With less than this a disk counts as full: SQLite's WAL index grows by 32 KiB at a time."""
+
 BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
@@ -46,8 +51,17 @@ def explained(path: Path) -> Iterator[None]:
 
 def _explain(path: Path, error: sqlite3.Error) -> StorageError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in FULL:
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not _has_room(path)):
         return StorageFull(f"No room to write {path}.", hint="Free some disk space, then start again.")
     if code in BROKEN:
         return NotAJournal(f"{path} is damaged or no database ({error}).", hint="Restore it from a copy.")
     return StorageError(f"{path} could not be used: {error}.", hint="Look at the file's owner, mode and disk.")
+
+
+def _has_room(path: Path) -> bool:
+    """Tell a broken disk from a full one: SQLite calls both an I/O error when it syncs or maps memory."""
+    try:
+        found = os.statvfs(path.parent)
+    except OSError:
+        return True
+    return found.f_bavail * found.f_frsize >= LEAST_ROOM_BYTES

@@ -5,7 +5,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from app.events.frames import DeadLetter, Record
+from app.journal.landmarks import landmarks_in
 from app.journal.ports import Chunk
+from app.journal.queries import MARKS_KEPT
 from app.journal.sqlite_journal import check_order
 
 
@@ -17,7 +19,8 @@ class MemoryJournal:
         self.recorded_us = 0
         self._records: list[Record] = []
         self._firsts: list[int] = []
-        self._marks: dict[tuple[str, int], int] = {}
+        self._marks: dict[str, dict[int, int]] = {}
+        self._landmarks: dict[str, int] = {}
         self._cursors: dict[str, int] = {}
         self._letters: dict[int, DeadLetter] = {}
         self._letter_count = 0
@@ -36,7 +39,9 @@ class MemoryJournal:
             self._records.append(record)
             self._firsts.append(record.first)
             self.head, self.recorded_us = record.last, record.recorded_us
-        self._marks.update(marks or {})
+        for (producer, epoch), sequence in (marks or {}).items():
+            self._mark(producer, epoch, sequence)
+        self._landmarks.update(landmarks_in(records))
         self._cursors.update(cursors or {})
         for letter in letters:
             self._letter_count += 1
@@ -66,7 +71,11 @@ class MemoryJournal:
 
     def mark(self, producer: str, epoch: int) -> int | None:
         """Return the next sequence number of a producer's epoch; None when it was never seen."""
-        return self._marks.get((producer, epoch))
+        return self._marks.get(producer, {}).get(epoch)
+
+    def landmark(self, event_type: str) -> int:
+        """Return the position of the latest event of a type in ``LANDMARKS``; 0 when there is none."""
+        return self._landmarks.get(event_type, 0)
 
     def cursors(self) -> dict[str, int]:
         """Return the durable cursors by name."""
@@ -85,6 +94,14 @@ class MemoryJournal:
 
     def close(self) -> None:
         """Do nothing: the content stays for as long as the object."""
+
+    def _mark(self, producer: str, epoch: int, sequence: int) -> None:
+        """Note a mark as the producer's latest, and forget its oldest beyond the bound."""
+        marks = self._marks.setdefault(producer, {})
+        marks.pop(epoch, None)
+        marks[epoch] = sequence
+        if len(marks) > MARKS_KEPT:
+            del marks[next(iter(marks))]
 
     def _index(self, after: int) -> int:
         index = max(0, bisect_right(self._firsts, after + 1) - 1)

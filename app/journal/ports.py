@@ -56,6 +56,10 @@ class JournalReader(Protocol):
         """Iterate over the records that hold events after a position, without their bodies."""
         ...
 
+    def landmark(self, event_type: str) -> int:
+        """Return the position of the latest event of a type in ``LANDMARKS``, found at once; 0 when there is none."""
+        ...
+
     def cursors(self) -> dict[str, int]:
         """Return the durable cursors by name."""
         ...
@@ -89,7 +93,8 @@ class Journal(JournalReader, Protocol):
 
         Args:
             records: sealed with the positions that follow ``head``, without gaps.
-            marks: the next sequence number for each (producer, epoch).
+            marks: the next sequence number for each (producer, epoch). Those of a producer's latest epochs are kept,
+                eight at least.
             cursors: durable cursors to set.
             letters: dead letters to keep.
 
@@ -104,7 +109,7 @@ class Journal(JournalReader, Protocol):
         ...
 
     def mark(self, producer: str, epoch: int) -> int | None:
-        """Return the next sequence number of a producer's epoch; None when it was never seen."""
+        """Return the next sequence number of a producer's epoch; None when it was never seen, or long ago."""
         ...
 
     def remove_dead_letter(self, number: int) -> bool:

@@ -8,17 +8,31 @@ from app.events.frames import DamagedRecord, DeadLetter, Record, ids_of
 from app.events.frames.record import damaged
 from app.journal.ports import Chunk
 
-KIND = 0x464C5931  # "FLY1"
+KIND = 0x464C5932  # "FLY2"
+MARKS_KEPT = 8
+"""Epochs (lives) of a producer that are remembered. Frames of an older one that are sent again after all are known
+by the ids of their events as long as those are among the latest million."""
 
-SCHEMA = """
+SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS frames (first INTEGER PRIMARY KEY, head BLOB NOT NULL, bodies BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS marks (producer TEXT, epoch INTEGER, next INTEGER NOT NULL,
-    PRIMARY KEY (producer, epoch)) WITHOUT ROWID;
+    used INTEGER NOT NULL, PRIMARY KEY (producer, epoch)) WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS forget_marks AFTER INSERT ON marks BEGIN
+    DELETE FROM marks WHERE producer = new.producer AND epoch NOT IN
+        (SELECT epoch FROM marks WHERE producer = new.producer ORDER BY used DESC, epoch = new.epoch DESC
+         LIMIT {MARKS_KEPT});
+END;
+CREATE TABLE IF NOT EXISTS landmarks (type TEXT PRIMARY KEY, position INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS cursors (name TEXT PRIMARY KEY, position INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS dead_letters (number INTEGER PRIMARY KEY AUTOINCREMENT, position INTEGER NOT NULL,
     producer TEXT NOT NULL, reporter TEXT NOT NULL, error TEXT NOT NULL, body BLOB NOT NULL);
-"""
+"""  # noqa: S608 - a constant
 # A record is cut where its bodies begin: SQLite then reads the pages of a header without those of the bodies.
+SAVE_MARK = """
+INSERT INTO marks (producer, epoch, next, used) VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET next = excluded.next, used = excluded.used
+"""
+SAVE_LANDMARK = "INSERT OR REPLACE INTO landmarks VALUES (?, ?)"
 
 
 def last_record(db: sqlite3.Connection) -> Record | None:
@@ -78,6 +92,12 @@ def find_damage(db: sqlite3.Connection) -> Iterator[DamagedRecord]:
 def cursors(db: sqlite3.Connection) -> dict[str, int]:
     """Return the durable cursors by name."""
     return dict(db.execute("SELECT name, position FROM cursors ORDER BY name"))
+
+
+def landmark(db: sqlite3.Connection, event_type: str) -> int:
+    """Do what ``JournalReader.landmark`` says."""
+    row = db.execute("SELECT position FROM landmarks WHERE type = ?", (event_type,)).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def dead_letters(db: sqlite3.Connection) -> list[DeadLetter]:

@@ -7,6 +7,7 @@ from app.events.frames import DamagedRecord, DeadLetter, Record
 from app.journal import queries
 from app.journal.database import CHECKPOINT_PAGES, PAGE_BYTES, Database, open_read_only
 from app.journal.errors import OutOfOrder, explained
+from app.journal.landmarks import landmarks_in
 from app.journal.ports import Chunk
 
 RESERVE_BYTES = 4 << 20
@@ -51,8 +52,11 @@ class SqliteJournal:
         with self._db.transaction() as db:
             db.executemany("INSERT INTO frames VALUES (?, ?, ?)", map(_row, records))
             if marks:
-                rows = [(producer, _signed(epoch), sequence) for (producer, epoch), sequence in marks.items()]
-                db.executemany("INSERT OR REPLACE INTO marks VALUES (?, ?, ?)", rows)
+                used = records[-1].last if records else self.head
+                rows = [(producer, _signed(epoch), sequence, used) for (producer, epoch), sequence in marks.items()]
+                db.executemany(queries.SAVE_MARK, rows)
+            if found := landmarks_in(records):
+                db.executemany(queries.SAVE_LANDMARK, found.items())
             if cursors:
                 db.executemany("INSERT OR REPLACE INTO cursors VALUES (?, ?)", cursors.items())
             for letter in letters:
@@ -85,6 +89,11 @@ class SqliteJournal:
         """Iterate over the records after a position: first position and hashes of the event ids."""
         with explained(self._db.path):
             yield from queries.read_ids(self._db.connection, after)
+
+    def landmark(self, event_type: str) -> int:
+        """Return the position of the latest event of a type in ``LANDMARKS``; 0 when there is none."""
+        with explained(self._db.path):
+            return queries.landmark(self._db.connection, event_type)
 
     def mark(self, producer: str, epoch: int) -> int | None:
         """Return the next sequence number of a producer's epoch; None when it was never seen."""
@@ -148,6 +157,11 @@ class SqliteJournalReader:
         """Iterate over the records after a position, without their bodies."""
         with explained(self._path):
             yield from queries.read_headers(self._db, after)
+
+    def landmark(self, event_type: str) -> int:
+        """Return the position of the latest event of a type in ``LANDMARKS``; 0 when there is none."""
+        with explained(self._path):
+            return queries.landmark(self._db, event_type)
 
     def damage(self) -> Iterator[DamagedRecord]:
         """Look at every record and report each that is damaged, and each gap."""

@@ -61,10 +61,9 @@ class BrokerVoice:
 
 
 def last_settings(journal: JournalReader) -> RunSettings | None:
-    """Return the settings that the journal's latest RUN_CONFIGURED holds."""
-    latest = None
-    for latest in history(journal, types={RunConfigured}):  # noqa: B007 - the last one counts
-        pass
+    """Return the settings that the journal's latest RUN_CONFIGURED holds, however long the journal is."""
+    position = journal.landmark(RunConfigured.event_type)
+    latest = next(history(journal, after=position - 1, types={RunConfigured}), None) if position else None
     return RunSettings.model_validate(latest.data.settings) if latest else None
 
 
@@ -90,18 +89,22 @@ def stop_signals() -> Iterator[tuple[Callable[[], bool], int]]:
     asked: list[int] = []
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     before = signal.set_wakeup_fd(writer)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda received, _frame: asked.append(received))
+    handlers = {
+        number: signal.signal(number, lambda received, _frame: asked.append(received))
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
     try:
         yield lambda: bool(asked), reader
     finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         signal.set_wakeup_fd(before)
         os.close(reader)
         os.close(writer)
 
 
 def serve(journal: Journal, endpoint: str, loaded: Loaded, voice: BrokerVoice, clock: Clock) -> None:
-    """Run the broker until SIGTERM or SIGINT."""
+    """Run the broker until SIGTERM or SIGINT, which also cut its start short."""
     settings, deployment = loaded.run, loaded.deployment
     notifier = Notifier()
     with stop_signals() as (stopped, wake_fd):
@@ -115,6 +118,7 @@ def serve(journal: Journal, endpoint: str, loaded: Loaded, voice: BrokerVoice, c
             tick_s=settings.tick_seconds,
             on_tick=lambda now: voice.beat(now, journal.head, settings.tick_seconds),
             on_loop=_watchdog(notifier, clock, deployment.heartbeat_seconds),
+            give_up=stopped,
         )
         notifier.tell("READY=1")
         broker.run(stopped, wake_fd=wake_fd)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.events import RunConfigured
 from app.events.frames import DamagedRecord, DeadLetter, Draft, Frame, FrameBuilder, seal
 from app.journal import MemoryJournal, OutOfOrder, SqliteJournal, SqliteJournalReader
 
@@ -90,6 +91,27 @@ def test_marks_are_kept_per_producer_and_epoch(journal):
     journal.append(marks={("a", 1): 5, ("b", 2**64 - 1): 7})
     journal.append(marks={("a", 1): 6})
     assert (journal.mark("a", 1), journal.mark("b", 2**64 - 1), journal.mark("a", 2)) == (6, 7, None)
+
+
+def test_marks_of_a_producer_s_latest_epochs_are_kept_and_those_of_others_are_none_of_its_business(journal):
+    journal.append(marks={("other", 1): 1})
+    for epoch in range(1, 101):
+        journal.append([record(epoch, ("a", b"x"))], marks={("p", epoch): epoch})
+        journal.append(marks={("p", 1): epoch})  # a long life beside the short ones
+    kept = [epoch for epoch in range(1, 101) if journal.mark("p", epoch) is not None]
+    assert kept == [1, *range(94, 101)]
+    assert (journal.mark("p", 1), journal.mark("other", 1)) == (100, 1)
+
+
+def test_the_latest_event_of_a_type_is_found_at_once(journal):
+    kind = RunConfigured.event_type
+    assert journal.landmark(kind) == 0
+    journal.append([record(1, ("a", b"1"), (kind, b"2"), (kind, b"3"), ("a", b"4")), record(5, ("a", b"5"))])
+    assert journal.landmark(kind) == 3
+    journal.append([record(6, ("a", b"6"))])
+    assert journal.landmark(kind) == 3
+    journal.append([record(7, (kind, b"7")), record(8, ("a", b"8"))])
+    assert journal.landmark(kind) == 7
 
 
 def test_cursors_are_durable_names_for_positions(journal):

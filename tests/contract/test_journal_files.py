@@ -5,7 +5,16 @@ import sqlite3
 import pytest
 
 from app.events.frames import Draft, Frame, FrameBuilder, seal
-from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, StorageFull, StorageInUse
+from app.journal import (
+    NotAJournal,
+    SqliteJournal,
+    SqliteJournalReader,
+    StorageError,
+    StorageFull,
+    StorageInUse,
+    errors,
+)
+from app.journal.errors import explained
 
 
 def record(first, size=10):
@@ -79,6 +88,14 @@ def test_a_foreign_file_is_refused_and_left_alone(tmp_path, opener):
     assert path.read_bytes() == before
 
 
+def test_a_commit_waits_for_the_disk(journal):
+    """What makes an acknowledgement mean that the event survives a loss of power: WAL, and an fsync per commit."""
+    settings = [
+        journal._db.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
+    ]
+    assert settings == ["wal", 2]
+
+
 def test_a_full_disk_is_said_clearly_and_loses_nothing(journal, tmp_path):
     """SQLite's own page limit stands in for a full disk: it raises the same SQLITE_FULL."""
     journal.append([record(1)])
@@ -90,6 +107,26 @@ def test_a_full_disk_is_said_clearly_and_loses_nothing(journal, tmp_path):
     assert not (tmp_path / "j.db.reserve").exists(), "the reserve makes room for a clean close"
     journal.append([record(2)])
     assert journal.read(0).position == 2
+
+
+def io_error(journal):
+    """What SQLite raises when the disk breaks under it: none is at hand to break."""
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+    with explained(journal._db.path):
+        raise error
+
+
+def test_a_broken_disk_is_not_called_full(journal):
+    with pytest.raises(StorageError, match="disk I/O error") as caught:
+        io_error(journal)
+    assert type(caught.value) is StorageError
+
+
+def test_an_input_output_error_on_a_disk_without_room_is_a_full_disk(journal, monkeypatch):
+    monkeypatch.setattr(errors, "LEAST_ROOM_BYTES", 1 << 70)
+    with pytest.raises(StorageFull):
+        io_error(journal)
 
 
 def test_the_reserve_comes_back_with_the_next_start(journal, tmp_path):

@@ -7,8 +7,17 @@ import signal
 import pytest
 from bus_rig import address, broker_process, broker_thread, checked, gather, until
 
-from app.bus import BrokerUnavailable, ZmqBus
-from app.journal import MemoryJournal, MemoryOutbox, SqliteJournalReader, SqliteOutbox
+from app.bus import Broker, BrokerUnavailable, ZmqBus
+from app.events.frames import Frame
+from app.journal import (
+    MemoryJournal,
+    MemoryOutbox,
+    SqliteJournal,
+    SqliteJournalReader,
+    SqliteOutbox,
+    StorageFull,
+)
+from app.runtime.clock import SystemClock
 
 
 def recorded(folder):
@@ -19,6 +28,10 @@ def recorded(folder):
         position = chunk.position
     reader.close()
     return records
+
+
+def frame_count(raw):
+    return Frame.parse(raw).count
 
 
 def bodies(folder):
@@ -149,6 +162,31 @@ async def test_a_full_outbox_is_said_to_the_publisher(tmp_path):
     with pytest.raises(Exception, match="The outbox would hold"):
         await bus.publish_many([checked(i) for i in range(50)])
     await bus.close()
+
+
+async def test_a_broker_whose_disk_is_full_stops_loudly_and_nothing_acknowledged_or_waiting_is_lost(tmp_path):
+    journal, outbox = SqliteJournal(tmp_path / "journal.db"), MemoryOutbox()
+    pages = journal._db.connection.execute("PRAGMA page_count").fetchone()[0]
+    journal._db.connection.execute(f"PRAGMA max_page_count = {pages + 8}")
+    broker = Broker(journal, address(tmp_path), SystemClock())
+    serving = asyncio.get_running_loop().run_in_executor(None, broker.run, lambda: False)
+    bus = ZmqBus(address(tmp_path), producer="p", deadline_s=0.2, outbox=outbox)
+    acknowledged = 0
+
+    async def publish_until_it_fails():
+        nonlocal acknowledged
+        while True:
+            acknowledged += len(await bus.publish_many([checked(acknowledged + i) for i in range(50)]))
+
+    with pytest.raises(BrokerUnavailable) as caught:
+        await publish_until_it_fails()
+    assert caught.value.queued
+    with pytest.raises(StorageFull, match="Free some disk space"):
+        await serving
+    await bus.close()
+    journal.close()
+    assert acknowledged == max(bodies(tmp_path), default=0)
+    assert [frame_count(raw) for raw in outbox.load()] == [50]
 
 
 async def test_closing_waits_for_what_is_under_way(tmp_path):

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 import zmq
-from bus_rig import StepClock, address, broker_thread, checked, degraded, gather
+from bus_rig import StepClock, address, broker_thread, checked, degraded, gather, until
 
 from app.bus import (
     Broker,
@@ -17,10 +17,12 @@ from app.bus import (
     PublishRefused,
     ZmqBus,
     retry_letter,
+    wire,
+    zmq_subscription,
 )
 from app.events import MalformedEvent, encode
 from app.events.frames import DeadLetter, frame_of
-from app.journal import MemoryJournal
+from app.journal import MemoryJournal, SqliteJournal
 
 
 class Stranger:
@@ -44,8 +46,8 @@ class Stranger:
         return self.socket.recv_multipart()
 
     def hello(self, producer="stranger", epochs=((1, 0),)):
-        answer = self.say(b"H", json.dumps({"producer": producer, "epochs": epochs}).encode())
-        assert answer == [b"W"]
+        answer = self.say(b"H", json.dumps({"greeting": 7, "producer": producer, "epochs": epochs}).encode())
+        assert answer == [struct.pack("<cQ", b"W", 7)]
 
 
 @pytest.fixture
@@ -110,7 +112,7 @@ def test_a_frame_in_another_s_name_is_refused(stranger, journal):
         (b"Q", b"commit"),
         (b"Q12345678", b"dance", b"{}", b""),
         (b"Q12345678", b"commit", b'{"name": "", "position": 1}', b""),
-        (b"H", b'{"producer": "x", "epochs": [], "protocol": 2}'),
+        (b"H", b'{"greeting": 1, "producer": "x", "epochs": [], "protocol": 2}'),
         (b"H",),
     ],
 )
@@ -147,12 +149,33 @@ def test_who_sends_too_fast_is_told_to_wait(stranger, journal):
     assert b"Too many events" in text
 
 
-async def test_a_client_that_is_too_fast_slows_down_and_loses_nothing(broker, journal):
-    bus = ZmqBus(broker.endpoint, producer="quick")
-    for i in range(0, 400, 100):
-        await bus.publish_many([checked(k) for k in range(i, i + 100)])
-    assert journal.head == 400
-    await bus.close()
+async def test_a_client_that_is_too_fast_slows_down_and_loses_nothing(journal, tmp_path):
+    """Saying hello again, as it does after each refusal, does not help: its surplus waits until the clock says so."""
+    clock, limits = StepClock(), BrokerLimits(events_per_second=100)
+    with broker_thread(journal, address(tmp_path), clock=clock, limits=limits) as broker:
+        bus = ZmqBus(broker.endpoint, producer="quick")
+        for i in range(0, 200, 100):
+            await bus.publish_many([checked(k) for k in range(i, i + 100)])  # two seconds' worth
+        for i in range(200, 500, 100):
+            async with asyncio.TaskGroup() as group:
+                surplus = group.create_task(bus.publish_many([checked(k) for k in range(i, i + 100)]))
+                refused = bus._greeting + 3
+                await until(lambda enough=refused: bus._greeting >= enough)
+                assert (journal.head, surplus.done()) == (i, False)
+                clock.seconds += 1
+            assert surplus.result() == tuple(range(i + 1, i + 101))
+        await bus.close()
+
+
+async def test_a_second_connection_of_a_producer_brings_no_second_rate(journal, tmp_path):
+    clock, limits = StepClock(), BrokerLimits(events_per_second=100)
+    with broker_thread(journal, address(tmp_path), clock=clock, limits=limits) as broker:
+        with Stranger(broker.endpoint) as first:
+            first.hello()
+            assert first.say(b"F", frame(*[checked(i) for i in range(300)]))[0][:1] == b"A"
+        with Stranger(broker.endpoint) as second:
+            second.hello(epochs=((1, 300),))
+            assert second.say(b"F", frame(base=300))[0][:1] == b"G"
 
 
 def test_one_connection_too_many_is_told_to_come_back(broker):
@@ -160,8 +183,8 @@ def test_one_connection_too_many_is_told_to_come_back(broker):
         for stranger in (a, b, c):
             stranger.hello()
         with Stranger(broker.endpoint) as d:
-            kind, text = d.say(b"H", b'{"producer": "d", "epochs": []}')
-            assert struct.unpack("<cI", kind) == (b"G", 5000)
+            kind, text = d.say(b"H", b'{"greeting": 1, "producer": "d", "epochs": []}')
+            assert struct.unpack("<cI", kind) == (b"G", 2000)
             assert b"serves 3 connections" in text
 
 
@@ -172,9 +195,28 @@ async def test_connections_that_are_gone_make_room(journal, tmp_path):
             first.hello()
         clock.seconds = 100  # the probe finds it gone
         with Stranger(broker.endpoint) as second:
-            while second.say(b"H", b'{"producer": "d", "epochs": []}')[0] != b"W":
+            while second.say(b"H", b'{"greeting": 1, "producer": "d", "epochs": []}')[0][:1] != b"W":
                 clock.seconds += 10
                 await asyncio.sleep(0.01)
+
+
+async def test_a_client_too_many_gets_its_turn_when_there_is_room(journal, tmp_path):
+    clock = StepClock()
+    limits = BrokerLimits(max_sessions=1, retry_ms=5)
+    with broker_thread(journal, address(tmp_path), clock=clock, limits=limits) as broker:
+        first = ZmqBus(broker.endpoint, producer="first")
+        await first.publish(checked(0))
+        second = ZmqBus(broker.endpoint, producer="second")
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(second.publish(checked(1)))
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            await first.close()
+            while not waiting.done():
+                clock.seconds += 10  # time to look who is still there
+                await asyncio.sleep(0.01)
+        assert waiting.result() == 2
+        await second.close()
 
 
 async def test_one_subscription_too_many_is_refused(broker):
@@ -300,3 +342,47 @@ def test_events_are_bytes_to_the_broker(stranger, journal):
     stranger.hello()
     assert stranger.say(b"F", frame())[0][:1] == b"A"
     assert journal.read(0).records[0].frame.bodies() == [encode(checked(0))]
+
+
+async def test_a_damaged_record_is_refused_loudly_to_who_asks_for_it_and_the_others_go_on(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.db")
+    with broker_thread(journal, address(tmp_path)) as broker:
+        bus = ZmqBus(broker.endpoint, producer="p")
+        for i in range(3):
+            await bus.publish(checked(i))
+        await bus.close()
+    journal._db.connection.execute("UPDATE frames SET bodies = x'00' WHERE first = 2")
+    with broker_thread(journal, address(tmp_path)) as broker:
+        bus = ZmqBus(broker.endpoint, producer="q")
+        with pytest.raises(BusError, match=r"Damaged journal.*position 2"):
+            await gather(bus.subscribe(after=0), 3)
+        assert await bus.publish(checked(3)) == 4
+        assert [event.sequence for event in await gather(bus.subscribe(after=2), 2)] == [3, 4]
+        await bus.close()
+    journal.close()
+
+
+async def test_a_subscriber_that_does_not_read_is_sent_no_more_for_subscribing_again(tmp_path):
+    journal = MemoryJournal()
+    with broker_thread(journal, address(tmp_path)) as broker:
+        bus = ZmqBus(broker.endpoint, producer="p")
+        for i in range(60):
+            await bus.publish_many([checked(k) for k in range(400 * i, 400 * i + 400)])
+        subscription = bus.subscribe(after=0)
+        for _ in range(4):
+            async with asyncio.timeout(20):
+                await settled(subscription)
+            bus.open(subscription)  # as after every interruption
+        assert sum(delivery.size for delivery in subscription._queue) < zmq_subscription.CREDIT_BYTES + (1 << 20)
+        events = await gather(subscription, 24_000)
+        assert [event.sequence for event in events] == list(range(1, 24_001))
+        await bus.close()
+
+
+async def settled(subscription):
+    """Wait until nothing more comes: a barrier behind what the broker has sent so far."""
+    count = -1
+    while count != len(subscription._queue):
+        count = len(subscription._queue)
+        for _ in range(3):
+            await subscription._bus.ask(b"commit", wire.Commit(name="barrier", position=0))

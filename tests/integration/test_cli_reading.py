@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -265,3 +267,50 @@ def test_a_closed_pipe_is_silent(run: Path) -> None:
         assert reader.stderr is not None
         reader.stdout.close()
         assert reader.stderr.read() == b""
+
+
+def spoil(run: Path, change: str) -> None:
+    with sqlite3.connect(run / "journal.sqlite") as db:
+        db.execute(change)
+    db.close()
+
+
+def test_a_sound_journal_is_called_so(run: Path, flyball: Flyball) -> None:
+    done = flyball("journal", "verify")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "No damage" in done.stderr
+    assert lines(flyball("journal", "verify", "--json")) == []
+
+
+def test_all_damage_of_a_journal_is_listed(run: Path, flyball: Flyball) -> None:
+    spoil(run, "UPDATE frames SET bodies = x'00' WHERE first IN (3, 7)")
+    spoil(run, "DELETE FROM frames WHERE first = 5")
+    told = flyball("journal", "verify")
+    assert told.exit_code == 1
+    assert [line.partition("position ")[2] for line in told.stdout.splitlines()] == ["3.", "5.", "7."]
+    listed = flyball("journal", "verify", "--json")
+    assert listed.exit_code == 1
+    assert [json.loads(line) for line in listed.stdout.splitlines()] == [
+        {"damage": line} for line in told.stdout.splitlines()
+    ]
+
+
+def test_a_journal_whose_database_is_broken_is_damaged_too(run: Path, flyball: Flyball) -> None:
+    file = run / "journal.sqlite"
+    file.write_bytes(file.read_bytes()[:8192] + b"\xff" * (file.stat().st_size - 8192))
+    told = flyball("journal", "verify")
+    assert told.exit_code == 1
+    assert "is damaged" in told.stdout
+
+
+def test_what_damage_says_to_do_exists(run: Path, flyball: Flyball) -> None:
+    """The hint of every damage names a command; it has to be one."""
+    spoil(run, "UPDATE frames SET bodies = x'00' WHERE first = 3")
+    hint = flyball("tail").stderr
+    command = re.search(r"`flyball (.+?)`", hint)
+    assert command is not None
+    assert flyball(*command[1].split(), "--help").exit_code == 0
+
+
+def test_verifying_needs_a_journal(flyball: Flyball) -> None:
+    assert flyball("journal", "verify").exit_code == 3

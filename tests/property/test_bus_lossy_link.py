@@ -41,7 +41,7 @@ class World:
 
     def greet(self):
         self.welcomed = False
-        hello = wire.Hello(producer="p", epochs=self.outgoing.epochs())
+        hello = wire.Hello(greeting=1, producer="p", epochs=self.outgoing.epochs())
         self.to_broker.append([wire.HELLO, hello.model_dump_json().encode()])
 
     def publish(self, count):

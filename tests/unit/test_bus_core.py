@@ -8,7 +8,7 @@ from app.bus.limits import BrokerLimits
 from app.bus.reader import TELL_AFTER, Reader
 from app.bus.recent import Piece, Recent
 from app.bus.sequencer import Gap, Run, Sequencer
-from app.bus.session import Bucket
+from app.bus.session import Bucket, Buckets, Lives
 from app.bus.window import IdWindow
 from app.bus.wire import EVENTS_FORM, Subscribe, ack, read_ack
 from app.events.frames import Frame, frame_of
@@ -84,6 +84,16 @@ def test_known_events_are_left_out_of_a_frame_and_keep_their_positions():
     assert [r.frame.ids for r in s.take()[0]] == [frame(0, 1).ids, frame(2, 3).ids]
 
 
+def test_an_epoch_is_forgotten_once_its_mark_is_in_the_journal():
+    s = sequencer()
+    s.admit(frame(0), 5, "p")
+    s.retire("p", 1)
+    assert s.take()[1] == {("p", 1): 1}
+    s.retire("p", 1)
+    assert s.marks == {}
+    s.retire("p", 1)
+
+
 def test_time_never_goes_back():
     s = Sequencer(0, 100)
     s.introduce("p", 1, 0)
@@ -157,6 +167,26 @@ def test_a_bucket_bounds_the_rate_and_says_how_long_to_wait():
     assert bucket.take(1, 1000.0) > 0
 
 
+def test_full_buckets_are_forgotten_because_a_new_one_is_as_good():
+    buckets = Buckets(rate=10)
+    for producer in ("a", "b"):
+        assert buckets.take(producer, 30, 0.0) == 0
+    assert buckets.take("a", 1, 0.0) > 0
+    buckets.take("b", 10, 2.0)
+    buckets.tidy(3.0)
+    assert len(buckets) == 1, "a is full again, b is not"
+
+
+def test_an_epoch_ends_with_its_last_connection():
+    lives = Lives()
+    lives.begin("p", (1, 2))
+    lives.begin("p", (2,))
+    assert lives.end("p", (1, 2)) == [1]
+    assert lives.end("p", (2,)) == [2]
+    lives.begin("p", (2,))
+    assert lives.end("p", (2,)) == [2]
+
+
 def records(count):
     s = sequencer()
     for i in range(count):
@@ -195,3 +225,34 @@ def test_laggards_take_turns():
     assert rounds == [[b"a"], [b"b"], [b"a"], [b"b"]]
     fanout.remove(b"a")
     assert (fanout.count(b"a"), fanout.count(b"b")) == (0, 1)
+
+
+def lagging(*subscriptions, journal=None):
+    """Return a fanout whose subscribers, (peer, number), all read the journal from its start."""
+    if journal is None:
+        journal = MemoryJournal()
+        journal.append(records(10))
+    fanout = Fanout(journal, BrokerLimits(recent_bytes=0))
+    for peer, number in subscriptions:
+        fanout.add(peer, Subscribe(id=number, types=None, after=0, durable=None, credit=10**6), 0)
+    return fanout
+
+
+def test_a_peer_that_vanishes_in_the_middle_of_a_round_takes_all_its_subscriptions_along():
+    fanout, served = lagging((b"gone", 1), (b"gone", 2), (b"there", 1)), []
+    for peer, _ in fanout.deliver():
+        served.append(peer)
+        if peer == b"gone":
+            fanout.remove(b"gone")  # what the broker does when it can't be reached
+    assert served == [b"gone", b"there"]
+    assert not fanout.has_more()
+
+
+def test_what_a_subscriber_holds_unconsumed_counts_when_it_subscribes_again():
+    """Else each interruption would let another credit's worth pile up at a subscriber that does not read."""
+    reader = Reader(1, None, position=5, credit=100, held=100)
+    assert not reader.is_due(head=9)
+    reader.consumed(4)
+    assert not reader.is_due(head=9)
+    reader.consumed(5)
+    assert reader.is_due(head=9)

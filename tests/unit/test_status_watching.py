@@ -1,6 +1,10 @@
 """Watching a journal: in parts, from where it was, through damage."""
 
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recorded_run import recording, write_journal
@@ -9,9 +13,13 @@ from app.cli import watching
 from app.cli.commands.up import child_environment, child_specs
 from app.cli.place import Place
 from app.cli.screen import LineScreen, LiveScreen, describe
-from app.cli.watching import JournalWatch
+from app.cli.watching import JournalWatch, read_board
 from app.config import RunFolder
 from app.core import FlyballError
+from app.dashboard import Board, snapshot
+from app.events import Event
+from app.events.frames import DeadLetter
+from app.journal import SqliteJournalReader
 from app.runtime.registry import DAEMONS
 from app.runtime.settings import load
 from app.runtime.supervisor import ChildReport
@@ -30,6 +38,76 @@ def test_what_lies_before_is_counted_and_what_comes_is_told(tmp_path: Path, monk
     assert watch.board.position == len(events)
     again = JournalWatch(folder)
     assert again.news() == []
+
+
+def ignore(letter: DeadLetter) -> None:
+    raise AssertionError(letter)
+
+
+def renamed(event: Event[Any]) -> Event[Any]:
+    """Return the event as it would be in another run."""
+    return replace(event, envelope=event.envelope.model_copy(update={"id": f"other-{event.id}"}))
+
+
+def spoil_the_start(folder: RunFolder) -> None:
+    """Make the first half of the journal unreadable: whoever reads it again fails."""
+    with sqlite3.connect(folder.journal) as db:
+        db.execute("UPDATE frames SET head = x'00' WHERE first < 10")
+    db.close()
+
+
+def test_a_board_goes_on_from_where_it_was_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "SAVE_AFTER", 5)
+    folder, events = RunFolder(tmp_path), recording().events
+    write_journal(folder.journal, events[:12])
+    first = JournalWatch(folder)
+    first.news()
+    write_journal(folder.journal, events[12:])
+    spoil_the_start(folder)
+    again = JournalWatch(folder)
+    assert again.board.state() == first.board.state()
+    assert [event.data.seed_name for event in again.news()] == []
+    whole = Board()
+    whole.feed(events)
+    assert again.board.state() == whole.state()
+    with closing(SqliteJournalReader(folder.journal)) as reader:
+        assert read_board(folder, reader, ignore).state() == whole.state()
+
+
+def test_the_end_of_a_watch_is_saved(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    write_journal(folder.journal, recording().events)
+    watch = JournalWatch(folder)
+    watch.news()
+    watch.save()
+    spoil_the_start(folder)
+    assert JournalWatch(folder).board.state() == watch.board.state()
+
+
+@pytest.mark.parametrize("change", ["damaged", "cut off", "another journal", "a shorter journal", "older code"])
+def test_a_snapshot_that_can_t_be_relied_on_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    folder, events = RunFolder(tmp_path), recording().events
+    write_journal(folder.journal, events)
+    watch = JournalWatch(folder)
+    watch.news()
+    watch.save()
+    assert JournalWatch(folder).board.position == len(events)
+    match change:
+        case "damaged":
+            folder.board.write_text(folder.board.read_text().replace("600", "601"))
+        case "cut off":
+            folder.board.write_text(folder.board.read_text()[:-20])
+        case "another journal":
+            folder.journal.unlink()
+            write_journal(folder.journal, [renamed(event) for event in events])
+        case "a shorter journal":
+            folder.journal.unlink()
+            write_journal(folder.journal, events[:5])
+        case "older code":
+            monkeypatch.setattr(snapshot, "FORMAT", 0)
+    assert JournalWatch(folder).board.position == 0
 
 
 def test_a_file_that_is_no_journal_is_waited_for(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -190,3 +191,49 @@ def test_a_full_disk_ends_nobody(capsys: pytest.CaptureFixture[str]) -> None:
         sink.write(b"one")
         sink.write(b"two")
     assert capsys.readouterr().err.count("log lines are being lost") == 1
+
+
+def texts(folder: Path) -> dict[str, list[str]]:
+    return {path.name: path.read_text().splitlines() for path in folder.iterdir()}
+
+
+def test_the_last_files_are_kept_and_none_outgrows_its_size(tmp_path: Path) -> None:
+    with LogFile(tmp_path / "log", max_bytes=40, files=3) as sink:
+        for number in range(20):
+            sink.write(b"line %04d" % number)
+    assert texts(tmp_path) == {
+        "log": ["line 0016", "line 0017", "line 0018", "line 0019"],
+        "log.1": ["line 0012", "line 0013", "line 0014", "line 0015"],
+        "log.2": ["line 0008", "line 0009", "line 0010", "line 0011"],
+    }
+
+
+def test_writers_of_one_file_lose_no_line_when_one_of_them_rotates_it(tmp_path: Path) -> None:
+    """A daemon that is being replaced and its successor, for instance."""
+
+    def write(name: str) -> None:
+        with LogFile(tmp_path / "log", max_bytes=1000, files=500) as sink:
+            for number in range(1000):
+                sink.write(f"{name} {number:04d}".encode())
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(write, "abc"))
+    lines = [line for name in texts(tmp_path).values() for line in name]
+    assert sorted(lines) == [f"{name} {number:04d}" for name in "abc" for number in range(1000)]
+    assert max(path.stat().st_size for path in tmp_path.iterdir()) <= 1000 + 3 * 7
+
+
+def test_a_writer_follows_when_its_file_was_moved_away(tmp_path: Path) -> None:
+    with LogFile(tmp_path / "log") as sink:
+        sink.write(b"one")
+        (tmp_path / "log").rename(tmp_path / "old")
+        sink.write(b"two")
+    assert texts(tmp_path) == {"old": ["one"], "log": ["two"]}
+
+
+def test_a_file_that_cannot_be_rotated_grows(tmp_path: Path) -> None:
+    (tmp_path / "log.1" / "in the way").mkdir(parents=True)
+    with LogFile(tmp_path / "log", max_bytes=1, files=2) as one, LogFile(tmp_path / "log", max_bytes=1, files=2) as two:
+        for sink in (one, two, one):
+            sink.write(b"line")
+    assert (tmp_path / "log").read_text() == "line\n" * 3

@@ -5,9 +5,9 @@ import click
 from app.cli.output import note, show, write_json
 from app.cli.place import Place, json_option, placed
 from app.cli.selecting import open_journal
+from app.cli.watching import read_board
 from app.config import Deployment, RunSettings
-from app.dashboard import READS, Board, daemons_table, state_counts, status_table
-from app.journal import history
+from app.dashboard import daemons_table, state_counts, status_table
 from app.runtime.clock import SystemClock
 
 MISSED_BEATS = 3
@@ -24,9 +24,8 @@ def silent_after(settings: RunSettings | None, deployment: Deployment) -> float:
 @placed
 def status(place: Place, *, as_json: bool) -> None:
     """Show what the journal says of configurations and daemons; the run need not be running."""
-    board = Board()
     with open_journal(place) as reader:
-        board.feed(history(reader, types=READS, on_dead=lambda letter: note(f"{letter.position}: {letter.error}")))
+        board = read_board(place.folder, reader, lambda letter: note(f"{letter.position}: {letter.error}"))
         head = reader.head
     now = board.status(SystemClock().now(), silent_after(board.settings, place.load().deployment))
     if as_json:

@@ -84,6 +84,7 @@ async def _up(place: Place, loaded: Loaded, seconds: float | None, *, as_json: b
             watcher.cancel()
             timer.cancel()
         _look(watch, loaded, screen)
+        watch.save()
     return fine
 
 

@@ -1,0 +1,66 @@
+"""A board as a file beside the journal: whoever looks again reads on from there.
+
+It is a copy of what the journal says and nothing else depends on it: one that is damaged, of another version or of
+another journal counts as missing.
+"""
+
+import json
+import os
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from app.dashboard.status import READS, Board, BoardState
+from app.events import Event
+from app.journal import JournalReader, history
+
+FORMAT = 1
+"""To be raised when a fold changes its mind about events that it has counted."""
+
+
+def save_board(path: Path, board: Board) -> None:
+    """Replace the snapshot, whole or not at all.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    state = board.state().model_dump_json()
+    document = {"made_by": _maker(), "sha256": sha256(state.encode()).hexdigest(), "state": state}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f"{path.name}.{os.getpid()}")
+    scratch.write_text(json.dumps(document), encoding="utf-8")
+    scratch.replace(path)
+
+
+def load_board(path: Path, reader: JournalReader) -> Board:
+    """Return the board of the snapshot if it belongs to the journal, else an empty one."""
+    state = _read(path)
+    return Board(state) if state is not None and _belongs(state, reader) else Board()
+
+
+def _read(path: Path) -> BoardState | None:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        state = document["state"]
+        if document["made_by"] != _maker() or document["sha256"] != sha256(state.encode()).hexdigest():
+            return None
+        return BoardState.model_validate_json(state)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError):
+        return None
+
+
+def _belongs(state: BoardState, reader: JournalReader) -> bool:
+    """Whether the journal has the event that was counted last, at its place."""
+    if not 0 < state.position <= reader.head:
+        return False
+    event: Event[Any] | None = next(history(reader, after=state.position - 1, on_dead=lambda _: None), None)
+    return event is not None and (event.sequence, event.id) == (state.position, state.event_id)
+
+
+def _maker() -> str:
+    """Name what the rows depend on besides the events: the code, and which events it reads."""
+    names = sorted(f"{payload.event_type} {payload.dataversion}" for payload in READS)
+    return f"flyball {version('flyball')} {FORMAT} {sha256(' '.join(names).encode()).hexdigest()[:16]}"

@@ -1,0 +1,56 @@
+"""The broker's start: settings first, whatever the length of the journal, and no longer than it is wanted."""
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
+
+from bus_rig import StepClock, address, checked
+
+from app.config import RunSettings
+from app.events import RunConfigured
+from app.journal import MemoryJournal, SqliteJournal, history
+from app.runtime.brokerd import BrokerVoice, configure, last_settings, record, serve
+from app.runtime.settings import load
+
+CLOCK = StepClock()
+
+
+class EndlessJournal(MemoryJournal):
+    """A journal so long that somebody loses patience while its end is read."""
+
+    def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
+        """Iterate over records without end; SIGTERM comes with the third."""
+        for number in count(1):
+            if number == 3:
+                os.kill(os.getpid(), signal.SIGTERM)
+            yield number, (number,)
+
+
+def voice(folder: Path) -> BrokerVoice:
+    return BrokerVoice(load(folder).deployment, "boot", "0.1.0")
+
+
+def test_the_latest_settings_are_found_without_reading_the_journal(tmp_path: Path) -> None:
+    journal, says = SqliteJournal(tmp_path / "j.db"), voice(tmp_path)
+    assert last_settings(journal) is None
+    record(journal, [checked(i) for i in range(3)], says.source, CLOCK.now())
+    for seed in (1, 2):
+        configure(journal, RunSettings(seed=seed), says, CLOCK.now())
+        record(journal, [checked(3 + seed)], says.source, CLOCK.now())
+    journal._db.connection.execute("UPDATE frames SET head = x'00' WHERE first < 6")  # reading these would fail
+    assert last_settings(journal) == RunSettings(seed=2)
+    head = journal.head
+    configure(journal, RunSettings(seed=2), says, CLOCK.now())
+    assert journal.head == head
+    journal.close()
+
+
+def test_a_signal_cuts_the_start_short_and_the_broker_leaves_in_order(tmp_path: Path) -> None:
+    journal, before = EndlessJournal(), signal.getsignal(signal.SIGTERM)
+    serve(journal, address(tmp_path), load(tmp_path), voice(tmp_path), CLOCK)
+    events = list(history(journal))
+    assert isinstance(events[0].data, RunConfigured)
+    assert [event.data.seed_name for event in events[1:]] == ["DAEMON_STARTED", "DAEMON_READY", "DAEMON_STOPPED"]
+    assert signal.getsignal(signal.SIGTERM) is before
