@@ -108,7 +108,7 @@ def test_no_weight_is_nan() -> None:
 
 def test_a_result_of_no_games_cannot_be_constructed() -> None:
     counts = dict.fromkeys(("games", "wins", "draws", "losses", "truncated"), 0)
-    with pytest.raises(ValidationError, match="1 validation error.*\ngames"):
+    with pytest.raises(ValidationError, match=r"1 validation error.*\ngames"):
         MatchResult(
             opponent="random", opponent_model=None, opponent_elo=0, score=Rate.of(1, 2), distinct_games=1, **counts
         )
