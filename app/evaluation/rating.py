@@ -1,7 +1,7 @@
 """Performance rating: the strength that explains a gauntlet best."""
 
 from collections.abc import Sequence
-from math import log, sqrt
+from math import hypot, log, sqrt
 from typing import NamedTuple
 
 from app.core import Elo
@@ -20,6 +20,8 @@ class OpponentScore(NamedTuple):
     score: float
     """Mean score in [0, 1]."""
     games: int
+    stderr: float = 0.0
+    """Standard error of the opponent's own rating; the random bot's is 0 by definition."""
 
 
 class Prior(NamedTuple):
@@ -33,26 +35,30 @@ def performance_rating(results: Sequence[OpponentScore], prior: Prior | None = N
     """Return the rating of most posterior probability, and its standard error.
 
     The likelihood is the logistic model's with the opponents' ratings taken as known (maximum likelihood in one
-    dimension, Bradley and Terry 1952); the weak prior keeps a perfect score finite. The standard error is
-    1 / sqrt(Fisher information), the prior's included. A draw is half a win, which overstates the error.
+    dimension, Bradley and Terry 1952); the weak prior keeps a perfect score finite. The standard error adds up
+
+    - 1 / sqrt(Fisher information), the prior's included; a draw is half a win, which overstates it;
+    - the errors of the opponents' ratings, each by its share of the information. They are taken as fully correlated,
+      for opponents are mostly ancestors of each other: a rating far along a chain is as uncertain as the chain.
 
     Args:
-        results: (opponent's elo, mean score, games) of each match; none leaves the prior.
+        results: (opponent's elo, mean score, games, opponent's stderr) of each match; none leaves the prior.
         prior: by default 0 ± 800 Elo, worth about a fifth of a game against an equal.
     """
     mean, deviation = prior or Prior()
     low, high = -_BOUND, _BOUND
     for _ in range(_ITERATIONS):
         middle = (low + high) / 2
-        slope = sum(n * (score - _expected(middle - elo)) for elo, score, n in results) * PER_ELO
+        slope = sum(n * (score - _expected(middle - elo)) for elo, score, n, _ in results) * PER_ELO
         if slope > (middle - mean) / deviation**2:
             low = middle
         else:
             high = middle
     rating = (low + high) / 2
-    chances = [(_expected(rating - elo), n) for elo, _, n in results]
-    information = sum(n * p * (1 - p) for p, n in chances) * PER_ELO**2 + 1 / deviation**2
-    return Elo(rating), 1 / sqrt(information)
+    parts = [n * p * (1 - p) * PER_ELO**2 for p, n in ((_expected(rating - elo), n) for elo, _, n, _ in results)]
+    information = sum(parts) + 1 / deviation**2
+    inherited = sum(part * match.stderr for part, match in zip(parts, results, strict=True)) / information
+    return Elo(rating), hypot(1 / sqrt(information), inherited)
 
 
 def _expected(difference: float) -> float:

@@ -14,7 +14,7 @@ from app.evaluation import (
     quality_score,
 )
 
-MATCH = st.builds(OpponentScore, st.floats(-1500, 1500).map(Elo), st.floats(0, 1), st.integers(1, 1000))
+MATCH = st.builds(OpponentScore, st.floats(-1500, 1500).map(Elo), st.floats(0, 1), st.integers(1, 1000), st.just(0.0))
 MATCHES = st.lists(MATCH, min_size=1, max_size=5)
 
 

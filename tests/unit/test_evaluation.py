@@ -123,6 +123,22 @@ def test_without_games_there_is_only_the_prior() -> None:
     assert performance_rating([], Prior(Elo(120.0), 300.0)) == pytest.approx((120, 300))
 
 
+def test_the_error_of_a_chain_of_promotions_grows_along_it():
+    """Each model beats the one before by 50 Elo over 100 games: after 16 links nobody knows the sum to within 30."""
+    elo, error = performance_rating([OpponentScore(Elo(0.0), 0.5, 200)])
+    first = error
+    for _ in range(16):
+        elo, error = performance_rating([OpponentScore(elo, 0.57, 100, error)])
+    assert error >= 4 * first
+    assert elo == pytest.approx(16 * 49, rel=0.1)
+
+
+def test_an_opponent_that_is_known_exactly_adds_no_error_of_its_own():
+    exact = performance_rating([OpponentScore(Elo(100.0), 0.6, 100)])
+    assert performance_rating([OpponentScore(Elo(100.0), 0.6, 100, 0.0)]) == exact
+    assert performance_rating([OpponentScore(Elo(100.0), 0.6, 100, 50.0)])[1] > exact[1]
+
+
 GOOD = ShardStatistics(
     rows=1000, distinct_positions=800, games=50, distinct_games=50, truncated_games=0, wins=(25, 20), drawn_games=5,
     surprise=1.0, freedom=2.0, mean_length=20,

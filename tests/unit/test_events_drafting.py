@@ -19,7 +19,7 @@ from app.events import (
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 MODEL = ModelHash("a" * 64)
-REQUEST = EvaluationRequested(model=MODEL, step=3, seed=1)
+REQUEST = EvaluationRequested(purpose="rating", model=MODEL, step=3, seed=1)
 
 
 def cause(*, subject: str | None = "hex7_2p", event_id: str = "first") -> Event[Payload]:

@@ -30,6 +30,7 @@ class RatedModel(Value):
 
     model: ModelHash
     elo: float
+    stderr: float
 
 
 class Champions(Value):
@@ -66,9 +67,11 @@ class Evaluator(QuietWorker[EvaluationRequested]):
                 changed = {"cause": None, "request": None}
             case ModelRolledBack(to_model=model):
                 changed = {"promoted": _up_to(row.promoted, model)}
-            case ModelPromoted(model=model, elo=elo):
+            case ModelPromoted(model=model, elo=elo, evidence=evidence):
                 others = tuple(rated for rated in row.promoted if rated.model != model)
-                changed = {"promoted": (*others, RatedModel(model=model, elo=elo))[-REMEMBERED:]}
+                changed = {
+                    "promoted": (*others, RatedModel(model=model, elo=elo, stderr=evidence.elo_stderr))[-REMEMBERED:]
+                }
             case _:
                 return Step()
         return Step({event.subject: row.model_copy(update=changed)})
@@ -93,14 +96,16 @@ class Evaluator(QuietWorker[EvaluationRequested]):
             "opponents": [opponent.model_dump(mode="json") for opponent in opponents],
             "seed": request.seed,
         }
-        ratings = {rated.model: rated.elo for rated in promoted}
+        ratings = {rated.model: (rated.elo, rated.stderr) for rated in promoted}
         return Job(cause, request, "app.arena.job:gauntlet", spec, context={"ratings": ratings})
 
     def completed(self, job: EvaluationJob, result: Json) -> tuple[Payload, ...]:
         """Say how each match went, and which rating explains them best."""
         ratings = job.context["ratings"]
-        results = tuple(_match(match, ratings.get(match["opponent_model"], 0.0)) for match in result["results"])
-        scores = [OpponentScore(m.opponent_elo, m.score.mean, m.games) for m in results]
+        known = [ratings.get(match["opponent_model"], (0.0, 0.0)) for match in result["results"]]
+        results = tuple(_match(match, elo) for match, (elo, _) in zip(result["results"], known, strict=True))
+        errors = [stderr for _, stderr in known]
+        scores = [OpponentScore(m.opponent_elo, m.score.mean, m.games, e) for m, e in zip(results, errors, strict=True)]
         elo, stderr = performance_rating(scores)
         complete = EvaluationCompleted(
             request_id=job.id,
