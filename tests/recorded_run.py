@@ -62,10 +62,13 @@ def match(score: int, games: int, opponent: str = "random") -> MatchResult:
     return MatchResult(
         opponent=opponent,
         opponent_model=None if opponent == "random" else OLD,
+        opponent_elo=Elo(0.0),
         games=games,
         wins=score,
         draws=0,
         losses=games - score,
+        truncated=0,
+        distinct_games=games,
         score=Rate.of(score, games),
     )
 
@@ -79,7 +82,14 @@ def trained(model: ModelHash, step: int) -> TrainingCompleted:
 def evaluated(model: ModelHash, step: int, elo: float, wins: int) -> EvaluationCompleted:
     results = (match(wins, 200), match(40, 100, "champion"))
     return EvaluationCompleted(
-        request_id=EventId("r"), model=model, step=step, results=results, elo=Elo(elo), elo_stderr=20.0, seconds=1.0
+        request_id=EventId("r"),
+        purpose="rating",
+        model=model,
+        step=step,
+        results=results,
+        elo=Elo(elo),
+        elo_stderr=20.0,
+        seconds=1.0,
     )
 
 
@@ -100,7 +110,7 @@ def recording() -> Recording:
     ask = TrainingRequested(base_model=None, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=3)
     asked = run.add(ask, root, KEY)
     first = run.add(trained(OLD, 0), asked)
-    wanted = run.add(EvaluationRequested(model=OLD, step=0, seed=1), first)
+    wanted = run.add(EvaluationRequested(purpose="rating", model=OLD, step=0, seed=1), first)
     judged = run.add(evaluated(OLD, 0, 5.0, 100), wanted)
     promoted = ModelPromoted(model=OLD, previous=None, step=0, elo=Elo(5.0), evidence=evidence(5.0))
     current = run.add(promoted, judged)
