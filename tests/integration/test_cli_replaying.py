@@ -8,19 +8,21 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from generated_run import generated, hasty, write_generated
+from generated_run import write_generated
+from golden_runs import load
 
 from app.cli import main
 from app.events import Event, ExplorationBoost, ModelPromoted, Payload
 from app.runtime.replaying import replay
 
 Flyball = Callable[..., Result]
-EVENTS = 2500
+EVENTS = 4000
 
 
 @pytest.fixture(scope="module")
 def events() -> list[Event[Payload]]:
-    return list(generated(EVENTS, seed=1, settings=hasty(), trouble=10))
+    """Return a run in which every kind of decision is taken."""
+    return load("generated")
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from generated_run import generated, hasty
+from generated_run import hasty
+from golden_runs import load
 
 from app.config import RunSettings
 from app.events import (
@@ -32,8 +33,8 @@ SETTINGS = hasty().model_dump(mode="json")
 
 @pytest.fixture(scope="module")
 def run() -> list[Event[Payload]]:
-    """Return a run in which much is decided."""
-    return list(generated(4000, seed=1, settings=hasty(), trouble=10))
+    """Return a run in which every kind of decision is taken."""
+    return load("generated")
 
 
 def divergences(run: list[Event[Payload]], *assignments: str) -> list[Divergence]:
