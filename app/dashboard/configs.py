@@ -90,6 +90,8 @@ def _training(_: ConfigRow, event: Event[TrainingCompleted]) -> Changes:
 
 def _evaluation(_: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
     data = event.data
+    if data.purpose != "rating":
+        return {}
     against = {result.opponent: result.score for result in data.results}
     rated = {"elo": data.elo, "elo_stderr": data.elo_stderr, "evaluated": data.model}
     return rated | ({"win_rate": against["random"]} if "random" in against else {})

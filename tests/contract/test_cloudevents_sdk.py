@@ -44,7 +44,7 @@ def attributes(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-DATA = {"model": MODEL, "step": 3, "seed": 1}
+DATA = {"purpose": "rating", "model": MODEL, "step": 3, "seed": 1}
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -110,7 +110,7 @@ def test_we_read_the_stamps_that_the_sdk_writes() -> None:
     [
         ({"type": "flyball.evaluation.request"}, DATA, "flyball.evaluation.requested"),
         ({"type": "com.example.other"}, DATA, "flyball events list"),
-        ({}, {"model": MODEL, "step": 3}, "data.seed"),
+        ({}, {"purpose": "rating", "model": MODEL, "step": 3}, "data.seed"),
         ({}, b"\x00\x01", "data"),
         ({"urgency": "high"}, DATA, "urgency"),
     ],
