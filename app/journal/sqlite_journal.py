@@ -19,6 +19,9 @@ PAGES_PER_COMMIT = 3
 class SqliteJournal:
     """The one writer of a journal file.
 
+    What ``append`` has returned from survives kill -9 and a loss of power; every record is checksummed, and one that
+    is damaged is refused.
+
     Args:
         path: the file; created when missing.
 

@@ -86,6 +86,23 @@ async def test_a_live_subscriber_gets_each_event_once_and_in_order(bus):
     assert [e.sequence for e in reading.result()] == list(range(1, 301))
 
 
+async def test_all_subscribers_see_the_same_order_whenever_they_came(bus):
+    """Guarantee (ADR-003): total order."""
+    async with bus.subscribe(after=0) as early, asyncio.TaskGroup() as group:
+        for who in ("a", "b", "c"):
+            group.create_task(publish_slowly(bus, who, 20))
+        seen = await gather(early, 60)
+    async with bus.subscribe(after=0) as late:
+        again = await gather(late, 60)
+    assert [event.id for event in seen] == [event.id for event in again]
+    assert [event.sequence for event in seen] == list(range(1, 61))
+
+
+async def publish_slowly(bus, who, count):
+    for number in range(count):
+        await bus.publish(checked(number, who=who))
+
+
 async def test_only_the_types_asked_for_arrive_and_the_cursor_advances_over_others(bus):
     await bus.publish_many([degraded(i) for i in range(5)] + [checked(0), degraded(9), checked(1)])
     await bus.publish_many([degraded(i) for i in range(20, 30)])

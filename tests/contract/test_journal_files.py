@@ -89,7 +89,10 @@ def test_a_foreign_file_is_refused_and_left_alone(tmp_path, opener):
 
 
 def test_a_commit_waits_for_the_disk(journal):
-    """What makes an acknowledgement mean that the event survives a loss of power: WAL, and an fsync per commit."""
+    """Guarantee (ADR-003): what is acknowledged survives a loss of power.
+
+    What makes an acknowledgement mean that the event survives a loss of power: WAL, and an fsync per commit.
+    """
     settings = [
         journal._db.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
     ]

@@ -12,6 +12,7 @@ from app.journal import MemoryJournal, SqliteJournalReader
 
 
 def test_four_publishers_at_once_are_recorded_completely_once_and_each_in_order(tmp_path):
+    """Guarantee (ADR-003): total order, with each producer's events in its own."""
     count = 25_000
     with (
         broker_process(tmp_path),
@@ -38,6 +39,7 @@ def test_four_publishers_at_once_are_recorded_completely_once_and_each_in_order(
 
 
 def test_a_subscriber_that_is_stopped_under_load_gets_every_event_once_and_in_order(tmp_path):
+    """Guarantee (ADR-003): delivery at least once, in order, however slow the subscriber."""
     count = 30_000
     with (
         broker_process(tmp_path),

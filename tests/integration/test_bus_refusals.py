@@ -345,6 +345,7 @@ def test_events_are_bytes_to_the_broker(stranger, journal):
 
 
 async def test_a_damaged_record_is_refused_loudly_to_who_asks_for_it_and_the_others_go_on(tmp_path):
+    """Guarantee (ADR-003): damage is refused loudly."""
     journal = SqliteJournal(tmp_path / "journal.db")
     with broker_thread(journal, address(tmp_path)) as broker:
         bus = ZmqBus(broker.endpoint, producer="p")
