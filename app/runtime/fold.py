@@ -67,7 +67,8 @@ class Fold:
     """The state of some reducers, folded from events.
 
     The reducers are built from the settings in RUN_CONFIGURED, and built anew when a later one brings other
-    settings; their rows stay. FeedbackState, if hosted, comes first: controllers see it as each event leaves it.
+    settings; their rows stay. They are given what is about the system, or about a configuration that the run still
+    plays. FeedbackState, if hosted, comes first: controllers see it as each event leaves it.
     """
 
     def __init__(self, factories: Sequence[Factory], saved: dict[RowKey, bytes] | None = None) -> None:
@@ -77,6 +78,7 @@ class Fold:
         self._readers: dict[type[Payload], tuple[_Seat, ...]] = {}
         self.reducers: tuple[Hosted, ...] = ()
         self.settings: RunSettings | None = None
+        self._concerned: frozenset[str | None] = frozenset({None})
         if SETTINGS_KEY in self._saved:
             self._build(RunSettings.model_validate_json(self._saved[SETTINGS_KEY]))
 
@@ -97,17 +99,14 @@ class Fold:
                 settings = RunSettings.model_validate(data.settings)
                 outcome.changed[SETTINGS_KEY] = settings
                 self._build(settings)
-            if self._concerns(event.envelope.subject):
+            if event.envelope.subject in self._concerned:
                 for seat in self._readers.get(type(data), ()):
                     _apply(seat, event, outcome)
         return outcome
 
-    def _concerns(self, subject: str | None) -> bool:
-        """Whether an event is about the system, or about a configuration that this run still plays."""
-        return subject is None or (self.settings is not None and subject in self.settings)
-
     def _build(self, settings: RunSettings) -> None:
         self.settings = settings
+        self._concerned = frozenset({None, *(config.key for config in settings.configs)})
         self.reducers = tuple(factory(settings) for factory in self._factories)
         seats = [self._seat(reducer) for reducer in self.reducers]
         read = frozenset[type[Payload]]().union(*(reducer.reads for reducer in self.reducers))
