@@ -60,17 +60,21 @@ START_US = 1_770_000_000 * 10**6
 LATENCY = 0.002
 """Seconds from an event to what follows from it."""
 
+WORKER = "selfplay_worker"
 HOSTS = {controller.name: name for name, spec in DAEMONS.items() for controller in spec.controllers}
 Fact = tuple[float, str, Payload]
-"""Seconds from now, the daemon that says it, what it says."""
+"""Seconds from now, who says it, what they say."""
 
 
 def laptop(**changes: Any) -> RunSettings:
     """Return the laptop's settings with some changes."""
-    return RunSettings.model_validate(
-        {"configs": [GAMES[key].model_dump() for key in LAPTOP], "feedback": {"gauntlet": {"weak_win_rate": 0.0}}}
-        | changes
-    )
+    return RunSettings.model_validate({"configs": [GAMES[key].model_dump() for key in LAPTOP]} | changes)
+
+
+def cluster(nodes: int = 36) -> RunSettings:
+    """Return the settings of a cluster: all configurations, a worker on each node, more rows for a training."""
+    configs = [game.model_copy(update={"rows_per_training": 40_960}) for game in GAMES.values()]
+    return RunSettings(configs=tuple(configs), selfplay_workers=tuple(f"{WORKER}@node-{n:02}" for n in range(nodes)))
 
 
 def hasty() -> RunSettings:
@@ -88,14 +92,16 @@ def hasty() -> RunSettings:
 
 
 class StandIn:
-    """Answers requests as workers would. ``pace`` stretches the time that jobs take, ``trouble`` multiplies failures.
+    """Answers requests as workers would.
 
+    ``pace`` stretches the time of jobs, which is ``play_seconds`` for self-play; ``trouble`` multiplies failures.
     The troubles: jobs fail, losses spike, data is poor for a while, games break the rules, candidates are worse, and
     what is promoted turns out to play worse than its evaluation said.
     """
 
-    def __init__(self, settings: RunSettings, seed: int, pace: float, trouble: float) -> None:
+    def __init__(self, settings: RunSettings, seed: int, pace: float, trouble: float, play_seconds: float) -> None:
         self._settings, self._random, self._pace, self._trouble = settings, Random(seed), pace, trouble
+        self._play_seconds = play_seconds
         self._strength: dict[str | None, float] = {None: 0.0}
         self._champions: dict[str, deque[str]] = {}
         self._free_at: dict[str, float] = {}
@@ -116,10 +122,10 @@ class StandIn:
             case ModelPromoted(model=model, step=step):
                 self._champions.setdefault(event.subject, deque(maxlen=6)).append(model)
                 self._strength[model] -= 250 * self._happens(0.005)
-                return ((0.05, "distribution", ModelDistributed(model=model, step=step, nodes=("laptop",))),)
+                return ((0.05, "distribution@laptop", ModelDistributed(model=model, step=step, nodes=("laptop",))),)
             case ModelRolledBack(to_model=model, step=step):
                 self._champions[event.subject].append(model)
-                return ((0.05, "distribution", ModelDistributed(model=model, step=step, nodes=("laptop",))),)
+                return ((0.05, "distribution@laptop", ModelDistributed(model=model, step=step, nodes=("laptop",))),)
         return ()
 
     def _busy(self, daemon: str, now: float, seconds: float) -> float:
@@ -136,22 +142,26 @@ class StandIn:
 
     def _train(self, event: Event[Payload], request: TrainingRequested, now: float) -> Iterable[Fact]:
         rows = sum(shard.rows for shard in request.shards)
-        began = self._busy("training", now, 0.1)
-        yield began, "training", TrainingStarted(request_id=event.id, base_model=request.base_model, rows=rows)
+        began = self._busy("training@laptop", now, 0.1)
+        yield began, "training@laptop", TrainingStarted(request_id=event.id, base_model=request.base_model, rows=rows)
         if request.base_model is None:
             model = self._hash()
             self._strength[model] = 0.0
             complete = TrainingCompleted(request_id=event.id, model=model, parent=None, step=0, rows=0, metrics=None)
-            yield began, "training", complete
+            yield began, "training@laptop", complete
             return
         for epoch in range(1, request.epochs + 1):
-            yield self._busy("training", now, 0.5), "training", self._progress(event, epoch, request.epochs)
-        done = self._busy("training", now, 0.1)
+            yield (
+                self._busy("training@laptop", now, 0.5),
+                "training@laptop",
+                self._progress(event, epoch, request.epochs),
+            )
+        done = self._busy("training@laptop", now, 0.1)
         if self._happens(0.01):
             reason = self._random.choice(("diverged", "error"))
-            yield done, "training", TrainingFailed(request_id=event.id, reason=reason, error="it failed")
+            yield done, "training@laptop", TrainingFailed(request_id=event.id, reason=reason, error="it failed")
             return
-        yield done, "training", self._trained(event, request, rows)
+        yield done, "training@laptop", self._trained(event, request, rows)
 
     def _progress(self, event: Event[Payload], epoch: int, epochs: int) -> TrainingProgress:
         noise = self._random.gauss
@@ -190,10 +200,10 @@ class StandIn:
         )
 
     def _evaluate(self, event: Event[Payload], request: EvaluationRequested, now: float) -> Iterable[Fact]:
-        done = self._busy("evaluation", now, 1.0)
+        done = self._busy("evaluation@laptop", now, 1.0)
         if self._happens(0.01):
             error = {"purpose": request.purpose, "model": request.model, "error": "it failed"}
-            yield done, "evaluation", EvaluationFailed(request_id=event.id, **error)
+            yield done, "evaluation@laptop", EvaluationFailed(request_id=event.id, **error)
             return
         config, champions = self._settings.config(event.subject), self._champions.get(event.subject, ())
         opponents = {"recent": champions[0], "champion": champions[-1]} if champions else {}
@@ -204,7 +214,7 @@ class StandIn:
             results.append(self._match(request.model, "random", None, config.evaluation.random_games))
         yield (
             done,
-            "evaluation",
+            "evaluation@laptop",
             EvaluationCompleted(
                 request_id=event.id,
                 purpose=request.purpose,
@@ -234,9 +244,9 @@ class StandIn:
         )
 
     def _play(self, event: Event[Payload], request: SelfplayRequested, now: float) -> Iterable[Fact]:
-        done = self._busy("selfplay_worker", now, 0.4)
+        done = self._busy(request.worker, now, self._play_seconds)
         if self._happens(0.005):
-            yield done, "selfplay_worker", SelfplayFailed(request_id=event.id, worker=request.worker, error="it failed")
+            yield done, request.worker, SelfplayFailed(request_id=event.id, worker=request.worker, error="it failed")
             return
         rows = max(1, int(request.games * self._random.gauss(10, 1)))
         shard = ShardRef(key=self._hash(), rows=rows, games=request.games, model=request.model, seed=request.seed)
@@ -248,27 +258,27 @@ class StandIn:
             temperature=request.temperature,
             mean_length=10.0,
             truncated_games=0,
-            seconds=done,
+            seconds=self._play_seconds,
         )
-        yield done, "selfplay_worker", complete
+        yield done, request.worker, complete
 
     def _inspect(self, event: Event[Payload], played: SelfplayComplete, now: float) -> Iterable[Fact]:
-        done = self._busy("quality_monitor", now, 0.05)
+        done = self._busy("quality_monitor@laptop", now, 0.05)
         about: dict[str, Any] = {"request_id": played.request_id, "shard": played.shard.key}
         if self._happens(0.002):
-            yield done, "quality_monitor", QualityDegraded(**about, reason="it is damaged")
+            yield done, "quality_monitor@laptop", QualityDegraded(**about, reason="it is damaged")
             return
         if self._happens(0.001):  # a spell of poor data
             self._bad_until[event.subject] = now + 300 * self._pace
         bad = now < self._bad_until.get(event.subject, 0.0)
         failures = int(self._happens(0.0005))
-        yield done, "quality_monitor", ParityChecked(**about, checked=8, failures=failures)
+        yield done, "quality_monitor@laptop", ParityChecked(**about, checked=8, failures=failures)
         score = min(1.0, max(0.0, self._random.gauss(0.2 if bad else 0.85, 0.05)))
         components = {"diversity": score, "length": 1.0, "balance": score}
         judged = QualityScoreUpdated(
             request_id=played.request_id, shard=played.shard, score=score, components=components
         )
-        yield done, "quality_monitor", judged
+        yield done, "quality_monitor@laptop", judged
 
 
 class GeneratedRun:
@@ -281,10 +291,12 @@ class GeneratedRun:
         seed: int = 0,
         pace: float = 1.0,
         trouble: float = 1.0,
+        play_seconds: float = 0.4,
         beat_seconds: float = 5.0,
     ) -> None:
         self._settings = settings or laptop()
-        self._stand_in, self._fold = StandIn(self._settings, seed, pace, trouble), Fold(controllers())
+        self._stand_in = StandIn(self._settings, seed, pace, trouble, play_seconds)
+        self._fold = Fold(controllers())
         self._beat_seconds, self._tick_seconds = beat_seconds, self._settings.tick_seconds
         self._due: list[tuple[int, int, str, Envelope[Payload] | None]] = []
         self._order, self._spoken = count(), count()
@@ -294,48 +306,59 @@ class GeneratedRun:
     def __iter__(self) -> Iterator[Event[Payload]]:
         """Iterate over all events, for ever."""
         settings = self._settings.model_dump(mode="json")
-        self._say(0.0, BROKER, RunConfigured(run_id="generated", settings=settings))
-        for number, (name, spec) in enumerate(DAEMONS.items()):
-            who = {"daemon": name, "node": "laptop"}
-            self._say(0.01 + number / 1000, name, DaemonStarted(**who, pid=100 + number, version="0"))
-            self._say(0.1 + number / 1000, name, DaemonReady(**who, position=0, capacity=spec.capacity))
-            self._schedule(1.0 + number / 1000, name, None)
+        self._say(0.0, f"{BROKER}@laptop", RunConfigured(run_id="generated", settings=settings))
+        alone = [f"{name}@laptop" for name in DAEMONS if name != WORKER]
+        for number, source in enumerate((*alone, *self._settings.selfplay_workers)):
+            who, capacity = _who(source), DAEMONS[_daemon(source)].capacity
+            self._say(0.01 + number / 1000, source, DaemonStarted(**who, pid=100 + number, version="0"))
+            self._say(0.1 + number / 1000, source, DaemonReady(**who, position=0, capacity=capacity))
+            self._schedule(1.0 + number / 1000, source, None)
         while True:
-            self._us, _, daemon, envelope = heappop(self._due)
+            self._us, _, source, envelope = heappop(self._due)
             if envelope is None:
-                self._beat(daemon)
+                self._beat(source)
             else:
-                yield self._record(daemon, envelope)
+                yield self._record(source, envelope)
 
-    def _schedule(self, seconds: float, daemon: str, envelope: Envelope[Payload] | None) -> None:
-        heappush(self._due, (self._us + int(seconds * 1e6), next(self._order), daemon, envelope))
+    def _schedule(self, seconds: float, source: str, envelope: Envelope[Payload] | None) -> None:
+        heappush(self._due, (self._us + int(seconds * 1e6), next(self._order), source, envelope))
 
-    def _say(self, seconds: float, daemon: str, fact: Payload) -> None:
+    def _say(self, seconds: float, source: str, fact: Payload) -> None:
         time = EPOCH + timedelta(microseconds=self._us)
-        self._schedule(seconds, daemon, originate(fact, event_id=f"{daemon}-{next(self._spoken)}", time=time))
+        self._schedule(seconds, source, originate(fact, event_id=f"{source}-{next(self._spoken)}", time=time))
 
-    def _beat(self, daemon: str) -> None:
-        unsaid = self._unsaid[daemon]
-        position = unsaid[0] - 1 if unsaid else self._head
-        beat = DaemonHeartbeat(daemon=daemon, node="laptop", position=position, lag=0, jobs=0)
+    def _beat(self, source: str) -> None:
+        daemon = _daemon(source)
+        position = self._unsaid[daemon][0] - 1 if self._unsaid[daemon] else self._head
         if daemon == BROKER:
-            self._say(0.0, daemon, ClockTick(period_seconds=self._tick_seconds))
-        self._say(0.0, daemon, beat)
-        self._schedule(self._tick_seconds if daemon == BROKER else self._beat_seconds, daemon, None)
+            self._say(0.0, source, ClockTick(period_seconds=self._tick_seconds))
+        self._say(0.0, source, DaemonHeartbeat(**_who(source), position=position, lag=0, jobs=0))
+        self._schedule(self._tick_seconds if daemon == BROKER else self._beat_seconds, source, None)
 
-    def _record(self, daemon: str, envelope: Envelope[Payload]) -> Event[Payload]:
+    def _record(self, source: str, envelope: Envelope[Payload]) -> Event[Payload]:
         self._head += 1
-        event = Event(envelope, self._head, self._us, f"{daemon}@laptop")
-        if self._unsaid[daemon] and envelope.causationid and daemon in HOSTS.values():
-            self._unsaid[daemon].popleft()
+        event = Event(envelope, self._head, self._us, source)
+        unsaid = self._unsaid[_daemon(source)]
+        if unsaid and envelope.causationid:
+            unsaid.popleft()
         for conclusion in self._fold.feed((event,)).conclusions:
             host = HOSTS[conclusion.by]
             self._unsaid[host].append(conclusion.position)
-            self._schedule(LATENCY, host, conclusion.envelope)
-        for number, (seconds, worker, fact) in enumerate(self._stand_in.answer(event, self._us / 1e6)):
+            self._schedule(LATENCY, f"{host}@laptop", conclusion.envelope)
+        for number, (seconds, by, fact) in enumerate(self._stand_in.answer(event, self._us / 1e6)):
             time = EPOCH + timedelta(microseconds=self._us + int(seconds * 1e6))
-            self._schedule(seconds, worker, follow(fact, event.cause, by=f"{worker}.job", index=number, time=time))
+            said = follow(fact, event.cause, by=f"{_daemon(by)}.job", index=number, time=time)
+            self._schedule(seconds, by, said)
         return event
+
+
+def _daemon(source: str) -> str:
+    return source.partition("@")[0]
+
+
+def _who(source: str) -> dict[str, str]:
+    daemon, _, node = source.partition("@")
+    return {"daemon": daemon, "node": node}
 
 
 def generated(events: int, **how: Any) -> Iterator[Event[Payload]]:
