@@ -97,15 +97,15 @@ def check_config(reader: JournalReader | None, config_key: str | None) -> None:
         raise UnknownConfig(f"There is no configuration {config_key!r}.", hint=hint)
 
 
-def before_last(reader: JournalReader, count: int, selection: Selection) -> int:
-    """Return the position after which the last ``count`` events wanted lie. Only headers are read."""
+def before_last(reader: JournalReader, count: int, selection: Selection, end: int) -> int:
+    """Return the position after which the last ``count`` events wanted up to ``end`` lie. Only headers are read."""
     positions: deque[int] = deque(maxlen=count)
     for record in reader.headers(0):
         frame = record.frame
         for index, (kind, subject) in enumerate(zip(frame.type_refs, frame.subject_refs, strict=True)):
-            if selection.admits(frame.types[kind], frame.subjects[subject]):
+            if record.first + index <= end and selection.admits(frame.types[kind], frame.subjects[subject]):
                 positions.append(record.first + index)
-    return positions[0] - 1 if positions else reader.head
+    return positions[0] - 1 if positions else end
 
 
 def before_since(reader: JournalReader, since: str) -> int:

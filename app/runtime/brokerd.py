@@ -27,6 +27,7 @@ from app.journal import Journal, JournalReader, history
 from app.runtime.notify import Notifier
 from app.runtime.registry import BROKER
 from app.runtime.settings import Loaded
+from app.runtime.suitability import check_lasting
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -77,7 +78,9 @@ def record(journal: Journal, envelopes: Sequence[Envelope[Payload]], source: str
 
 def configure(journal: Journal, settings: RunSettings, voice: BrokerVoice, now: datetime) -> None:
     """Make the run's settings the journal's latest, if they aren't; in a new journal they come first."""
-    if last_settings(journal) != settings:
+    before = last_settings(journal)
+    check_lasting(before, settings)
+    if before != settings:
         run_id = derive_id("run", settings.seed, journal.head)
         configured = RunConfigured(run_id=run_id, settings=settings.model_dump(mode="json"))
         record(journal, voice.write(now, configured), voice.source, now)

@@ -36,7 +36,10 @@ def show(place: Place, *, as_json: bool) -> None:
 @placed
 def check(place: Place, *, as_json: bool) -> None:
     """Check the settings: 0 when they can be used; otherwise says what is wrong, and exits with 2 or 4."""
+    from app.runtime.suitability import check_playable  # loads OpenSpiel
+
     loaded = place.load()
+    check_playable(loaded.run)
     keys = [one.key for one in loaded.run.configs]
     if as_json:
         write_json({"ok": True, "configs": keys})

@@ -36,16 +36,17 @@ def tail(
     selection = select(patterns, config_key)
     with open_journal(place) as reader:
         check_config(reader, config_key)
+        end = reader.head  # what comes later is for --follow: the last N of a running loop are N
         start = before_since(reader, since) if since else 0
         if count is not None or since is None:
-            start = max(start, before_last(reader, DEFAULT_COUNT if count is None else count, selection))
-        position = max(reader.head, start)
+            start = max(start, before_last(reader, DEFAULT_COUNT if count is None else count, selection, end))
         for event in selection.read(reader, after=start):
+            if event.sequence > end:
+                break
             write_event(event, as_json=as_json)
-            position = max(position, event.sequence)
     if follow:
         with suppress(KeyboardInterrupt):
-            asyncio.run(_follow(place, selection, position, as_json=as_json))
+            asyncio.run(_follow(place, selection, max(end, start), as_json=as_json))
 
 
 async def _follow(place: Place, selection: Selection, after: int, *, as_json: bool) -> None:

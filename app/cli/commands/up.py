@@ -5,6 +5,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
@@ -19,11 +20,14 @@ from app.cli.screen import Screen, choose_screen
 from app.cli.watching import JournalWatch
 from app.config import PROFILES
 from app.core import FlyballError
+from app.journal import SqliteJournalReader
+from app.runtime.brokerd import last_settings
 from app.runtime.clock import SystemClock
 from app.runtime.layers import variable
 from app.runtime.registry import start_order
 from app.runtime.settings import COMMAND_LINE, Loaded
 from app.runtime.sockets import bus_endpoint
+from app.runtime.suitability import check_lasting, check_playable
 from app.runtime.supervisor import ChildReport, ChildSpec, Supervisor
 from app.telemetry import configure
 
@@ -55,6 +59,10 @@ def up(
     """Start all daemons of a run and watch them. Ctrl-C stops them in order; a second one does not wait."""
     given = {"profile": profile, "configs": list(configs) or None, "seed": seed}
     loaded = place.load({key: value for key, value in given.items() if value is not None})
+    check_playable(loaded.run)
+    if place.folder.journal.exists():
+        with closing(SqliteJournalReader(place.folder.journal)) as journal:
+            check_lasting(last_settings(journal), loaded.run)
     endpoint = bus_endpoint(place.folder, loaded.deployment)
     if is_listening(endpoint):
         raise AlreadyRunning(f"A broker listens at {endpoint} already.", hint="Stop it, or choose another --run.")

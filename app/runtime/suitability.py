@@ -1,0 +1,43 @@
+"""Whether settings can run: here, and in a run folder that has a past."""
+
+from app.config import GameConfig, RunSettings
+from app.core import FlyballError
+from app.runtime.layers import BadSettings
+
+LASTING = ("game", "players", "network")
+"""What may not change once a configuration has models: they would not fit any more."""
+
+
+def check_playable(settings: RunSettings) -> None:
+    """Load every game once.
+
+    Raises:
+        BadSettings: a game does not exist, or not for so many players; names the configuration.
+    """
+    from app.games import open_table  # loads OpenSpiel, which most commands do without
+
+    for config in settings.configs:
+        try:
+            open_table(config, slots=0)
+        except FlyballError as error:
+            raise BadSettings(f"{config.key} cannot be played: {error.message}", hint=error.hint) from error
+
+
+def check_lasting(before: RunSettings | None, now: RunSettings) -> None:
+    """Compare with the settings that the journal holds.
+
+    Raises:
+        BadSettings: a configuration that has a past would get another game, number of players or network.
+    """
+    for config in now.configs:
+        if before is not None and config.key in before:
+            _check_same(before.config(config.key), config)
+
+
+def _check_same(before: GameConfig, now: GameConfig) -> None:
+    for name in LASTING:
+        if getattr(before, name) != getattr(now, name):
+            raise BadSettings(
+                f"{now.key} was begun with {name} = {getattr(before, name)}, and its models don't fit another.",
+                hint="Set it back, or give the new one a key or a run folder of its own.",
+            )

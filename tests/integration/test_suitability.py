@@ -1,0 +1,36 @@
+"""Settings that cannot run are refused before anything starts."""
+
+import pytest
+
+from app.config import GAMES, NetworkSettings, RunSettings
+from app.runtime.layers import BadSettings
+from app.runtime.suitability import check_lasting, check_playable
+
+KEY = "tic_tac_toe_2p"
+SETTINGS = RunSettings(configs=(GAMES[KEY],))
+
+
+def changed(**fields) -> RunSettings:
+    return RunSettings(configs=(GAMES[KEY].model_copy(update=fields),))
+
+
+def test_all_known_configurations_can_be_played():
+    check_playable(RunSettings(configs=tuple(GAMES.values())))
+
+
+@pytest.mark.parametrize("fields", [{"game": "nosuch"}, {"players": 5}])
+def test_what_cannot_be_played_is_refused_by_its_key(fields):
+    with pytest.raises(BadSettings, match=KEY):
+        check_playable(changed(**fields))
+
+
+@pytest.mark.parametrize("fields", [{"game": "connect_four"}, {"network": NetworkSettings(hidden=(64,))}])
+def test_what_models_depend_on_may_not_change(fields):
+    with pytest.raises(BadSettings, match=f"{KEY} was begun with {next(iter(fields))}"):
+        check_lasting(SETTINGS, changed(**fields))
+
+
+def test_anything_else_may_change_and_so_may_new_and_dropped_configurations():
+    check_lasting(None, SETTINGS)
+    check_lasting(SETTINGS, changed(rows_per_training=5))
+    check_lasting(SETTINGS, RunSettings(configs=(GAMES["hex7_2p"],)))
