@@ -5,7 +5,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -20,7 +20,7 @@ from app.cli.screen import Screen, choose_screen
 from app.cli.watching import JournalWatch
 from app.config import PROFILES
 from app.core import FlyballError
-from app.journal import SqliteJournalReader
+from app.journal import SqliteJournalReader, StorageError
 from app.runtime.brokerd import last_settings
 from app.runtime.clock import SystemClock
 from app.runtime.layers import variable
@@ -60,9 +60,9 @@ def up(
     given = {"profile": profile, "configs": list(configs) or None, "seed": seed}
     loaded = place.load({key: value for key, value in given.items() if value is not None})
     check_playable(loaded.run)
-    if place.folder.journal.exists():
-        with closing(SqliteJournalReader(place.folder.journal)) as journal:
-            check_lasting(last_settings(journal), loaded.run)
+    # A journal that is not there yet, or can't be read, is the broker's to speak of.
+    with suppress(StorageError), closing(SqliteJournalReader(place.folder.journal)) as journal:
+        check_lasting(last_settings(journal), loaded.run)
     endpoint = bus_endpoint(place.folder, loaded.deployment)
     if is_listening(endpoint):
         raise AlreadyRunning(f"A broker listens at {endpoint} already.", hint="Stop it, or choose another --run.")
