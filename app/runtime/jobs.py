@@ -62,9 +62,9 @@ class JobRunner:
         """Start no more jobs and wait for those that run; after the deadline, cancel them: they stay wanted."""
         self._draining = True
         if tasks := {*self._running.values(), *self._saying}:
-            _, unfinished = await asyncio.wait(tasks, timeout=seconds)
-            for task in unfinished:
-                task.cancel()
+            await asyncio.wait(tasks, timeout=seconds)
+        for task in (*self._running.values(), *self._saying):  # a job may have reported something meanwhile
+            task.cancel()
 
     async def _run(self, group: asyncio.TaskGroup, worker: Worker[Any, Any], job: Job[Any]) -> None:
         numbers = itertools.count()

@@ -240,7 +240,8 @@ class TalkativeEngine(ScriptedEngine):
         return await super().run(function, spec, on_progress)
 
 
-async def test_without_a_broker_it_stops_all_the_same():
+@pytest.mark.parametrize("when", ["before", "while draining"])
+async def test_without_a_broker_it_stops_all_the_same(when):
     stage = Stage()
     stage.bus = DeafBus(stage.journal, stage.clock)
     await stage.configure()
@@ -253,9 +254,12 @@ async def test_without_a_broker_it_stops_all_the_same():
         while not engine.calls:
             await asyncio.sleep(0.01)
         stage.bus.gone = True
-        engine.talk.set()
-        await asyncio.sleep(0.05)
+        if when == "before":
+            engine.talk.set()
+            await asyncio.sleep(0.05)
         stop.set()
+        await asyncio.sleep(0.05)
+        engine.talk.set()
         await running
     assert not stage.of(DaemonStopped)
     await stage.bus.close()
