@@ -4,13 +4,15 @@ from math import log
 from typing import Literal, NamedTuple
 
 ELO_SCALE = 400.0
+CERTAIN_ELO = 10_000.0
 
 Verdict = Literal["accept", "reject", "continue"]
 
 
 def expected_score(difference: float) -> float:
     """Return the score expected of a player ``difference`` Elo stronger than its opponent (logistic, 400 = 10:1)."""
-    return float(1 / (1 + 10 ** (-difference / ELO_SCALE)))
+    bounded = max(-CERTAIN_ELO, min(CERTAIN_ELO, difference))  # beyond, the power overflows
+    return float(1 / (1 + 10 ** (-bounded / ELO_SCALE)))
 
 
 class Tally(NamedTuple):

@@ -35,6 +35,8 @@ from app.feedback.state import FeedbackState
 MOVING = "champion"
 """The opponent that is no anchor: it gets worse together with the candidates."""
 
+NEVER = 1e-12
+
 SEVERITIES: tuple[Severity, ...] = ("minor", "moderate", "severe", "critical")
 
 
@@ -72,9 +74,14 @@ def cusum_step(statistic: float, score: float, games: int, difference: float, dr
         difference: reference rating minus the opponent's, Elo.
         drop: Elo that the alternative is weaker.
     """
-    before, after = expected_score(difference), expected_score(difference - drop)
+    before, after = _possible(expected_score(difference)), _possible(expected_score(difference - drop))
     ratio = score * log(after / before) + (1 - score) * log((1 - after) / (1 - before))
     return max(0.0, statistic + games * ratio)
+
+
+def _possible(score: float) -> float:
+    """Keep an expected score off 0 and 1, where thousands of Elo round it to: nothing is certain."""
+    return min(1 - NEVER, max(NEVER, score))
 
 
 def severity_of(drop: float, thresholds: Sequence[float]) -> Severity:

@@ -110,3 +110,9 @@ def test_the_champion_is_no_anchor(watchdog):
     for n in range(2, 30):
         watchdog.feed(rated(300.0, match(0.2, 100, "champion", 300.0), model=model(n)), at=n)
         assert not watchdog.feed(promoted(n, 300.0), at=n)
+
+
+@pytest.mark.parametrize("difference", [-200_000.0, -9000.0, 9000.0, 200_000.0])
+@pytest.mark.parametrize("score", [0.0, 0.5, 1.0])
+def test_opponents_thousands_of_elo_away_are_no_error(difference, score):
+    assert 0 <= cusum_step(0.0, score, 100, difference, 50.0) < float("inf")
