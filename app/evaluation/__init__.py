@@ -18,8 +18,10 @@ from app.evaluation.gauntlet import RANDOM, Opponent, plan_gauntlet
 from app.evaluation.matches import MatchStatistics, NoGames, game_scores, match_statistics, seat_wins
 from app.evaluation.quality import QualityScore, ShardStatistics, quality_score
 from app.evaluation.rating import OpponentScore, Prior, performance_rating
+from app.evaluation.repetition import CERTAIN, repeated_games, repetition_evidence
 
 __all__ = [
+    "CERTAIN",
     "RANDOM",
     "Autoreset",
     "Episode",
@@ -44,6 +46,8 @@ __all__ = [
     "performance_rating",
     "plan_gauntlet",
     "quality_score",
+    "repeated_games",
+    "repetition_evidence",
     "seat_wins",
     "summarise_episodes",
 ]

@@ -4,6 +4,7 @@ from app.selfplay.inspection import ForeignShard, InspectionResult, InspectionSp
 from app.selfplay.job import SelfplayResult, SelfplaySpec
 from app.selfplay.players import Player, RandomPlayer, WrongModel, load_player
 from app.selfplay.recording import NoExperience, ShardRecorder
+from app.selfplay.repeats import RepeatedShard
 from app.selfplay.rollout import HERO, Decisions, Outcomes, Recorder, Rollout, Schedule
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Player",
     "RandomPlayer",
     "Recorder",
+    "RepeatedShard",
     "Rollout",
     "Schedule",
     "SelfplayResult",

@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from app.config import GameConfig, Settings
-from app.core import FlyballError, ShardKey
+from app.core import FlyballError, ModelHash, ShardKey
 from app.engine import JsonObject, Report
 from app.evaluation import ShardStatistics, quality_score, seat_wins
 from app.games import GameRecord, checker_for, open_table
+from app.selfplay.repeats import check_games, check_key, history
 from app.store import BlobStore, FileStore, Shard, get_shard
 
 
@@ -21,6 +22,8 @@ class InspectionSpec(Settings):
     store: Path
     config: GameConfig
     shard: ShardKey
+    model: ModelHash = Field(description="that is said to have played it")
+    earlier: tuple[ShardKey, ...] = Field(default=(), description="the configuration's shards before it, oldest first")
     seed: int = Field(ge=0, description="of the sample of games")
     sample_games: int = Field(default=16, ge=1, description="games that are played again for the parity check")
 
@@ -36,13 +39,13 @@ class InspectionResult(Settings):
 
 
 class ForeignShard(FlyballError):
-    """A shard of another configuration, or of other rules."""
+    """A shard of another configuration, of other rules, or of another model than it is said to be of."""
 
 
 def inspect(spec: JsonObject, report: Report) -> JsonObject:
     """Carry out ``InspectionSpec`` and return ``InspectionResult``.
 
-    Raises ``MissingBlob``, ``DamagedBlob`` for a changed bit, or ``ForeignShard``.
+    Raises ``MissingBlob``, ``DamagedBlob`` for a changed bit, ``ForeignShard`` or ``RepeatedShard``.
     """
     settings = InspectionSpec.model_validate(spec)
     return inspect_in(FileStore(settings.store), settings, report).model_dump(mode="json")
@@ -50,8 +53,10 @@ def inspect(spec: JsonObject, report: Report) -> JsonObject:
 
 def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> InspectionResult:
     """Inspect a shard of ``store``; the store named in the spec is not opened."""
+    check_key(spec.shard, spec.earlier)
     shard = get_shard(store, spec.shard)
     _check_origin(shard, spec)
+    check_games(store, shard, spec.earlier)
     counted = shard_statistics(shard)
     report({"rows": counted.rows, "games": counted.games})
     quality = quality_score(counted)
@@ -73,7 +78,7 @@ def shard_statistics(shard: Shard) -> ShardStatistics:
         rows=shard.rows,
         distinct_positions=_distinct([row.tobytes() for row in shard.obs]),
         games=shard.games,
-        distinct_games=_distinct([_history(shard, game).tobytes() for game in range(shard.games)]),
+        distinct_games=_distinct([history(shard, game).tobytes() for game in range(shard.games)]),
         truncated_games=int(cut.sum()),
         wins=wins,
         drawn_games=drawn,
@@ -87,7 +92,7 @@ def game_record(shard: Shard, game: int) -> GameRecord:
     """Return one game of a shard, for the parity check."""
     rows = np.flatnonzero(shard.game == game)
     return GameRecord(
-        history=_history(shard, game).tolist(),
+        history=history(shard, game).tolist(),
         returns=shard.returns[game],
         truncated=bool(shard.truncated[rows].any()),
         step=shard.step[rows],
@@ -100,12 +105,17 @@ def game_record(shard: Shard, game: int) -> GameRecord:
 
 def _check_origin(shard: Shard, spec: InspectionSpec) -> None:
     rules = open_table(spec.config, 1).spec.rules_version
-    claimed = shard.meta.config_key, shard.meta.rules_version
-    if claimed != (spec.config.key, rules):
+    claimed = shard.meta.config_key, shard.meta.rules_version, shard.meta.model
+    expected = spec.config.key, rules, spec.model
+    if claimed != expected:
         raise ForeignShard(
-            f"Shard {spec.shard} is of {' under '.join(claimed)}, not of {spec.config.key} under {rules}.",
+            f"Shard {spec.shard} is of {_origin(*claimed)}, not of {_origin(*expected)}.",
             hint="Leave it out, and play fresh games under the rules installed here.",
         )
+
+
+def _origin(key: str, rules: str, model: str) -> str:
+    return f"{key} under {rules} by {model[:8]}"
 
 
 def _differences(shard: Shard, config: GameConfig, games: NDArray[np.int64]) -> Iterator[str]:
@@ -129,10 +139,6 @@ def _cut_off_games(shard: Shard) -> NDArray[np.bool_]:
     cut = np.zeros(shard.games, dtype=np.bool_)
     cut[shard.game[shard.truncated]] = True
     return cut
-
-
-def _history(shard: Shard, game: int) -> NDArray[np.int32]:
-    return shard.history[shard.history_offsets[game] : shard.history_offsets[game + 1]]
 
 
 def _distinct(items: list[bytes]) -> int:

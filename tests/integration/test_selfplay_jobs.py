@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
+from selfplay_rig import CONFIG, ignore, inspection_spec, put_model, selfplay_spec
 
 from app.arena.job import gauntlet
 from app.config import GAMES
 from app.games import open_table
-from app.policy import init_policy, parameters_to_bytes
 from app.selfplay import ForeignShard, WrongModel, load_player
 from app.selfplay.inspection import inspect
 from app.selfplay.job import play
-from app.store import DamagedBlob, FileStore, Manifest, get_shard, put_checkpoint, put_shard
+from app.store import DamagedBlob, FileStore, get_shard, put_shard
 
-CONFIG = GAMES["connect_four_2p"]
 HEARTS = GAMES["hearts_4p"]
 
 
@@ -31,48 +30,10 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def ignore(progress) -> None:
-    """Take no notice of progress."""
-
-
-def put_model(root: Path, config=CONFIG, seed: int = 0, scale: float = 1.0) -> str:
-    game = open_table(config, 0).spec
-    parameters = init_policy(config.network, game.observation_size, game.actions, seed)
-    manifest = Manifest(
-        config_key=config.key,
-        network=config.network,
-        obs_size=game.observation_size,
-        actions=game.actions,
-        step=0,
-        parent=None,
-        optimizer=None,
-    )
-    scaled = {name: tensor * scale for name, tensor in parameters.items()}
-    return put_checkpoint(FileStore(root), manifest, parameters_to_bytes(scaled), None)
-
-
-def selfplay_spec(root: Path, model: str, config=CONFIG, **changes):
-    return {
-        "store": str(root),
-        "config": config.model_dump(mode="json"),
-        "model": model,
-        "opponents": [],
-        "games": 12,
-        "seed": 5,
-        "temperature": 1.0,
-        "worker": "worker@test",
-        **changes,
-    }
-
-
 def played(root: Path, **changes):
     reports: list[dict[str, object]] = []
     result = play(selfplay_spec(root, put_model(root), **changes), reports.append)
     return result, reports
-
-
-def inspection_spec(root: Path, shard: str, config=CONFIG, **changes):
-    return {"store": str(root), "config": config.model_dump(mode="json"), "shard": shard, "seed": 1, **changes}
 
 
 def test_selfplay_stores_a_shard_that_says_where_it_comes_from(tmp_path: Path) -> None:

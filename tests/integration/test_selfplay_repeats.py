@@ -1,0 +1,118 @@
+"""A duplicated shard is caught before it is trained on: by its key, and by the games in it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from selfplay_rig import CONFIG, ignore, inspection_spec, put_model, selfplay_spec
+
+from app.config import GAMES
+from app.selfplay import ForeignShard, RepeatedShard
+from app.selfplay.inspection import inspect
+from app.selfplay.job import play
+from app.store import FileStore, Shard, get_shard, put_shard
+
+SMALL = GAMES["tic_tac_toe_2p"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStore:
+    return FileStore(tmp_path)
+
+
+def played(root: Path, count: int, config=CONFIG, scale: float = 1.0, games: int = 64) -> list[str]:
+    """Play some shards with one model; ``scale`` sharpens it."""
+    model = put_model(root, config, scale=scale)
+    specs = (selfplay_spec(root, model, config, games=games, seed=seed) for seed in range(count))
+    return [play(spec, ignore)["shard"] for spec in specs]
+
+
+def look(root: Path, shard: str, earlier: list[str], config=CONFIG):
+    return inspect(inspection_spec(root, shard, config, earlier=earlier), ignore)
+
+
+def of_games(shard: Shard, games: list[int]) -> Shard:
+    """Return a shard of some games of another, in this order."""
+    rows = np.concatenate([np.flatnonzero(shard.game == game) for game in games])
+    numbers = np.concatenate([np.full((shard.game == game).sum(), i, np.int32) for i, game in enumerate(games)])
+    histories = [shard.history[shard.history_offsets[game] : shard.history_offsets[game + 1]] for game in games]
+    columns = ("obs", "mask", "action", "log_prob", "value", "reward", "done", "truncated", "bootstrap", "seat", "step")
+    return replace(
+        shard,
+        **{name: getattr(shard, name)[rows] for name in columns},
+        game=numbers,
+        returns=shard.returns[games],
+        history=np.concatenate(histories),
+        history_offsets=np.cumsum([0, *map(len, histories)], dtype=np.int64),
+    )
+
+
+def joined(first: Shard, second: Shard) -> Shard:
+    """Return a shard with the games of two."""
+    columns = ("obs", "mask", "action", "log_prob", "value", "reward", "done", "truncated", "bootstrap", "seat", "step")
+    both = {name: np.concatenate([getattr(first, name), getattr(second, name)]) for name in columns}
+    offsets = np.concatenate([first.history_offsets, second.history_offsets[1:] + first.history_offsets[-1]])
+    return replace(
+        first,
+        **both,
+        game=np.concatenate([first.game, second.game + np.int32(first.games)]),
+        returns=np.concatenate([first.returns, second.returns]),
+        history=np.concatenate([first.history, second.history]),
+        history_offsets=offsets,
+    )
+
+
+def test_the_same_shard_again_is_refused(tmp_path: Path) -> None:
+    first, second = played(tmp_path, 2)
+    assert not look(tmp_path, second, [first])["failures"]
+    with pytest.raises(RepeatedShard, match=f"{second} was delivered before"):
+        look(tmp_path, second, [first, second])
+
+
+def test_the_same_games_in_another_shard_are_refused(tmp_path: Path, store: FileStore) -> None:
+    first, second = played(tmp_path, 2)
+    shard = get_shard(store, first)
+    copy = put_shard(store, replace(shard, meta=shard.meta.model_copy(update={"worker": "another@test"})))
+    with pytest.raises(RepeatedShard, match=r"64 of 64 games .* earlier shards"):
+        look(tmp_path, copy, [first, second])
+    assert not look(tmp_path, copy, [second])["failures"]
+
+
+def test_games_gathered_from_several_shards_are_refused(tmp_path: Path, store: FileStore) -> None:
+    first, second, third = played(tmp_path, 3)
+    order = np.random.default_rng(0).permutation(64).tolist()
+    gathered = joined(of_games(get_shard(store, first), order[:20]), of_games(get_shard(store, second), order[20:40]))
+    mixed = joined(gathered, of_games(get_shard(store, third), order[40:]))  # 24 of 64 were played anew
+    with pytest.raises(RepeatedShard, match="40 of 64 games"):
+        look(tmp_path, put_shard(store, mixed), [first, second])
+
+
+@pytest.mark.parametrize("scale", [1.0, 8.0, 30.0])
+def test_tic_tac_toe_repeats_its_games_and_is_none_the_worse(tmp_path: Path, scale: float) -> None:
+    """There are few games; a sharper model plays ever fewer."""
+    shards = played(tmp_path, 8, SMALL, scale, games=256)
+    for number, shard in enumerate(shards):
+        assert not look(tmp_path, shard, shards[:number], SMALL)["failures"]
+
+
+def test_even_in_tic_tac_toe_a_copy_in_its_order_is_found(tmp_path: Path, store: FileStore) -> None:
+    *earlier, last = played(tmp_path, 4, SMALL, scale=8.0, games=256)
+    shard = get_shard(store, earlier[1])
+    copy = put_shard(store, replace(shard, meta=shard.meta.model_copy(update={"seed": 77})))
+    with pytest.raises(RepeatedShard, match="256 of 256"):
+        look(tmp_path, copy, [*earlier, last], SMALL)
+
+
+def test_shards_that_are_gone_or_damaged_are_left_out_of_the_comparison(tmp_path: Path, store: FileStore) -> None:
+    first, second, third = played(tmp_path, 3)
+    store.delete(first)
+    path = next(tmp_path.glob(f"**/{second}"))
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    assert not look(tmp_path, third, [first, second])["failures"]
+
+
+def test_a_shard_by_another_model_than_it_is_said_to_be_of_is_refused(tmp_path: Path) -> None:
+    (shard,) = played(tmp_path, 1)
+    with pytest.raises(ForeignShard, match=r"not of connect_four_2p .* by eeeeeeee"):
+        inspect(inspection_spec(tmp_path, shard, model="e" * 64), ignore)

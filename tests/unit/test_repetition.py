@@ -1,0 +1,85 @@
+"""Copies of earlier games are told from games that repeat by themselves (app.evaluation.repetition)."""
+
+from itertools import product
+from math import exp, log, prod
+
+import numpy as np
+import pytest
+
+from app.evaluation import CERTAIN, repeated_games, repetition_evidence
+
+POLICY = {b"a": 0.5, b"b": 0.3, b"c": 0.2}
+
+
+def log_probs(games, policy) -> np.ndarray:
+    return np.log([policy[game] for game in games])
+
+
+def played(rng: np.random.Generator, count: int, variety: int, sharpness: float = 0.0):
+    """Play games of which there are ``variety``, the k-th with a weight of k to the power of -sharpness."""
+    weights = np.arange(1, variety + 1.0) ** -sharpness
+    weights /= weights.sum()
+    drawn = rng.choice(variety, size=count, p=weights)
+    return [b"%d" % game for game in drawn], np.log(weights[drawn])
+
+
+@pytest.mark.parametrize("earlier", [[[b"a", b"b"]], [[b"c"], [b"a", b"a", b"c", b"d"]], [[b"d", b"d"]], [[], [b"b"]]])
+def test_of_shards_played_anew_the_ratio_is_1_on_average_or_less(earlier):
+    """Over all shards of two games, each with its probability: that is what bounds false alarms."""
+    expected = 0.0
+    for shard in product(POLICY, repeat=2):
+        chance = prod(POLICY[game] for game in shard)
+        expected += chance * exp(repetition_evidence(shard, log_probs(shard, POLICY), earlier))
+    assert expected <= 1 + 1e-12
+    if all(len(shard) == 2 and b"d" not in shard for shard in earlier):  # anything else can only lower it
+        assert expected == pytest.approx(1)
+
+
+def test_a_single_repeated_game_by_hand():
+    """One of two games is repeated, at the other's place: from a bag (1/2 + 1/2 (1/2) / 0.2) / 2, in place 1/4."""
+    evidence = repetition_evidence([b"b", b"c"], log_probs([b"b", b"c"], POLICY), [[b"c", b"x"]])
+    assert evidence == pytest.approx(log(0.5 * (0.5 + 0.25 / 0.2) * 0.5 + 0.5 * 0.5 * 0.5))
+
+
+def test_without_earlier_shards_there_is_no_evidence():
+    assert repetition_evidence([b"a"], np.zeros(1), []) == 0
+    assert repetition_evidence([b"a"], np.zeros(1), [[]]) == 0
+
+
+@pytest.mark.parametrize("variety", [1, 30, 3000, 10**5])
+def test_games_that_repeat_by_themselves_are_no_copies(variety):
+    """Small games, and players sure of themselves: nearly every game was seen before, and none of them counts."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        shards = [played(rng, 256, variety, sharpness=1.5) for _ in range(9)]
+        *earlier, (games, chances) = shards
+        before = [shard for shard, _ in earlier]
+        assert repetition_evidence(games, chances, before) < CERTAIN / 2
+        if variety == 30:
+            assert repeated_games(games, before) >= 250
+
+
+@pytest.mark.parametrize("share", [1.0, 0.6])
+def test_games_from_any_earlier_shard_are_copies(share):
+    rng = np.random.default_rng(1)
+    shards = [played(rng, 256, 10**5) for _ in range(9)]
+    *earlier, (games, chances) = shards
+    before = [shard for shard, _ in earlier]
+    copied = int(share * 256)
+    mixed = [before[int(rng.integers(8))][int(rng.integers(256))] for _ in range(copied)] + games[copied:]
+    assert repetition_evidence(mixed, chances, before) > CERTAIN
+    assert repetition_evidence(games, chances, before) < 0
+
+
+def test_an_earlier_shard_in_its_order_is_a_copy_even_of_a_small_game():
+    """256 games with 30 outcomes repeat; that they do so in the same order 256 times over is no chance."""
+    rng = np.random.default_rng(2)
+    shards = [played(rng, 256, 30, sharpness=1.5) for _ in range(9)]
+    before = [shard for shard, _ in shards]
+    assert repetition_evidence(*shards[4], before) > 10 * CERTAIN
+
+
+def test_shards_of_different_lengths_can_be_compared():
+    games, chances = played(np.random.default_rng(3), 100, 30)
+    assert repetition_evidence(games, chances, [games[:60], games * 2]) > CERTAIN
+    assert repetition_evidence(games[:60], chances[:60], [games]) > CERTAIN
