@@ -1,6 +1,8 @@
 """Driving one controller as its host does, and the payloads that do it."""
 
+from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from app.config import GAMES, FeedbackSettings, RunSettings
@@ -13,6 +15,7 @@ from app.events import (
     Payload,
     QualityScoreUpdated,
     RunConfigured,
+    SelfplayComplete,
     ShardRef,
     TrainingCompleted,
     TrainingMetrics,
@@ -21,6 +24,7 @@ from app.events import (
 from app.events.envelope import EPOCH
 from app.feedback import Controller, FeedbackFold, FeedbackState
 from app.runtime.fold import Fold
+from app.runtime.work import Job, Place, QuietWorker
 
 KEY, OTHER_KEY = "tic_tac_toe_2p", "connect_four_2p"
 NEED = GAMES[KEY].rows_per_training
@@ -70,6 +74,39 @@ class Driven:
     def row(self, key: str = KEY) -> Any:
         """Return the controller's row."""
         return self.fold.rows(self.name)[key]
+
+
+class DrivenWorker:
+    """A worker in a Fold, fed fact by fact; its jobs are asked for, and never run."""
+
+    def __init__(self, worker: type[QuietWorker[Any]], settings: RunSettings | None = None) -> None:
+        self.fold = Fold((partial(worker, place=Place(f"{worker.name}@laptop", "laptop", "store")),))
+        self.position = 0
+        configured = (settings or run_settings()).model_dump(mode="json")
+        self.feed(RunConfigured(run_id="run", settings=configured), key=None)
+
+    @property
+    def worker(self) -> Any:
+        """The worker itself."""
+        return self.fold.reducers[0]
+
+    @property
+    def rows(self) -> dict[str, Any]:
+        """The worker's rows."""
+        return self.fold.rows(self.worker.name)
+
+    def feed(self, data: Payload, key: str | None = KEY) -> Event[Payload]:
+        """Record a payload, each a second after the one before."""
+        self.position += 1
+        time = EPOCH + timedelta(seconds=self.position)
+        envelope = originate(data, event_id=derive_id("test", self.position), time=time, subject=key)
+        event = Event(envelope, self.position, self.position * 10**6, "test@laptop")
+        self.fold.feed([event])
+        return event
+
+    def jobs(self) -> Sequence[Job[Any]]:
+        """Return what should run now, of rows that have a cause, as the host sees to."""
+        return tuple(self.worker.jobs({key: row for key, row in self.rows.items() if row.cause}))
 
 
 def match(
@@ -138,6 +175,20 @@ def scored(score: float = 0.9, *, model: str = OLD, rows: int = NEED, request: s
     """Return an inspected shard."""
     shard = ShardRef(key="c" * 64, rows=rows, games=10, model=model, seed=1)
     return QualityScoreUpdated(request_id=request, shard=shard, score=score, components={})
+
+
+def played(number: int = 1, *, shard: str = "c" * 64, model: str = OLD) -> SelfplayComplete:
+    """Return the answer to a request for games, the ``number``-th."""
+    return SelfplayComplete(
+        request_id=f"r{number}",
+        worker="selfplay_worker@laptop",
+        shard=ShardRef(key=shard, rows=9, games=1, model=model, seed=number),
+        opponents=(),
+        temperature=1.0,
+        mean_length=9.0,
+        truncated_games=0,
+        seconds=1.0,
+    )
 
 
 def distributed(model: str = OLD, step: int = 0) -> ModelDistributed:

@@ -1,7 +1,7 @@
 """The trainer: one PPO update for each request, or a configuration's initial model."""
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from app.core import FlyballError, ModelHash, ShardKey
 from app.engine import JobFailed
@@ -24,6 +24,9 @@ from app.runtime.work.worker import Job, Json, QuietWorker
 TrainingJob = Job[TrainingRequested]
 DIVERGED = "TrainingDiverged"
 """The name of the job's error when an update blew up."""
+
+BAD_DATA = frozenset({"DamagedBlob", "MissingBlob", "UnfinishedEpisode", "UnfitData"})
+"""Names of the job's errors when the shards or the base model cannot be used: gone, damaged, or of another game."""
 
 
 class PlayedShard(Value):
@@ -58,7 +61,8 @@ class Trainer(QuietWorker[TrainingRequested]):
         """Take up a request; when it has its result, its shards are spent, like those of models left behind."""
         row = rows.get(event.subject, TrainingPending())
         match event.data:
-            case SelfplayComplete(shard=shard):
+            case SelfplayComplete(shard=shard) if shard.key not in {known.key for known in row.fresh}:
+                # One that is delivered twice is the first: the second must not have it deleted as left behind.
                 fresh = (*row.fresh, PlayedShard(key=shard.key, model=shard.model))
                 return Step({event.subject: row.model_copy(update={"fresh": fresh})})
             case TrainingRequested() as request:
@@ -113,9 +117,15 @@ class Trainer(QuietWorker[TrainingRequested]):
         return (complete,)
 
     def failed(self, job: TrainingJob, error: FlyballError) -> tuple[Payload, ...]:
-        """Say that the update was thrown away, and whether it had diverged."""
-        diverged = isinstance(error, JobFailed) and error.kind == DIVERGED
-        return (TrainingFailed(request_id=job.id, reason="diverged" if diverged else "error", error=str(error)),)
+        """Say that the update was thrown away, and why: it diverged, its data were bad, or something else."""
+        return (TrainingFailed(request_id=job.id, reason=_reason(error), error=str(error)),)
+
+
+def _reason(error: FlyballError) -> Literal["diverged", "bad_data", "error"]:
+    kind = error.kind if isinstance(error, JobFailed) else ""
+    if kind == DIVERGED:
+        return "diverged"
+    return "bad_data" if kind in BAD_DATA else "error"
 
 
 def _taken_up(row: TrainingPending, cause: Cause, request: TrainingRequested) -> TrainingPending:
