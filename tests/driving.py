@@ -140,6 +140,7 @@ def rated(
         results=matches or (match(0.9),),
         elo=elo,
         elo_stderr=stderr,
+        lost_games=0,
         seconds=1,
     )
 
@@ -160,7 +161,15 @@ def gated(wins: int, draws: int, losses: int, model: str = NEW) -> EvaluationCom
         score=Rate.of(wins + draws / 2, games),
     )
     return EvaluationCompleted(
-        request_id="g", purpose="gate", model=model, step=1, results=(played,), elo=0.0, elo_stderr=9.0, seconds=1
+        request_id="g",
+        purpose="gate",
+        model=model,
+        step=1,
+        results=(played,),
+        elo=0.0,
+        elo_stderr=9.0,
+        lost_games=0,
+        seconds=1,
     )
 
 

@@ -223,6 +223,7 @@ class StandIn:
                 results=tuple(results),
                 elo=Elo(self._strength[request.model] + self._random.gauss(0, 20)),
                 elo_stderr=20.0,
+                lost_games=0,
                 seconds=done,
             ),
         )

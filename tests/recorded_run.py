@@ -89,6 +89,7 @@ def evaluated(model: ModelHash, step: int, elo: float, wins: int) -> EvaluationC
         results=results,
         elo=Elo(elo),
         elo_stderr=20.0,
+        lost_games=0,
         seconds=1.0,
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 from app.arena.opening import OpenedTable
 from app.config import GameConfig
 from app.core import derive_seed
-from app.evaluation import MatchStatistics, match_statistics
+from app.evaluation import MatchGames, match_games
 from app.games import open_table
 from app.selfplay import HERO, Player, Rollout, Schedule
 
@@ -26,22 +26,24 @@ class MatchPlan:
         temperature: of both sides; 0 always takes the most probable action, and only chance and the openings
             make games differ.
         opening_plies: decisions at the beginning of each game that are taken at random.
+        first: number of the first game; a match may be played in parts of whole rotations.
     """
 
     games: int
     seed: int
     temperature: float
     opening_plies: int = 0
+    first: int = 0
 
 
-def play_match(config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan) -> MatchStatistics:
-    """Play a match and sum it up. Deterministic for its plan on a CPU."""
-    numbers = np.arange(plan.games)
+def play_match(config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan) -> MatchGames:
+    """Play a match, or a part of it. Deterministic for its plan on a CPU."""
+    numbers = np.arange(plan.first, plan.first + plan.games)
     heroes = numbers % config.players
     seating = np.full((plan.games, config.players), _OPPONENT, dtype=np.int8)
-    seating[numbers, heroes] = HERO
-    seeds = [derive_seed(plan.seed, "deal", game // config.players) for game in range(plan.games)]
-    schedule = Schedule(seeds, seating, plan.temperature, derive_seed(plan.seed, "choices"))
+    seating[np.arange(plan.games), heroes] = HERO
+    seeds = [derive_seed(plan.seed, "deal", int(game) // config.players) for game in numbers]
+    schedule = Schedule(seeds, seating, plan.temperature, derive_seed(plan.seed, "choices", plan.first))
     table = OpenedTable(open_table(config, min(plan.games, IN_FLIGHT)), plan.opening_plies)
     outcomes = Rollout(table, [hero, opponent], schedule).run()
-    return match_statistics(outcomes.returns, heroes, outcomes.truncated, outcomes.lengths, outcomes.histories)
+    return match_games(outcomes.returns, heroes, outcomes.truncated, outcomes.lengths, outcomes.histories)

@@ -20,6 +20,7 @@ class Deployment(Settings):
     drain_seconds: float = Field(default=10.0, ge=0, description="given to running jobs when a daemon is asked to stop")
     log_level: LogLevel = "INFO"
     threads_per_job: int = Field(default=1, ge=1)
+    evaluation_processes: int = Field(default=1, ge=1, description="that play the batches of an evaluation at once")
 
     @field_validator("endpoint")
     @classmethod

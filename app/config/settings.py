@@ -57,6 +57,8 @@ class EvaluationSettings(Settings):
     temperature: float = Field(
         default=0.3, ge=0, le=10, description="of both sides; 0 is greedy: only chance and openings make games differ"
     )
+    batch_games: int = Field(default=256, ge=1, description="games that one process plays at once")
+    batch_seconds: float = Field(default=600.0, gt=0, description="after which a batch is taken to hang")
     opening_plies: int = Field(
         default=4,
         ge=0,

@@ -2,15 +2,18 @@
 
 from app.engine.inline import InlineEngine
 from app.engine.local import LocalEngine
-from app.engine.port import Engine, EngineClosed, JobFailed, JsonObject, Report, WorkerLost
+from app.engine.port import Engine, EngineClosed, JobFailed, JobTimedOut, JsonObject, Report, WorkerLost
+from app.engine.scatter import scatter
 
 __all__ = [
     "Engine",
     "EngineClosed",
     "InlineEngine",
     "JobFailed",
+    "JobTimedOut",
     "JsonObject",
     "LocalEngine",
     "Report",
     "WorkerLost",
+    "scatter",
 ]

@@ -18,11 +18,24 @@ class InlineEngine:
 
     def __init__(self, workers: int = 1) -> None:
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="job")
+        self._places = asyncio.Semaphore(workers)
         self._running: set[asyncio.Queue[JsonObject]] = set()
         self._closed = False
 
-    async def run(self, function: str, spec: JsonObject, on_progress: Report | None = None) -> JsonObject:
+    async def run(
+        self,
+        function: str,
+        spec: JsonObject,
+        on_progress: Report | None = None,
+        deadline_seconds: float | None = None,
+    ) -> JsonObject:
         """See ``Engine.run``."""
+        async with self._places:
+            return await self._run(function, spec, on_progress, deadline_seconds)
+
+    async def _run(
+        self, function: str, spec: JsonObject, on_progress: Report | None, deadline_seconds: float | None
+    ) -> JsonObject:
         if self._closed:
             raise closed(function)
         loop = asyncio.get_running_loop()
@@ -37,7 +50,7 @@ class InlineEngine:
         self._running.add(frames)
         try:
             self._threads.submit(_work, function, json.loads(encode(spec)), send)
-            return await follow(function, frames.get, on_progress)
+            return await follow(function, frames.get, on_progress, deadline_seconds)
         finally:
             self._running.discard(frames)
 

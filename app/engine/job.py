@@ -3,13 +3,14 @@
 A frame is a JSON object with one key: ``progress``, ``result``, ``error``, or ``lost`` for a worker that died.
 """
 
+import asyncio
 import json
 import traceback
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 
 from app.core import FlyballError
-from app.engine.port import Job, JobFailed, JsonObject, Report, WorkerLost
+from app.engine.port import Job, JobFailed, JobTimedOut, JsonObject, Report, WorkerLost
 
 _TRACE_ENTRIES = 8
 
@@ -37,9 +38,15 @@ def perform(function: str, spec: JsonObject, send: Callable[[JsonObject], None])
         send({"error": _described(error)})
 
 
-async def follow(function: str, receive: Callable[[], Awaitable[JsonObject]], on_progress: Report | None) -> JsonObject:
-    """Receive a job's frames until it ends; return the result or raise ``JobFailed`` or ``WorkerLost``."""
-    while "progress" in (frame := await receive()):
+async def follow(
+    function: str,
+    receive: Callable[[], Awaitable[JsonObject]],
+    on_progress: Report | None,
+    deadline_seconds: float | None = None,
+) -> JsonObject:
+    """Receive a job's frames until it ends; return the result or raise as ``Engine.run`` does."""
+    began = asyncio.get_running_loop().time()
+    while "progress" in (frame := await _received(function, receive, began, deadline_seconds)):
         if on_progress is not None:
             on_progress(frame["progress"])
     if "error" in frame:
@@ -51,6 +58,21 @@ async def follow(function: str, receive: Callable[[], Awaitable[JsonObject]], on
         )
     result: JsonObject = frame["result"]
     return result
+
+
+async def _received(
+    function: str, receive: Callable[[], Awaitable[JsonObject]], began: float, deadline_seconds: float | None
+) -> JsonObject:
+    """Receive one frame. Raises ``JobTimedOut`` when the job's time is over."""
+    end = None if deadline_seconds is None else began + deadline_seconds
+    try:
+        async with asyncio.timeout_at(end):
+            return await receive()
+    except TimeoutError:
+        raise JobTimedOut(
+            f"{function} was not done within {deadline_seconds:g} s.",
+            hint="Give it more time, or less to do.",
+        ) from None
 
 
 def encode(frame: JsonObject) -> bytes:

@@ -31,11 +31,17 @@ class LocalEngine:
         for child in self._children:
             self._idle.put_nowait(child)
 
-    async def run(self, function: str, spec: JsonObject, on_progress: Report | None = None) -> JsonObject:
+    async def run(
+        self,
+        function: str,
+        spec: JsonObject,
+        on_progress: Report | None = None,
+        deadline_seconds: float | None = None,
+    ) -> JsonObject:
         """See ``Engine.run``."""
         child = await self._idle.get()
         try:
-            return await child.run(function, spec, on_progress)
+            return await child.run(function, spec, on_progress, deadline_seconds)
         finally:
             self._idle.put_nowait(child)
 
@@ -54,15 +60,17 @@ class _Child:
         self._process: Process | None = None
         self._closed = False
 
-    async def run(self, function: str, spec: JsonObject, on_progress: Report | None) -> JsonObject:
+    async def run(
+        self, function: str, spec: JsonObject, on_progress: Report | None, deadline_seconds: float | None
+    ) -> JsonObject:
         request = frame_bytes({"function": function, "spec": spec})
         process = await self._alive(function)
         try:
             await _send(process, request)
-            return await follow(function, lambda: _receive(process), on_progress)
+            return await follow(function, lambda: _receive(process), on_progress, deadline_seconds)
         except JobFailed:
             raise
-        except BaseException:  # cancelled, lost, or a listener raised: what the child is doing is of no use
+        except BaseException:  # cancelled, lost, too slow, or a listener raised: what the child does is of no use
             await _end(process)
             raise
 

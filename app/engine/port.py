@@ -33,6 +33,10 @@ class WorkerLost(FlyballError):
     """The process that ran the function died. Nothing is known of the result; the job may be tried again."""
 
 
+class JobTimedOut(FlyballError):
+    """The job took longer than it was given. Its process was ended; the job may be tried again."""
+
+
 class EngineClosed(FlyballError):
     """A job came after the engine was closed."""
 
@@ -40,16 +44,23 @@ class EngineClosed(FlyballError):
 class Engine(Protocol):
     """Runs jobs off the event loop, as many at once as it has workers; the others wait their turn."""
 
-    async def run(self, function: str, spec: JsonObject, on_progress: Report | None = None) -> JsonObject:
+    async def run(
+        self,
+        function: str,
+        spec: JsonObject,
+        on_progress: Report | None = None,
+        deadline_seconds: float | None = None,
+    ) -> JsonObject:
         """Run ``function`` (``"package.module:name"``, a :data:`Job`) and return its result.
 
         Args:
             function: resolved by the worker, so that the engine depends on no job.
             spec: the job's argument.
             on_progress: called on the event loop with each report, in order, before ``run`` returns.
+            deadline_seconds: how long the job may take once a worker has it; ``None`` for ever.
 
         Cancelling abandons the job: no report is delivered afterwards. Raises ``JobFailed``, ``WorkerLost``,
-        ``EngineClosed``.
+        ``JobTimedOut``, ``EngineClosed``.
         """
         ...
 

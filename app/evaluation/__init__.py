@@ -1,5 +1,15 @@
 """Evaluation as pure functions: whom to play, what the games say, how good experience is."""
 
+from app.evaluation.batches import (
+    ATTEMPTS,
+    Batch,
+    BatchResult,
+    BatchSpec,
+    GauntletResult,
+    GauntletSpec,
+    NothingPlayed,
+    OpponentResult,
+)
 from app.evaluation.episodes import (
     Autoreset,
     Episode,
@@ -15,23 +25,40 @@ from app.evaluation.episodes import (
     summarise_episodes,
 )
 from app.evaluation.gauntlet import RANDOM, Opponent, plan_gauntlet
-from app.evaluation.matches import MatchStatistics, NoGames, game_scores, match_statistics, seat_wins
+from app.evaluation.matches import (
+    MatchGames,
+    MatchStatistics,
+    NoGames,
+    game_scores,
+    match_games,
+    match_statistics,
+    seat_wins,
+)
 from app.evaluation.quality import QualityScore, ShardStatistics, quality_score
 from app.evaluation.rating import OpponentScore, Prior, performance_rating
 from app.evaluation.repetition import CERTAIN, repeated_games, repetition_evidence
 
 __all__ = [
+    "ATTEMPTS",
     "CERTAIN",
     "RANDOM",
     "Autoreset",
+    "Batch",
+    "BatchResult",
+    "BatchSpec",
     "Episode",
     "EpisodeSummary",
     "EvalState",
+    "GauntletResult",
+    "GauntletSpec",
+    "MatchGames",
     "MatchStatistics",
     "NoEpisodes",
     "NoGames",
     "NotFinite",
+    "NothingPlayed",
     "Opponent",
+    "OpponentResult",
     "OpponentScore",
     "Prior",
     "QualityScore",
@@ -42,6 +69,7 @@ __all__ = [
     "begin_episodes",
     "game_scores",
     "lower_median",
+    "match_games",
     "match_statistics",
     "performance_rating",
     "plan_gauntlet",

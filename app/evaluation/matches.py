@@ -1,7 +1,9 @@
 """Match statistics: wins, draws, losses and the score with its interval."""
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from math import sqrt
+from typing import Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +15,26 @@ from app.core import FlyballError, Rate
 
 class NoGames(FlyballError):
     """Statistics of nothing were asked for."""
+
+
+Verdict = Literal["won", "drawn", "lost", "truncated"]
+
+
+class MatchGames(Settings):
+    """How each game of a match ended for the hero, in order of the rotations, P consecutive ones each.
+
+    ``scores`` are those of ``game_scores``; ``fingerprints`` tell whole histories apart.
+    """
+
+    scores: tuple[float, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    lengths: tuple[int, ...] = ()
+    fingerprints: tuple[str, ...] = ()
+
+    def plus(self, later: Self) -> Self:
+        """Return both together; ``later`` begins with a new rotation."""
+        fields = type(self).model_fields
+        return self.model_copy(update={name: getattr(self, name) + getattr(later, name) for name in fields})
 
 
 class MatchStatistics(Settings):
@@ -47,14 +69,14 @@ def game_scores(returns: NDArray[np.float32], heroes: NDArray[np.int64]) -> NDAr
     return np.asarray(beaten / others.shape[1], dtype=np.float64)
 
 
-def match_statistics(
+def match_games(
     returns: NDArray[np.float32],
     heroes: NDArray[np.int64],
     truncated: NDArray[np.bool_],
-    lengths: Sequence[int] | NDArray[np.int64],
+    lengths: NDArray[np.int64],
     histories: Sequence[Sequence[int]],
-) -> MatchStatistics:
-    """Sum a match up. Games are in order of their rotations, P consecutive ones each.
+) -> MatchGames:
+    """Note how each game ended. Games are in order of their rotations, P consecutive ones each.
 
     Args:
         returns: outcomes [G, P]; those of truncated games are even.
@@ -62,27 +84,39 @@ def match_statistics(
         truncated: games that were cut off [G].
         lengths: decisions in each game [G].
         histories: all actions of each game [G], chance included.
-
-    Raises ``NoGames``.
     """
-    games, players = returns.shape
-    if not games:
-        raise NoGames("A match of 0 games has no statistics.", hint="Play at least one game.")
     own, others = _apart(returns, heroes)
-    best = others.max(axis=1, keepdims=True)
-    scores = game_scores(returns, heroes)
-    ended = ~truncated[:, None]
-    return MatchStatistics(
-        games=games,
-        wins=int(((own > best) & ended).sum()),
-        draws=int(((own == best) & ended).sum()),
-        losses=int(((own < best) & ended).sum()),
-        truncated=int(truncated.sum()),
-        distinct_games=len({tuple(history) for history in histories}),
-        score=Rate.of(float(scores.sum()), games),
-        stderr=_stderr(scores, players),
-        mean_length=float(np.mean(lengths)),
+    best = others.max(axis=1)
+    verdicts = np.select([truncated, own[:, 0] > best, own[:, 0] == best], ["truncated", "won", "drawn"], "lost")
+    return MatchGames(
+        scores=game_scores(returns, heroes).tolist(),
+        verdicts=verdicts.tolist(),
+        lengths=np.asarray(lengths).tolist(),
+        fingerprints=tuple(_fingerprint(history) for history in histories),
     )
+
+
+def match_statistics(games: MatchGames, players: int) -> MatchStatistics:
+    """Sum a match up. Raises ``NoGames``."""
+    if not games.scores:
+        raise NoGames("A match of 0 games has no statistics.", hint="Play at least one game.")
+    count = {verdict: games.verdicts.count(verdict) for verdict in get_args(Verdict)}
+    scores = np.array(games.scores)
+    return MatchStatistics(
+        games=len(scores),
+        wins=count["won"],
+        draws=count["drawn"],
+        losses=count["lost"],
+        truncated=count["truncated"],
+        distinct_games=len(set(games.fingerprints)),
+        score=Rate.of(float(scores.sum()), len(scores)),
+        stderr=_stderr(scores, players),
+        mean_length=float(np.mean(games.lengths)),
+    )
+
+
+def _fingerprint(history: Sequence[int]) -> str:
+    return blake2b(np.asarray(history, dtype=np.int32).tobytes(), digest_size=8).hexdigest()
 
 
 def seat_wins(returns: NDArray[np.float32], truncated: NDArray[np.bool_]) -> tuple[tuple[int, ...], int]:

@@ -117,11 +117,22 @@ class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_CO
     results: tuple[MatchResult, ...] = Field(min_length=1)
     elo: Rating
     elo_stderr: RatingError
-    seconds: Seconds
+    lost_games: NonNegativeInt = Field(description="planned, and not played: their processes died, hung or failed")
+    seconds: Seconds = Field(description="of computing, all processes together")
+
+
+class EvaluationProgress(Fact, type="evaluation.progress", name="EVALUATION_PROGRESS"):
+    """A part of a long evaluation is done."""
+
+    request_id: EventId
+    model: ModelHash
+    opponent: str
+    games: PositiveInt
+    planned_games: PositiveInt
 
 
 class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED"):
-    """A gauntlet could not be finished."""
+    """No game of a gauntlet could be played."""
 
     request_id: EventId
     purpose: Purpose

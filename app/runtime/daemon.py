@@ -22,7 +22,7 @@ from app.runtime.registry import BROKER, DaemonSpec, spec_of
 from app.runtime.settings import Loaded
 from app.runtime.sockets import bus_endpoint
 from app.runtime.wiring import check
-from app.runtime.work import Place
+from app.runtime.work import Evaluator, Place
 from app.telemetry import configure
 
 PATIENCE_SECONDS = 7 * 24 * 3600.0
@@ -82,7 +82,8 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     states, outbox = SqliteStateStore(folder.state(spec.name)), SqliteOutbox(folder.outbox(spec.name))
-    engine = LocalEngine(spec.capacity, deployment.threads_per_job, nice=5) if spec.worker else None
+    processes = deployment.evaluation_processes if spec.worker is Evaluator else spec.capacity
+    engine = LocalEngine(processes, deployment.threads_per_job, nice=5) if spec.worker else None
     with closing(states), closing(outbox):
         endpoint = bus_endpoint(folder, deployment)
         bus = ZmqBus(endpoint, producer=place.name, outbox=outbox, deadline_s=PATIENCE_SECONDS)

@@ -1,4 +1,4 @@
-"""Running the jobs that workers want: level-triggered, bounded, retried when a compute process dies."""
+"""Running the jobs that workers want: level-triggered, bounded; the engine retries what a dying process loses."""
 
 import asyncio
 import itertools
@@ -8,12 +8,9 @@ from typing import Any
 import structlog
 
 from app.core import FlyballError
-from app.engine import Engine, WorkerLost
+from app.engine import Engine, scatter
 from app.events import Payload
 from app.runtime.work import Job, Json, QuietWorker, Worker
-
-MAX_ATTEMPTS = 3
-"""How often a job is tried when the process that runs it dies."""
 
 Say = Callable[[str, Job[Any], Sequence[Payload]], Coroutine[None, None, None]]
 """Publishes facts about a job: (verb, job, payloads). The verb is part of the facts' ids."""
@@ -77,7 +74,7 @@ class JobRunner:
 
         await self._say("started", job, worker.started(job))
         try:
-            result = await self._with_retries(job, on_progress)
+            result = job.gather(await self._parts(job, on_progress))
         except FlyballError as error:
             self._log.error("job failed", event_id=job.id, function=job.function, error=str(error))
             await self._say("failed", job, worker.failed(job, error))
@@ -86,15 +83,15 @@ class JobRunner:
         self._told.add(job.id)
         self._running.pop(job.id, None)
 
-    async def _with_retries(self, job: Job[Any], on_progress: Callable[[Json], None]) -> Json:
-        for attempt in itertools.count(1):
-            try:
-                return await self._engine.run(job.function, job.spec, on_progress)
-            except WorkerLost as lost:
-                self._log.warning("worker lost", event_id=job.id, attempt=attempt, error=str(lost))
-                if attempt == MAX_ATTEMPTS:
-                    raise
-        raise AssertionError("count() ends nowhere")
+    async def _parts(self, job: Job[Any], on_progress: Callable[[Json], None]) -> list[Json | FlyballError]:
+        return await scatter(
+            self._engine,
+            job.function,
+            job.parts,
+            on_progress=on_progress,
+            deadline_seconds=job.deadline_seconds,
+            failures=job.attempts,
+        )
 
 
 def worker_of(reducers: Iterable[object]) -> Worker[Any, Any] | None:

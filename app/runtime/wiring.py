@@ -19,6 +19,7 @@ from app.events import (
     DaemonStarted,
     DaemonStopped,
     EloUpdated,
+    EvaluationProgress,
     ExplorationBoost,
     HyperparameterUpdated,
     Kind,
@@ -70,6 +71,7 @@ TERMINAL: Mapping[type[Payload], str] = {
     NodeLost: "the scheduler, who says it, gives the node's work to others at once; people read it",
     PlateauDetected: "the boost that answers it comes with it, from the same controller; people read it",
     RegressionCleared: "people read it",
+    EvaluationProgress: "dashboards show it",
     TrainingProgress: "the curves show it",
     TrainingStarted: "the status shows it",
 }

@@ -70,7 +70,7 @@ class Cluster:
 
     def _inspect(self, event: Event[Payload]) -> None:
         """Have a shard inspected; there are as many inspectors as shards."""
-        job: Job[Any] = Job(event.cause, event.data, "app.selfplay.inspection:inspect", spec={})
+        job: Job[Any] = Job(event.cause, event.data, "app.selfplay.inspection:inspect", parts=())
         computed, monitor = self._inspections(job, self._agenda.now_us), self._monitor
         facts = monitor.completed(job, computed.outcome)  # type: ignore[arg-type]  # inspections never fail
         self._agenda.enter(

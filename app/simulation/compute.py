@@ -6,6 +6,7 @@ from numpy.random import Generator
 
 from app.core import FlyballError, ModelHash, Rate, expected_score
 from app.engine import JobFailed
+from app.evaluation import Opponent
 from app.events import TrainingRequested
 from app.runtime.work import Job, Json
 from app.simulation.stations import Computed
@@ -72,26 +73,27 @@ class Gauntlets:
         """Play a gauntlet."""
         key, hero = job.cause.subject or "", job.request.model
         rng = self._rngs.setdefault(key, stream(self._world.seed, "gauntlets", key))
-        games = sum(opponent["games"] for opponent in job.spec["opponents"])
+        opponents: tuple[Opponent, ...] = job.context["opponents"]
+        games = sum(opponent.games for opponent in opponents)
         seconds = games * self._world.plant.time.rated_game
         if rng.random() < self._world.plant.troubles.evaluation_failure:
             return Computed(seconds / 2, FlyballError("The modelled gauntlet broke off."))
         draws = self._world.plant.curve(key).draws
-        results = [self._match(hero, opponent, draws, rng) for opponent in job.spec["opponents"]]
-        return Computed(seconds, {"results": results, "seconds": seconds})
+        results = [self._match(hero, opponent, draws, rng) for opponent in opponents]
+        return Computed(seconds, {"results": results, "lost_games": 0, "seconds": seconds})
 
-    def _match(self, hero: ModelHash, opponent: Json, draws: float, rng: Generator) -> Json:
-        wins, drawn, losses = played(self._world.difference(hero, opponent["model"]), opponent["games"], draws, rng)
+    def _match(self, hero: ModelHash, opponent: Opponent, draws: float, rng: Generator) -> Json:
+        wins, drawn, losses = played(self._world.difference(hero, opponent.model), opponent.games, draws, rng)
         return {
-            "opponent": opponent["name"],
-            "opponent_model": opponent["model"],
-            "games": opponent["games"],
+            "opponent": opponent.name,
+            "opponent_model": opponent.model,
+            "games": opponent.games,
             "wins": wins,
             "draws": drawn,
             "losses": losses,
             "truncated": 0,
-            "distinct_games": opponent["games"],
-            "score": Rate.of(wins + drawn / 2, opponent["games"]),
+            "distinct_games": opponent.games,
+            "score": Rate.of(wins + drawn / 2, opponent.games),
         }
 
 

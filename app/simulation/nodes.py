@@ -107,7 +107,7 @@ class Node:
         if not self._alive or self._playing is not None or not self._queue:
             return
         event = self._playing = self._queue.popleft()
-        job = Job(event.cause, event.data, PLAY, spec={})
+        job = Job(event.cause, event.data, PLAY, parts=())
         computed, life = self._play(job, self._agenda.now_us), self._lives
 
         def finish(now_us: int) -> Said:

@@ -48,6 +48,27 @@ def meet(spec, report):
     return {}
 
 
+def _attempt(file):
+    path = Path(file)
+    attempt = int(path.read_text()) + 1 if path.exists() else 1
+    path.write_text(str(attempt))
+    return attempt
+
+
+def fail_at_first(spec, report):
+    attempt = _attempt(spec["file"])
+    if attempt <= spec["failures"]:
+        raise ValueError("not yet")
+    return {"attempts": attempt}
+
+
+def die_at_first(spec, report):
+    attempt = _attempt(spec["file"])
+    if attempt <= spec["deaths"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"attempts": attempt}
+
+
 def wait(spec, report):
     """Report once, then go on reporting nothing new for far longer than any test lasts."""
     report({"pid": os.getpid()})

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.engine import Engine, EngineClosed, InlineEngine, JobFailed, LocalEngine, WorkerLost
+from app.engine import Engine, EngineClosed, InlineEngine, JobFailed, JobTimedOut, LocalEngine, WorkerLost, scatter
 
 JOBS = "engine_jobs"
 
@@ -114,6 +114,58 @@ async def test_a_cancelled_job_is_abandoned_and_its_place_is_free_again(engine):
         with pytest.raises(asyncio.CancelledError):
             await task
     assert (await engine.run(f"{JOBS}:double", {"number": 1}))["number"] == 2
+
+
+async def test_a_job_that_takes_too_long_is_ended_and_its_place_is_free_again(engine):
+    for _ in range(3):
+        with pytest.raises(JobTimedOut, match="not done within"):
+            await engine.run(f"{JOBS}:wait", {}, deadline_seconds=0.05)
+    assert (await engine.run(f"{JOBS}:double", {"number": 1}, deadline_seconds=30))["number"] == 2
+
+
+async def test_waiting_for_a_worker_takes_none_of_a_jobs_time(engine):
+    hold = [(await started(engine, "wait"))[0] for _ in range(2)]
+    late = asyncio.get_running_loop().create_task(engine.run(f"{JOBS}:double", {"number": 1}, deadline_seconds=10))
+    await asyncio.sleep(0.1)
+    for task in hold:
+        task.cancel()
+    assert (await late)["number"] == 2
+    await asyncio.gather(*hold, return_exceptions=True)
+
+
+async def test_parts_are_spread_and_each_keeps_its_place(engine):
+    results = await scatter(engine, f"{JOBS}:double", [{"number": number} for number in range(20)])
+    assert [result["number"] for result in results] == list(range(0, 40, 2))
+
+
+async def test_a_part_that_fails_leaves_the_others_alone(engine, tmp_path):
+    specs = [{"file": str(tmp_path / str(part)), "failures": 0 if part else 9} for part in range(3)]
+    failed, *others = await scatter(engine, f"{JOBS}:fail_at_first", specs)
+    assert isinstance(failed, JobFailed)
+    assert others == [{"attempts": 1}, {"attempts": 1}]
+
+
+@pytest.mark.parametrize(("attempts", "tried"), [(1, 1), (3, 3)])
+async def test_a_part_that_raises_is_tried_as_often_as_asked(engine, tmp_path, attempts, tried):
+    spec = {"file": str(tmp_path / "tried"), "failures": 9}
+    (failed,) = await scatter(engine, f"{JOBS}:fail_at_first", [spec], failures=attempts)
+    assert isinstance(failed, JobFailed)
+    assert (tmp_path / "tried").read_text() == str(tried)
+
+
+async def test_a_part_that_is_too_slow_is_tried_once_more(engine):
+    (late,) = await scatter(engine, f"{JOBS}:wait", [{}], deadline_seconds=0.05)
+    assert isinstance(late, JobTimedOut)
+
+
+async def test_a_part_whose_worker_dies_is_tried_again(local, tmp_path):
+    specs = [{"file": str(tmp_path / str(part)), "deaths": 2} for part in range(3)]
+    assert await scatter(local, f"{JOBS}:die_at_first", specs) == [{"attempts": 3}] * 3
+
+
+async def test_a_part_that_kills_every_worker_is_written_off(engine):
+    (lost,) = await scatter(engine, f"{JOBS}:leave", [{}])
+    assert isinstance(lost, WorkerLost)
 
 
 async def test_a_listener_that_raises_ends_the_job_with_its_error(engine):

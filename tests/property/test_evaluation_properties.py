@@ -5,14 +5,19 @@ from hypothesis.extra import numpy as arrays
 
 from app.core import Elo
 from app.evaluation import (
+    BatchResult,
+    MatchGames,
+    Opponent,
     OpponentScore,
     Prior,
     ShardStatistics,
     game_scores,
+    match_games,
     match_statistics,
     performance_rating,
     quality_score,
 )
+from app.evaluation.batches import merge, split
 
 MATCH = st.builds(OpponentScore, st.floats(-1500, 1500).map(Elo), st.floats(0, 1), st.integers(1, 1000), st.just(0.0))
 MATCHES = st.lists(MATCH, min_size=1, max_size=5)
@@ -49,10 +54,37 @@ def test_the_scores_of_all_seats_average_to_one_half(returns, data) -> None:
     heroes = np.array(data.draw(st.lists(st.integers(0, players - 1), min_size=games, max_size=games)))
     cut = data.draw(arrays.arrays(np.bool_, games))
     even = np.where(cut[:, None], np.float32(0), returns)
-    match = match_statistics(even, heroes, cut, np.ones(games), [[]] * games)
+    match = match_statistics(match_games(even, heroes, cut, np.ones(games, np.int64), [[]] * games), players)
     assert match.wins + match.draws + match.losses + match.truncated == games
     assert match.truncated == cut.sum()
     assert match.score.lower <= match.score.mean <= match.score.upper
+
+
+VERDICTS = {"won": 1.0, "drawn": 0.5, "lost": 0.0, "truncated": 0.5}
+
+
+@given(st.lists(st.sampled_from(sorted(VERDICTS)), min_size=1, max_size=40), st.integers(2, 4), st.integers(1, 20))
+def test_a_match_in_batches_is_the_match(verdicts, players, batch_games) -> None:
+    count = len(verdicts) * players
+    whole = MatchGames(
+        scores=[VERDICTS[verdict] for verdict in verdicts for _ in range(players)],
+        verdicts=[verdict for verdict in verdicts for _ in range(players)],
+        lengths=range(count),
+        fingerprints=[str(game % 7) for game in range(count)],
+    )
+    batches = split([Opponent(name="random", kind="random", games=count)], batch_games, players)
+    parts = [
+        BatchResult(
+            games={name: values[batch.first : batch.first + batch.games] for name, values in whole}, seconds=1.0
+        )
+        for batch in batches
+    ]
+    assert [batch.first for batch in batches] == [sum(one.games for one in batches[:i]) for i in range(len(batches))]
+    assert all(batch.games % players == 0 and batch.games <= max(players, batch_games) for batch in batches)
+    merged = merge(batches, parts, players)
+    assert dict(match_statistics(whole, players)).items() <= dict(merged.results[0]).items()
+    assert merged.lost_games == 0
+    assert merged.seconds == len(batches)
 
 
 @given(st.data())

@@ -3,9 +3,10 @@ import pytest
 
 from app.arena import MatchPlan, play_match
 from app.arena.opening import OpenedTable
-from app.config import GAMES
+from app.config import GAMES, GameConfig
+from app.evaluation import MatchStatistics, match_statistics
 from app.games import open_table
-from app.selfplay import RandomPlayer
+from app.selfplay import Player, RandomPlayer
 
 
 class Fixed:
@@ -19,27 +20,31 @@ class Fixed:
         return np.where(mask, self._preference, np.float32(-1e9)), np.zeros(len(mask), dtype=np.float32)
 
 
+def summed(config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan) -> MatchStatistics:
+    return match_statistics(play_match(config, hero, opponent, plan), config.players)
+
+
 COLUMN = Fixed(7, [0])  # wins by stacking the first column unless it is stopped
 FILLER = Fixed(7, [6, 5])
 CONFIG = GAMES["connect_four_2p"]
 
 
 def test_seats_are_rotated_so_that_a_game_won_by_the_first_seat_scores_one_half() -> None:
-    match = play_match(CONFIG, FILLER, COLUMN, MatchPlan(games=10, seed=0, temperature=0.0))
+    match = summed(CONFIG, FILLER, COLUMN, MatchPlan(games=10, seed=0, temperature=0.0))
     assert (match.wins, match.draws, match.losses) == (5, 0, 5)
     assert match.stderr == 0
 
 
 def test_the_better_side_wins_from_both_seats() -> None:
     blocker = Fixed(7, [0, 1, 2])
-    match = play_match(CONFIG, COLUMN, Fixed(7, [1, 2, 3]), MatchPlan(games=4, seed=0, temperature=0.0))
+    match = summed(CONFIG, COLUMN, Fixed(7, [1, 2, 3]), MatchPlan(games=4, seed=0, temperature=0.0))
     assert match.wins == 2  # each side stacks its own column: whoever begins is first
-    assert play_match(CONFIG, blocker, blocker, MatchPlan(games=2, seed=0, temperature=0.0)).score.mean == 0.5
+    assert summed(CONFIG, blocker, blocker, MatchPlan(games=2, seed=0, temperature=0.0)).score.mean == 0.5
 
 
 def test_a_match_is_the_same_for_the_same_plan_and_differs_by_seed() -> None:
     def played(seed):
-        return play_match(CONFIG, RandomPlayer(), COLUMN, MatchPlan(games=40, seed=seed, temperature=1.0))
+        return summed(CONFIG, RandomPlayer(), COLUMN, MatchPlan(games=40, seed=seed, temperature=1.0))
 
     assert played(1) == played(1)
     assert len({played(seed).mean_length for seed in range(4)}) > 1
@@ -49,14 +54,14 @@ def test_the_random_bot_is_even_with_itself_at_any_table() -> None:
     for key in ("tic_tac_toe_2p", "oh_hell_3p", "hearts_4p"):
         config = GAMES[key]
         plan = MatchPlan(games=60 * config.players, seed=2, temperature=1.0)
-        match = play_match(config, RandomPlayer(), RandomPlayer(), plan)
+        match = summed(config, RandomPlayer(), RandomPlayer(), plan)
         assert match.score.lower < 0.5 < match.score.upper, key
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.3])
 def test_games_that_are_cut_off_are_told_apart_from_draws(temperature: float) -> None:
     config = GAMES["chinese_checkers_3p"].model_copy(update={"max_moves": 10})
-    match = play_match(config, RandomPlayer(), RandomPlayer(), MatchPlan(6, 0, temperature))
+    match = summed(config, RandomPlayer(), RandomPlayer(), MatchPlan(6, 0, temperature))
     assert (match.truncated, match.wins, match.draws, match.losses) == (6, 0, 0, 0)
     assert match.score.mean == 0.5
 
@@ -81,5 +86,11 @@ def test_a_game_may_end_within_its_opening() -> None:
 def test_a_rotation_has_the_same_opening_and_different_rotations_have_others() -> None:
     # Greedy players: an opening has one continuation, so the two seatings of equals give the same game.
     plan = MatchPlan(games=40, seed=3, temperature=0.0, opening_plies=4)
-    assert play_match(CONFIG, FILLER, FILLER, plan).distinct_games == 20
-    assert play_match(CONFIG, FILLER, FILLER, MatchPlan(40, 3, 0.0)).distinct_games == 1
+    assert summed(CONFIG, FILLER, FILLER, plan).distinct_games == 20
+    assert summed(CONFIG, FILLER, FILLER, MatchPlan(40, 3, 0.0)).distinct_games == 1
+
+
+def test_a_match_in_parts_has_the_deals_and_seats_of_the_whole() -> None:
+    whole = play_match(CONFIG, FILLER, COLUMN, MatchPlan(40, 3, 0.0, opening_plies=4))
+    parts = [play_match(CONFIG, FILLER, COLUMN, MatchPlan(20, 3, 0.0, 4, first)) for first in (0, 20)]
+    assert parts[0].plus(parts[1]) == whole

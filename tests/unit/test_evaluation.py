@@ -5,12 +5,14 @@ from pydantic import ValidationError
 from app.config import EvaluationSettings
 from app.core import Elo, ModelHash
 from app.evaluation import (
+    MatchGames,
     NoGames,
     Opponent,
     OpponentScore,
     Prior,
     ShardStatistics,
     game_scores,
+    match_games,
     match_statistics,
     performance_rating,
     plan_gauntlet,
@@ -62,7 +64,9 @@ def test_scores_are_shares_of_opponents_beaten_ties_half() -> None:
 def statistics(returns, heroes, truncated=None, histories=None):
     cut = np.zeros(len(returns), dtype=bool) if truncated is None else np.array(truncated)
     played = histories or [[game] for game in range(len(returns))]
-    return match_statistics(np.array(returns, dtype=np.float32), np.array(heroes), cut, [10] * len(returns), played)
+    lengths = np.full(len(returns), 10)
+    games = match_games(np.array(returns, dtype=np.float32), np.array(heroes), cut, lengths, played)
+    return match_statistics(games, np.array(returns).shape[1])
 
 
 def test_a_match_counts_wins_draws_losses_and_cut_off_games_apart() -> None:
@@ -89,7 +93,7 @@ def test_the_error_of_a_match_comes_from_its_rotations() -> None:
 
 def test_a_match_of_no_games_is_refused() -> None:
     with pytest.raises(NoGames):
-        match_statistics(np.zeros((0, 2), np.float32), np.zeros(0, np.int64), np.zeros(0, bool), [], [])
+        match_statistics(MatchGames(), 2)
 
 
 def test_seats_win_alone_or_not_at_all() -> None:

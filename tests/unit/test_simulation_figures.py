@@ -78,6 +78,7 @@ class Told:
                 results=results,
                 elo=Elo(1.0),
                 elo_stderr=20.0,
+                lost_games=0,
                 seconds=1.0,
             ),
             at_us,

@@ -70,7 +70,7 @@ class Distributor(QuietWorker[ModelPromoted | ModelRolledBack]):
                     "model": _target(row.decision)[0],
                     "discard": list(row.superseded),
                 }
-                yield Job(row.cause, row.decision, "app.store.distribution:distribute", spec)
+                yield Job(row.cause, row.decision, "app.store.distribution:distribute", (spec,))
 
     def completed(self, job: DistributionJob, result: Json) -> tuple[Payload, ...]:  # noqa: ARG002 - nothing but done
         """Say where the model is ready."""

@@ -1,14 +1,16 @@
 """The evaluator: plays each new model's gauntlet and rates it."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import ClassVar
 
 from app.core import FlyballError, ModelHash
-from app.evaluation import OpponentScore, performance_rating, plan_gauntlet
+from app.evaluation import ATTEMPTS, GauntletSpec, OpponentScore, performance_rating, plan_gauntlet
 from app.events import (
     Cause,
     EvaluationCompleted,
     EvaluationFailed,
+    EvaluationProgress,
     EvaluationRequested,
     Event,
     MatchResult,
@@ -21,6 +23,9 @@ from app.events import (
 from app.runtime.work.worker import Job, Json, QuietWorker
 
 EvaluationJob = Job[EvaluationRequested]
+LONG_GAMES = 1000
+"""An evaluation of more games than this tells of its progress."""
+
 REMEMBERED = 6
 """Promoted models kept as opponents; the oldest of them is the 'recent snapshot'."""
 
@@ -45,14 +50,14 @@ EMPTY = Champions(promoted=(), cause=None, request=None)
 
 
 class Evaluator(QuietWorker[EvaluationRequested]):
-    """Runs ``app.arena.job:gauntlet`` against the random bot, the champion and a recent snapshot."""
+    """Runs ``app.arena.job:batch`` for batches of games against the random bot, the champion and a recent snapshot."""
 
     name: ClassVar[str] = "Evaluator"
     row: ClassVar[type[Champions]] = Champions
     reads: ClassVar[frozenset[type[Payload]]] = frozenset(
         {EvaluationRequested, EvaluationCompleted, EvaluationFailed, ModelPromoted, ModelRolledBack}
     )
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted, EvaluationFailed})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted, EvaluationFailed, EvaluationProgress})
 
     def step(self, rows: Mapping[str, Champions], event: Event[Payload]) -> Step[Champions]:
         """Take up requests, drop those that have their result, remember who was promoted."""
@@ -89,15 +94,29 @@ class Evaluator(QuietWorker[EvaluationRequested]):
         opponents = plan_gauntlet(request.model, champion, recent, config.evaluation, config.players)
         if request.purpose == "gate":
             opponents = tuple(opponent for opponent in opponents if opponent.model == champion)
-        spec: Json = {
-            "store": self.place.store,
-            "config": self.config_json(cause),
-            "model": request.model,
-            "opponents": [opponent.model_dump(mode="json") for opponent in opponents],
-            "seed": request.seed,
-        }
-        ratings = {rated.model: (rated.elo, rated.stderr) for rated in promoted}
-        return Job(cause, request, "app.arena.job:gauntlet", spec, context={"ratings": ratings})
+        spec = GauntletSpec(
+            store=Path(self.place.store), config=config, model=request.model, opponents=opponents, seed=request.seed
+        )
+        return Job(
+            cause,
+            request,
+            "app.arena.job:batch",
+            spec.parts,
+            gather=lambda parts: spec.gather(parts).model_dump(),
+            deadline_seconds=config.evaluation.batch_seconds,
+            attempts=ATTEMPTS,
+            context={
+                "opponents": opponents,
+                "ratings": {rated.model: (rated.elo, rated.stderr) for rated in promoted},
+            },
+        )
+
+    def progressed(self, job: EvaluationJob, report: Json) -> tuple[Payload, ...]:
+        """Say that a batch is done, where it takes long until all are."""
+        planned = sum(opponent.games for opponent in job.context["opponents"])
+        if planned <= LONG_GAMES:
+            return ()
+        return (EvaluationProgress(request_id=job.id, model=job.request.model, planned_games=planned, **report),)
 
     def completed(self, job: EvaluationJob, result: Json) -> tuple[Payload, ...]:
         """Say how each match went, and which rating explains them best."""
@@ -115,6 +134,7 @@ class Evaluator(QuietWorker[EvaluationRequested]):
             results=results,
             elo=elo,
             elo_stderr=stderr,
+            lost_games=result["lost_games"],
             seconds=result["seconds"],
         )
         return (complete,)

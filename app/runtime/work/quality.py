@@ -77,7 +77,7 @@ class QualityMonitor(QuietWorker[SelfplayComplete]):
                 "earlier": list(earlier),
                 "seed": played.shard.seed,
             }
-            yield Job(cause, played, "app.selfplay.inspection:inspect", spec)
+            yield Job(cause, played, "app.selfplay.inspection:inspect", (spec,))
 
     def completed(self, job: Inspection, result: Json) -> tuple[Payload, ...]:
         """Say how good the shard is; one whose games don't replay is unfit."""

@@ -60,7 +60,7 @@ class SelfplayWorker(QuietWorker[SelfplayRequested]):
                 "temperature": request.temperature,
                 "worker": self.place.name,
             }
-            yield Job(row.cause, request, "app.selfplay.job:play", spec)
+            yield Job(row.cause, request, "app.selfplay.job:play", (spec,))
 
     def completed(self, job: SelfplayJob, result: Json) -> tuple[Payload, ...]:
         """Say what was played and where the rows lie."""

@@ -83,7 +83,7 @@ class Trainer(QuietWorker[TrainingRequested]):
     def _job(self, cause: Cause, request: TrainingRequested, spent: tuple[ShardKey, ...]) -> TrainingJob:
         spec: Json = {"store": self.place.store, "config": self.config_json(cause), "seed": request.seed}
         if request.base_model is None:
-            return Job(cause, request, "app.training.job:initialise", spec)
+            return Job(cause, request, "app.training.job:initialise", (spec,))
         settings = {"learning_rate": request.learning_rate, "epochs": request.epochs}
         spec |= {
             "base_model": request.base_model,
@@ -92,7 +92,7 @@ class Trainer(QuietWorker[TrainingRequested]):
             "ppo": spec["config"]["ppo"] | settings,
             "discard": list(spent),
         }
-        return Job(cause, request, "app.training.job:train", spec)
+        return Job(cause, request, "app.training.job:train", (spec,))
 
     def started(self, job: TrainingJob) -> tuple[Payload, ...]:
         """Say that a training began."""

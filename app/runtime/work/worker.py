@@ -5,7 +5,7 @@ remembered, so a worker killed at any moment picks up by folding its rows and ru
 result is a fact whose id follows from the request: told twice, it counts once.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -27,16 +27,38 @@ class Place:
     store: str
 
 
+def only(parts: Sequence[Json | FlyballError]) -> Json:
+    """Return the result of a job's only part, or raise what it ended with."""
+    (part,) = parts
+    if isinstance(part, FlyballError):
+        raise part
+    return part
+
+
 @dataclass(frozen=True, slots=True)
 class Job(Generic[Q]):
-    """A call of ``function`` ('package.module:name') in a compute process, wanted by an event with this payload."""
+    """Calls of ``function`` ('package.module:name') in compute processes, wanted by an event with this payload.
+
+    Attributes:
+        cause: the event.
+        request: its payload.
+        function: what is called.
+        parts: the argument of each call; they run at once, as far as the engine has workers.
+        gather: makes one result of the parts' results, or raises ``FlyballError``; a part that failed for good is the
+            error it ended with.
+        deadline_seconds: how long one attempt at one part may take; ``None`` for ever.
+        attempts: how often a part is tried that raises.
+        context: what the worker wants to know again when the result is there; not part of the job.
+    """
 
     cause: Cause
     request: Q
     function: str
-    spec: Json
+    parts: tuple[Json, ...]
+    gather: Callable[[Sequence[Json | FlyballError]], Json] = only
+    deadline_seconds: float | None = None
+    attempts: int = 1
     context: Json = field(default_factory=dict)
-    """What the worker wants to know again when the result is there; not part of the job."""
 
     @property
     def id(self) -> EventId:

@@ -1,0 +1,150 @@
+"""EvaluationManager on real processes: what dies, hangs or is cancelled, and what it leaves untouched."""
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from app.arena import EvaluationManager
+from app.config import GAMES
+from app.core import ModelHash
+from app.engine import InlineEngine, LocalEngine
+from app.evaluation import GauntletSpec, NothingPlayed, Opponent
+from app.training.job import initialise
+
+CONFIG = GAMES["tic_tac_toe_2p"]
+
+
+def drawn(store: Path, seed: int) -> ModelHash:
+    spec = {"store": str(store), "config": CONFIG.model_dump(mode="json"), "seed": seed}
+    return ModelHash(initialise(spec, lambda report: None)["model"])
+
+
+@pytest.fixture
+def store(tmp_path):
+    return tmp_path / "store"
+
+
+def gauntlet(store: Path, *, games: int = 100, batch_games: int = 20, **settings) -> GauntletSpec:
+    evaluation = CONFIG.evaluation.model_copy(update={"batch_games": batch_games, **settings})
+    hero, champion = drawn(store, 1), drawn(store, 2)
+    return GauntletSpec(
+        store=store,
+        config=CONFIG.model_copy(update={"evaluation": evaluation}),
+        model=hero,
+        opponents=(
+            Opponent(name="random", kind="random", games=games // 2),
+            Opponent(name="champion", kind="model", model=champion, games=games // 2),
+        ),
+        seed=7,
+    )
+
+
+@pytest.fixture
+async def engine():
+    made = LocalEngine(workers=2)
+    yield made
+    await made.close()
+
+
+def workers() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if "app.engine" in child.cmdline()]
+
+
+async def kill_workers(times: int, finished: asyncio.Event) -> int:
+    """Kill one worker after another, each time one that was not killed before."""
+    killed: set[int] = set()
+    while len(killed) < times and not finished.is_set():
+        for worker in workers():
+            if worker.pid not in killed and worker.cpu_times().user > 0.2 and len(killed) < times:
+                killed.add(worker.pid)
+                worker.kill()
+        await asyncio.sleep(0.02)
+    return len(killed)
+
+
+async def with_kills(engine: LocalEngine, spec: GauntletSpec, times: int):
+    finished = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        killer = group.create_task(kill_workers(times, finished))
+        result = await EvaluationManager(engine).start(group, spec)
+        finished.set()
+    return result, killer.result()
+
+
+@pytest.mark.parametrize("times", [4, pytest.param(50, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
+async def test_no_game_is_lost_or_counted_twice_when_workers_are_killed(store, engine, times) -> None:
+    spec = gauntlet(store, games=1000, batch_games=10)
+    result, killed = await with_kills(engine, spec, times)
+    assert killed == times
+    assert sum(match.games for match in result.results) == 1000
+    assert result.lost_games == 0
+    undisturbed = await EvaluationManager(engine).evaluate(spec)
+    assert result.results == undisturbed.results
+
+
+async def test_the_same_gauntlet_gives_the_same_games_on_any_number_of_processes(store, engine) -> None:
+    spec = gauntlet(store)
+    inline = InlineEngine()
+    alone = await EvaluationManager(inline).evaluate(spec)
+    await inline.close()
+    assert (await EvaluationManager(engine).evaluate(spec)).results == alone.results
+
+
+async def test_progress_is_told_batch_by_batch(store, engine) -> None:
+    heard: list[dict] = []
+    await EvaluationManager(engine).evaluate(gauntlet(store), heard.append)
+    told = sorted((report["opponent"], report["games"]) for report in heard)
+    assert told == [(opponent, games) for opponent in ("champion", "random") for games in (10, 20, 20)]
+
+
+async def test_batches_that_hang_are_written_off(store, engine) -> None:
+    """A deadline far below what starting a process takes: every batch is too slow."""
+    with pytest.raises(NothingPlayed, match="not done within"):
+        await EvaluationManager(engine).evaluate(gauntlet(store, games=20, batch_seconds=0.01))
+
+
+async def test_an_opponent_that_cannot_be_played_costs_its_own_games_only(store, engine) -> None:
+    spec = gauntlet(store)
+    absent = spec.opponents[1].model_copy(update={"model": ModelHash("f" * 64)})
+    result = await EvaluationManager(engine).evaluate(
+        spec.model_copy(update={"opponents": (spec.opponents[0], absent)})
+    )
+    assert [match.opponent for match in result.results] == ["random"]
+    assert result.lost_games == 50
+    assert "MissingBlob" in (result.error or "")
+
+
+async def test_cancelling_stops_the_games(store, engine) -> None:
+    manager = EvaluationManager(engine)
+    first: asyncio.Future[dict] = asyncio.get_running_loop().create_future()
+    async with asyncio.TaskGroup() as group:
+        task = manager.start(
+            group, gauntlet(store, games=4000), lambda report: first.done() or first.set_result(report)
+        )
+        await first
+        task.cancel()
+    assert task.cancelled()
+    assert (await manager.evaluate(gauntlet(store, games=20))).lost_games == 0
+
+
+async def test_training_is_untouched_by_evaluation(store) -> None:
+    """Seed 000 put the module into eval mode and back; here nothing of training is even reachable."""
+    spec = gauntlet(store)
+    files = {path: hashlib.sha256(path.read_bytes()).digest() for path in store.rglob("*") if path.is_file()}
+    network = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5).eval())
+    before = [parameter.clone() for parameter in network.parameters()]
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()
+    engine = InlineEngine()  # in this very process
+    await EvaluationManager(engine).evaluate(spec)
+    await engine.close()
+    assert network.training
+    assert not network[1].training
+    assert all(torch.equal(a, b) for a, b in zip(before, network.parameters(), strict=True))
+    assert torch.equal(torch_state, torch.get_rng_state())
+    assert np.array_equal(numpy_state, np.random.get_state()[1])
+    assert files == {path: hashlib.sha256(path.read_bytes()).digest() for path in store.rglob("*") if path.is_file()}
