@@ -11,6 +11,7 @@ from app.bus import MemoryBus
 from app.config import GAMES, RunSettings
 from app.core import FlyballError
 from app.engine import JobFailed, WorkerLost
+from app.engine.scatter import DEATHS
 from app.events import (
     DaemonHeartbeat,
     DaemonReady,
@@ -47,7 +48,9 @@ class ScriptedEngine:
         self.script, self.calls, self.release = list(script), 0, asyncio.Event()
         self.release.set()
 
-    async def run(self, function: str, spec: dict[str, Any], on_progress: Any = None) -> dict[str, Any]:
+    async def run(
+        self, function: str, spec: dict[str, Any], on_progress: Any = None, deadline_seconds: float | None = None
+    ) -> dict[str, Any]:
         self.calls += 1
         outcome = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         await self.release.wait()
@@ -149,7 +152,7 @@ async def test_a_job_that_kills_its_process_every_time_is_given_up(stage):
     await stage.publish(REQUEST, "request")
     engine = ScriptedEngine(WorkerLost("killed"))
     (failed,) = await stage.until(SelfplayFailed, stage.host("selfplay_worker", MemoryStateStore(), engine))
-    assert (failed.request_id, engine.calls) == ("request", 3)
+    assert (failed.request_id, engine.calls) == ("request", DEATHS)
 
 
 async def test_a_job_that_raises_is_a_fact_of_its_own_and_not_retried(stage):
@@ -232,7 +235,9 @@ class TalkativeEngine(ScriptedEngine):
         self.talk = asyncio.Event()
         self.release.clear()
 
-    async def run(self, function: str, spec: dict[str, Any], on_progress: Any = None) -> dict[str, Any]:
+    async def run(
+        self, function: str, spec: dict[str, Any], on_progress: Any = None, deadline_seconds: float | None = None
+    ) -> dict[str, Any]:
         self.calls += 1
         await self.talk.wait()
         losses = dict.fromkeys(("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction"), 0.5)
