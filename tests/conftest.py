@@ -6,12 +6,17 @@ from datetime import timedelta
 from itertools import count
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from app.events import Event, Payload, originate
 from app.events.envelope import EPOCH
 
 # One thread a process: torch's threads fight over busy cores, and jobs in this process get many times slower.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A busy machine is no fault of the code's.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 Recorder = Callable[..., Event[Payload]]
 

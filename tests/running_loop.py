@@ -13,6 +13,9 @@ from typing import Any
 from app.events import DaemonReady, DaemonStarted, Event, ModelPromoted, Payload, PromotionRejected
 from app.journal import SqliteJournalReader, StorageError, history
 
+PATIENCE_SECONDS = 400.0
+"""How long a busy machine is waited for; the tests' own limit ends what hangs."""
+
 SETTINGS = """
 seed = 7
 configs = ["tic_tac_toe_2p"]
@@ -44,7 +47,7 @@ class RunningLoop:
         except StorageError:
             return []  # not there yet
 
-    def wait_for(self, what: str, reached: Callable[[], Any], seconds: float = 60) -> Any:
+    def wait_for(self, what: str, reached: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> Any:
         """Wait until ``reached()`` is true, and return it."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -59,7 +62,7 @@ class RunningLoop:
         verdicts = self.events(ModelPromoted, PromotionRejected, after=after)
         return [event for event in verdicts if event.data.step > 0]
 
-    def wait_for_loops(self, count: int, after: int = 0, seconds: float = 90) -> None:
+    def wait_for_loops(self, count: int, after: int = 0, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until ``count`` loops have closed after a position."""
         self.wait_for(f"{count} loops", lambda: len(self.loops(after)) >= count, seconds)
 

@@ -31,6 +31,11 @@ class RunFolder:
         """The folder of models and experience."""
         return self.path / "store"
 
+    @property
+    def curves(self) -> Path:
+        """The folder of training curves, one in it for each configuration."""
+        return self.path / "curves"
+
     def state(self, daemon: str) -> Path:
         """Return the file with a daemon's state."""
         return self.path / "state" / f"{daemon}.sqlite"

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import signal
-from contextlib import closing
+from contextlib import closing, nullcontext
 from importlib.metadata import version
 
 import structlog
@@ -84,10 +84,11 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     states, outbox = SqliteStateStore(folder.state(spec.name)), SqliteOutbox(folder.outbox(spec.name))
     processes = deployment.evaluation_processes if spec.worker is Evaluator else spec.capacity
     engine = LocalEngine(processes, deployment.threads_per_job, nice=5) if spec.worker else None
-    with closing(states), closing(outbox):
+    sink = spec.sink(folder.curves) if spec.sink else None
+    with closing(states), closing(outbox), closing(sink) if sink else nullcontext():
         endpoint = bus_endpoint(folder, deployment)
         bus = ZmqBus(endpoint, producer=place.name, outbox=outbox, deadline_s=PATIENCE_SECONDS)
-        ports = Ports(bus, states, SystemClock(), engine, Notifier())
+        ports = Ports(bus, states, SystemClock(), engine, Notifier(), sink)
         rhythm = Rhythm(deployment.heartbeat_seconds, deployment.drain_seconds)
         try:
             await Host(spec, place, boot_id(), ports, rhythm).run(stop)

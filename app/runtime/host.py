@@ -37,6 +37,7 @@ from app.runtime.jobs import JobRunner, worker_of
 from app.runtime.notify import Notifier
 from app.runtime.registry import DaemonSpec
 from app.runtime.work import Job, Place
+from app.telemetry import TensorBoardCurves
 
 FAREWELL_SECONDS = 2.0
 """How long a daemon that stops waits for the broker to record it."""
@@ -59,6 +60,7 @@ class Ports:
     clock: Clock
     engine: Engine | None = None
     notifier: Notifier = field(default_factory=Notifier)
+    sink: TensorBoardCurves | None = None
 
 
 class Host:
@@ -119,6 +121,7 @@ class Host:
         self._unsaved |= outcome.changed
         for event in batch.events:
             self._concluded.pop(event.id, None)
+        self._show(batch)
         self._cursor, self._head = batch.position, batch.head
         if self._ready or batch.position >= batch.head:
             if self._concluded:
@@ -128,6 +131,13 @@ class Host:
                 self._save()
             if not self._ready:
                 await self._become_ready()
+
+    def _show(self, batch: Batch) -> None:
+        """Hand a batch to the sink, completely, before the cursor passes it."""
+        if sink := self._ports.sink:
+            for event in batch.events:
+                sink.take(event)
+            sink.flush()
 
     def _configured(self, worker: str) -> dict[str, Any]:
         """Return a worker's rows about configurations that this run still plays."""

@@ -22,6 +22,7 @@ from app.feedback import (
 )
 from app.runtime.fold import Factory, Hosted
 from app.runtime.work import Distributor, Evaluator, Place, QualityMonitor, QuietWorker, SelfplayWorker, Trainer
+from app.telemetry import TensorBoardCurves
 
 
 class UnknownDaemon(FlyballError):
@@ -30,13 +31,17 @@ class UnknownDaemon(FlyballError):
 
 @dataclass(frozen=True, slots=True)
 class DaemonSpec:
-    """One daemon: controllers decide, a worker has jobs run, ``capacity`` of them at once."""
+    """One daemon: controllers decide, a worker has jobs run, ``capacity`` of them at once, a sink shows what it reads.
+
+    Sinks conclude nothing: whatever they read is recorded, and they are told of it at least once.
+    """
 
     name: str
     purpose: str
     controllers: tuple[type[Controller[Any]], ...] = ()
     worker: type[QuietWorker[Any]] | None = None
     capacity: int = 0
+    sink: type[TensorBoardCurves] | None = None
 
     @property
     def reducers(self) -> tuple[type[Hosted], ...]:
@@ -47,8 +52,9 @@ class DaemonSpec:
 
     @property
     def reads(self) -> frozenset[type[Payload]]:
-        """All payload types that the daemon's reducers read."""
-        return frozenset().union(*(reducer.reads for reducer in self.reducers))
+        """All payload types that the daemon's reducers and its sink read."""
+        shown = self.sink.reads if self.sink else frozenset()
+        return shown.union(*(reducer.reads for reducer in self.reducers))
 
     @property
     def emits(self) -> frozenset[type[Payload]]:
@@ -84,6 +90,7 @@ DAEMONS: Mapping[str, DaemonSpec] = {
         DaemonSpec("evaluation", "plays every new model's gauntlet", worker=Evaluator, capacity=1),
         DaemonSpec("feedback", "runs the feedback controllers", FEEDBACK),
         DaemonSpec("model_lifecycle", "decides which model is current", (ModelLifecycleCoordinator,)),
+        DaemonSpec("curves", "draws the curves of training and evaluation", sink=TensorBoardCurves),
         DaemonSpec("distribution", "brings promoted models to the nodes", worker=Distributor, capacity=1),
     )
 }

@@ -1,6 +1,8 @@
-"""Structured logs: JSON lines after OpenTelemetry's log data model."""
+"""What a run shows of itself: structured logs after OpenTelemetry's data model, and training curves."""
 
+from app.telemetry.curves import CURVES, Point, points
 from app.telemetry.logs import configure
 from app.telemetry.sink import LogFile
+from app.telemetry.tensorboard import TensorBoardCurves
 
-__all__ = ["LogFile", "configure"]
+__all__ = ["CURVES", "LogFile", "Point", "TensorBoardCurves", "configure", "points"]

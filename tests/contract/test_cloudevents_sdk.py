@@ -10,7 +10,7 @@ from cloudevents.core.exceptions import CloudEventValidationError
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 from event_strategies import events
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from app.core import ModelHash
 from app.events import (
@@ -47,7 +47,7 @@ def attributes(**changes: Any) -> dict[str, Any]:
 DATA = {"purpose": "rating", "model": MODEL, "step": 3, "seed": 1}
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(event=events())
 def test_the_sdk_reads_every_recorded_event(event: Event[Payload]) -> None:
     body = event.to_cloudevent()
@@ -64,14 +64,14 @@ def test_the_sdk_reads_every_recorded_event(event: Event[Payload]) -> None:
     assert datetime.fromisoformat(read.get_extension("recordedtime")) == event.recordedtime
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(event=events())
 def test_a_recorded_event_survives_the_way_through_the_sdk(event: Event[Payload]) -> None:
     passed_on = SDK.write(SDK.read(CloudEvent, json.dumps(event.to_cloudevent()).encode()))
     assert from_cloudevent(passed_on) == event
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(event=events())
 def test_attributes_have_the_names_and_types_of_the_specification(
     event: Event[Payload],

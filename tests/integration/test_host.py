@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from driving import rated, trained
 
 from app.bus import MemoryBus
 from app.config import GAMES, RunSettings
@@ -81,10 +82,11 @@ class Stage:
         states: MemoryStateStore,
         engine: ScriptedEngine | None = None,
         notifier: Notifier | None = None,
+        sink: Any = None,
     ) -> Host:
         self.boots += 1
         place = Place(name=WORKER if engine else f"{daemon}@laptop", node="laptop", store="store")
-        ports = Ports(self.bus, states, self.clock, engine, notifier or Notifier(""))
+        ports = Ports(self.bus, states, self.clock, engine, notifier or Notifier(""), sink)
         return Host(DAEMONS[daemon], place, f"boot-{self.boots}", ports, Rhythm(0.05, 0.2))
 
     async def until(self, payload: type[Any], host: Host, count: int = 1) -> list[Any]:
@@ -146,6 +148,30 @@ async def test_a_lost_compute_process_costs_a_retry_and_nothing_else(stage):
     (done,) = await stage.until(SelfplayComplete, stage.host("selfplay_worker", MemoryStateStore(), engine))
     assert (done.request_id, engine.calls) == ("request", 3)
     assert done.shard == ShardRef(key="b" * 64, rows=9, games=1, model=MODEL, seed=1)
+
+
+class Shown:
+    """A sink that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.taken: list[str] = []
+        self.flushed: list[str] = []
+
+    def take(self, event: Any) -> None:
+        self.taken.append(event.id)
+
+    def flush(self) -> None:
+        self.flushed = list(self.taken)
+
+
+async def test_a_sink_is_told_of_everything_once_and_goes_on_where_it_was(stage):
+    states, first, second = MemoryStateStore(), Shown(), Shown()
+    await stage.publish(trained(), "training")
+    await stage.until(DaemonReady, stage.host("curves", states, sink=first))
+    assert first.flushed == ["configured", "training"]
+    await stage.publish(rated(), "rating")
+    await stage.until(DaemonReady, stage.host("curves", states, sink=second), count=2)
+    assert second.flushed == ["rating"]
 
 
 async def test_a_job_that_kills_its_process_every_time_is_given_up(stage):

@@ -110,7 +110,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(steps=steps)
 def test_every_event_is_recorded_once_and_in_order_whatever_breaks(steps):
     """Guarantee (ADR-003): publishing at least once, recorded once."""

@@ -47,7 +47,7 @@ def refused_or_read(body: bytes) -> None:
         from_cloudevent(body)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(body=st.binary(max_size=200))
 @example(body=b"\xff\xfe")
 @example(body=b"")

@@ -43,7 +43,7 @@ def record_of(table, rows, slot):
 
 @CONFIGS
 def test_games_end_and_agree_with_a_replay_by_the_rules_alone(config: GameConfig) -> None:
-    @settings(max_examples=3, deadline=None)
+    @settings(max_examples=3)
     @given(SEEDS)
     def check(seed: int) -> None:
         def unfinished_games_are_open(table):

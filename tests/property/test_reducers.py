@@ -21,7 +21,7 @@ def _saved(outcome: Outcome) -> dict[tuple[str, str], bytes]:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_killed_anywhere_it_comes_to_the_same_conclusions(spec, data):
     events = data.draw(histories(spec.reads))
@@ -40,7 +40,7 @@ def test_killed_anywhere_it_comes_to_the_same_conclusions(spec, data):
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_every_conclusion_has_an_id_of_its_own_and_names_its_cause(spec, data):
     events = data.draw(histories(spec.reads))
@@ -50,7 +50,7 @@ def test_every_conclusion_has_an_id_of_its_own_and_names_its_cause(spec, data):
 
 
 @pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.worker], ids=lambda spec: spec.name)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_the_jobs_wanted_follow_from_the_rows_alone(spec, data):
     fold = Fold(spec.factories(PLACE))
@@ -75,7 +75,7 @@ def test_settings_that_come_later_build_the_reducers_anew():
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_a_configuration_that_is_not_played_any_more_is_left_alone(spec, data):
     fewer = RunConfigured(run_id="run", settings=RunSettings(configs=CONFIGS[:1]).model_dump(mode="json"))

@@ -66,7 +66,7 @@ def test_split_and_merged_hosting_agree(events):
     assert together.report(len(events)) == apart.report(len(events))
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=st.integers(0, 1000))
 def test_split_and_merged_hosting_agree_on_a_run(seed):
     together, apart = _both_ways(list(generated(1500, seed=seed)))
@@ -150,7 +150,7 @@ def _rows(stage: Stage) -> dict[tuple[str, str], bytes]:
     return {key: row for rows in saved for key, row in rows.items() if key != SETTINGS_KEY}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(scenes=_scenes())
 def test_replay_equals_live(scenes):
     async def live() -> Stage:

@@ -28,7 +28,8 @@ def backwards(tmp_path: Path) -> Iterator[RunningLoop]:
             daemon.wait(timeout=30)
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(500)
 def test_daemon_startup_order(backwards):
     backwards.wait_for_loops(1)
     assert all(backwards.ready(name) for name in start_order())
+    backwards.wait_for("curves", lambda: list((backwards.folder / "curves").rglob("events.*")))

@@ -37,7 +37,7 @@ def loop(tmp_path_factory):
         yield started
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(500)
 @pytest.mark.parametrize("daemon", DAEMONS)
 def test_the_loop_goes_on_by_itself(loop, daemon):
     before = loop.events()
@@ -75,7 +75,7 @@ def _once(keys: object) -> None:
     assert not twice
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(500)
 def test_ctrl_c_drains_and_a_new_start_goes_on(tmp_path):
     folder = tmp_path / "run"
     with running_loop(folder) as first:

@@ -1,0 +1,88 @@
+"""Curves lie in one record a configuration, evaluations beside the trainings that made their models (seed 000)."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from driving import gated, match, rated, trained
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from app.events import Event, Payload, originate
+from app.events.envelope import EPOCH
+from app.telemetry import CURVES, TensorBoardCurves, points
+
+CONFIG = "connect_four_2p"
+
+
+def event(data: Payload, position: int = 1, config: str = CONFIG) -> Event[Payload]:
+    at_us = 1_700_000_000_000_000 + position
+    envelope = originate(data, event_id=f"e{position}", time=EPOCH + timedelta(microseconds=at_us), subject=config)
+    return Event(envelope, position, at_us, "test@laptop")
+
+
+def read(folder: Path) -> EventAccumulator:
+    found = EventAccumulator(str(folder))
+    found.Reload()
+    return found
+
+
+def test_a_training_has_its_metrics_at_its_step() -> None:
+    drawn = {point.tag: point.value for point in points(trained(step=3, entropy=1.25))}
+    assert drawn["train/entropy"] == 1.25
+    assert drawn["train/rows"] == 100
+    assert {point.step for point in points(trained(step=3))} == {3}
+
+
+def test_a_figure_that_is_unknown_is_no_point() -> None:
+    data = trained()
+    metrics = data.metrics.model_copy(update={"explained_variance": None})
+    tags = {point.tag for point in points(data.model_copy(update={"metrics": metrics}))}
+    assert "train/explained_variance" not in tags
+    assert "train/entropy" in tags
+
+
+def test_a_first_model_has_no_metrics_and_draws_only_its_rows() -> None:
+    assert {point.tag for point in points(trained().model_copy(update={"metrics": None}))} == {"train/rows"}
+
+
+def test_an_evaluation_has_a_snapshot_of_the_ratings_at_the_training_step() -> None:
+    drawn = {point.tag: point for point in points(rated(120.0, match(0.75, elo=50.0), step=7))}
+    assert drawn["evaluation/elo"] == ("evaluation/elo", 120.0, 7)
+    assert drawn["evaluation/score/random"].value == pytest.approx(0.75)
+    assert drawn["evaluation/opponent_elo/random"].value == 50.0
+    assert drawn["evaluation/lost_games"].value == 0
+
+
+def test_gate_games_are_kept_apart_from_rating_games() -> None:
+    assert {point.tag for point in points(gated(6, 2, 2))} == {"evaluation/gate/score"}
+
+
+def test_a_files_curves_are_those_of_the_events(tmp_path: Path) -> None:
+    curves = TensorBoardCurves(tmp_path)
+    for position, data in enumerate((trained(step=1), rated(10.0, step=1), rated(30.0, step=2)), 1):
+        curves.take(event(data, position))
+    curves.take(event(rated(5.0), 4, "hex7_2p"))
+    curves.flush()
+    found = read(tmp_path / CONFIG)
+    assert [(scalar.step, scalar.value) for scalar in found.Scalars("evaluation/elo")] == [(1, 10.0), (2, 30.0)]
+    times = [scalar.wall_time for scalar in found.Scalars("evaluation/elo")]
+    assert times == pytest.approx([1_700_000_000.000002, 1_700_000_000.000003], abs=1e-7)
+    assert found.Scalars("train/entropy")[0].value == pytest.approx(0.1)
+    assert [scalar.value for scalar in read(tmp_path / "hex7_2p").Scalars("evaluation/elo")] == [5.0]
+    curves.close()
+
+
+def test_a_new_start_goes_on_with_the_same_curve(tmp_path: Path) -> None:
+    for step in (1, 2):
+        curves = TensorBoardCurves(tmp_path)
+        curves.take(event(rated(step * 10.0, step=step), step))
+        curves.close()
+    assert len(list((tmp_path / CONFIG).iterdir())) == 2
+    assert [scalar.step for scalar in read(tmp_path / CONFIG).Scalars("evaluation/elo")] == [1, 2]
+
+
+def test_events_without_points_make_no_file(tmp_path: Path) -> None:
+    curves = TensorBoardCurves(tmp_path)
+    assert curves.reads == CURVES
+    curves.close()
+    assert list(tmp_path.iterdir()) == []
