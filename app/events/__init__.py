@@ -20,6 +20,7 @@ from app.events.drafting import follow, originate
 from app.events.envelope import Cause, Envelope, Event
 from app.events.facts import (
     CheckpointAdded,
+    CheckpointRetired,
     ClockTick,
     DaemonFact,
     DaemonFailed,
@@ -53,7 +54,18 @@ from app.events.payload import Decision, Fact, Kind, Payload, Request, Scope, Va
 from app.events.reducer import Emission, Reducer, Step
 from app.events.requests import EvaluationRequested, RollbackRequested, SelfplayRequested, TrainingRequested
 from app.events.upcasts import NoUpcast, upcast
-from app.events.values import Evidence, Intensity, MatchResult, Purpose, Severity, ShardRef, TrainingMetrics
+from app.events.values import (
+    Category,
+    Evidence,
+    Intensity,
+    LeagueRole,
+    MatchResult,
+    Purpose,
+    SampledOpponent,
+    Severity,
+    ShardRef,
+    TrainingMetrics,
+)
 
 __all__ = [
     "BY_NAME",
@@ -61,8 +73,10 @@ __all__ = [
     "CATALOGUE",
     "ENVELOPES",
     "AdaptiveParamsChanged",
+    "Category",
     "Cause",
     "CheckpointAdded",
+    "CheckpointRetired",
     "ClockTick",
     "CurriculumRebalanced",
     "DaemonFact",
@@ -86,6 +100,7 @@ __all__ = [
     "HyperparameterUpdated",
     "Intensity",
     "Kind",
+    "LeagueRole",
     "LossAnomalyDetected",
     "MalformedEvent",
     "MatchResult",
@@ -109,6 +124,7 @@ __all__ = [
     "Request",
     "RollbackRequested",
     "RunConfigured",
+    "SampledOpponent",
     "Scope",
     "SelfplayComplete",
     "SelfplayFailed",

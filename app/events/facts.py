@@ -6,7 +6,18 @@ from pydantic import Field, JsonValue, NonNegativeFloat, NonNegativeInt, Positiv
 
 from app.core import EloPerHour, EventId, ModelHash, ShardKey
 from app.events.payload import Fact, Scope
-from app.events.values import MatchResult, Purpose, Rating, RatingError, Seconds, Severity, ShardRef, TrainingMetrics
+from app.events.values import (
+    LeagueRole,
+    MatchResult,
+    Purpose,
+    Rating,
+    RatingError,
+    SampledOpponent,
+    Seconds,
+    Severity,
+    ShardRef,
+    TrainingMetrics,
+)
 
 UnitInterval = Field(ge=0, le=1)
 
@@ -173,28 +184,40 @@ class ModelDistributed(Fact, type="model.distributed", name="MODEL_DISTRIBUTED")
 
 
 class CheckpointAdded(Fact, type="league.checkpoint_added", name="CHECKPOINT_ADDED"):
-    """A model entered the league."""
+    """A model entered the league; ``parent`` is its nearest ancestor there, ``games`` what its rating rests on."""
 
     model: ModelHash
     parent: ModelHash | None
     step: NonNegativeInt
+    elo: Rating
+    elo_stderr: RatingError
+    games: PositiveInt
+    roles: tuple[LeagueRole, ...] = Field(min_length=1)
+
+
+class CheckpointRetired(Fact, type="league.checkpoint_retired", name="CHECKPOINT_RETIRED"):
+    """A model left the league; it is nobody's opponent any more."""
+
+    model: ModelHash
+    step: NonNegativeInt
+    reason: Literal["expired", "evicted", "rolled_back"]
 
 
 class EloUpdated(Fact, type="league.elo_updated", name="ELO_UPDATED"):
-    """A league member's rating changed."""
+    """A league member's rating changed; ``games`` is what it rests on now."""
 
-    agent: str
+    agent: str = Field(min_length=1)
     elo: Rating
     elo_stderr: RatingError
     games: PositiveInt
 
 
 class OpponentSampled(Fact, type="league.opponent_sampled", name="OPPONENT_SAMPLED"):
-    """Matchmaking chose an opponent."""
+    """Matchmaking chose the opponents of a model's self-play."""
 
     request_id: EventId
-    agent: str
-    category: str
+    model: ModelHash
+    opponents: tuple[SampledOpponent, ...] = Field(min_length=1)
 
 
 class DaemonFact(Fact):

@@ -17,6 +17,20 @@ Figure = Annotated[float, Field(ge=-1e12, le=1e12)]
 Purpose = Literal["rating", "gate"]
 """Games that rate a model are kept apart from those that decide its promotion (DESIGN §5)."""
 
+LeagueRole = Literal["recent", "anchor", "elite"]
+"""Why a checkpoint is in the league; anchors and elites stay for ever (seed 001 §1)."""
+
+Category = Literal["mirror", "peers", "exploitable", "baselines", "prioritised"]
+"""Why matchmaking chose an opponent (seed 001 §3; the last is AlphaStar's)."""
+
+
+class SampledOpponent(Value):
+    """An opponent, by its name in the league, why it was chosen, and how many games it plays."""
+
+    agent: str = Field(min_length=1)
+    category: Category
+    games: PositiveInt
+
 
 class ShardRef(Value):
     """Where rows of experience lie, and what they are about."""

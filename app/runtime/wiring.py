@@ -12,6 +12,7 @@ from app.events import (
     CATALOGUE,
     AdaptiveParamsChanged,
     CheckpointAdded,
+    CheckpointRetired,
     ClockTick,
     CurriculumRebalanced,
     DaemonFact,
@@ -79,6 +80,7 @@ TERMINAL: Mapping[type[Payload], str] = {
 
 PLANNED: Mapping[type[Payload], str] = {
     CheckpointAdded: "the league will emit it",
+    CheckpointRetired: "the league will emit it",
     EloUpdated: "the league will emit it",
     OpponentSampled: "the league's matchmaking will emit it",
 }
