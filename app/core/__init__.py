@@ -1,13 +1,16 @@
 """Ids, units, seeds, clock and errors: what everything else is said in."""
 
+from app.core.chance import derive_point, draw
 from app.core.clock import Clock
 from app.core.errors import FlyballError
-from app.core.ids import ConfigKey, EventId, ModelHash, ShardKey, derive_id
+from app.core.ids import HEURISTIC, RANDOM, ConfigKey, EventId, ModelHash, ShardKey, derive_id
 from app.core.seeds import derive_seed
 from app.core.statistics import Tally, Verdict, expected_score, gsprt_llr, sprt_verdict
 from app.core.units import Elo, EloPerHour, Rate, wilson_interval
 
 __all__ = [
+    "HEURISTIC",
+    "RANDOM",
     "Clock",
     "ConfigKey",
     "Elo",
@@ -20,7 +23,9 @@ __all__ = [
     "Tally",
     "Verdict",
     "derive_id",
+    "derive_point",
     "derive_seed",
+    "draw",
     "expected_score",
     "gsprt_llr",
     "sprt_verdict",

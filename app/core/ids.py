@@ -18,6 +18,12 @@ ModelHash = NewType("ModelHash", str)
 ShardKey = NewType("ShardKey", str)
 """SHA-256 of a shard of experience, 64 hexadecimal digits."""
 
+RANDOM = "random"
+"""The built-in player that chooses evenly among the legal actions; the zero of every rating."""
+
+HEURISTIC = "heuristic"
+"""The built-in player that knows something of its game; not every game has one."""
+
 
 def derive_id(*parts: str | int) -> EventId:
     """Derive an id from its cause: the same parts always give the same id.

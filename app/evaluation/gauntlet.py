@@ -5,10 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from app.config import EvaluationSettings, Settings
-from app.core import ModelHash
-
-RANDOM = "random"
-"""The built-in player that chooses evenly among the legal actions; the zero of every rating."""
+from app.core import RANDOM, ModelHash
 
 
 class Opponent(Settings):

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from app.config import RunSettings
+from app.core import RANDOM
 from app.events import (
     CurriculumRebalanced,
     EvaluationCompleted,
@@ -28,7 +29,6 @@ from app.events import (
 from app.feedback.state import FeedbackState, state_of
 from app.feedback.trend import SECONDS_PER_HOUR
 
-RANDOM = "random"
 SPACINGS = 18
 """Parts of the stall window that one point of the rating history stands for: 20 points cover it and a little more."""
 
