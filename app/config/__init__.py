@@ -4,6 +4,7 @@ from app.config.deployment import Deployment, LogLevel
 from app.config.feedback import FeedbackSettings
 from app.config.folder import DEFAULT_RUN_FOLDER, RunFolder
 from app.config.games import GAMES
+from app.config.league import MATCHMAKING, AdmissionSettings, Curve, LeagueSettings, MatchmakingSettings
 from app.config.run import LAPTOP, PROFILES, RunSettings
 from app.config.settings import (
     EvaluationSettings,
@@ -18,12 +19,17 @@ __all__ = [
     "DEFAULT_RUN_FOLDER",
     "GAMES",
     "LAPTOP",
+    "MATCHMAKING",
     "PROFILES",
+    "AdmissionSettings",
+    "Curve",
     "Deployment",
     "EvaluationSettings",
     "FeedbackSettings",
     "GameConfig",
+    "LeagueSettings",
     "LogLevel",
+    "MatchmakingSettings",
     "NetworkSettings",
     "PpoSettings",
     "RunFolder",

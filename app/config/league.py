@@ -1,0 +1,76 @@
+"""What can be set for the league: who enters and stays, and whom self-play meets."""
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from app.config.settings import Settings
+
+Curve = Literal["even", "hard", "var"]
+"""How members of a category weigh for a win probability p: all alike, (1 - p)^2, or p (1 - p)."""
+
+
+class AdmissionSettings(Settings):
+    """The geometric schedule of seed 001 §1, with the retention that its errata ask for. Steps are trainings."""
+
+    recent_every: int = Field(default=10, ge=1, description="steps between recent checkpoints")
+    recent_for: int = Field(default=100, ge=1, description="steps after which a recent checkpoint retires")
+    anchor_every: int = Field(default=100, ge=1, description="steps between anchors, which stay for ever")
+    elite_margin: float = Field(default=0.0, ge=0, description="Elo above the best that make a new high score")
+    capacity: int = Field(
+        default=64, ge=1, description="checkpoints; anchors, elites and the current model stay even beyond it"
+    )
+    remembered_for: int = Field(default=500, ge=0, description="steps that a retired checkpoint's games are kept")
+
+
+class MatchmakingSettings(Settings):
+    """Shares of the categories (seed 001 §3); those of empty ones go to the others in proportion.
+
+    ``prioritised`` is AlphaStar's: the whole league, weighted by ``curve`` (Vinyals et al. 2019).
+    """
+
+    mirror: float = Field(default=0.3, ge=0)
+    peers: float = Field(default=0.4, ge=0)
+    exploitable: float = Field(default=0.2, ge=0)
+    baselines: float = Field(default=0.1, ge=0)
+    prioritised: float = Field(default=0.0, ge=0)
+    curve: Curve = Field(default="even", description="weights within peers, exploitable and prioritised")
+    peer_elo: float = Field(default=100.0, gt=0, description="peers are no further away")
+    prior_games: float = Field(default=10.0, gt=0, description="games that the ratings count for, beside those played")
+    lost_games: int = Field(default=10, ge=1, description="games before an opponent counts as one that used to win")
+    cold_start: int = Field(default=2, ge=0, description="checkpoints before anybody but the baselines is met")
+
+    @model_validator(mode="after")
+    def _somebody_to_meet(self) -> Self:
+        if not self.mirror + self.peers + self.exploitable + self.baselines + self.prioritised > 0:
+            raise ValueError("all shares of matchmaking are 0: give at least one category a share")
+        return self
+
+
+MATCHMAKING: dict[str, MatchmakingSettings] = {
+    "balanced": MatchmakingSettings(),
+    "alphastar": MatchmakingSettings(
+        mirror=0.35, peers=0, exploitable=0, baselines=0, prioritised=0.65, curve="hard", cold_start=0
+    ),
+    "alphastar_var": MatchmakingSettings(
+        mirror=0.35, peers=0, exploitable=0, baselines=0, prioritised=0.65, curve="var", cold_start=0
+    ),
+    "mirror": MatchmakingSettings(mirror=1, peers=0, exploitable=0, baselines=0, cold_start=0),
+}
+"""Presets. ``alphastar`` is its main agents' mix, those it calls forgotten being part of the prioritised."""
+
+
+class LeagueSettings(Settings):
+    """All of the league. ``matchmaking`` may be the name of a preset."""
+
+    admission: AdmissionSettings = AdmissionSettings()
+    matchmaking: MatchmakingSettings = MatchmakingSettings()
+
+    @field_validator("matchmaking", mode="before")
+    @classmethod
+    def _preset(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            if value not in MATCHMAKING:
+                raise ValueError(f"there is no matchmaking {value!r}; there are {', '.join(MATCHMAKING)}")
+            return MATCHMAKING[value]
+        return value

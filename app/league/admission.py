@@ -1,0 +1,56 @@
+"""Who enters a league, and who leaves it: two rules, not one (ERRATA 001).
+
+With the seed's single rule every tenth checkpoint stayed for ever. Here recent checkpoints expire; anchors and elites
+stay, and so do the current model and the one that a rollback would go back to.
+"""
+
+from typing import Literal, NamedTuple
+
+from app.config import AdmissionSettings
+from app.events import LeagueRole
+from app.league.agents import Agent
+from app.league.league import League
+
+
+class Retirement(NamedTuple):
+    """Who leaves, and why."""
+
+    agent: Agent
+    reason: Literal["expired", "evicted"]
+
+
+def admission(step: int, elo: float | None, league: League, settings: AdmissionSettings) -> tuple[LeagueRole, ...]:
+    """Return the roles in which a new checkpoint enters; none keeps it out.
+
+    The first checkpoint is always recent. A new high score is above everybody, and by the margin above those who stay
+    for ever: recents that creep up must not raise the bar that they will not hold. The unrated hold none.
+    """
+    wanted: dict[LeagueRole, bool] = {
+        "recent": not league.checkpoints
+        or (step % settings.recent_every == 0 and not _expired(step, league, settings)),
+        "anchor": step % settings.anchor_every == 0,
+        "elite": elo is not None and _high_score(elo, league, settings.elite_margin),
+    }
+    return tuple(role for role, entitled in wanted.items() if entitled)
+
+
+def retirements(league: League, settings: AdmissionSettings) -> tuple[Retirement, ...]:
+    """Return who has to leave, oldest first: recents whose time is over, then the oldest above the capacity."""
+    kept = {league.champion, league.last_good}
+    mortal = [agent for agent in league.checkpoints if not agent.permanent and agent.id not in kept]
+    expired = [agent for agent in mortal if _expired(agent.step or 0, league, settings)]
+    staying = [agent for agent in mortal if agent not in expired]
+    excess = max(0, len(league.checkpoints) - len(expired) - settings.capacity)
+    return (
+        *(Retirement(agent, "expired") for agent in expired),
+        *(Retirement(agent, "evicted") for agent in staying[:excess]),
+    )
+
+
+def _expired(step: int, league: League, settings: AdmissionSettings) -> bool:
+    return league.latest_step is not None and step <= league.latest_step - settings.recent_for
+
+
+def _high_score(elo: float, league: League, margin: float) -> bool:
+    rated = [(agent.elo, agent.permanent) for agent in league.checkpoints if agent.elo is not None]
+    return bool(rated) and all(elo > other + margin * permanent for other, permanent in rated)

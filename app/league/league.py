@@ -1,0 +1,129 @@
+"""A league: its agents, and who has beaten whom. Frozen; every change is a new one."""
+
+from collections.abc import Iterable
+from typing import Self
+
+from pydantic import Field, NonNegativeInt, model_validator
+
+from app.core import Elo
+from app.events import Value
+from app.league.agents import Agent, HeadToHead, baseline
+
+Games = dict[str, dict[str, HeadToHead]]
+
+
+class League(Value):
+    """The league of one configuration.
+
+    Attributes:
+        agents: by id; those retired lately among them.
+        games: of pairs of agents, under the lesser id first, then the greater, from the side of the lesser.
+        latest_step: of the newest checkpoint that ever entered.
+        champion: the current model, a member or not.
+        last_good: the model that a rollback would go back to, if anybody has said so.
+    """
+
+    agents: dict[str, Agent] = Field(default_factory=dict)
+    games: Games = Field(default_factory=dict)
+    latest_step: NonNegativeInt | None = None
+    champion: str | None = None
+    last_good: str | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        misnamed = [name for name, agent in self.agents.items() if name != agent.id]
+        if misnamed:
+            raise ValueError(f"agent {misnamed[0]} calls itself {self.agents[misnamed[0]].id}")
+        swapped = [(one, other) for one, others in self.games.items() for other in others if one >= other]
+        if swapped:
+            raise ValueError(f"the games of {' and '.join(swapped[0])} are not under the lesser id, or against itself")
+        return self
+
+    @property
+    def active(self) -> tuple[Agent, ...]:
+        """All who may be met: baselines by name, then checkpoints, oldest first."""
+        return tuple(sorted((a for a in self.agents.values() if not a.retired), key=_place))
+
+    @property
+    def checkpoints(self) -> tuple[Agent, ...]:
+        """The active checkpoints, oldest first."""
+        return tuple(agent for agent in self.active if agent.kind == "checkpoint")
+
+    @property
+    def baselines(self) -> tuple[Agent, ...]:
+        """The built-in players, by name."""
+        return tuple(agent for agent in self.active if agent.kind == "baseline")
+
+    @property
+    def best(self) -> Agent | None:
+        """The active checkpoint of the highest rating, the oldest of several; None before one is rated."""
+        rated = [agent for agent in self.checkpoints if agent.elo is not None]
+        return max(rated, key=lambda agent: agent.elo or 0.0, default=None)
+
+    def between(self, one: str, other: str) -> HeadToHead | None:
+        """Return the games of two agents from the side of ``one``, or None if they never met."""
+        first, second = sorted((one, other))
+        games = self.games.get(first, {}).get(second)
+        return games if games is None or first == one else games.flipped()
+
+    def lineage(self, agent: Agent) -> tuple[str, ...]:
+        """Return the ids of an agent's ancestors, nearest first, as far as they are known; it need be no member."""
+        found: list[str] = []
+        parent = agent.parent
+        while parent is not None and parent not in found:
+            found.append(parent)
+            known = self.agents.get(parent)
+            parent = known.parent if known else None
+        return tuple(found)
+
+    def with_agent(self, agent: Agent) -> Self:
+        """Add an agent, or replace the one of its id."""
+        latest = max((step for step in (self.latest_step, agent.step) if step is not None), default=None)
+        return self.model_copy(update={"agents": {**self.agents, agent.id: agent}, "latest_step": latest})
+
+    def with_rating(self, name: str, elo: float, stderr: float, matches: int) -> Self:
+        """Set the rating of an agent; one that is no member has none here."""
+        agent = self.agents.get(name)
+        if agent is None:
+            return self
+        rated = agent.model_copy(update={"elo": Elo(elo), "elo_stderr": stderr, "matches": matches})
+        return self.with_agent(rated)
+
+    def with_games(self, one: str, other: str, games: HeadToHead) -> Self:
+        """Add games of ``one`` against ``other``; those of an agent against itself say nothing and are left out."""
+        if one == other:
+            return self
+        first, second = sorted((one, other))
+        seen = games if first == one else games.flipped()
+        before = self.games.get(first, {})
+        met = before[second].plus(seen) if second in before else seen
+        return self.model_copy(update={"games": {**self.games, first: {**before, second: met}}})
+
+    def without(self, name: str) -> Self:
+        """Retire an agent; nothing for one that is no member."""
+        agent = self.agents.get(name)
+        return self if agent is None else self.with_agent(agent.model_copy(update={"retired": True}))
+
+    def forgetting(self, before_step: int) -> Self:
+        """Drop the agents that retired and are older than a step, and all games of those whom nobody knows any more."""
+        agents = {
+            name: agent
+            for name, agent in self.agents.items()
+            if not agent.retired or agent.step is None or agent.step >= before_step
+        }
+        known = {*agents, self.champion, self.last_good}
+        games = {
+            one: kept
+            for one, others in self.games.items()
+            if one in known and (kept := {other: games for other, games in others.items() if other in known})
+        }
+        return self.model_copy(update={"agents": agents, "games": games})
+
+
+def founded(baselines: Iterable[str]) -> League:
+    """Return a league before its first checkpoint: the built-in players."""
+    return League(agents={name: baseline(name) for name in sorted(baselines)})
+
+
+def _place(agent: Agent) -> tuple[int, str]:
+    return (-1 if agent.step is None else agent.step), agent.id

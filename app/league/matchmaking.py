@@ -1,0 +1,124 @@
+"""Matchmaking: whom a model meets in self-play (seed 001 §3, as its errata correct it).
+
+The category is drawn first, then the agent in it: the seed's weights per agent gave any shares but those it promised. A
+category without members leaves its share to the others, in proportion. Agents may be in several categories: a baseline
+of about the hero's rating is a peer too.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from app.config import Curve, MatchmakingSettings
+from app.core import derive_point, draw, expected_score
+from app.events import Category
+from app.league.agents import Agent
+from app.league.league import League
+
+Weights = dict[str, float]
+"""How much each agent, by id, weighs in its category."""
+
+
+class Pick(NamedTuple):
+    """An opponent that matchmaking chose, and why."""
+
+    category: Category
+    agent: str
+
+
+def win_probability(league: League, hero: Agent, other: Agent, prior_games: float) -> float:
+    """Return the score in (0, 1) that the hero may expect of a game against another.
+
+    That of the ratings, where both have one, else 1/2, counted like ``prior_games`` games beside those that the two
+    have really played: few games hardly move it, many outweigh it.
+    """
+    believed = 0.5 if hero.elo is None or other.elo is None else expected_score(hero.elo - other.elo)
+    played = league.between(hero.id, other.id)
+    games, points = (played.games, played.points) if played else (0, 0.0)
+    return (points + prior_games * believed) / (games + prior_games)
+
+
+def curve_weight(curve: Curve, p: float) -> float:
+    """Return the weight of an opponent that the hero beats with probability p.
+
+    ``hard`` prefers those that beat the hero, ``var`` those that are as good as it. Source: Vinyals et al., Nature 575
+    (2019), Methods, "Prioritized fictitious self-play".
+    """
+    match curve:
+        case "hard":
+            return (1 - p) ** 2
+        case "var":
+            return p * (1 - p)
+        case "even":
+            return 1.0
+
+
+def used_to_lose_to(league: League, hero: Agent, lost_games: int) -> frozenset[str]:
+    """Return those against whom an ancestor of the hero scored less than half, in at least ``lost_games`` games."""
+    ancestors = set(league.lineage(hero))
+    winners = set()
+    for one, others in league.games.items():
+        for other, played in others.items():
+            if played.games >= lost_games and played.score != 0.5:
+                winner, loser = (one, other) if played.score > 0.5 else (other, one)
+                if loser in ancestors:
+                    winners.add(winner)
+    return frozenset(winners)
+
+
+def categories(league: League, hero: Agent, settings: MatchmakingSettings) -> Mapping[Category, Weights]:
+    """Return the members of every category; the hero, a member of the league or not, is in none but the mirror.
+
+    With fewer than ``cold_start`` checkpoints everybody but the baselines is left out, the mirror too.
+    """
+    baselines = {agent.id: 1.0 for agent in league.baselines if agent.id != hero.id}
+    if len(league.checkpoints) < settings.cold_start and baselines:
+        return {"baselines": baselines}
+    others = {agent.id: agent for agent in league.active if agent.id != hero.id}
+    chances = {name: win_probability(league, hero, agent, settings.prior_games) for name, agent in others.items()}
+    beaten_by = used_to_lose_to(league, hero, settings.lost_games)
+    peers = [name for name, agent in others.items() if _peers(hero, agent, settings.peer_elo)]
+    exploitable = [name for name in others if name in beaten_by and chances[name] > 0.5]
+    return {
+        "mirror": {hero.id: 1.0},
+        "peers": _weighted(peers, chances, settings.curve),
+        "exploitable": _weighted(exploitable, chances, settings.curve),
+        "baselines": baselines,
+        "prioritised": _weighted(list(others), chances, settings.curve),
+    }
+
+
+def distribution(league: League, hero: Agent, settings: MatchmakingSettings) -> dict[Pick, float]:
+    """Return the probability of every pick; they sum to 1. With nobody else to meet the hero meets itself."""
+    members = categories(league, hero, settings)
+    shares = {category: getattr(settings, category) for category, weights in members.items() if weights}
+    if len(shares) == 1:  # a cold start's baselines are met whatever their share
+        shares = dict.fromkeys(shares, 1.0)
+    total = sum(shares.values())
+    if not total:
+        return {Pick("mirror", hero.id): 1.0}
+    return {
+        Pick(category, name): share / total * weight / sum(members[category].values())
+        for category, share in shares.items()
+        for name, weight in members[category].items()
+        if share > 0 and weight > 0
+    }
+
+
+def lineup(picks: Mapping[Pick, float], seats: int, distinct: int, seed: int) -> tuple[Pick, ...]:
+    """Draw who takes the seats that the hero leaves, [seats].
+
+    Every seat's pick has the distribution of ``picks``, whatever ``distinct`` is: at most so many draws are made, and
+    each is cloned over neighbouring seats, as evenly as possible. That keeps the number of models in memory small
+    (cluster sampling, seed 001 §4).
+    """
+    draws = [draw(picks, derive_point(seed, "opponent", number)) for number in range(min(seats, distinct))]
+    return tuple(draws[seat * len(draws) // seats] for seat in range(seats))
+
+
+def _peers(hero: Agent, other: Agent, within: float) -> bool:
+    return hero.elo is not None and other.elo is not None and abs(hero.elo - other.elo) <= within
+
+
+def _weighted(names: list[str], chances: Mapping[str, float], curve: Curve) -> Weights:
+    weights = {name: curve_weight(curve, chances[name]) for name in names}
+    return weights if any(weights.values()) else dict.fromkeys(names, 1.0)

@@ -1,0 +1,64 @@
+"""Hypothesis strategies for leagues. Each is made from one drawn number, for drawing every part would take long."""
+
+from random import Random
+
+from hypothesis import strategies as st
+from leagues import model
+
+from app.core import Elo
+from app.events import LeagueRole
+from app.league import Agent, HeadToHead, League, founded
+
+ROLES: tuple[tuple[LeagueRole, ...], ...] = (
+    ("recent",),
+    ("anchor",),
+    ("elite",),
+    ("recent", "anchor"),
+    ("recent", "anchor", "elite"),
+)
+NUMBERS = st.integers(0, 2**32 - 1)
+
+
+def random_checkpoint(step: int, rng: Random) -> Agent:
+    """Make the checkpoint of a step, rated or not, retired or not."""
+    rated = rng.random() < 0.8
+    parent = rng.randrange(step) if step and rng.random() < 0.7 else None
+    return Agent(
+        id=model(step),
+        kind="checkpoint",
+        step=step,
+        elo=Elo(rng.uniform(-2000, 4000)) if rated else None,
+        elo_stderr=rng.choice([None, 0.0, rng.uniform(0, 500)]) if rated else None,
+        matches=rng.randrange(10**6),
+        created_us=rng.choice([None, rng.randrange(4 * 10**15)]),
+        parent=None if parent is None else model(parent),
+        roles=rng.choice(ROLES),
+        retired=rng.random() < 0.3,
+    )
+
+
+def random_league(number: int) -> League:
+    """Make a league with any members, games, retired and unknown ones."""
+    rng = Random(number)
+    league = founded(rng.choice([(), ("random",), ("heuristic", "random")]))
+    for step in rng.sample(range(300), rng.randrange(8)):
+        league = league.with_agent(random_checkpoint(step, rng))
+    known = [*league.agents, model(999)]
+    for _ in range(rng.randrange(12)):
+        games = rng.randint(1, 60)
+        met = HeadToHead(step=rng.choice([None, games]), games=games, points=rng.uniform(0, games))
+        league = league.with_games(rng.choice(known), rng.choice(known), met)
+    champion, good = (rng.choice([None, *known]) for _ in range(2))
+    return league.model_copy(update={"champion": champion, "last_good": good})
+
+
+def leagues() -> st.SearchStrategy[League]:
+    """Return a strategy for leagues."""
+    return NUMBERS.map(random_league)
+
+
+@st.composite
+def heroes(draw: st.DrawFn, league: League) -> Agent:
+    """Draw a member, even a retired one, or a stranger."""
+    stranger = random_checkpoint(998, Random(draw(NUMBERS)))
+    return draw(st.sampled_from([stranger, *league.agents.values()]))

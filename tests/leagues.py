@@ -1,0 +1,37 @@
+"""Leagues for tests, made by hand."""
+
+from app.core import Elo
+from app.league import Agent, HeadToHead, League, founded
+
+
+def model(step: int) -> str:
+    """Return what stands for the content hash of the model of a step."""
+    return f"{step:064x}"
+
+
+def checkpoint(step: int, elo: float | None = None, parent: int | None = None, **more) -> Agent:
+    """Return a checkpoint; without roles it may expire."""
+    return Agent(
+        id=model(step),
+        kind="checkpoint",
+        step=step,
+        elo=None if elo is None else Elo(elo),
+        elo_stderr=None if elo is None else 20.0,
+        created_us=step * 1_000_000,
+        parent=None if parent is None else model(parent),
+        **more,
+    )
+
+
+def league_of(*agents: Agent, baselines=("random",), **more) -> League:
+    """Return a league with these checkpoints."""
+    league = founded(baselines).model_copy(update=more)
+    for agent in agents:
+        league = league.with_agent(agent)
+    return league
+
+
+def meet(league: League, one: Agent | str, other: Agent | str, games: int, points: float) -> League:
+    """Let two play."""
+    ids = [agent if isinstance(agent, str) else agent.id for agent in (one, other)]
+    return league.with_games(*ids, HeadToHead(step=0, games=games, points=points))

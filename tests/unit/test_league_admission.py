@@ -1,0 +1,99 @@
+"""Who enters a league and who leaves it: seed 001 §1 as its errata correct it."""
+
+import pytest
+from leagues import checkpoint, league_of, model
+
+from app.config import AdmissionSettings
+from app.league import admission, retirements
+
+SCHEDULE = AdmissionSettings()
+
+
+def run(steps, elo=lambda step: 0.0, settings=SCHEDULE, champion=None):
+    """Present the checkpoint of every step in turn."""
+    league = league_of(champion=champion)
+    for step in steps:
+        roles = admission(step, elo(step), league, settings)
+        if roles:
+            league = league.with_agent(checkpoint(step, elo(step), roles=roles))
+            for retirement in retirements(league, settings):
+                league = league.without(retirement.agent.id)
+    return league
+
+
+def steps_of(league):
+    return [agent.step for agent in league.checkpoints]
+
+
+def test_a_thousand_steps_leave_20_checkpoints_not_101() -> None:
+    league = run(range(1001))
+    assert steps_of(league) == [*range(0, 901, 100), *range(910, 1001, 10)]
+    assert len(league.checkpoints) == 20
+    assert len(league.agents) == 101 + 1  # all that ever entered are known, and the random bot
+
+
+@pytest.mark.parametrize(
+    ("step", "elo", "roles"),
+    [
+        (10, 0.0, ("recent",)),
+        (15, 0.0, ()),
+        (100, 0.0, ("recent", "anchor")),
+        (15, 50.1, ("elite",)),
+        (15, 50.0, ()),
+        (15, None, ()),
+        (200, 51.0, ("recent", "anchor", "elite")),
+    ],
+)
+def test_roles_of_a_new_checkpoint(step, elo, roles) -> None:
+    league = league_of(checkpoint(0, 50.0, roles=("anchor",)))
+    assert admission(step, elo, league, SCHEDULE) == roles
+
+
+def test_the_first_checkpoint_always_enters_and_expires_like_any_recent() -> None:
+    assert admission(37, None, league_of(), SCHEDULE) == ("recent",)
+    assert steps_of(run([37, *range(40, 141)])) == [*range(50, 141, 10)]
+
+
+def test_one_that_comes_late_is_no_recent_any_more_but_may_be_an_anchor() -> None:
+    league = league_of(checkpoint(500, 0.0, roles=("anchor",)))
+    assert admission(410, 0.0, league, SCHEDULE) == ("recent",)
+    assert admission(390, 0.0, league, SCHEDULE) == ()
+    assert admission(300, 0.0, league, SCHEDULE) == ("anchor",)
+
+
+def test_a_high_score_beats_the_best_by_the_margin_and_stays_for_ever() -> None:
+    settings = AdmissionSettings(elite_margin=30)
+    league = run(range(1, 401), elo=lambda step: min(step, 95) * 1.0, settings=settings)
+    elites = [agent.step for agent in league.checkpoints if "elite" in agent.roles]
+    assert elites == [2, 33, 64, 95]  # step 1 is no elite; then each is 31 above the elite before it
+    assert set(steps_of(league)) == {*elites, 100, 200, 300, *range(310, 401, 10)}
+
+
+def test_the_current_model_and_the_last_good_one_do_not_expire() -> None:
+    league = league_of(*(checkpoint(step, 0.0, roles=("recent",)) for step in (10, 20, 30)), latest_step=500)
+    assert [r.agent.step for r in retirements(league, SCHEDULE)] == [10, 20, 30]
+    guarded = league.model_copy(update={"champion": model(10), "last_good": model(30)})
+    assert [(r.agent.step, r.reason) for r in retirements(guarded, SCHEDULE)] == [(20, "expired")]
+
+
+def test_above_the_capacity_the_oldest_recents_go_and_never_the_others() -> None:
+    settings = AdmissionSettings(capacity=3, recent_for=1000)
+    roles = [("anchor",), ("recent",), ("elite",), ("recent",), ("recent",), ("recent", "anchor")]
+    league = league_of(*(checkpoint(step, 0.0, roles=role) for step, role in enumerate(roles)), champion=model(1))
+    assert [(r.agent.step, r.reason) for r in retirements(league, settings)] == [(3, "evicted"), (4, "evicted")]
+    left = league.without(model(3)).without(model(4))
+    assert retirements(left, settings) == ()  # four, and all of them stay
+
+
+def test_the_lineage_ends_where_nothing_is_known() -> None:
+    league = league_of(checkpoint(1, parent=0), checkpoint(2, parent=1), checkpoint(3, parent=2)).without(model(2))
+    assert league.lineage(checkpoint(9, parent=3)) == (model(3), model(2), model(1), model(0))
+    assert league.lineage(checkpoint(9)) == ()
+
+
+def test_the_best_agent_is_the_checkpoint_of_the_highest_rating() -> None:
+    league = league_of(checkpoint(1, 10.0), checkpoint(2, 30.0), checkpoint(3, 30.0), checkpoint(4))
+    assert league.best is not None
+    assert league.best.step == 2
+    assert league.without(model(2)).best.step == 3
+    assert league_of(checkpoint(4)).best is None

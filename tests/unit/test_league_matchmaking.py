@@ -1,0 +1,174 @@
+"""Whom a model meets: seed 001 §3 and AlphaStar's curves; shares are tested by chi-squared."""
+
+from collections import Counter
+from math import sqrt
+
+import pytest
+from leagues import checkpoint, league_of, meet, model
+from pydantic import ValidationError
+
+from app.config import MATCHMAKING, LeagueSettings, MatchmakingSettings
+from app.core import expected_score
+from app.league import Pick, curve_weight, distribution, lineup, win_probability
+
+BALANCED = MATCHMAKING["balanced"]
+HERO = checkpoint(100, 1000.0, parent=40)
+
+
+def full_league():
+    """Two peers, two that used to win, one far above, two baselines; the hero is a member too."""
+    league = league_of(
+        HERO,
+        checkpoint(10, 500.0),
+        checkpoint(20, 600.0),
+        checkpoint(40, 400.0, parent=30),
+        checkpoint(90, 950.0),
+        checkpoint(95, 1100.0),
+        checkpoint(99, 1500.0),
+        baselines=("random", "heuristic"),
+    )
+    for winner in (10, 20):
+        league = meet(league, model(40), model(winner), games=100, points=30)
+    return meet(league, model(40), model(99), games=100, points=1)  # it still wins: not exploitable
+
+
+def chi_squared_bound(degrees: int) -> float:
+    """Return the 99.9% quantile, by Wilson and Hilferty."""
+    return degrees * (1 - 2 / (9 * degrees) + 3.09 * sqrt(2 / (9 * degrees))) ** 3
+
+
+def assert_drawn(counts, expected) -> None:
+    """Hold counts against probabilities."""
+    assert set(counts) <= set(expected)
+    total, whole = counts.total(), sum(expected.values())
+    shares = {key: total * p / whole for key, p in expected.items()}
+    statistic = sum((counts[key] - share) ** 2 / share for key, share in shares.items())
+    assert statistic < chi_squared_bound(len(expected) - 1)
+
+
+def test_the_categories_are_met_30_40_20_10() -> None:
+    picks = distribution(full_league(), HERO, BALANCED)
+    draws = [lineup(picks, seats=1, distinct=1, seed=seed)[0] for seed in range(20_000)]
+    assert_drawn(
+        Counter(pick.category for pick in draws), {"mirror": 0.3, "peers": 0.4, "exploitable": 0.2, "baselines": 0.1}
+    )
+    expected = {("mirror", 100): 0.3, ("peers", 90): 0.2, ("peers", 95): 0.2}
+    expected |= {("exploitable", 10): 0.1, ("exploitable", 20): 0.1}
+    named = {Pick(category, model(step)): share for (category, step), share in expected.items()}
+    named |= {Pick("baselines", name): 0.05 for name in ("random", "heuristic")}
+    assert picks == pytest.approx(named)
+    assert_drawn(Counter(draws), named)
+
+
+def test_a_whole_run_of_lineups_keeps_the_shares_though_opponents_are_cloned() -> None:
+    picks = distribution(full_league(), HERO, BALANCED)
+    seats = [lineup(picks, seats=6, distinct=2, seed=seed) for seed in range(12_000)]
+    shares = {"mirror": 0.3, "peers": 0.4, "exploitable": 0.2, "baselines": 0.1}
+    for seat in range(6):
+        assert_drawn(Counter(one[seat].category for one in seats), shares)
+    assert all(one[:3] == one[:1] * 3 and one[3:] == one[3:4] * 3 for one in seats)  # A A A B B B
+
+
+def test_lineups_are_the_same_for_the_same_seed() -> None:
+    picks = distribution(full_league(), HERO, BALANCED)
+    assert lineup(picks, 3, 3, seed=5) == lineup(picks, 3, 3, seed=5)
+    assert len({lineup(picks, 3, 3, seed=seed) for seed in range(50)}) > 40
+    assert len(lineup(picks, 3, 8, seed=1)) == 3
+
+
+def test_empty_categories_share_out_in_proportion() -> None:
+    alone = league_of(checkpoint(1, -500.0), checkpoint(2, -400.0))  # nobody near, nobody that used to win
+    shares = Counter()
+    for pick, share in distribution(alone, HERO, BALANCED).items():
+        shares[pick.category] += share
+    assert shares == pytest.approx({"mirror": 0.75, "baselines": 0.25})
+
+
+def test_a_cold_start_meets_the_baselines_only() -> None:
+    one = league_of(checkpoint(0, 1000.0), baselines=("random", "heuristic"))
+    only = {Pick("baselines", "random"): 0.5, Pick("baselines", "heuristic"): 0.5}
+    assert distribution(one, HERO, BALANCED) == only
+    assert distribution(one, HERO, BALANCED.model_copy(update={"baselines": 0.0})) == only
+    two = one.with_agent(checkpoint(10, 1000.0))
+    assert Pick("mirror", HERO.id) in distribution(two, HERO, BALANCED)
+    assert distribution(two.without(model(10)), HERO, BALANCED) == only  # the retired do not count
+
+
+def test_with_nobody_else_the_hero_meets_itself() -> None:
+    mirror = {Pick("mirror", HERO.id): 1.0}
+    assert distribution(league_of(baselines=()), HERO, BALANCED) == mirror
+    nobody = MatchmakingSettings(mirror=0, peers=1, exploitable=0, baselines=0, cold_start=0)
+    assert distribution(league_of(), HERO, nobody) == mirror
+
+
+def test_a_baseline_near_the_hero_is_a_peer_and_one_that_used_to_win_is_exploitable() -> None:
+    league = league_of(checkpoint(40, 0.0), checkpoint(50, 900.0), baselines=("heuristic",))
+    league = league.with_rating("heuristic", 950.0, 20.0, 100)
+    league = meet(league, model(40), "heuristic", games=50, points=10)
+    found = {pick.category for pick in distribution(league, HERO, BALANCED) if pick.agent == "heuristic"}
+    assert found == {"peers", "exploitable", "baselines"}
+
+
+@pytest.mark.parametrize(
+    ("games", "points", "hero_points", "found"),
+    [
+        (10, 4.5, 8, True),
+        (9, 1, 8, False),  # too few games to say so
+        (10, 5, 8, False),  # it did not lose
+        (10, 4.5, 1, False),  # it would still lose: its own games say so, whatever the ratings
+    ],
+)
+def test_exploitable_are_those_an_ancestor_lost_to_and_the_hero_should_beat(games, points, hero_points, found) -> None:
+    league = league_of(checkpoint(40, 0.0), checkpoint(99, 900.0))
+    league = meet(league, model(40), model(99), games, points)
+    league = meet(league, HERO, model(99), 30, hero_points * 3)
+    assert (Pick("exploitable", model(99)) in distribution(league, HERO, BALANCED)) is found
+
+
+def test_ancestors_that_retired_are_remembered() -> None:
+    league = meet(league_of(checkpoint(40, 0.0), checkpoint(99, 900.0), checkpoint(98)), model(40), model(99), 20, 1)
+    assert Pick("exploitable", model(99)) in distribution(league.without(model(40)), HERO, BALANCED)
+    stranger = HERO.model_copy(update={"parent": model(98)})
+    assert Pick("exploitable", model(99)) not in distribution(league, stranger, BALANCED)
+
+
+def test_curves_are_those_of_alphastar() -> None:
+    chances = [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert [curve_weight("hard", p) for p in chances] == [1.0, 0.5625, 0.25, 0.0625, 0.0]
+    assert [curve_weight("var", p) for p in chances] == [0.0, 0.1875, 0.25, 0.1875, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("preset", "weight"), [("alphastar", lambda p: (1 - p) ** 2), ("alphastar_var", lambda p: p - p * p)]
+)
+def test_alphastars_mix_weighs_the_whole_league(preset, weight) -> None:
+    league, settings = full_league(), MATCHMAKING[preset]
+    others = [agent for agent in league.active if agent.id != HERO.id]
+    weights = {agent.id: weight(win_probability(league, HERO, agent, settings.prior_games)) for agent in others}
+    expected = {Pick("prioritised", name): 0.65 * w / sum(weights.values()) for name, w in weights.items()}
+    picks = distribution(league, HERO, settings)
+    assert picks == pytest.approx({Pick("mirror", HERO.id): 0.35, **expected})
+    draws = Counter(lineup(picks, 1, 1, seed=seed)[0] for seed in range(20_000))
+    likely = {pick: share for pick, share in picks.items() if share > 1e-3}  # the others are expected too seldom
+    assert_drawn(Counter(pick for pick in draws.elements() if pick in likely), likely)
+
+
+def test_win_probability_moves_from_the_ratings_to_the_games_played() -> None:
+    league = league_of(checkpoint(99, 800.0))
+    other = league.agents[model(99)]
+    expected = expected_score(200)
+    assert win_probability(league, HERO, other, 10) == pytest.approx(expected)
+    few, many = (meet(league, HERO, other, games, 0) for games in (1, 1000))
+    assert win_probability(few, HERO, other, 10) == pytest.approx(10 / 11 * expected)
+    assert win_probability(many, HERO, other, 10) < 0.01
+    assert win_probability(league, checkpoint(7), other, 10) == 0.5  # nobody knows
+
+
+def test_presets_are_named_in_the_settings() -> None:
+    assert LeagueSettings().matchmaking == BALANCED
+    assert LeagueSettings.model_validate({"matchmaking": "alphastar"}).matchmaking == MATCHMAKING["alphastar"]
+    assert LeagueSettings.model_validate({"matchmaking": {"mirror": 0.5}}).matchmaking.mirror == 0.5
+    with pytest.raises(ValidationError, match="there is no matchmaking 'alpha'; there are balanced, alphastar"):
+        LeagueSettings.model_validate({"matchmaking": "alpha"})
+    with pytest.raises(ValidationError, match="give at least one category a share"):
+        MatchmakingSettings(mirror=0, peers=0, exploitable=0, baselines=0)

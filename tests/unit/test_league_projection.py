@@ -1,0 +1,141 @@
+"""The league follows from the journal: admissions, retirements, ratings and games are events."""
+
+from datetime import UTC, datetime
+
+from leagues import league_of, model
+
+from app.config import AdmissionSettings
+from app.core import Elo, Rate
+from app.events import (
+    CheckpointAdded,
+    CheckpointRetired,
+    EloUpdated,
+    EvaluationCompleted,
+    Event,
+    Evidence,
+    MatchResult,
+    ModelPromoted,
+    ModelRolledBack,
+    PromotionRejected,
+    RegressionDetected,
+    originate,
+)
+from app.league import Agent, HeadToHead, folded, founded
+
+SCHEDULE = AdmissionSettings(remembered_for=200)
+EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, games=1, elo=Elo(0.0), elo_stderr=1.0)
+
+
+def fold(league, *payloads):
+    for number, payload in enumerate(payloads):
+        envelope = originate(payload, event_id=f"e{number}", time=datetime(2026, 1, 1, tzinfo=UTC), subject="x_2p")
+        league = folded(league, Event(envelope, number + 1, 1000 + number, "t@t"), SCHEDULE)
+    return league
+
+
+def added(step, elo=0.0, parent=None, roles=("recent",)):
+    return CheckpointAdded(
+        model=model(step), parent=parent, step=step, elo=Elo(elo), elo_stderr=20.0, games=300, roles=roles
+    )
+
+
+def retired(step):
+    return CheckpointRetired(model=model(step), step=step, reason="expired")
+
+
+def match(opponent, games, points, name="recent"):
+    return MatchResult(
+        opponent=name,
+        opponent_model=opponent,
+        opponent_elo=Elo(0.0),
+        games=games,
+        wins=int(points),
+        draws=0,
+        losses=games - int(points),
+        truncated=0,
+        distinct_games=games,
+        score=Rate.of(points, games),
+    )
+
+
+def evaluated(step, *matches, purpose="rating"):
+    return EvaluationCompleted(
+        request_id="r",
+        purpose=purpose,
+        model=model(step),
+        step=step,
+        results=matches,
+        elo=Elo(0.0),
+        elo_stderr=20.0,
+        seconds=1.0,
+    )
+
+
+def promoted(step):
+    return ModelPromoted(model=model(step), previous=None, step=step, elo=Elo(0.0), evidence=EVIDENCE)
+
+
+def test_an_admission_says_all_there_is_to_know() -> None:
+    league = fold(league_of(), added(10, 35.0, parent=model(0), roles=("recent", "elite")))
+    assert league.agents[model(10)] == Agent(
+        id=model(10),
+        kind="checkpoint",
+        step=10,
+        elo=Elo(35.0),
+        elo_stderr=20.0,
+        matches=300,
+        created_us=1000,
+        parent=model(0),
+        roles=("recent", "elite"),
+    )
+    assert league.latest_step == 10
+
+
+def test_the_retired_are_no_opponents_and_are_forgotten_in_the_end() -> None:
+    games = evaluated(20, match(model(10), 100, 60), match(None, 200, 190, name="random"))
+    league = fold(founded(["random"]), added(10), promoted(20), games, added(20), retired(10))
+    assert [agent.id for agent in league.active] == ["random", model(20)]
+    assert league.between(model(20), model(10)) == HeadToHead(step=20, games=100, points=60)
+    assert league.between("random", model(20)).points == 10
+    later = fold(league, added(211))
+    assert model(10) not in later.agents
+    assert later.between(model(20), model(10)) is None
+    assert later.between(model(20), "random") is not None
+
+
+def test_ratings_change_what_is_known_and_nothing_else() -> None:
+    league = fold(league_of(), added(10), EloUpdated(agent=model(10), elo=Elo(70.0), elo_stderr=5.0, games=900))
+    agent = league.agents[model(10)]
+    assert (agent.elo, agent.elo_stderr, agent.matches, agent.roles) == (70.0, 5.0, 900, ("recent",))
+    assert fold(league, EloUpdated(agent=model(11), elo=Elo(1.0), elo_stderr=5.0, games=1)) == league
+
+
+def test_games_of_a_pair_add_up_and_gate_games_are_kept_apart() -> None:
+    league = fold(
+        league_of(),
+        added(10),
+        evaluated(20, match(model(10), 100, 60)),
+        evaluated(20, match(model(10), 400, 0), purpose="gate"),
+        evaluated(10, match(model(20), 50, 30)),
+    )
+    assert league.between(model(10), model(20)) == HeadToHead(step=20, games=150, points=70)
+
+
+def test_games_of_a_model_that_did_not_stay_are_forgotten() -> None:
+    games = evaluated(20, match(model(10), 100, 60))
+    rejected = PromotionRejected(model=model(20), current=model(10), step=20, evidence=EVIDENCE)
+    league = fold(league_of(), added(10), promoted(10))
+    assert fold(league, games, rejected).between(model(20), model(10)) is None
+    kept = fold(league, games, promoted(20))
+    assert kept.between(model(20), model(10)) is not None
+    assert fold(kept, promoted(30)).between(model(20), model(10)) is None
+
+
+def test_current_and_last_good_model_are_known() -> None:
+    league = fold(league_of(), promoted(1), promoted(2), promoted(3))
+    assert league.champion == model(3)
+    alarm = RegressionDetected(model=model(3), last_good=model(1), elo_drop=60.0, severity="severe", games=100)
+    league = fold(league, alarm, ModelRolledBack(from_model=model(3), to_model=model(1), step=1, reason="it is worse"))
+    assert (league.champion, league.last_good) == (model(1), model(1))
+    undone = ModelRolledBack(from_model=model(1), to_model=model(0), step=0, reason="somebody wants it")
+    assert fold(league, undone).last_good is None

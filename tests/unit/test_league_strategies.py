@@ -1,0 +1,95 @@
+"""Whom an evaluation plays, and who plays whom in the background."""
+
+from collections import Counter
+from itertools import combinations
+
+import pytest
+from leagues import checkpoint, league_of, meet, model
+
+from app.league import Pairing, Wanted, most_telling, placement, round_robin, select
+
+HERO = checkpoint(100, 1000.0)
+LEAGUE = league_of(HERO, *(checkpoint(step, 10.0 * step) for step in (10, 20, 30, 40, 50)), baselines=("random", "x"))
+
+
+def steps(agents):
+    return [agent.step if agent.kind == "checkpoint" else agent.id for agent in agents]
+
+
+def wanted(**what):
+    return Wanted(HERO, **what)
+
+
+def test_the_champion_is_the_current_model_or_else_the_highest_rated() -> None:
+    assert steps(select(LEAGUE, "champion", wanted(count=3))) == [50]
+    crowned = LEAGUE.model_copy(update={"champion": model(20)})
+    assert steps(select(crowned, "champion", wanted(count=3))) == [20]
+    assert steps(select(crowned.model_copy(update={"champion": HERO.id}), "champion", wanted())) == [50]
+
+
+def test_top_k_and_recent_are_in_order_and_leave_out_the_unrated_and_the_baselines() -> None:
+    assert steps(select(LEAGUE, "top_k", wanted(count=3))) == [50, 40, 30]
+    assert steps(select(LEAGUE, "top_k", wanted(count=99))) == [50, 40, 30, 20, 10, "random"]
+    assert steps(select(LEAGUE, "recent", wanted(count=3))) == [50, 40, 30]
+    assert steps(select(LEAGUE, "recent", wanted(count=99))) == [50, 40, 30, 20, 10]
+
+
+def test_round_robin_goes_on_where_it_was() -> None:
+    turns = [steps(select(LEAGUE, "round_robin", wanted(count=3, seed=turn))) for turn in range(7)]
+    assert turns[:3] == [["random", "x", 10], [20, 30, 40], [50, "random", "x"]]
+    assert set(Counter(name for turn in turns for name in turn).values()) == {3}
+
+
+def test_random_draws_evenly_without_putting_back() -> None:
+    draws = [steps(select(LEAGUE, "random", wanted(count=3, seed=seed))) for seed in range(3000)]
+    assert all(len(set(one)) == 3 for one in draws)
+    counts = Counter(name for one in draws for name in one)
+    assert all(abs(count - 9000 / 7) < 4 * (9000 / 7 * 6 / 7) ** 0.5 for count in counts.values())
+    assert sorted(steps(select(LEAGUE, "random", wanted(count=99))), key=str) == sorted(
+        ["random", "x", 10, 20, 30, 40, 50], key=str
+    )
+
+
+@pytest.mark.parametrize(("curve", "favourite"), [("hard", 5), ("var", 6)])
+def test_pfsp_prefers_those_that_win_or_those_of_equal_strength(curve, favourite) -> None:
+    league = league_of(checkpoint(5, 1300.0), checkpoint(6, 1000.0), checkpoint(7, 700.0), baselines=())
+    counts = Counter(select(league, "pfsp", wanted(seed=seed, curve=curve))[0].step for seed in range(2000))
+    assert counts.most_common(1)[0][0] == favourite
+    assert counts[7] > 0
+
+
+def test_an_empty_pool_has_no_opponents() -> None:
+    for strategy in ("champion", "top_k", "random", "recent", "round_robin", "pfsp"):
+        assert select(league_of(HERO, baselines=()), strategy, wanted(count=3)) == ()
+
+
+@pytest.mark.parametrize("players", range(8))
+def test_in_a_round_robin_everybody_meets_everybody_once(players) -> None:
+    names = [f"p{number}" for number in range(players)]
+    rounds = round_robin(names)
+    met = [frozenset(pairing) for one in rounds for pairing in one]
+    assert sorted(map(sorted, met)) == sorted(map(list, combinations(names, 2)))
+    assert all(len({name for pairing in one for name in pairing}) == 2 * len(one) for one in rounds)
+    assert all(len(one) == players // 2 for one in rounds)
+
+
+def test_a_newcomer_without_a_rating_meets_the_whole_ladder() -> None:
+    pairings = placement(LEAGUE, checkpoint(200), 4)
+    assert [pairing.one for pairing in pairings] == [model(200)] * 4
+    assert [pairing.other for pairing in pairings] == ["random", model(20), model(40), HERO.id]
+    assert len(placement(LEAGUE, checkpoint(200), 99)) == 8
+
+
+def test_a_rated_newcomer_meets_its_equals_and_rather_those_it_did_not_meet() -> None:
+    newcomer = checkpoint(200, 390.0)
+    assert [pairing.other for pairing in placement(LEAGUE, newcomer, 2)] == [model(40), model(30)]
+    seen = meet(LEAGUE, newcomer, model(40), 100, 50)
+    assert [pairing.other for pairing in placement(seen, newcomer, 2)] == [model(30), model(50)]
+
+
+def test_the_most_telling_games_are_between_equals_that_seldom_met() -> None:
+    league = league_of(*(checkpoint(step, elo) for step, elo in enumerate([0.0, 10.0, 500.0, 520.0])), baselines=())
+    assert set(most_telling(league, 9)) == {Pairing(model(0), model(1)), Pairing(model(2), model(3))}
+    assert most_telling(league, 1) == (Pairing(model(0), model(1)),)
+    met = meet(league, model(0), model(1), 10_000, 5_000)
+    assert most_telling(met, 1) == (Pairing(model(2), model(3)),)
