@@ -1,8 +1,9 @@
-"""Checkpoints and shards of experience, content-addressed and verified when read."""
+"""Checkpoints and shards of experience, content-addressed and verified when read; the league in a file."""
 
 from app.store.blobs import BlobStore, DamagedBlob, MemoryStore, MissingBlob
 from app.store.checkpoints import Checkpoint, Manifest, delete_checkpoint, get_checkpoint, put_checkpoint
 from app.store.files import FileStore
+from app.store.leagues import ForeignLeague, LeagueFile
 from app.store.shard import BadShard, Shard, ShardMeta
 from app.store.shards import delete_shard, get_shard, put_shard
 
@@ -12,6 +13,8 @@ __all__ = [
     "Checkpoint",
     "DamagedBlob",
     "FileStore",
+    "ForeignLeague",
+    "LeagueFile",
     "Manifest",
     "MemoryStore",
     "MissingBlob",

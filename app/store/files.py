@@ -1,11 +1,10 @@
 """The blob store in a folder, shared by any number of processes."""
 
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from app.store.blobs import checked_key, key_of, missing, verified
+from app.store.durable import flush_folder, replace_durably
 
 
 class FileStore:
@@ -23,13 +22,21 @@ class FileStore:
         self._unfinished = root / "unfinished"
         self._unfinished.mkdir(parents=True, exist_ok=True)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FileStore) and self._root == other._root
+
+    def __hash__(self) -> int:
+        return hash(self._root)
+
     def put(self, data: bytes) -> str:
         """See ``BlobStore.put``."""
         key = key_of(data)
         path = self._path(key)
         if not _holds(path, data):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._write(path, data)
+            replace_durably(path, data, self._unfinished)
+            for folder in (path.parent.parent, self._root):  # they may be new too
+                flush_folder(folder)
         return key
 
     def get(self, key: str) -> bytes:
@@ -54,32 +61,9 @@ class FileStore:
     def _path(self, key: str) -> Path:
         return self._root / key[:2] / key[2:4] / key
 
-    def _write(self, path: Path, data: bytes) -> None:
-        handle, aside = tempfile.mkstemp(dir=self._unfinished)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(aside).replace(path)
-        except BaseException:
-            Path(aside).unlink(missing_ok=True)
-            raise
-        for folder in (path.parent, path.parent.parent, self._root):
-            _flush_folder(folder)
-
 
 def _holds(path: Path, data: bytes) -> bool:
     try:
         return path.read_bytes() == data
     except FileNotFoundError:
         return False
-
-
-def _flush_folder(folder: Path) -> None:
-    # A renamed file survives a power cut only once the folder that names it is on the disk.
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,0 +1,45 @@
+"""What other processes do to a league's file; imported by them, so it imports little."""
+
+import os
+from functools import partial
+from pathlib import Path
+
+from leagues import checkpoint, meet, model
+
+from app.config import AdmissionSettings
+from app.league import League, admission, retirements
+from app.store import LeagueFile
+
+
+def league_file(folder: Path) -> LeagueFile:
+    """Return the file in a folder."""
+    return LeagueFile(folder / "leagues" / "league.json", "grpo", "x_2p")
+
+
+def stepped(step: int, league: League) -> League:
+    """Present the checkpoint of a step, which has played one game; the random bot counts all of them."""
+    settings = AdmissionSettings()
+    bot = league.agents["random"]
+    league = league.with_rating("random", 0.0, 0.0, bot.matches + 1)
+    roles = admission(step, 0.0, league, settings)
+    if roles:
+        league = meet(league.with_agent(checkpoint(step, 0.0, roles=roles)), model(step), "random", 1, 1)
+        for retirement in retirements(league, settings):
+            league = league.without(retirement.agent.id)
+    return league
+
+
+def take_steps(folder: Path, first: int, stride: int, steps: int) -> None:
+    """Take every ``stride``-th step."""
+    for step in range(first, steps, stride):
+        league_file(folder).update(partial(stepped, step))
+
+
+def hold_and_die(folder: Path, started: Path) -> None:
+    """Die inside a change."""
+
+    def die(_: League) -> League:
+        started.touch()
+        os._exit(9)
+
+    league_file(folder).update(die)
