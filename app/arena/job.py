@@ -3,11 +3,11 @@
 from time import perf_counter
 
 from app.arena.match import MatchPlan, play_match
-from app.core import derive_seed
+from app.core import RANDOM, derive_seed
 from app.engine import JsonObject, Report
-from app.evaluation import RANDOM, BatchResult, BatchSpec
+from app.evaluation import BatchResult, BatchSpec
 from app.games import open_table
-from app.selfplay import load_player
+from app.selfplay import PLAYERS
 from app.store import BlobStore, FileStore
 
 
@@ -27,7 +27,7 @@ def play_batch(store: BlobStore, spec: BatchSpec) -> BatchResult:
     began = perf_counter()
     game, settings, asked = open_table(spec.config, 0).spec, spec.config.evaluation, spec.batch
     name = asked.opponent.model or RANDOM
-    hero, other = load_player(store, spec.model, game), load_player(store, name, game)
+    hero, other = PLAYERS.load(store, spec.model, game), PLAYERS.load(store, name, game)
     seed = derive_seed(spec.seed, "match", name)
     plan = MatchPlan(asked.games, seed, settings.temperature, settings.opening_plies, asked.first)
     games = play_match(spec.config, hero, other, plan)

@@ -3,12 +3,14 @@
 from app.games.opening import checker_for, open_table
 from app.games.openspiel import IllegalAction, OpenSpielTable, UnknownGame
 from app.games.parity import GameRecord, ParityChecker
-from app.games.table import FINISHED, Observations, Symmetry, Table, TableSpec
+from app.games.table import FINISHED, Heuristic, Mask, Observations, Symmetry, Table, TableSpec
 
 __all__ = [
     "FINISHED",
     "GameRecord",
+    "Heuristic",
     "IllegalAction",
+    "Mask",
     "Observations",
     "OpenSpielTable",
     "ParityChecker",

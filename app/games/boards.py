@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from app.games.codec import Codec, gather, identical, symmetry
+from app.games.heuristics import breakthrough_heuristic, connect_four_heuristic
 from app.games.table import Indices, Symmetry
 
 # The eight symmetries of a square, as operations on a grid of cell numbers, without the identity.
@@ -36,7 +37,8 @@ def connect_four(rows: int = 6, columns: int = 7) -> Codec:
     cells = np.arange(rows * columns)
     views = np.stack([planes((0, 1, 2), cells), planes((1, 0, 2), cells)])
     mirror = symmetry("left_right", planes((0, 1, 2), turn("left_right", rows, columns)), np.arange(columns)[::-1])
-    return Codec(views.shape[1], gather(views), identical(2, columns), (mirror,))
+    heuristic = connect_four_heuristic(rows, columns)
+    return Codec(views.shape[1], gather(views), identical(2, columns), (mirror,), heuristic=heuristic)
 
 
 def breakthrough(rows: int = 8, columns: int = 8) -> Codec:
@@ -50,7 +52,7 @@ def breakthrough(rows: int = 8, columns: int = 8) -> Codec:
     mirrored = turn("left_right", rows, columns)
     image = (mirrored[cell] * 3 + 2 - direction) * 2 + capture
     mirror = symmetry("left_right", planes((0, 1, 2), mirrored), image)
-    return Codec(views.shape[1], gather(views), to_game, (mirror,))
+    return Codec(views.shape[1], gather(views), to_game, (mirror,), heuristic=breakthrough_heuristic(rows, columns))
 
 
 def hex_board(board_size: int = 11) -> Codec:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from app.games.table import Indices, Observations, Symmetry
+from app.games.table import Heuristic, Indices, Observations, Symmetry
 
 Encode = Callable[[NDArray[np.float32], NDArray[np.int8]], Observations]
 
@@ -24,6 +24,7 @@ class Codec:
         scale: what the largest difference between one seat and the mean of the others counts, or None for the
             range of the game's utility.
         uniform_chance: chance outcomes are all alike, which saves listing their probabilities.
+        heuristic: a simple strong player, in the same perspective.
     """
 
     size: int
@@ -33,6 +34,7 @@ class Codec:
     kind: type[np.uint8] | type[np.float32] = np.uint8
     scale: float | None = None
     uniform_chance: bool = False
+    heuristic: Heuristic | None = None
     from_game: Indices = field(init=False)
 
     def __post_init__(self) -> None:

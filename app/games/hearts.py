@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.games.codec import Codec
+from app.games.heuristics import hearts_heuristic
 from app.games.table import Indices
 from app.games.tricks import CARDS, SUITS, Played, read_tricks, relative
 
@@ -28,7 +29,15 @@ _QUEEN_OF_SPADES, _FIRST_HEART = 36, 39
 
 def hearts() -> Codec:
     """Cards are numbered suit x 13 + rank, suits clubs, diamonds, spades, hearts. A moon is worth exactly 1."""
-    return Codec(SIZE, _encode, np.tile(_THEIRS, (_PLAYERS, 1)), kind=np.float32, scale=26.0, uniform_chance=True)
+    return Codec(
+        SIZE,
+        _encode,
+        np.tile(_THEIRS, (_PLAYERS, 1)),
+        kind=np.float32,
+        scale=26.0,
+        uniform_chance=True,
+        heuristic=hearts_heuristic(),
+    )
 
 
 def _encode(raw: NDArray[np.float32], seats: NDArray[np.int8]) -> NDArray[np.float32]:

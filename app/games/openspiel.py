@@ -43,6 +43,7 @@ class Rules:
             observation_type=self.codec.kind,
             rules_version=f"openspiel-{version('open_spiel')}:{game}",
             symmetries=self.codec.symmetries,
+            heuristic=self.codec.heuristic,
         )
         self._zero_sum = kind.utility == pyspiel.GameType.Utility.ZERO_SUM
         low, high = self.game.min_utility(), self.game.max_utility()

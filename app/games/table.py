@@ -1,6 +1,6 @@
 """The port of the rules: many games played at once, each position seen by the seat that is to move."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +12,9 @@ FINISHED = -1
 
 Observations = NDArray[np.uint8] | NDArray[np.float32]
 Indices = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Heuristic = Callable[[Observations, Mask], NDArray[np.float32]]
+"""A simple player's log-weights of the actions [K, A], from observations [K, D] and masks [K, A]."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +45,7 @@ class TableSpec:
         observation_type: uint8 where every feature is a small count, else float32.
         rules_version: names the rules and their implementation, for instance ``openspiel-2.0.2:othello``.
         symmetries: those besides the identity.
+        heuristic: a simple strong player, where there is one.
     """
 
     players: int
@@ -50,6 +54,7 @@ class TableSpec:
     observation_type: type[np.uint8] | type[np.float32]
     rules_version: str
     symmetries: tuple[Symmetry, ...]
+    heuristic: Heuristic | None = None
 
 
 class Table(Protocol):

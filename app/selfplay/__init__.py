@@ -1,21 +1,26 @@
 """Self-play: rollouts of many games at once, their shards, and the inspection of these."""
 
+from app.selfplay.cache import PLAYERS, PlayerCache
 from app.selfplay.inspection import ForeignShard, InspectionResult, InspectionSpec
 from app.selfplay.job import SelfplayResult, SelfplaySpec
-from app.selfplay.players import Player, RandomPlayer, WrongModel, load_player
+from app.selfplay.players import HeuristicPlayer, NoHeuristic, Player, RandomPlayer, WrongModel, load_player
 from app.selfplay.recording import NoExperience, ShardRecorder
 from app.selfplay.repeats import RepeatedShard
 from app.selfplay.rollout import HERO, Decisions, Outcomes, Recorder, Rollout, Schedule
 
 __all__ = [
     "HERO",
+    "PLAYERS",
     "Decisions",
     "ForeignShard",
+    "HeuristicPlayer",
     "InspectionResult",
     "InspectionSpec",
     "NoExperience",
+    "NoHeuristic",
     "Outcomes",
     "Player",
+    "PlayerCache",
     "RandomPlayer",
     "Recorder",
     "RepeatedShard",

@@ -11,7 +11,7 @@ from app.core import ModelHash, derive_seed
 from app.engine import JsonObject, Report
 from app.evaluation import seat_wins
 from app.games import open_table
-from app.selfplay.players import load_player
+from app.selfplay.cache import PLAYERS
 from app.selfplay.recording import ShardRecorder
 from app.selfplay.rollout import Rollout, Schedule
 from app.selfplay.seating import selfplay_seating
@@ -67,7 +67,7 @@ def play_into(store: BlobStore, spec: SelfplaySpec, report: Report) -> SelfplayR
     names = (spec.model, *spec.opponents)
     outcomes = Rollout(
         table,
-        [load_player(store, name, table.spec) for name in names],
+        [PLAYERS.load(store, name, table.spec) for name in names],
         _schedule(spec),
         recorder,
         _progress(spec.games, report),

@@ -1,22 +1,24 @@
-"""Who plays: a model's policy, or the random bot."""
+"""Who plays: a model's policy, or a built-in player."""
 
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import FlyballError, ModelHash
-from app.evaluation import RANDOM
-from app.games import Observations, TableSpec
+from app.core import HEURISTIC, RANDOM, FlyballError, ModelHash
+from app.games import Heuristic, Mask, Observations, TableSpec
 from app.policy import MASKED_LOGIT, Policy, bytes_to_parameters
 from app.store import BlobStore, get_checkpoint
 
-Mask = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 
 
 class WrongModel(FlyballError):
     """A model that was made for another game or another encoding of it."""
+
+
+class NoHeuristic(FlyballError):
+    """A game without a built-in heuristic player."""
 
 
 class Player(Protocol):
@@ -36,13 +38,33 @@ class RandomPlayer:
         return np.where(mask, even, np.float32(MASKED_LOGIT)), np.zeros(len(mask), dtype=np.float32)
 
 
-def load_player(store: BlobStore, name: str, spec: TableSpec) -> Player:
-    """Return the player called ``name``: a model's hash, or ``'random'``.
+class HeuristicPlayer:
+    """Plays by a heuristic, equally well at any temperature: a yardstick must not change with what it measures.
 
-    Raises ``WrongModel``, ``MissingBlob`` or ``DamagedBlob``.
+    Args:
+        heuristic: its log-weights of the actions.
+    """
+
+    def __init__(self, heuristic: Heuristic) -> None:
+        self._heuristic = heuristic
+
+    def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:  # noqa: ARG002
+        """See ``Player.forward``; all values are 0."""
+        weights = np.where(mask, self._heuristic(obs, mask), -np.inf)
+        weights -= weights.max(axis=1, keepdims=True)
+        log_probs = weights - np.log(np.exp(weights).sum(axis=1, keepdims=True))
+        return np.where(mask, log_probs, MASKED_LOGIT).astype(np.float32), np.zeros(len(mask), dtype=np.float32)
+
+
+def load_player(store: BlobStore, name: str, spec: TableSpec) -> Player:
+    """Return the player called ``name``: a model's hash, ``'random'`` or ``'heuristic'``.
+
+    Raises ``WrongModel``, ``NoHeuristic``, ``MissingBlob`` or ``DamagedBlob``.
     """
     if name == RANDOM:
         return RandomPlayer()
+    if name == HEURISTIC:
+        return HeuristicPlayer(_heuristic_of(spec))
     checkpoint = get_checkpoint(store, ModelHash(name))
     manifest = checkpoint.manifest
     if (manifest.obs_size, manifest.actions) != (spec.observation_size, spec.actions):
@@ -53,6 +75,15 @@ def load_player(store: BlobStore, name: str, spec: TableSpec) -> Player:
         )
     parameters = bytes_to_parameters(checkpoint.parameters)
     return Policy(manifest.network, manifest.obs_size, manifest.actions, parameters)
+
+
+def _heuristic_of(spec: TableSpec) -> Heuristic:
+    if spec.heuristic is None:
+        raise NoHeuristic(
+            f"There is no heuristic player of {spec.rules_version}.",
+            hint="Leave 'heuristic' out of the configuration's built-in players.",
+        )
+    return spec.heuristic
 
 
 def choose(log_probs: Floats, points: NDArray[np.float64]) -> NDArray[np.int32]:

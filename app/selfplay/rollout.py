@@ -7,8 +7,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from app.games import FINISHED, Observations, Table
-from app.selfplay.players import Floats, Mask, Player, choose, choose_best
+from app.games import FINISHED, Mask, Observations, Table
+from app.selfplay.players import Floats, Player, choose, choose_best
 
 Indices = NDArray[np.int64]
 HERO = 0

@@ -1,0 +1,188 @@
+"""The built-in heuristic players: what they must see, and that they beat the random bot clearly."""
+
+import numpy as np
+import pytest
+
+from app.arena import MatchPlan, play_match
+from app.config import GAMES
+from app.core import HEURISTIC, RANDOM
+from app.games import open_table
+from app.selfplay import HeuristicPlayer, NoHeuristic, RandomPlayer, load_player
+from app.store import MemoryStore
+
+SLOT = np.array([0])
+WITH_HEURISTIC = ("connect_four_2p", "breakthrough6_2p", "hearts_4p")
+QUEEN = 36
+
+
+def heuristic(key):
+    return load_player(MemoryStore(), HEURISTIC, open_table(GAMES[key], 0).spec)
+
+
+def after(key, *actions, seed=0):
+    """Return the observation and mask [1, ...] after some actions, as the seats to move number them."""
+    table = open_table(GAMES[key], 1)
+    table.reset(SLOT, [seed])
+    for action in actions:
+        table.step(SLOT, np.array([action], dtype=np.int32))
+    return table.observe(SLOT)
+
+
+def chances(key, *actions):
+    """Return the probability of every action after some."""
+    return np.exp(heuristic(key).forward(*after(key, *actions))[0][0])
+
+
+@pytest.mark.parametrize(("key", "least"), [("connect_four_2p", 0.93), ("breakthrough6_2p", 0.93), ("hearts_4p", 0.7)])
+def test_it_beats_the_random_bot_clearly(key, least) -> None:
+    plan = MatchPlan(games=400, seed=7, temperature=1.0, opening_plies=GAMES[key].evaluation.opening_plies)
+    match = play_match(GAMES[key], heuristic(key), RandomPlayer(), plan)
+    assert match.score.lower > least
+    assert match.distinct_games > 390  # it does not play the same game over and over
+
+
+@pytest.mark.parametrize("key", WITH_HEURISTIC)
+def test_a_yardstick_plays_the_same_at_any_temperature(key) -> None:
+    obs, mask = after(key)
+    cold, _ = heuristic(key).forward(obs, mask, 0.1)
+    hot, values = heuristic(key).forward(obs, mask, 10.0)
+    assert np.array_equal(cold, hot)
+    assert not values.any()
+    assert np.exp(hot[mask]).sum() == pytest.approx(1, abs=1e-5)
+    assert (np.exp(hot[~mask]) == 0).all()
+
+
+@pytest.mark.parametrize("key", sorted(set(GAMES) - set(WITH_HEURISTIC)))
+def test_a_game_without_one_says_so(key) -> None:
+    with pytest.raises(NoHeuristic, match=r"no heuristic player of openspiel.*Leave 'heuristic' out"):
+        heuristic(key)
+    assert isinstance(load_player(MemoryStore(), RANDOM, open_table(GAMES[key], 0).spec), RandomPlayer)
+
+
+@pytest.mark.parametrize(
+    ("moves", "column"),
+    [
+        ((0, 6, 0, 6, 0, 6), 0),  # wins upwards rather than stop the other
+        ((0, 6, 0, 6, 0), 0),  # stops the other from doing so
+        ((0, 6, 1, 6, 2), 3),  # stops a row
+        ((1, 0, 2, 0, 4, 0), 3),  # fills the gap of a row and wins
+    ],
+)
+def test_connect_four_wins_and_stops(moves, column) -> None:
+    assert chances("connect_four_2p", *moves)[column] > 0.999
+
+
+def test_connect_four_begins_in_the_middle_and_gives_nothing_away() -> None:
+    first = chances("connect_four_2p")
+    assert first.argmax() == 3
+    assert first[:3].tolist() == sorted(first[:3].tolist())
+    obs = np.zeros((1, 3, 6, 7), dtype=np.uint8)
+    obs[0, 2] = 1
+    for row, line in enumerate((".xox..x", ".ooo..x")):  # from the lowest up
+        for column, stone in enumerate(line):
+            obs[0, ".xo".index(stone) - 1 if stone != "." else 2, row, column] = 1
+            obs[0, 2, row, column] = stone == "."
+    given, _ = heuristic("connect_four_2p").forward(obs.reshape(1, -1), np.ones((1, 7), dtype=bool))
+    assert np.exp(given[0, [0, 4]]).max() < 1e-3  # the other would complete its row above
+
+
+def test_connect_four_is_as_good_mirrored() -> None:
+    moves = (3, 2, 2, 4, 5, 1, 0)
+    mirrored = chances("connect_four_2p", *(6 - column for column in moves))
+    assert chances("connect_four_2p", *moves) == pytest.approx(mirrored[::-1], rel=1e-4)
+
+
+def breakthrough_position(mine, theirs, size=6):
+    """Return an observation with my pieces and the other's at (row, column), and a mask of all moves."""
+    obs = np.zeros((1, 3, size, size), dtype=np.uint8)
+    obs[0, 2] = 1
+    for plane, pieces in ((0, mine), (1, theirs)):
+        for row, column in pieces:
+            obs[0, plane, row, column], obs[0, 2, row, column] = 1, 0
+    mask = np.zeros((1, size, size, 3, 2), dtype=bool)
+    for row, column in mine:
+        for way in range(3):
+            to = (row + 1, column + way - 1)
+            if 0 <= to[1] < size and to not in mine and not (way == 1 and to in theirs):
+                mask[0, row, column, way, int(to in theirs)] = True
+    return obs.reshape(1, -1), mask.reshape(1, -1)
+
+
+def moves(mine, theirs):
+    """Return the probability of every (row, column, way, capture), as [6, 6, 3, 2]."""
+    log_probs, _ = heuristic("breakthrough6_2p").forward(*breakthrough_position(mine, theirs))
+    return np.exp(log_probs[0]).reshape(6, 6, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "wanted"),
+    [
+        ([(4, 2), (1, 0)], [(1, 1), (5, 5)], [(4, 2)]),  # reaches the last row rather than stop one about to do so
+        ([(0, 2), (3, 3)], [(1, 1), (4, 4)], [(0, 2, 0, 1)]),  # stops it rather than take another
+        ([(2, 2), (2, 4)], [(3, 3), (5, 0)], [(2, 2, 2, 1), (2, 4, 0, 1)]),  # takes what stands alone
+        ([(3, 0), (1, 4)], [(5, 5)], [(3, 0)]),  # runs when nobody can meet it
+        ([(2, 2), (1, 5)], [(4, 1), (4, 2), (4, 3), (5, 5)], [(1, 5)]),  # goes nowhere where it is just taken
+    ],
+)
+def test_breakthrough_reaches_stops_takes_runs_and_takes_care(mine, theirs, wanted) -> None:
+    chance = moves(mine, theirs)
+    assert sum(chance[move].sum() for move in wanted) > 0.9
+
+
+def hearts_position(hand, trick=(), seen=(), *, passing=False):
+    """Return an observation of a seat with these cards; ``trick`` in the order of play, ``seen`` all played before."""
+    obs = np.zeros((1, 270), dtype=np.float32)
+    obs[0, list(hand)] = 1
+    obs[0, [52 + card for card in (*seen, *trick)]] = 1
+    for place, card in enumerate(trick):
+        obs[0, 108 + 17 * place + card // 13] = obs[0, 108 + 17 * place + 4 + card % 13] = 1
+    if trick:
+        obs[0, 104 + trick[0] // 13] = 1
+    obs[0, 176:178] = len(trick) / 4
+    obs[0, 185] = passing
+    following = [card for card in hand if trick and card // 13 == trick[0] // 13]
+    mask = np.zeros((1, 52), dtype=bool)
+    mask[0, following or list(hand)] = True
+    return obs, mask
+
+
+def cards(text):
+    """Return card numbers: 'QS 2C' is the queen of spades and the two of clubs."""
+    return [("CDSH".index(card[1]) * 13 + "23456789TJQKA".index(card[0])) for card in text.split()]
+
+
+@pytest.mark.parametrize(
+    ("hand", "trick", "choice"),
+    [
+        ("QS 2S 5S", "KS", "QS"),  # under a higher spade, get rid of the queen
+        ("QS 2S 5S", "3S", "2S 5S"),  # and keep it otherwise
+        ("TC 4C 9D", "JC", "TC"),  # ducks with the highest that loses
+        ("KC 4C 9D", "QC 3C QS", "4C"),  # takes no points when it need not
+        ("KC AC 9D", "QC 3C 5C", "AC"),  # has to take: with the highest, as nobody plays after it
+        ("QS AH 9D", "2C", "QS"),  # void: the queen first
+        ("AH 2H KD", "2C", "AH"),  # then hearts, the highest first
+        ("AS 2D KD", "2C", "AS"),  # a spade that the queen could fall under
+        ("AS 2C 3D", "", "2C 3D"),  # leads low
+        ("5S AC", "", "5S"),  # looks for the queen
+    ],
+)
+def test_hearts_ducks_discards_and_leads_low(hand, trick, choice) -> None:
+    obs, mask = hearts_position(cards(hand), cards(trick))
+    chance = np.exp(heuristic("hearts_4p").forward(obs, mask)[0][0])
+    assert chance.argmax() in cards(choice)
+    assert chance[cards(choice)].sum() > 0.5
+
+
+def test_hearts_passes_the_queen_first_and_keeps_low_spades() -> None:
+    hand = cards("QS KS 2S 3S 2C 5C 7C 9C 2D 4D 6D 8D AH")
+    chance = np.exp(heuristic("hearts_4p").forward(*hearts_position(hand, passing=True))[0][0])
+    assert chance.argmax() == QUEEN
+    assert chance[cards("2S 3S 2C")].max() < 1e-3
+
+
+def test_hearts_knows_that_an_ace_is_harmless_once_the_queen_is_gone() -> None:
+    hand, trick = cards("AS 3S"), cards("5S")
+    out = np.exp(heuristic("hearts_4p").forward(*hearts_position(hand, trick))[0][0])
+    gone = np.exp(heuristic("hearts_4p").forward(*hearts_position(hand, trick, seen=[QUEEN]))[0][0])
+    assert gone[cards("AS")].sum() > 5 * out[cards("AS")].sum()
+    assert isinstance(heuristic("hearts_4p"), HeuristicPlayer)

@@ -1,0 +1,61 @@
+"""Players stay in memory between jobs, and never more than there is room for."""
+
+from pathlib import Path
+
+import pytest
+
+from app.config import GAMES
+from app.games import open_table
+from app.policy import init_policy, parameters_to_bytes
+from app.selfplay import PlayerCache, WrongModel
+from app.store import FileStore, Manifest, MemoryStore, MissingBlob, put_checkpoint
+
+CONFIG = GAMES["tic_tac_toe_2p"]
+SPEC = open_table(CONFIG, 0).spec
+
+
+def put_models(store, count):
+    manifest = Manifest(
+        config_key=CONFIG.key,
+        network=CONFIG.network,
+        obs_size=SPEC.observation_size,
+        actions=SPEC.actions,
+        step=0,
+        parent=None,
+        optimizer=None,
+    )
+    drawn = (init_policy(CONFIG.network, SPEC.observation_size, SPEC.actions, seed) for seed in range(count))
+    return [put_checkpoint(store, manifest, parameters_to_bytes(parameters), None) for parameters in drawn]
+
+
+def test_the_player_not_wanted_for_longest_goes_first() -> None:
+    store = MemoryStore()
+    one, two, three = put_models(store, 3)
+    cache = PlayerCache(capacity=2)
+    first, second = cache.load(store, one, SPEC), cache.load(store, two, SPEC)
+    assert cache.load(store, one, SPEC) is first
+    cache.load(store, three, SPEC)
+    assert cache.load(store, one, SPEC) is first
+    assert cache.load(store, two, SPEC) is not second
+
+
+def test_a_model_is_read_once_and_built_ins_need_no_store(tmp_path: Path) -> None:
+    store = FileStore(tmp_path)
+    (model,) = put_models(store, 1)
+    cache = PlayerCache()
+    player = cache.load(store, model, SPEC)
+    store.delete(model)
+    assert cache.load(FileStore(tmp_path), model, SPEC) is player  # the same folder is the same store
+    assert cache.load(store, "random", SPEC) is cache.load(store, "random", SPEC)
+    with pytest.raises(MissingBlob):
+        cache.load(FileStore(tmp_path / "other"), model, SPEC)
+
+
+def test_what_fails_to_load_is_not_remembered_and_games_are_kept_apart() -> None:
+    store, cache = MemoryStore(), PlayerCache()
+    with pytest.raises(MissingBlob):
+        cache.load(store, "0" * 64, SPEC)
+    (model,) = put_models(store, 1)
+    cache.load(store, model, SPEC)
+    with pytest.raises(WrongModel):
+        cache.load(store, model, open_table(GAMES["connect_four_2p"], 0).spec)
