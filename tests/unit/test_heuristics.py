@@ -6,6 +6,7 @@ import pytest
 from app.arena import MatchPlan, play_match
 from app.config import GAMES
 from app.core import HEURISTIC, RANDOM
+from app.evaluation import match_statistics
 from app.games import open_table
 from app.selfplay import HeuristicPlayer, NoHeuristic, RandomPlayer, load_player
 from app.store import MemoryStore
@@ -36,7 +37,7 @@ def chances(key, *actions):
 @pytest.mark.parametrize(("key", "least"), [("connect_four_2p", 0.93), ("breakthrough6_2p", 0.93), ("hearts_4p", 0.7)])
 def test_it_beats_the_random_bot_clearly(key, least) -> None:
     plan = MatchPlan(games=400, seed=7, temperature=1.0, opening_plies=GAMES[key].evaluation.opening_plies)
-    match = play_match(GAMES[key], heuristic(key), RandomPlayer(), plan)
+    match = match_statistics(play_match(GAMES[key], heuristic(key), RandomPlayer(), plan), GAMES[key].players)
     assert match.score.lower > least
     assert match.distinct_games > 390  # it does not play the same game over and over
 
