@@ -1,16 +1,16 @@
 """The league of models: members, ratings, matchmaking, retention. Pure."""
 
 from app.league.admission import Retirement, admission, retirements
-from app.league.agents import Agent, AgentKind, HeadToHead, baseline, met
-from app.league.document import DamagedLeague, Metadata, dump_league, load_league
+from app.league.agents import Agent, AgentKind, HeadToHead, baseline, head_to_head
+from app.league.document import DamagedLeague, LeagueMetadata, dump_league, load_league
 from app.league.league import Games, League, founded
 from app.league.matchmaking import Pick, categories, curve_weight, distribution, lineup, win_probability
 from app.league.pairing import Pairing, most_telling, placement, round_robin
-from app.league.projection import READS, folded
+from app.league.projection import LEAGUE_READS, fold_league
 from app.league.strategies import STRATEGIES, Strategy, Wanted, select
 
 __all__ = [
-    "READS",
+    "LEAGUE_READS",
     "STRATEGIES",
     "Agent",
     "AgentKind",
@@ -18,7 +18,7 @@ __all__ = [
     "Games",
     "HeadToHead",
     "League",
-    "Metadata",
+    "LeagueMetadata",
     "Pairing",
     "Pick",
     "Retirement",
@@ -30,11 +30,11 @@ __all__ = [
     "curve_weight",
     "distribution",
     "dump_league",
-    "folded",
+    "fold_league",
     "founded",
+    "head_to_head",
     "lineup",
     "load_league",
-    "met",
     "most_telling",
     "placement",
     "retirements",

@@ -25,9 +25,10 @@ def admission(step: int, elo: float | None, league: League, settings: AdmissionS
     The first checkpoint is always recent. A new high score is above everybody, and by the margin above those who stay
     for ever: recents that creep up must not raise the bar that they will not hold. The unrated hold none.
     """
+    latest = league.latest_step
+    timely = step % settings.recent_every == 0 and (latest is None or not _expired(step, latest, settings))
     wanted: dict[LeagueRole, bool] = {
-        "recent": not league.checkpoints
-        or (step % settings.recent_every == 0 and not _expired(step, league, settings)),
+        "recent": latest is None or timely,
         "anchor": step % settings.anchor_every == 0,
         "elite": elo is not None and _high_score(elo, league, settings.elite_margin),
     }
@@ -36,9 +37,9 @@ def admission(step: int, elo: float | None, league: League, settings: AdmissionS
 
 def retirements(league: League, settings: AdmissionSettings) -> tuple[Retirement, ...]:
     """Return who has to leave, oldest first: recents whose time is over, then the oldest above the capacity."""
-    kept = {league.champion, league.last_good}
+    kept, latest = {league.champion, league.last_good}, league.latest_step or 0
     mortal = [agent for agent in league.checkpoints if not agent.permanent and agent.id not in kept]
-    expired = [agent for agent in mortal if _expired(agent.step or 0, league, settings)]
+    expired = [agent for agent in mortal if _expired(agent.step or 0, latest, settings)]
     staying = [agent for agent in mortal if agent not in expired]
     excess = max(0, len(league.checkpoints) - len(expired) - settings.capacity)
     return (
@@ -47,8 +48,8 @@ def retirements(league: League, settings: AdmissionSettings) -> tuple[Retirement
     )
 
 
-def _expired(step: int, league: League, settings: AdmissionSettings) -> bool:
-    return league.latest_step is not None and step <= league.latest_step - settings.recent_for
+def _expired(step: int, latest: int, settings: AdmissionSettings) -> bool:
+    return step <= latest - settings.recent_for
 
 
 def _high_score(elo: float, league: League, margin: float) -> bool:

@@ -93,6 +93,6 @@ class HeadToHead(Value):
         return self.model_copy(update={"points": max(0.0, self.games - self.points)})
 
 
-def met(match: MatchResult, step: int | None) -> HeadToHead:
+def head_to_head(match: MatchResult, step: int | None) -> HeadToHead:
     """Return a match of an evaluation as games of its hero."""
     return HeadToHead(step=step, games=match.games, points=match.score.mean * match.games)

@@ -64,14 +64,13 @@ class HistoryEntry(Value):
     result: Result
 
 
-class Metadata(Value):
+class LeagueMetadata(Value):
     """What the file is about. ``sha256`` is that of all the rest; one who edits the file takes it out."""
 
     run_name: str
     best_elo: Elo | None
     best_agent: str | None
     config_key: str | None = None
-    latest_step: NonNegativeInt | None = None
     champion: str | None = None
     last_good: str | None = None
     sha256: str | None = None
@@ -82,7 +81,7 @@ class LeagueDocument(Value):
 
     agents: dict[str, AgentEntry]
     history: tuple[HistoryEntry, ...]
-    metadata: Metadata
+    metadata: LeagueMetadata
 
     @model_validator(mode="after")
     def _checkpoints_are_where_their_hash_says(self) -> Self:
@@ -97,12 +96,11 @@ class LeagueDocument(Value):
 def dump_league(league: League, run_name: str, config_key: str) -> bytes:
     """Return a league as its file."""
     best = league.best
-    metadata = Metadata(
+    metadata = LeagueMetadata(
         run_name=run_name,
         config_key=config_key,
         best_elo=best.elo if best else None,
         best_agent=best.id if best else None,
-        latest_step=league.latest_step,
         champion=league.champion,
         last_good=league.last_good,
     )
@@ -121,7 +119,7 @@ def dump_league(league: League, run_name: str, config_key: str) -> bytes:
     return (sealed.model_dump_json(indent=2) + "\n").encode()
 
 
-def load_league(data: bytes, name: str) -> tuple[League, Metadata]:
+def load_league(data: bytes, name: str) -> tuple[League, LeagueMetadata]:
     """Return what a file holds. Raises ``DamagedLeague``, which calls it ``name``."""
     try:
         document = LeagueDocument.model_validate_json(data)
@@ -149,12 +147,9 @@ def _league(document: LeagueDocument) -> League:
         first, second, seen = (entry.p1, entry.p2, met) if entry.p1 < entry.p2 else (entry.p2, entry.p1, met.flipped())
         before = games.setdefault(first, {})
         before[second] = before[second].plus(seen) if second in before else seen
-    steps = [agent.step for agent in agents.values() if agent.step is not None]
-    latest = document.metadata.latest_step
     return League(
         agents=agents,
         games=games,
-        latest_step=max(steps, default=None) if latest is None else latest,
         champion=document.metadata.champion,
         last_good=document.metadata.last_good,
     )

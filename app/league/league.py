@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Self
 
-from pydantic import Field, NonNegativeInt, model_validator
+from pydantic import Field, model_validator
 
 from app.core import Elo
 from app.events import Value
@@ -18,14 +18,12 @@ class League(Value):
     Attributes:
         agents: by id; those retired lately among them.
         games: of pairs of agents, under the lesser id first, then the greater, from the side of the lesser.
-        latest_step: of the newest checkpoint that ever entered.
         champion: the current model, a member or not.
         last_good: the model that a rollback would go back to, if anybody has said so.
     """
 
     agents: dict[str, Agent] = Field(default_factory=dict)
     games: Games = Field(default_factory=dict)
-    latest_step: NonNegativeInt | None = None
     champion: str | None = None
     last_good: str | None = None
 
@@ -55,6 +53,11 @@ class League(Value):
         return tuple(agent for agent in self.active if agent.kind == "baseline")
 
     @property
+    def latest_step(self) -> int | None:
+        """The step of the newest active checkpoint."""
+        return max((agent.step for agent in self.checkpoints if agent.step is not None), default=None)
+
+    @property
     def best(self) -> Agent | None:
         """The active checkpoint of the highest rating, the oldest of several; None before one is rated."""
         rated = [agent for agent in self.checkpoints if agent.elo is not None]
@@ -78,8 +81,7 @@ class League(Value):
 
     def with_agent(self, agent: Agent) -> Self:
         """Add an agent, or replace the one of its id."""
-        latest = max((step for step in (self.latest_step, agent.step) if step is not None), default=None)
-        return self.model_copy(update={"agents": {**self.agents, agent.id: agent}, "latest_step": latest})
+        return self.model_copy(update={"agents": {**self.agents, agent.id: agent}})
 
     def with_rating(self, name: str, elo: float, stderr: float, matches: int) -> Self:
         """Set the rating of an agent; one that is no member has none here."""

@@ -13,10 +13,10 @@ from app.events import (
     PromotionRejected,
     RegressionDetected,
 )
-from app.league.agents import Agent, met
+from app.league.agents import Agent, head_to_head
 from app.league.league import League
 
-READS: frozenset[type[Payload]] = frozenset(
+LEAGUE_READS: frozenset[type[Payload]] = frozenset(
     {
         CheckpointAdded,
         CheckpointRetired,
@@ -31,7 +31,7 @@ READS: frozenset[type[Payload]] = frozenset(
 """The payload types that a league follows from."""
 
 
-def folded(league: League, event: Event[Payload], settings: AdmissionSettings) -> League:
+def fold_league(league: League, event: Event[Payload], settings: AdmissionSettings) -> League:
     """Return the league after one more event about its configuration."""
     match event.data:
         case CheckpointAdded() as data:
@@ -77,7 +77,7 @@ def _added(league: League, data: CheckpointAdded, now_us: int, settings: Admissi
 def _played(league: League, data: EvaluationCompleted) -> League:
     """Take in the games of a gauntlet; gate games decide about one pair over and over and would bias what they say."""
     for match in data.results:
-        league = league.with_games(data.model, match.opponent_model or match.opponent, met(match, data.step))
+        league = league.with_games(data.model, match.opponent_model or match.opponent, head_to_head(match, data.step))
     return league
 
 

@@ -61,6 +61,12 @@ def test_one_that_comes_late_is_no_recent_any_more_but_may_be_an_anchor() -> Non
     assert admission(300, 0.0, league, SCHEDULE) == ("anchor",)
 
 
+def test_in_a_league_that_all_have_left_a_checkpoint_is_the_first_again() -> None:
+    league = league_of(checkpoint(500, roles=("recent",))).without(model(500))
+    assert admission(37, None, league, SCHEDULE) == ("recent",)
+    assert retirements(league.with_agent(checkpoint(37, roles=("recent",))), SCHEDULE) == ()
+
+
 def test_a_high_score_beats_the_best_by_the_margin_and_stays_for_ever() -> None:
     settings = AdmissionSettings(elite_margin=30)
     league = run(range(1, 401), elo=lambda step: min(step, 95) * 1.0, settings=settings)
@@ -70,7 +76,8 @@ def test_a_high_score_beats_the_best_by_the_margin_and_stays_for_ever() -> None:
 
 
 def test_the_current_model_and_the_last_good_one_do_not_expire() -> None:
-    league = league_of(*(checkpoint(step, 0.0, roles=("recent",)) for step in (10, 20, 30)), latest_step=500)
+    recents = (checkpoint(step, 0.0, roles=("recent",)) for step in (10, 20, 30))
+    league = league_of(*recents, checkpoint(500, 0.0, roles=("anchor",)))
     assert [r.agent.step for r in retirements(league, SCHEDULE)] == [10, 20, 30]
     guarded = league.model_copy(update={"champion": model(10), "last_good": model(30)})
     assert [(r.agent.step, r.reason) for r in retirements(guarded, SCHEDULE)] == [(20, "expired")]

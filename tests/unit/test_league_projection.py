@@ -20,7 +20,7 @@ from app.events import (
     RegressionDetected,
     originate,
 )
-from app.league import Agent, HeadToHead, folded, founded
+from app.league import Agent, HeadToHead, fold_league, founded
 
 SCHEDULE = AdmissionSettings(remembered_for=200)
 EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, games=1, elo=Elo(0.0), elo_stderr=1.0)
@@ -29,7 +29,7 @@ EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, 
 def fold(league, *payloads):
     for number, payload in enumerate(payloads):
         envelope = originate(payload, event_id=f"e{number}", time=datetime(2026, 1, 1, tzinfo=UTC), subject="x_2p")
-        league = folded(league, Event(envelope, number + 1, 1000 + number, "t@t"), SCHEDULE)
+        league = fold_league(league, Event(envelope, number + 1, 1000 + number, "t@t"), SCHEDULE)
     return league
 
 
@@ -67,6 +67,7 @@ def evaluated(step, *matches, purpose="rating"):
         results=matches,
         elo=Elo(0.0),
         elo_stderr=20.0,
+        lost_games=0,
         seconds=1.0,
     )
 
