@@ -10,8 +10,9 @@ import torch
 from pydantic import ValidationError
 from selfplay_rig import CONFIG, ignore, inspection_spec, put_model, selfplay_spec
 
-from app.arena.job import gauntlet
+from app.arena.job import batch
 from app.config import GAMES
+from app.evaluation import MatchGames, match_statistics
 from app.games import open_table
 from app.selfplay import ForeignShard, WrongModel, load_player
 from app.selfplay.inspection import inspect
@@ -162,38 +163,28 @@ def test_a_shard_of_another_game_is_not_inspected_as_this_one(tmp_path: Path) ->
         inspect(inspection_spec(tmp_path, result["shard"], GAMES["othello_2p"]), ignore)
 
 
-def gauntlet_spec(root: Path, model: str, opponents, config=CONFIG):
+def batch_spec(root: Path, model: str, opponent, config=CONFIG):
     return {
         "store": str(root),
         "config": config.model_dump(mode="json"),
         "model": model,
-        "opponents": opponents,
+        "batch": {"opponent": opponent, "first": 0, "games": opponent["games"]},
         "seed": 9,
     }
 
 
-RANDOM_BOT = {"name": "random", "kind": "random", "games": 20}
-
-
-def test_a_gauntlet_gives_each_opponents_result(tmp_path: Path) -> None:
-    hero, champion = put_model(tmp_path), put_model(tmp_path, seed=1)
-    opponents = [RANDOM_BOT, {"name": "champion", "kind": "model", "model": champion, "games": 10}]
-    spec = gauntlet_spec(tmp_path, hero, opponents)
+def test_a_batch_of_a_gauntlet_gives_the_same_games_again(tmp_path: Path) -> None:
+    hero, other = put_model(tmp_path), put_model(tmp_path, seed=1)
+    spec = batch_spec(tmp_path, hero, {"name": "champion", "kind": "model", "model": other, "games": 20})
     reports: list[dict[str, object]] = []
-    result = gauntlet(spec, reports.append)
-    assert [(r["opponent"], r["opponent_model"], r["games"]) for r in result["results"]] == [
-        ("random", None, 20),
-        ("champion", champion, 10),
-    ]
-    for match in result["results"]:
-        counted = match["wins"] + match["draws"] + match["losses"] + match["truncated"]
-        assert counted == match["score"]["n"] == match["games"] >= match["distinct_games"]
-    assert [report["opponent"] for report in reports] == ["random", "champion"]
-    assert gauntlet(spec, reports.append)["results"] == result["results"]
+    games = batch(spec, reports.append)["games"]
+    assert reports == [{"opponent": "champion", "games": 20}]
+    assert match_statistics(MatchGames.model_validate(games), 2).games == 20
+    assert batch(spec, ignore)["games"] == games
 
 
 def test_a_model_cannot_be_its_own_opponent(tmp_path: Path) -> None:
     hero = put_model(tmp_path)
     own = {"name": "champion", "kind": "model", "model": hero, "games": 10}
     with pytest.raises(ValidationError, match="own opponent"):
-        gauntlet(gauntlet_spec(tmp_path, hero, [own]), ignore)
+        batch(batch_spec(tmp_path, hero, own), ignore)
