@@ -59,6 +59,10 @@ class OpenedTable:
         """See ``Table.step``."""
         self._table.step(slots, actions)
 
+    def earned(self, slots: NDArray[np.int64], seats: NDArray[np.int8]) -> NDArray[np.float32]:
+        """See ``Table.earned``."""
+        return self._table.earned(slots, seats)
+
     def returns(self) -> NDArray[np.float32]:
         """See ``Table.returns``."""
         return self._table.returns()

@@ -49,6 +49,13 @@ GAMES: dict[ConfigKey, GameConfig] = {
             max_moves=300,
             selfplay=_games(32),
         ),
-        GameConfig(key=ConfigKey("hearts_4p"), game="hearts", players=4, selfplay=_games(160), evaluation=_DEALT),
+        GameConfig(
+            key=ConfigKey("hearts_4p"),
+            game="hearts",
+            players=4,
+            engine="flyball",
+            selfplay=_games(160),
+            evaluation=_DEALT,
+        ),
     )
 }

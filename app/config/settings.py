@@ -47,6 +47,9 @@ class SelfplaySettings(Settings):
 
     games_per_request: int = Field(default=256, ge=1)
     temperature: float = Field(default=1.0, gt=0, le=10, description="divides the logits before sampling")
+    rewards: Literal["terminal", "per_trick", "shaped"] = Field(
+        default="terminal", description="how they are spread over a game; but for Hearts there is only its end"
+    )
 
 
 class EvaluationSettings(Settings):
@@ -72,7 +75,9 @@ class GameConfig(Settings):
     key: ConfigKey = Field(pattern=r"^[a-z][a-z0-9_]*_[2-7]p$")
     game: str = Field(description="an OpenSpiel game string, for instance 'hex(board_size=7)'")
     players: int = Field(ge=2, le=7)
-    engine: Literal["openspiel"] = "openspiel"
+    engine: Literal["openspiel", "flyball"] = Field(
+        default="openspiel", description="whose rules are played; flyball's own are those of Hearts, compiled"
+    )
     max_moves: int | None = Field(default=None, ge=1, description="a longer game is truncated, not drawn")
     rows_per_training: int = Field(default=8192, ge=1, description="fresh rows that make a training worthwhile")
     network: NetworkSettings = NetworkSettings()

@@ -15,7 +15,7 @@ from app.games.boards import (
     tic_tac_toe,
 )
 from app.games.codec import Codec, identical
-from app.games.hearts import hearts
+from app.games.hearts.codec import hearts
 from app.games.oh_hell import oh_hell
 from app.games.races import chinese_checkers, maedn
 from app.games.ultimate import ultimate_tic_tac_toe
@@ -27,7 +27,7 @@ _BUILDERS: dict[str, tuple[Callable[..., Codec], tuple[str, ...]]] = {
     "clobber": (clobber, ("rows", "columns")),
     "connect_four": (connect_four, ()),
     "go": (go, ("board_size",)),
-    "hearts": (hearts, ()),
+    "hearts": (hearts, ("qs_breaks_hearts",)),
     "hex": (hex_board, ("board_size",)),
     "maedn": (maedn, ("players",)),
     "oh_hell": (oh_hell, ("players",)),

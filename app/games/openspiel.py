@@ -11,20 +11,12 @@ import pyspiel
 from numpy.typing import NDArray
 from open_spiel.python.observation import make_observation
 
-from app.core import FlyballError
 from app.games.codec import Codec
 from app.games.codecs import codec_for
+from app.games.errors import IllegalAction, UnknownGame
 from app.games.table import FINISHED, Indices, Observations, TableSpec
 
 CHANCE = int(pyspiel.PlayerId.CHANCE)
-
-
-class UnknownGame(FlyballError):
-    """A game that cannot be loaded or played here."""
-
-
-class IllegalAction(FlyballError):
-    """An action that the rules do not allow."""
 
 
 class Rules:
@@ -137,10 +129,14 @@ class OpenSpielTable:
         chosen = self._rules.codec.to_game[self._seats[slots], actions].tolist()
         for slot, action in zip(slots.tolist(), chosen, strict=True):
             if action not in self._legal[slot]:
-                raise _illegal(action, slot, self._legal[slot])
+                raise IllegalAction(action, slot, self._legal[slot])
             self._states[slot].apply_action(action)
             self._moves[slot] += 1
             self._seats[slot] = self._advance(slot)
+
+    def earned(self, slots: Indices, seats: NDArray[np.int8]) -> NDArray[np.float32]:  # noqa: ARG002
+        """See ``Table.earned``; only the end is rewarded."""
+        return np.zeros(len(slots), dtype=np.float32)
 
     def returns(self) -> NDArray[np.float32]:
         """See ``Table.returns``."""
@@ -208,10 +204,3 @@ def load_game(game: str, players: int) -> Any:
             hint="Choose a sequential game with an observation or information state tensor.",
         )
     return loaded
-
-
-def _illegal(action: int, slot: int, legal: list[int]) -> IllegalAction:
-    return IllegalAction(
-        f"Action {action} in slot {slot} is not among the legal ones {legal}.",
-        hint="Choose only where the mask is true, and only in slots whose seat is to move.",
-    )

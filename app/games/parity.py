@@ -43,11 +43,32 @@ class GameRecord:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Decision:
+class Decision:
+    """One decision as the rules library had it: what was legal and taken in its numbers, and its tensor."""
+
     seat: int
     legal: list[int]
     taken: int
     tensor: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replay:
+    """A game played again.
+
+    Attributes:
+        decisions: in order.
+        moves: their number with the forced ones.
+        outcome: [P] how the game ended, None if it goes on.
+    """
+
+    decisions: Sequence[Decision]
+    moves: int
+    outcome: NDArray[np.float32] | None
+
+
+class IllegalMove(ValueError):
+    """A recorded move that the rules library does not allow; its text is what the parity check says of it."""
 
 
 class ParityChecker:
@@ -65,40 +86,53 @@ class ParityChecker:
 
     def failures(self, record: GameRecord) -> list[str]:
         """Return what is wrong with a recorded game, in words; nothing when it is right."""
+        try:
+            replay = self.replay(record.history)
+        except IllegalMove as illegal:
+            return [str(illegal)]
+        return [*self._ending(replay, record), *self._rows(replay.decisions, record)]
+
+    def replay(self, history: Sequence[int]) -> Replay:
+        """Play a history by the rules alone. Raises ``IllegalMove``."""
         state = self._rules.game.new_initial_state()
-        decisions: list[_Decision] = []
+        decisions: list[Decision] = []
         moves = 0
-        for number, action in enumerate(record.history):
+        for number, action in enumerate(history):
             legal = [] if state.is_terminal() else state.legal_actions()
             if action not in legal:
-                return [f"move {number}: action {action} is not legal; legal are {legal}"]
+                raise IllegalMove(f"move {number}: action {action} is not legal; legal are {legal}")
             if state.current_player() != CHANCE:
                 moves += 1
                 if len(legal) > 1:
                     decisions.append(self._decision(state, legal, action))
             state.apply_action(action)
-        return [*self._ending(state, moves, record), *self._rows(decisions, record)]
+        return Replay(decisions, moves, self._rules.outcome(state) if state.is_terminal() else None)
 
-    def _decision(self, state: Any, legal: list[int], action: int) -> _Decision:
+    def seen(self, decision: Decision) -> Observations:
+        """Return what the seat saw, [D]."""
+        seats = np.array([decision.seat], dtype=np.int8)
+        observations: Observations = self._rules.codec.encode(decision.tensor[None], seats)[0]
+        return observations
+
+    def _decision(self, state: Any, legal: list[int], action: int) -> Decision:
         seat: int = state.current_player()
         whole = self._rules.game.get_type().provides_observation_tensor
         tensor = state.observation_tensor(seat) if whole else state.information_state_tensor(seat)
-        return _Decision(seat, legal, action, np.array(tensor, dtype=np.float32))
+        return Decision(seat, legal, action, np.array(tensor, dtype=np.float32))
 
-    def _ending(self, state: Any, moves: int, record: GameRecord) -> Iterator[str]:
+    def _ending(self, replay: Replay, record: GameRecord) -> Iterator[str]:
+        expected = replay.outcome
         if record.truncated:
-            if state.is_terminal() or moves != self._limit:
-                yield f"recorded as truncated after {moves} moves; the limit is {self._limit}"
+            if expected is not None or replay.moves != self._limit:
+                yield f"recorded as truncated after {replay.moves} moves; the limit is {self._limit}"
             expected = np.zeros_like(record.returns)
-        elif not state.is_terminal():
-            yield f"recorded as finished, but the game goes on after {moves} moves"
+        elif expected is None:
+            yield f"recorded as finished, but the game goes on after {replay.moves} moves"
             return
-        else:
-            expected = self._rules.outcome(state)
         if not np.allclose(expected, record.returns, rtol=0, atol=TOLERANCE):
             yield f"outcome {record.returns.tolist()} recorded, {expected.tolist()} by the rules"
 
-    def _rows(self, decisions: list[_Decision], record: GameRecord) -> Iterator[str]:
+    def _rows(self, decisions: Sequence[Decision], record: GameRecord) -> Iterator[str]:
         for k, step in enumerate(record.step.tolist()):
             if step >= len(decisions):
                 yield f"decision {step} is recorded, the game has {len(decisions)}"
@@ -106,15 +140,14 @@ class ParityChecker:
             for wrong in self._row(decisions[step], record, k):
                 yield f"decision {step}: {wrong}"
 
-    def _row(self, decision: _Decision, record: GameRecord, k: int) -> Iterator[str]:
+    def _row(self, decision: Decision, record: GameRecord, k: int) -> Iterator[str]:
         codec, seat = self._rules.codec, decision.seat
         if record.seat[k] != seat:
             yield f"seat {record.seat[k]} recorded, seat {seat} was to move"
             return
         if codec.from_game[seat, decision.taken] != record.action[k]:
             yield f"action {record.action[k]} recorded, action {codec.from_game[seat, decision.taken]} played"
-        seats = np.array([seat], dtype=np.int8)
-        if not np.array_equal(codec.encode(decision.tensor[None], seats)[0], record.obs[k]):
+        if not np.array_equal(self.seen(decision), record.obs[k]):
             yield "the observation is not what the seat saw"
         if set(np.flatnonzero(record.mask[k]).tolist()) != set(codec.from_game[seat, decision.legal].tolist()):
             yield "the legal mask is not that of the position"

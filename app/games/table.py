@@ -93,6 +93,13 @@ class Table(Protocol):
         """
         ...
 
+    def earned(self, slots: Indices, seats: NDArray[np.int8]) -> NDArray[np.float32]:
+        """Return what any seats [K] have earned so far on the way to their outcome [K].
+
+        All 0 where only the end is rewarded. What is earned between two decisions is the reward of the first.
+        """
+        ...
+
     def returns(self) -> NDArray[np.float32]:
         """Return the outcomes [N, P] in [-1, 1], summing to 0; all 0 where a game is not over, or was truncated."""
         ...

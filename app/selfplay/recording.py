@@ -16,6 +16,22 @@ class NoExperience(FlyballError):
     """Games in which the hero had nothing to decide."""
 
 
+def step_rewards(earned: Floats, last: NDArray[np.bool_], outcome: Floats) -> Floats:
+    """Return the reward of each row [R], so that those of an episode sum to its outcome.
+
+    Args:
+        earned: [R] what the seat had earned before each decision. What it had before its first is no consequence of
+            any decision, and is left to the end.
+        last: [R] the last rows of the episodes, whose rows follow each other.
+        outcome: [R] of each row's episode.
+    """
+    ends = np.flatnonzero(last)
+    starts = np.append(0, ends[:-1] + 1)
+    reward = np.append(earned[1:], np.float32(0)) - earned
+    reward[ends] = outcome[ends] - (earned[ends] - earned[starts])
+    return reward
+
+
 class ShardRecorder:
     """Collects the hero's rows; see ``Recorder``."""
 
@@ -32,12 +48,13 @@ class ShardRecorder:
         self._bootstraps.update({(game, int(seat)): float(v) for seat, v in zip(seats, values, strict=True)})
 
     def shard(self, outcomes: Outcomes, meta: ShardMeta) -> Shard:
-        """Return the rows ordered by game, seat and step; the last of an episode has the outcome as its reward.
+        """Return the rows ordered by game, seat and step, each rewarded with what was earned until the next.
 
-        An episode that was cut off has no reward yet; its last row is ``truncated`` and bootstrapped by the critic.
-        Raises ``NoExperience``.
+        The last row of an episode leads to its outcome. An episode that was cut off has none yet; its last row is
+        ``truncated`` and bootstrapped by the critic. Raises ``NoExperience``.
         """
         rows = self._ordered()
+        earned = rows.pop("earned")
         game, seat = rows["game"], rows["seat"]
         last = np.ones(len(game), dtype=np.bool_)
         last[:-1] = (game[1:] != game[:-1]) | (seat[1:] != seat[:-1])
@@ -47,7 +64,7 @@ class ShardRecorder:
             bootstrap[row] = self._bootstraps[int(game[row]), int(seat[row])]
         return Shard(
             **rows,
-            reward=np.where(last, outcomes.returns[game, seat], np.float32(0)),
+            reward=step_rewards(earned, last, outcomes.returns[game, seat]),
             done=last & ~truncated,
             truncated=truncated,
             bootstrap=bootstrap,

@@ -44,6 +44,7 @@ class Decisions:
     action: NDArray[np.int32]
     log_prob: Floats
     value: Floats
+    earned: Floats  # what the seat has earned of its outcome before the decision
 
 
 class Recorder(Protocol):
@@ -165,7 +166,8 @@ class Rollout:
                 game = games[rows].astype(np.int32)
                 log_prob = log_probs[np.arange(len(rows)), taken]
                 step = self._steps[game].astype(np.int32)
-                self.recorder.decided(Decisions(game, seats[rows], step, seen, legal, taken, log_prob, values))
+                earned = self.table.earned(live[rows], seats[rows])
+                self.recorder.decided(Decisions(game, seats[rows], step, seen, legal, taken, log_prob, values, earned))
         self._steps[games] += 1
         self.table.step(live, actions)
 

@@ -81,7 +81,7 @@ def expected(seat, history):
             led,
             card_code(current),
             [len(current) / 4, len(current) / 4, 0],
-            [points[(seat + k) % 4] / 26 for k in range(4)],
+            [points[(seat + k) % 4] / 100 for k in range(4)],
             [broken, len(played) // 4 / 13, cards is None],
             way,
             (voids[1:] > 0).ravel(),

@@ -1,0 +1,1 @@
+"""Hearts by our own rules, in compiled batches; what OpenSpiel shows of it, in the same terms; and bots."""

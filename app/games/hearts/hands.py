@@ -1,0 +1,81 @@
+"""Hands in batches: the kernels that a table calls once a step."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.kernels import kernel
+from app.games.hearts.bits import count, lowest
+from app.games.hearts.cards import CARDS, RANKS, SEATS
+from app.games.hearts.play import choose, deal, legal, result
+from app.games.hearts.state import HOLD, PASSED, Game, Games
+
+Indices = NDArray[np.int64]
+RECORD = 1 + CARDS + SEATS * PASSED + CARDS
+"""The longest history of a hand: the direction, the deal, the cards passed, the plays."""
+
+
+@kernel
+def deal_hands(games: Games, slots: Indices, seeds: Indices, directions: Indices, options: int) -> None:
+    """Begin a hand in each of ``slots``, and play what is forced."""
+    for k in range(len(slots)):
+        game = games[slots[k]]
+        deal(game, seeds[k], directions[k], options)
+        _play_forced(game)
+
+
+@kernel
+def play_hands(games: Games, slots: Indices, actions: Indices) -> int:
+    """Choose ``actions`` in ``slots``, and play what is then forced. Return the number of the first that is illegal.
+
+    It and those after it are not played; without any, K is returned.
+    """
+    for k in range(len(slots)):
+        game = games[slots[k]]
+        action: int = actions[k]
+        if action < 0 or action >= CARDS or not legal(game) >> action & 1:
+            return k
+        choose(game, action)
+        _play_forced(game)
+    return len(slots)
+
+
+@kernel
+def results(games: Games, slots: Indices, moon_for_shooter: int, out: NDArray[np.int32]) -> None:
+    """Write the points of the hands in ``slots``, which are over, into ``out`` [K, 4]."""
+    for k in range(len(slots)):
+        for seat in range(SEATS):
+            out[k, seat] = result(games[slots[k]], seat, moon_for_shooter)
+
+
+@kernel
+def write_record(games: Games, slot: int, out: NDArray[np.int32]) -> int:
+    """Write a hand's history as OpenSpiel numbers it into ``out`` [RECORD]; return its length."""
+    game = games[slot]
+    out[0] = game["direction"]
+    for k in range(CARDS):
+        out[1 + k] = theirs(game["deck"][k])
+    length = 1 + CARDS
+    if game["direction"] != HOLD:
+        for k in range(game["cards_passed"]):
+            out[length + k] = theirs(game["passes"][k])
+        length += game["cards_passed"]
+    for k in range(game["cards_played"]):
+        out[length + k] = theirs(game["plays"][k])
+    return length + int(game["cards_played"])
+
+
+@kernel
+def theirs(card: int) -> int:
+    """Return OpenSpiel's number of a card: rank x 4 + suit, suits clubs, diamonds, hearts, spades."""
+    suit = card // RANKS
+    if suit >= 2:
+        suit = 5 - suit
+    return card % RANKS * SEATS + suit
+
+
+@kernel
+def _play_forced(game: Game) -> None:
+    choice = legal(game)
+    while choice and count(choice) == 1:
+        choose(game, lowest(choice))
+        choice = legal(game)

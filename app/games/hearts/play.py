@@ -1,0 +1,178 @@
+"""The rules of a hand: dealing, passing, what is legal, playing, and what it comes to. One game a call."""
+
+import numpy as np
+
+from app.core.kernels import kernel
+from app.games.hearts.bits import points_of
+from app.games.hearts.cards import (
+    ALL,
+    ALL_HEARTS,
+    CARDS,
+    FIRST_HEART,
+    HEARTS,
+    POINT_CARDS,
+    POINTS,
+    QUEEN_OF_SPADES,
+    RANKS,
+    SEATS,
+    SUIT,
+    TWO_OF_CLUBS,
+)
+from app.games.hearts.state import CLEAN_FIRST_TRICK, HOLD, MUST_BREAK, PASSED, QUEEN_BREAKS, Game
+from app.games.table import FINISHED
+
+_GOLDEN, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_ALL_PASSED = SEATS * PASSED
+
+
+@kernel
+def drawn(seed: int, number: int) -> int:
+    """Return the ``number``-th value of a seed's stream, even in [0, 2**32): SplitMix64 (Steele et al. 2014)."""
+    z = np.uint64(seed) + np.uint64(_GOLDEN) * np.uint64(number + 1)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(_MIX_1)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(_MIX_2)
+    # int() would leave it unsigned, and unsigned with signed makes a float.
+    return np.int64((z ^ (z >> np.uint64(31))) >> np.uint64(32))  # type: ignore[return-value]
+
+
+@kernel
+def deal(game: Game, seed: int, direction: int, options: int) -> None:
+    """Begin a hand: shuffle and deal. A negative direction is drawn too. Scores stay."""
+    deck = game["deck"]
+    for k in range(CARDS):
+        deck[k] = k
+    for k in range(CARDS - 1, 0, -1):
+        other = drawn(seed, k) * (k + 1) >> 32
+        deck[k], deck[other] = deck[other], deck[k]
+    for seat in range(SEATS):
+        game["hand"][seat] = game["given"][seat] = 0
+        game["points"][seat] = game["voids"][seat] = game["leads"][seat] = 0
+    for k in range(CARDS):
+        game["hand"][k % SEATS] |= 1 << deck[k]
+    game["played"] = 0
+    game["cards_passed"] = game["cards_played"] = 0
+    game["broken"] = False
+    game["options"] = options
+    game["direction"] = direction if direction >= 0 else drawn(seed, 0) * SEATS >> 32
+    if game["direction"] == HOLD:
+        _begin_play(game)
+    else:
+        game["mover"] = 0
+        game["leader"] = FINISHED
+
+
+@kernel
+def is_passing(game: Game) -> bool:
+    """Tell whether cards are being passed."""
+    return game["direction"] != HOLD and game["cards_passed"] < _ALL_PASSED
+
+
+@kernel
+def legal(game: Game) -> int:
+    """Return the cards that the seat to move may choose; none when the hand is over."""
+    seat = game["mover"]
+    if seat == FINISHED:
+        return 0
+    hand: int = game["hand"][seat]
+    if is_passing(game):
+        return hand
+    played = game["cards_played"]
+    if played % SEATS == 0:
+        return _legal_leads(game, hand)
+    led: int = game["plays"][played - played % SEATS] // RANKS
+    following = hand & (SUIT << led * RANKS)
+    if following:
+        return following
+    if played < SEATS and game["options"] & CLEAN_FIRST_TRICK and hand & ~POINT_CARDS:
+        return hand & ~POINT_CARDS
+    return hand
+
+
+@kernel
+def choose(game: Game, card: int) -> None:
+    """Pass or play a legal card for the seat to move."""
+    seat = game["mover"]
+    game["hand"][seat] ^= 1 << card
+    if is_passing(game):
+        _pass_on(game, seat, card)
+    else:
+        _play(game, seat, card)
+
+
+@kernel
+def trick_winner(game: Game, first: int) -> int:
+    """Return who takes the complete trick whose first card was the ``first``-th of the hand, led by the leader."""
+    plays = game["plays"]
+    best = plays[first]
+    winner = 0
+    for k in range(1, SEATS):
+        card = plays[first + k]
+        if card > best and card // RANKS == best // RANKS:
+            best, winner = card, k
+    return (game["leader"] + winner) % SEATS
+
+
+@kernel
+def result(game: Game, seat: int, moon_for_shooter: int) -> int:
+    """Return the points of a seat for a hand that is over, the moon counted (for 1 as the shooter's -26)."""
+    points = game["points"]
+    if points[seat] == POINTS:
+        return -POINTS if moon_for_shooter else 0
+    for other in range(SEATS):
+        if points[other] == POINTS:
+            return 0 if moon_for_shooter else POINTS
+    return int(points[seat])
+
+
+@kernel
+def _legal_leads(game: Game, hand: int) -> int:
+    if game["cards_played"] == 0:
+        return 1 << TWO_OF_CLUBS
+    if game["options"] & MUST_BREAK and not game["broken"] and hand & ~ALL_HEARTS:
+        return hand & ~ALL_HEARTS
+    return hand
+
+
+@kernel
+def _pass_on(game: Game, seat: int, card: int) -> None:
+    number = game["cards_passed"]
+    game["given"][seat] |= 1 << card
+    game["passes"][number] = card
+    game["cards_passed"] = number + 1
+    if number + 1 < _ALL_PASSED:
+        game["mover"] = (number + 1) // PASSED
+        return
+    for giver in range(SEATS):
+        game["hand"][(giver + game["direction"]) % SEATS] |= game["given"][giver]
+    _begin_play(game)
+
+
+@kernel
+def _begin_play(game: Game) -> None:
+    for seat in range(SEATS):
+        if game["hand"][seat] & 1 << TWO_OF_CLUBS:
+            game["mover"] = game["leader"] = seat
+
+
+@kernel
+def _play(game: Game, seat: int, card: int) -> None:
+    number = game["cards_played"]
+    first = number - number % SEATS
+    game["plays"][number] = card
+    game["cards_played"] = number + 1
+    if number == first:
+        if card >= FIRST_HEART and not game["broken"] and game["hand"][seat] & ~ALL_HEARTS:
+            game["leads"][seat] += 1
+    elif card // RANKS != game["plays"][first] // RANKS:
+        game["voids"][seat] |= 1 << game["plays"][first] // RANKS
+    game["played"] |= 1 << card
+    if card // RANKS == HEARTS or (card == QUEEN_OF_SPADES and game["options"] & QUEEN_BREAKS):
+        game["broken"] = True
+    if number + 1 - first < SEATS:
+        game["mover"] = (seat + 1) % SEATS
+        return
+    taker = trick_winner(game, first)
+    for k in range(first, first + SEATS):
+        game["points"][taker] += points_of(game["plays"][k])
+    game["leader"] = taker
+    game["mover"] = taker if game["played"] != ALL else FINISHED

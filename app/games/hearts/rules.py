@@ -1,0 +1,79 @@
+"""Which Hearts is played."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import pyspiel
+
+from app.games.errors import UnknownGame
+
+
+@dataclass(frozen=True, slots=True)
+class HeartsRules:
+    """The rules of a table, named as in a game string; those that OpenSpiel knows have its names and defaults.
+
+    Attributes:
+        pass_cards: three cards are passed: in a match left, right, across, not at all, in turn, and in a game of
+            one hand in a direction drawn from its seed.
+        no_pts_on_first_trick: no points are played to the first trick by who has anything else.
+        must_break_hearts: hearts are led only once one has been played, or by who has nothing else.
+        qs_breaks_hearts: so does the queen of spades.
+        moon_for_shooter: who takes all 26 points has -26 and the others 0, instead of 0 and 26.
+        hands: how many make a game; 0 for a match that ends with the hand in which someone reaches ``limit``.
+        limit: points.
+    """
+
+    pass_cards: bool = True
+    no_pts_on_first_trick: bool = True
+    must_break_hearts: bool = True
+    qs_breaks_hearts: bool = True
+    moon_for_shooter: bool = False
+    hands: int = 1
+    limit: int = 100
+
+    @property
+    def game(self) -> str:
+        """The game string that names these rules, without what need not be said."""
+        return self._written(self.__slots__)
+
+    @property
+    def hand(self) -> str:
+        """The game string of one hand for OpenSpiel, which knows no matches, and only one way to count a moon."""
+        return self._written(("pass_cards", "no_pts_on_first_trick", "must_break_hearts", "qs_breaks_hearts"))
+
+    def _written(self, options: Iterable[str]) -> str:
+        usual = HeartsRules()
+        values = {option: getattr(self, option) for option in options}
+        said = [f"{option}={str(value).lower()}" for option, value in values.items() if value != getattr(usual, option)]
+        return f"hearts({','.join(said)})" if said else "hearts"
+
+
+def parse_rules(game: str) -> HeartsRules:
+    """Return the rules that a game string names, for instance ``hearts(hands=0,qs_breaks_hearts=false)``.
+
+    Raises ``UnknownGame`` for another game, or an option that only OpenSpiel plays.
+    """
+    try:
+        options: dict[str, Any] = pyspiel.game_parameters_from_string(game)
+    except pyspiel.SpielError as error:
+        raise UnknownGame(f"{game!r} is no game string ({error}).", hint="Write, for instance, 'hearts'.") from error
+    name = options.pop("name")
+    if name != "hearts":
+        raise UnknownGame(
+            f"Flyball's own rules are those of Hearts, not of {name!r}.",
+            hint="Set engine = 'openspiel' in this configuration.",
+        )
+    return replace(HeartsRules(), **{option: _checked(option, value) for option, value in options.items()})
+
+
+def _checked(option: str, value: Any) -> Any:
+    usual = asdict(HeartsRules())
+    if option not in usual or type(value) is not type(usual[option]) or int(value) < 0:
+        known = ", ".join(f"{name}={str(default).lower()}" for name, default in usual.items())
+        raise UnknownGame(
+            f"Flyball's own Hearts does not understand {option}={value}; its options and what they are if nothing is "
+            f"said: {known}.",
+            hint="Correct the game string, or set engine = 'openspiel' for an option that only OpenSpiel has.",
+        )
+    return value

@@ -1,0 +1,178 @@
+"""Hearts by our own rules behind the ``Table`` port: thousands of games in one array."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core import derive_seed
+from app.games.errors import IllegalAction, UnknownGame
+from app.games.hearts.cards import CARDS, POINTS, SEATS
+from app.games.hearts.encode import observe, view
+from app.games.hearts.hands import RECORD, deal_hands, play_hands, results, write_record
+from app.games.hearts.layout import DIRECTION_ORDER, SIZE
+from app.games.hearts.rewards import Rewards, add_shaping, earned_points
+from app.games.hearts.rules import HeartsRules
+from app.games.hearts.state import GAME, HOLD, option_set
+from app.games.heuristics import hearts_heuristic
+from app.games.table import FINISHED, Indices, TableSpec
+
+VERSION = 1
+"""Of this implementation: raised whenever the same actions could lead to another game or another observation."""
+
+_DRAWN = -1
+
+
+class HeartsTable:
+    """N games of Hearts at once; see ``Table``. A game is one hand, or a match of several.
+
+    The outcome of a hand is a seat's lead over the mean of the others, in units of 26 points: 1 for a moon. That of
+    several hands is their mean; that of a match to a limit of points 1 for its only winner, else the seat's share of
+    the win brought to a sum of 0.
+
+    Args:
+        rules: of every game.
+        slots: N.
+        rewards: how they are spread over a game; over a match to a limit they cannot be.
+
+    Raises ``UnknownGame``.
+    """
+
+    def __init__(self, rules: HeartsRules, slots: int, rewards: Rewards = "terminal") -> None:
+        if rewards != "terminal" and not rules.hands:
+            raise UnknownGame(
+                f"A match to {rules.limit} points is won or lost at its end and has no {rewards} rewards.",
+                hint="Set rewards = 'terminal', or give the game a number of hands, for instance 'hearts(hands=4)'.",
+            )
+        self._rules = rules
+        self._rewards = rewards
+        self._options = option_set(rules)
+        self._games = np.zeros(slots, dtype=GAME)
+        self._games["mover"] = FINISHED
+        self._seeds = [0] * slots
+        self._earlier: list[list[int]] = [[]] * slots  # what the finished hands of each match were
+        self._hands = np.zeros(slots, dtype=np.int64)  # begun
+        self._returns = np.zeros((slots, SEATS), dtype=np.float32)
+
+    @property
+    def spec(self) -> TableSpec:
+        """See ``Table.spec``."""
+        return TableSpec(
+            players=SEATS,
+            actions=CARDS,
+            observation_size=SIZE,
+            observation_type=np.float32,
+            rules_version=f"flyball-{VERSION}:{self._rules.game}",
+            symmetries=(),
+            heuristic=hearts_heuristic(),
+        )
+
+    def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
+        """See ``Table.reset``."""
+        for slot, seed in zip(slots.tolist(), seeds, strict=True):
+            self._seeds[slot] = seed
+            self._earlier[slot] = []
+        self._hands[slots] = 0
+        self._returns[slots] = 0
+        self._games["scores"][slots] = 0
+        self._deal(slots, np.array(seeds, dtype=np.int64))
+
+    def seats(self) -> NDArray[np.int8]:
+        """See ``Table.seats``."""
+        return np.array(self._games["mover"])
+
+    def observe(self, slots: Indices) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        """See ``Table.observe``."""
+        obs = np.empty((len(slots), SIZE), dtype=np.float32)
+        mask = np.empty((len(slots), CARDS), dtype=np.bool_)
+        observe(self._games, _dense(slots), obs, mask)
+        return obs, mask
+
+    def view(self, slots: Indices, seats: NDArray[np.int8]) -> NDArray[np.float32]:
+        """See ``Table.view``."""
+        obs = np.empty((len(slots), SIZE), dtype=np.float32)
+        view(self._games, _dense(slots), np.ascontiguousarray(seats), obs)
+        return obs
+
+    def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
+        """See ``Table.step``."""
+        slots = _dense(slots)
+        played = play_hands(self._games, slots, _dense(actions))
+        over = slots[:played][self._games["mover"][slots[:played]] == FINISHED]
+        if len(over):
+            self._settle(over)
+        if played < len(slots):
+            raise self._illegal(int(slots[played]), int(actions[played]))
+
+    def earned(self, slots: Indices, seats: NDArray[np.int8]) -> NDArray[np.float32]:
+        """See ``Table.earned``, and ``app.games.hearts.rewards`` for what is earned."""
+        earned = np.zeros(len(slots), dtype=np.float32)
+        slots, seats = _dense(slots), np.ascontiguousarray(seats)
+        if self._rewards != "terminal":
+            earned_points(self._games, slots, seats, self._rules.hands, earned)
+        if self._rewards == "shaped":
+            add_shaping(self._games, slots, seats, earned)
+        return earned
+
+    def returns(self) -> NDArray[np.float32]:
+        """See ``Table.returns``."""
+        return self._returns.copy()
+
+    def truncated(self) -> NDArray[np.bool_]:
+        """See ``Table.truncated``; never: a hand has 52 plays, and a match ends."""
+        return np.zeros(len(self._games), dtype=np.bool_)
+
+    def history(self, slot: int) -> list[int]:
+        """See ``Table.history``: OpenSpiel's numbers, hand after hand."""
+        record = np.empty(RECORD, dtype=np.int32)
+        hand: list[int] = record[: write_record(self._games, slot, record)].tolist()
+        return self._earlier[slot] + hand
+
+    def _deal(self, slots: Indices, seeds: Indices) -> None:
+        if not self._rules.pass_cards:
+            directions = np.full(len(slots), HOLD)
+        elif self._rules.hands == 1:
+            directions = np.full(len(slots), _DRAWN)
+        else:
+            directions = np.array(DIRECTION_ORDER)[self._hands[slots] % len(DIRECTION_ORDER)]
+        deal_hands(self._games, _dense(slots), seeds, directions, self._options)
+        self._hands[slots] += 1
+
+    def _settle(self, slots: Indices) -> None:
+        """Count the hands in ``slots``, which are over; end the game or deal the next."""
+        points = np.empty((len(slots), SEATS), dtype=np.int32)
+        results(self._games, slots, int(self._rules.moon_for_shooter), points)
+        scores = self._games["scores"][slots] + points
+        ended = self._ended(slots, scores)
+        self._returns[slots[ended]] = self._outcomes(scores[ended])
+        going_on = slots[~ended]
+        for slot in going_on.tolist():
+            self._earlier[slot] = self.history(slot)
+        if len(going_on):
+            self._games["scores"][going_on] = scores[~ended]
+            numbers = zip(going_on.tolist(), self._hands[going_on].tolist(), strict=True)
+            seeds = [derive_seed(self._seeds[slot], "hand", number) for slot, number in numbers]
+            self._deal(going_on, np.array(seeds, dtype=np.int64))
+
+    def _ended(self, slots: Indices, scores: NDArray[np.int32]) -> NDArray[np.bool_]:
+        if self._rules.hands:
+            return np.asarray(self._hands[slots] == self._rules.hands)
+        return np.asarray(scores.max(axis=1) >= self._rules.limit)
+
+    def _outcomes(self, scores: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return the outcomes [K, 4] of final scores [K, 4]."""
+        if self._rules.hands:
+            others = (scores.sum(axis=1, keepdims=True) - scores) / (SEATS - 1)
+            return np.asarray((others - scores) / (POINTS * self._rules.hands))
+        best = scores == scores.min(axis=1, keepdims=True)
+        share = best / best.sum(axis=1, keepdims=True)
+        return np.asarray((SEATS * share - 1) / (SEATS - 1))
+
+    def _illegal(self, slot: int, action: int) -> IllegalAction:
+        _, mask = self.observe(np.array([slot]))
+        return IllegalAction(action, slot, np.flatnonzero(mask[0]).tolist())
+
+
+def _dense(numbers: NDArray[np.integer]) -> Indices:
+    """Return slots or actions as the kernels are compiled for them."""
+    return np.ascontiguousarray(numbers, dtype=np.int64)

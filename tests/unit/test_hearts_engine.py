@@ -1,0 +1,313 @@
+"""Our own Hearts against OpenSpiel's, move for move, and what must hold of any hand."""
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hearts_games import HEARTS, OURS, QUEEN, Referee, bits, play, random_choice
+
+from app.config import GAMES
+from app.core import derive_seed
+from app.games import FINISHED, IllegalAction, OpenSpielTable, UnknownGame, open_table
+from app.games.hearts.codec import hearts as codec
+from app.games.hearts.rules import HeartsRules, parse_rules
+from app.games.hearts.table import HeartsTable
+
+HAND = HeartsRules()
+VARIANTS = {
+    "usual": HAND,
+    "the queen does not break hearts": HeartsRules(qs_breaks_hearts=False),
+    "hearts need not be broken": HeartsRules(must_break_hearts=False),
+    "points on the first trick": HeartsRules(no_pts_on_first_trick=False),
+    "nothing is passed": HeartsRules(pass_cards=False),
+}
+
+
+def compare(rules: HeartsRules, seeds, rng) -> int:
+    """Play hands at random and hold each against OpenSpiel: who moves, what is legal, how it ends. Count the moves."""
+    seen = defaultdict(list)
+
+    def watch(slots, seats, _obs, mask, _actions):
+        for slot, seat, legal in zip(slots.tolist(), seats.tolist(), bits(mask).tolist(), strict=True):
+            seen[slot].append((seat, legal))
+
+    table = play(HeartsTable(rules, len(seeds)), seeds, random_choice(rng), watch)
+    referee, moves = Referee(rules), 0
+    for slot in range(len(seeds)):
+        decisions, returns, choices = referee.replay(table.history(slot))
+        assert seen[slot] == decisions, f"seed {seeds[slot]}"
+        lead = np.array(returns) - (np.sum(returns) - np.array(returns)) / 3
+        np.testing.assert_allclose(table.returns()[slot], lead / 26, atol=1e-6)
+        moves += len(choices)
+    return moves
+
+
+@pytest.mark.parametrize("rules", VARIANTS.values(), ids=VARIANTS)
+def test_hands_agree_with_openspiel_move_for_move(rules: HeartsRules) -> None:
+    compare(rules, range(60), np.random.default_rng(1))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_100_000_hands_agree_with_openspiel_move_for_move() -> None:
+    rules = list(VARIANTS.values())
+    shares = [60_000, 10_000, 10_000, 10_000, 10_000]
+    moves = 0
+    for number, (variant, hands) in enumerate(zip(rules, shares, strict=True)):
+        for first in range(0, hands, 2000):
+            rng = np.random.default_rng([number, first])
+            moves += compare(variant, range(first, first + 2000), rng)
+    print(f"{sum(shares):,} hands, {moves:,} moves")  # noqa: T201
+
+
+@pytest.mark.parametrize("qs_breaks_hearts", [True, False])
+def test_the_observation_is_what_openspiel_shows(qs_breaks_hearts: bool) -> None:
+    rules, sampled = HeartsRules(qs_breaks_hearts=qs_breaks_hearts), defaultdict(list)
+
+    def watch(slots, seats, obs, _mask, _actions):
+        for slot, seat, row in zip(slots.tolist(), seats.tolist(), obs, strict=True):
+            sampled[slot].append((seat, row))
+
+    table = play(HeartsTable(rules, 12), range(12), random_choice(np.random.default_rng(0)), watch)
+    referee, encode = Referee(rules), codec(qs_breaks_hearts).encode
+    for slot in range(12):
+        state, tensors = referee.game.new_initial_state(), []
+        for action in table.history(slot):
+            if state.current_player() >= 0 and len(state.legal_actions()) > 1:
+                tensors.append(np.array(state.information_state_tensor(), dtype=np.float32))
+            state.apply_action(action)
+        seats = np.array([seat for seat, _ in sampled[slot]], dtype=np.int8)
+        assert np.array_equal(encode(np.stack(tensors), seats), np.stack([row for _, row in sampled[slot]]))
+
+
+def test_the_same_position_is_seen_alike_from_every_seat() -> None:
+    """Turning the table by a seat turns nothing in what the seat to move sees: all is relative to it."""
+    table = play(HeartsTable(HAND, 1), [3], random_choice(np.random.default_rng(0)))
+    views = table.view(np.zeros(4, dtype=np.int64), np.arange(4, dtype=np.int8))
+    scores = views[:, 179:183]
+    for seat in range(4):
+        np.testing.assert_array_equal(scores[seat], np.roll(scores[0], -seat))
+        np.testing.assert_array_equal(views[seat, :104], views[0, :104])  # no cards in hand, all played
+    assert scores[0].sum() == pytest.approx(0.26)
+
+
+@pytest.fixture(scope="module")
+def hands():
+    """Return 2,000 random hands as [(direction, deal [4] sets, passed [12], plays [52], outcome [4])]."""
+    table = play(HeartsTable(HAND, 2000), range(2000), random_choice(np.random.default_rng(5)))
+    result = []
+    for slot in range(2000):
+        history = table.history(slot)
+        direction, cards = history[0], OURS[history[1:]].tolist()
+        passed = cards[52:64] if direction else []
+        held = [set(cards[seat:52:4]) for seat in range(4)]
+        for seat in range(4):
+            held[seat] -= set(passed[3 * seat : 3 * seat + 3])
+            held[(seat + direction) % 4] |= set(passed[3 * seat : 3 * seat + 3])
+        result.append((direction, held, passed, cards[52 + len(passed) :], table.returns()[slot]))
+    return result
+
+
+def tricks_of(held, plays):
+    """Return [(leader, cards, taker)], having checked that everyone plays in turn, from the hand, in suit."""
+    held, leader, tricks = [set(cards) for cards in held], next(s for s in range(4) if 0 in held[s]), []
+    for first in range(0, 52, 4):
+        cards = plays[first : first + 4]
+        for k, card in enumerate(cards):
+            hand = held[(leader + k) % 4]
+            assert card in hand
+            assert card // 13 == cards[0] // 13 or all(other // 13 != cards[0] // 13 for other in hand)
+            hand.remove(card)
+        best = max(range(4), key=lambda k: (cards[k] // 13 == cards[0] // 13, cards[k]))
+        tricks.append((leader, cards, (leader + best) % 4))
+        leader = (leader + best) % 4
+    return tricks
+
+
+def points_of(cards) -> int:
+    return sum(card >= HEARTS for card in cards) + 13 * (QUEEN in cards)
+
+
+def test_a_hand_deals_13_cards_each_and_plays_all_52(hands) -> None:
+    for _, held, _, plays, _ in hands:
+        assert [len(cards) for cards in held] == [13] * 4
+        assert sorted(plays) == list(range(52))
+
+
+def test_a_hand_is_played_in_turn_and_in_suit_and_has_26_points(hands) -> None:
+    for _, held, _, plays, outcome in hands:
+        points = np.zeros(4)
+        for _, cards, taker in tricks_of(held, plays):
+            points[taker] += points_of(cards)
+        assert points.sum() == 26
+        points = np.where(points == 26, 0, 26) if points.max() == 26 else points
+        np.testing.assert_allclose(outcome, ((points.sum() - points) / 3 - points) / 26, atol=1e-6)
+
+
+def test_the_two_of_clubs_leads_and_hearts_are_led_only_when_broken(hands) -> None:
+    for _, held, _, plays, _ in hands:
+        left, broken = [set(cards) for cards in held], False
+        assert plays[0] == 0
+        for number, (leader, cards, _) in enumerate(tricks_of(held, plays)):
+            if cards[0] >= HEARTS and not broken:
+                assert all(card >= HEARTS for card in left[leader])
+            if number == 0:
+                for k, card in enumerate(cards):
+                    harmless = [c for c in left[(leader + k) % 4] if not points_of([c])]
+                    assert not points_of([card]) or not harmless
+            for k, card in enumerate(cards):
+                left[(leader + k) % 4].remove(card)
+            broken = broken or any(points_of([card]) for card in cards)
+
+
+def test_passing_directions_are_even_and_so_is_the_deal(hands) -> None:
+    directions = np.bincount([direction for direction, *_ in hands], minlength=4)
+    assert directions.min() > 420  # 500 expected, sd 19
+    table = HeartsTable(HAND, 4000)
+    table.reset(np.arange(4000), [derive_seed(1, k) for k in range(4000)])
+    owners = np.zeros((52, 4))
+    for slot in range(4000):
+        owners[OURS[table.history(slot)[1:53]], np.arange(52) % 4] += 1
+    assert np.abs(owners - 1000).max() < 5 * np.sqrt(4000 * 3 / 16)
+
+
+def test_a_seat_is_asked_only_when_it_has_a_choice() -> None:
+    def watch(_slots, _seats, obs, mask, _actions):
+        assert mask.sum(axis=1).min() >= 2
+        assert (obs[:, :52] >= mask).all()
+
+    play(HeartsTable(HAND, 200), range(200), random_choice(np.random.default_rng(2)), watch)
+
+
+def test_illegal_actions_are_refused_with_the_legal_ones_and_games_before_them_have_moved() -> None:
+    table = HeartsTable(HAND, 3)
+    table.reset(np.arange(3), [1, 2, 3])
+    mask = table.observe(np.arange(3))[1]
+    actions = mask.argmax(axis=1).astype(np.int32)
+    actions[1] = mask[1].argmin()
+    before = [table.history(slot) for slot in range(3)]
+    with pytest.raises(IllegalAction, match=f"Action {actions[1]} in slot 1"):
+        table.step(np.arange(3), actions)
+    assert table.history(0) != before[0]
+    assert [table.history(slot) for slot in (1, 2)] == before[1:]
+    for wrong in (-1, 52, 1 << 20):
+        with pytest.raises(IllegalAction, match=f"Action {wrong} "):
+            table.step(np.array([1]), np.array([wrong]))
+
+
+def test_an_empty_or_finished_slot_has_nothing_to_move_and_is_begun_afresh() -> None:
+    table = HeartsTable(HAND, 2)
+    assert table.seats().tolist() == [FINISHED, FINISHED]
+    with pytest.raises(IllegalAction):
+        table.step(np.array([0]), np.array([0]))
+    play(table, [7, 8], random_choice(np.random.default_rng(1)))
+    first = table.history(1)
+    table.reset(np.array([1]), [8])
+    assert table.history(1)[:53] == first[:53]
+    assert len(table.history(1)) < len(first)
+    assert not table.returns()[1].any()
+    assert table.returns()[0].any()
+
+
+def test_a_match_goes_round_the_directions_and_ends_at_its_limit() -> None:
+    rules = HeartsRules(hands=0, limit=100)
+    table = play(HeartsTable(rules, 40), range(40), random_choice(np.random.default_rng(3)))
+    for slot in range(40):
+        scores, directions = np.zeros(4), []
+        for hand in hands_of(table.history(slot)):
+            assert scores.max() < 100
+            directions.append(hand[0])
+            scores += 26 - np.array(Referee(rules).replay(hand)[1])
+        assert scores.max() >= 100
+        assert directions == ([1, 3, 2, 0] * 9)[: len(directions)]
+        winners = scores == scores.min()
+        shares = winners / winners.sum()
+        np.testing.assert_allclose(table.returns()[slot], (4 * shares - 1) / 3, atol=1e-6)
+
+
+def hands_of(history):
+    hands = []
+    while history:
+        length = 105 + 12 * (history[0] != 0)
+        hands.append(history[:length])
+        history = history[length:]
+    return hands
+
+
+@pytest.mark.parametrize("moon_for_shooter", [False, True])
+def test_a_match_of_four_hands_is_worth_their_mean(moon_for_shooter: bool) -> None:
+    rules = HeartsRules(hands=4, moon_for_shooter=moon_for_shooter)
+    table = play(HeartsTable(rules, 60), range(60), random_choice(np.random.default_rng(3)))
+    for slot in range(60):
+        hands = hands_of(table.history(slot))
+        assert len(hands) == 4
+        returns = np.array([Referee(rules).replay(hand)[1] for hand in hands])
+        outcomes = (returns - (returns.sum(axis=1, keepdims=True) - returns) / 3) / 26
+        np.testing.assert_allclose(table.returns()[slot], outcomes.mean(axis=0), atol=1e-6)
+
+
+def test_the_scores_of_a_match_are_seen_before_the_points_of_its_hand() -> None:
+    rules, scores = HeartsRules(hands=3), []
+
+    def watch(_slots, seats, obs, _mask, _actions):
+        scores.append(np.roll(obs[0, 179:183], seats[0]) * 100)
+
+    table = play(HeartsTable(rules, 1), [11], random_choice(np.random.default_rng(3)), watch)
+    total = sum(26 - np.array(Referee(rules).replay(hand)[1]) for hand in hands_of(table.history(0))[:2])
+    assert any(np.allclose(seen, total, atol=1e-4) for seen in scores)
+    assert np.diff(np.array(scores).sum(axis=1)).min() > -1e-4  # no points are ever forgotten (no moon here)
+
+
+def shoot(rules: HeartsRules):
+    """Return the outcome of a hand in which a seat takes everything, found by always taking with that seat."""
+    table = HeartsTable(rules, 3000)
+
+    def greedy(seats, obs, mask):
+        high = np.where(seats == 0, 1, -1)[:, None] * (np.arange(52) % 13 + 1)  # the others duck
+        hearts = (np.arange(52) >= HEARTS) * np.where(obs[:, 185] > 0, 20, 0)[:, None]  # and pass their hearts
+        return np.where(mask, high + np.where((seats == 0)[:, None], hearts, -hearts), -99).argmax(axis=1)
+
+    play(table, range(3000), greedy)
+    moons = np.flatnonzero(table.returns().max(axis=1) > 0.99)
+    assert len(moons)
+    return table.returns()[moons]
+
+
+@pytest.mark.parametrize("moon_for_shooter", [False, True])
+def test_a_moon_is_the_best_outcome_and_worth_one_either_way(moon_for_shooter: bool) -> None:
+    for outcome in shoot(HeartsRules(moon_for_shooter=moon_for_shooter)):
+        assert sorted(outcome.tolist()) == pytest.approx([-1 / 3, -1 / 3, -1 / 3, 1])
+
+
+def test_game_strings_name_the_rules() -> None:
+    assert parse_rules("hearts") == HAND
+    assert HAND.game == "hearts"
+    rules = parse_rules("hearts(hands=0,limit=50,qs_breaks_hearts=false)")
+    assert rules == HeartsRules(hands=0, limit=50, qs_breaks_hearts=False)
+    assert parse_rules(rules.game) == rules
+    assert rules.hand == "hearts(qs_breaks_hearts=false)"
+
+
+@pytest.mark.parametrize(
+    ("game", "complaint"),
+    [
+        ("chess", "not of 'chess'"),
+        ("hearts(", "no game string"),
+        ("hearts(jd_bonus=true)", "jd_bonus=True"),
+        ("hearts(hands=true)", "hands=True"),
+        ("hearts(limit=-5)", "limit=-5"),
+        ("hearts(pass_cards=maybe)", "pass_cards=maybe"),
+    ],
+)
+def test_a_game_that_is_not_ours_is_refused_with_what_is(game: str, complaint: str) -> None:
+    with pytest.raises(UnknownGame, match=complaint):
+        parse_rules(game)
+
+
+def test_the_configuration_plays_our_own_rules_and_says_so() -> None:
+    config = GAMES["hearts_4p"]
+    assert open_table(config, 0).spec.rules_version == "flyball-1:hearts"
+    assert isinstance(open_table(config.model_copy(update={"engine": "openspiel"}), 1), OpenSpielTable)
+    for change in ({"max_moves": 5}, {"players": 3}):
+        with pytest.raises(UnknownGame, match="played by 4"):
+            open_table(config.model_copy(update=change), 1)

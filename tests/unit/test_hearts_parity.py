@@ -1,0 +1,57 @@
+"""The parity check of our own Hearts: hands and matches, right and wrong."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hearts_games import play, random_choice
+
+from app.config import GAMES
+from app.games import GameRecord, checker_for
+from app.games.hearts.rules import parse_rules
+from app.games.hearts.table import HeartsTable
+
+GAMES_STRINGS = [
+    "hearts",
+    "hearts(qs_breaks_hearts=false,pass_cards=false)",
+    "hearts(hands=3)",
+    "hearts(hands=0,limit=30,moon_for_shooter=true)",
+    "hearts(hands=2,pass_cards=false)",
+]
+
+
+def played(game: str, seed: int):
+    """Return the configuration of a game, and the record of one played at random."""
+    config = GAMES["hearts_4p"].model_copy(update={"game": game})
+    rows = []
+
+    def watch(_slots, seats, obs, mask, actions):
+        rows.append((len(rows), seats[0], actions[0], obs[0], mask[0]))
+
+    table = play(HeartsTable(parse_rules(game), 1), [seed], random_choice(np.random.default_rng(seed)), watch)
+    step, seat, action, obs, mask = (np.array(column) for column in zip(*rows, strict=True))
+    return config, GameRecord(table.history(0), table.returns()[0], False, step, seat, action, obs, mask)
+
+
+@pytest.mark.parametrize("game", GAMES_STRINGS)
+@pytest.mark.parametrize("seed", range(3))
+def test_what_we_play_openspiel_plays_too(game: str, seed: int) -> None:
+    config, record = played(game, seed)
+    assert checker_for(config).failures(record) == []
+
+
+def test_the_parity_check_names_what_is_wrong_with_a_match() -> None:
+    config, record = played("hearts(hands=3)", 1)
+    again = record.history[:117]  # the first hand passes to the left, so another one of that kind is the fourth too
+    turned = [*record.history[:117], 1, *record.history[118:]]
+    seen = record.obs.copy()
+    seen[-1, 179] += 0.01
+    wrong = {
+        "is over": replace(record, history=[*record.history, *again]),
+        "direction 1, not 3": replace(record, history=turned),
+        "goes on": replace(record, history=record.history[:-40]),
+        "outcome": replace(record, returns=-record.returns),
+        "observation": replace(record, obs=seen),
+    }
+    for complaint, broken in wrong.items():
+        assert any(complaint in failure for failure in checker_for(config).failures(broken)), complaint

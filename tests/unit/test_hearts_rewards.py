@@ -1,0 +1,146 @@
+"""Rewards of Hearts (ERRATA 004): whichever way they are spread, those of a hand sum to its outcome."""
+
+import numpy as np
+import pytest
+from hearts_games import QUEEN, play, random_choice
+
+from app.config import GAMES
+from app.games import UnknownGame, open_table
+from app.games.hearts.rules import HeartsRules, parse_rules
+from app.games.hearts.table import HeartsTable
+from app.selfplay import RandomPlayer, Rollout, Schedule, ShardRecorder
+from app.selfplay.recording import step_rewards
+from app.store import ShardMeta
+
+MODES = ("terminal", "per_trick", "shaped")
+SEATS = np.arange(4, dtype=np.int8)
+
+
+def config_of(rewards: str, game: str = "hearts"):
+    config = GAMES["hearts_4p"]
+    selfplay = config.selfplay.model_copy(update={"rewards": rewards})
+    return config.model_copy(update={"game": game, "selfplay": selfplay})
+
+
+def shard_of(rewards: str, games: int, game: str = "hearts"):
+    config, recorder = config_of(rewards, game), ShardRecorder()
+    table = open_table(config, 64)
+    schedule = Schedule(list(range(games)), np.zeros((games, 4), dtype=np.int8), 1.0, 7)
+    outcomes = Rollout(table, [RandomPlayer()], schedule, recorder).run()
+    meta = ShardMeta(
+        config_key=config.key, rules_version="r", model="a" * 64, opponents=(), seed=0, worker="w", temperature=1.0
+    )
+    return recorder.shard(outcomes, meta)
+
+
+@pytest.mark.parametrize("game", ["hearts", "hearts(hands=2)", "hearts(must_break_hearts=false)"])
+@pytest.mark.parametrize("rewards", MODES)
+def test_the_rewards_of_an_episode_sum_to_its_outcome(rewards: str, game: str) -> None:
+    shard = shard_of(rewards, 300, game)
+    sums = np.zeros_like(shard.returns)
+    np.add.at(sums, (shard.game, shard.seat), shard.reward)
+    np.testing.assert_allclose(sums, shard.returns, atol=1e-5)
+
+
+def test_a_moon_is_the_best_result_in_every_mode() -> None:
+    """The document takes its 26 points for a loss of 1; the errata make it a gain of 1."""
+    for rewards in MODES:
+        shard = shard_of(rewards, 600)
+        moons, seats = np.nonzero(shard.returns > 0.99)
+        assert len(moons)
+        for game, seat in zip(moons.tolist(), seats.tolist(), strict=True):
+            mine = (shard.game == game) & (shard.seat == seat)
+            assert shard.reward[mine].sum() == pytest.approx(1, abs=1e-5)
+            assert shard.reward[mine].sum() == pytest.approx(shard.returns.max(), abs=1e-5)
+
+
+def test_only_the_end_is_rewarded_unless_asked() -> None:
+    shard = shard_of("terminal", 50)
+    assert not shard.reward[~shard.done].any()
+    assert GAMES["hearts_4p"].selfplay.rewards == "terminal"
+    assert shard_of("per_trick", 50).reward[~shard.done].any()
+
+
+def earned_along(table: HeartsTable, seed: int):
+    """Play a hand at random; return what each seat has earned before every decision [D, 4], and the cards played."""
+    earned, played = [], []
+
+    def watch(*_):
+        earned.append(table.earned(np.zeros(4, dtype=np.int64), SEATS))
+        played.append(int(table._games["cards_played"][0]))
+
+    play(table, [seed], random_choice(np.random.default_rng(seed)), watch)
+    return np.array(earned), np.array(played)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_points_are_charged_to_the_taker_when_the_trick_is_complete(seed: int) -> None:
+    table = HeartsTable(HeartsRules(), 1, "per_trick")
+    earned, played = earned_along(table, seed)
+    plays = table._games["plays"][0].tolist()
+    leader = next(s for s in range(4) if plays[0] in held(table)[s])
+    charged, expected = np.zeros((14, 4)), np.zeros(4)
+    for trick in range(13):
+        cards = plays[4 * trick : 4 * trick + 4]
+        best = max(range(4), key=lambda k: (cards[k] // 13 == cards[0] // 13, cards[k]))
+        leader = (leader + best) % 4
+        points = sum(card >= 39 for card in cards) + 13 * (QUEEN in cards)
+        expected += np.where(leader == SEATS, -points / 26, points / 78)
+        charged[trick + 1] = expected
+    np.testing.assert_allclose(earned, charged[played // 4], atol=1e-6)
+    np.testing.assert_allclose(earned.sum(axis=1), 0, atol=1e-6)
+
+
+def held(table: HeartsTable):
+    game = table._games[0]
+    hands = [set(game["deck"][seat::4].tolist()) for seat in range(4)]
+    for seat in range(4):
+        given = {card for card in range(52) if game["given"][seat] >> card & 1}
+        hands[seat] -= given
+        hands[(seat + game["direction"]) % 4] |= given
+    return hands
+
+
+def test_shaping_rewards_a_voided_suit_and_charges_for_leading_hearts_unbroken() -> None:
+    game = "hearts(must_break_hearts=false)"
+    plain, shaped = (HeartsTable(parse_rules(game), 400, mode) for mode in ("per_trick", "shaped"))
+    charged = voided = 0
+    slots = np.arange(400).repeat(4)
+    seats = np.tile(SEATS, 400)
+
+    def watch(*_):
+        nonlocal charged, voided
+        games = shaped._games
+        bonus = shaped.earned(slots, seats) - plain_earned(games)
+        hands = games["hand"].reshape(-1)
+        voids = sum((hands >> 13 * suit & 0x1FFF) == 0 for suit in range(4))
+        np.testing.assert_allclose(bonus, 0.02 * voids - 0.05 * games["leads"].reshape(-1), atol=1e-6)
+        charged, voided = int(games["leads"].sum()), int(voids.sum())
+
+    def plain_earned(games):
+        plain._games[:] = games
+        return plain.earned(slots, seats)
+
+    play(shaped, range(400), random_choice(np.random.default_rng(0)), watch)
+    assert charged > 50
+    assert voided > 50
+    by_the_rules = HeartsTable(HeartsRules(), 400, "shaped")
+    play(by_the_rules, range(400), random_choice(np.random.default_rng(0)))
+    assert not by_the_rules._games["leads"].any()  # hearts unbroken are led by who has nothing else
+
+
+def test_what_is_earned_before_the_first_decision_is_left_to_the_end() -> None:
+    earned = np.array([0.5, 0.7, 0.4, 0.0, 0.1], dtype=np.float32)
+    last = np.array([False, False, True, False, True])
+    outcome = np.array([1, 1, 1, -1, -1], dtype=np.float32)
+    reward = step_rewards(earned, last, outcome)
+    np.testing.assert_allclose(reward, [0.2, -0.3, 1.1, 0.1, -1.1], atol=1e-6)
+
+
+@pytest.mark.parametrize("game", ["hearts(hands=0)", "othello"])
+def test_rewards_that_a_game_does_not_have_are_refused(game: str) -> None:
+    config = config_of("per_trick", game)
+    if game == "othello":
+        config = config.model_copy(update={"engine": "openspiel", "players": 2})
+    with pytest.raises(UnknownGame, match="rewards"):
+        open_table(config, 1)
