@@ -11,7 +11,9 @@ from app.evaluation import MatchGames, match_games
 from app.games import open_table
 from app.selfplay import HERO, Player, Rollout, Schedule
 
-IN_FLIGHT = 256
+IN_FLIGHT = 1024
+"""Games at once: a step costs as much Python for a few games as for many."""
+
 _OPPONENT = 1
 
 
@@ -26,7 +28,7 @@ class MatchPlan:
         temperature: of both sides; 0 always takes the most probable action, and only chance and the openings
             make games differ.
         opening_plies: decisions at the beginning of each game that are taken at random.
-        first: number of the first game; a match may be played in parts of whole rotations.
+        first: number of the first game. Whatever parts of whole rotations a match is played in, its games are the same.
     """
 
     games: int
@@ -38,12 +40,12 @@ class MatchPlan:
 
 def play_match(config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan) -> MatchGames:
     """Play a match, or a part of it. Deterministic for its plan on a CPU."""
-    numbers = np.arange(plan.first, plan.first + plan.games)
-    heroes = numbers % config.players
+    rotations, heroes = np.divmod(np.arange(plan.first, plan.first + plan.games), config.players)
     seating = np.full((plan.games, config.players), _OPPONENT, dtype=np.int8)
     seating[np.arange(plan.games), heroes] = HERO
-    seeds = [derive_seed(plan.seed, "deal", int(game) // config.players) for game in numbers]
-    schedule = Schedule(seeds, seating, plan.temperature, derive_seed(plan.seed, "choices", plan.first))
+    deals = {rotation: derive_seed(plan.seed, "deal", rotation) for rotation in np.unique(rotations).tolist()}
+    seeds = [deals[rotation] for rotation in rotations.tolist()]
+    schedule = Schedule(seeds, seating, plan.temperature, derive_seed(plan.seed, "choices"), plan.first)
     table = OpenedTable(open_table(config, min(plan.games, IN_FLIGHT)), plan.opening_plies)
     outcomes = Rollout(table, [hero, opponent], schedule).run()
     return match_games(outcomes.returns, heroes, outcomes.truncated, outcomes.lengths, outcomes.histories)

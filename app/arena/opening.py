@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import derive_seed
 from app.games import FINISHED, Observations, Table, TableSpec
+from app.selfplay import draw_points
 
 
 class OpenedTable:
@@ -31,11 +31,11 @@ class OpenedTable:
     def reset(self, slots: NDArray[np.int64], seeds: Sequence[int]) -> None:
         """See ``Table.reset``; then play the openings."""
         self._table.reset(slots, seeds)
-        choices = np.array([np.random.default_rng(derive_seed(seed, "opening")).random(self._plies) for seed in seeds])
+        streams = np.array(seeds, dtype=np.uint64)
         for ply in range(self._plies):
             live = self._table.seats()[slots] != FINISHED
             if live.any():
-                self._play(slots[live], choices[live, ply])
+                self._play(slots[live], draw_points(streams[live], np.full(np.count_nonzero(live), ply)))
 
     def _play(self, slots: NDArray[np.int64], points: NDArray[np.float64]) -> None:
         _, mask = self._table.observe(slots)

@@ -27,6 +27,7 @@ class Rules:
         kind = self.game.get_type()
         recall = None if kind.provides_observation_tensor else pyspiel.IIGObservationType(perfect_recall=True)
         self.observer = make_observation(self.game, recall)
+        self._raw = np.empty((0, self.observer.tensor.size), dtype=np.float32)
         self.codec: Codec = codec_for(self.game, self.observer.tensor.size)
         self.spec = TableSpec(
             players=players,
@@ -56,7 +57,9 @@ class Rules:
     def observe(self, states: Sequence[Any], seats: NDArray[np.int8]) -> Observations:
         """Return what ``seats`` [K] know in ``states`` [K], as [K, D]."""
         tensor, set_from = self.observer.tensor, self.observer.set_from
-        raw = np.empty((len(states), tensor.size), dtype=np.float32)
+        if len(states) > len(self._raw):
+            self._raw = np.empty((len(states), tensor.size), dtype=np.float32)
+        raw = self._raw[: len(states)]  # the same memory every time: fresh pages cost as much as filling them
         for row, state, seat in zip(raw, states, seats.tolist(), strict=True):
             set_from(state, seat)
             row[:] = tensor
@@ -102,13 +105,14 @@ class OpenSpielTable:
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
         """See ``Table.reset``."""
-        for slot, seed in zip(slots.tolist(), seeds, strict=True):
+        self._returns[slots] = 0
+        self._truncated[slots] = False
+        begun = slots.tolist()
+        for slot, seed in zip(begun, seeds, strict=True):
             self._states[slot] = self._rules.game.new_initial_state()
             self._chance[slot] = Random(seed)
             self._moves[slot] = 0
-            self._returns[slot] = 0
-            self._truncated[slot] = False
-            self._seats[slot] = self._advance(slot)
+        self._seats[slots] = [self._advance(slot) for slot in begun]
 
     def seats(self) -> NDArray[np.int8]:
         """See ``Table.seats``."""
@@ -127,12 +131,14 @@ class OpenSpielTable:
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
         """See ``Table.step``."""
         chosen = self._rules.codec.to_game[self._seats[slots], actions].tolist()
-        for slot, action in zip(slots.tolist(), chosen, strict=True):
+        states, moves, moved = self._states, self._moves, slots.tolist()
+        for slot, action in zip(moved, chosen, strict=True):
             if action not in self._legal[slot]:
                 raise IllegalAction(action, slot, self._legal[slot])
-            self._states[slot].apply_action(action)
-            self._moves[slot] += 1
-            self._seats[slot] = self._advance(slot)
+        for slot, action in zip(moved, chosen, strict=True):
+            states[slot].apply_action(action)
+            moves[slot] += 1
+        self._seats[slots] = [self._advance(slot) for slot in moved]
 
     def earned(self, slots: Indices, seats: NDArray[np.int8]) -> NDArray[np.float32]:  # noqa: ARG002
         """See ``Table.earned``; only the end is rewarded."""
@@ -156,21 +162,24 @@ class OpenSpielTable:
         while True:
             player: int = state.current_player()
             legal: list[int] = state.legal_actions()
-            self._legal[slot] = legal
             if player == CHANCE:
                 state.apply_action(self._draw(slot, state, legal))
-            elif player < 0:
-                self._returns[slot] = self._rules.outcome(state)
-                return FINISHED
-            elif self._moves[slot] == self._limit:
-                self._truncated[slot] = True
+                continue
+            if player < 0 or self._moves[slot] == self._limit:
                 self._legal[slot] = []
+                self._finish(slot, state, over=player < 0)
                 return FINISHED
-            elif len(legal) > 1:
+            if len(legal) > 1:
+                self._legal[slot] = legal
                 return player
-            else:
-                state.apply_action(legal[0])
-                self._moves[slot] += 1
+            state.apply_action(legal[0])
+            self._moves[slot] += 1
+
+    def _finish(self, slot: int, state: Any, *, over: bool) -> None:
+        if over:
+            self._returns[slot] = self._rules.outcome(state)
+        else:
+            self._truncated[slot] = True
 
     def _draw(self, slot: int, state: Any, legal: list[int]) -> int:
         point = self._chance[slot].random()

@@ -89,7 +89,7 @@ class Table(Protocol):
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
         """Play ``actions`` [K] of the seats to move in ``slots`` [K], and then whatever chance and force decide.
 
-        Raises ``IllegalAction``; the games before the offending one have then moved on.
+        Raises ``IllegalAction``; no game has then moved on.
         """
         ...
 

@@ -43,7 +43,7 @@ def read_tricks(block: NDArray[np.float32], seats: NDArray[np.int8], players: in
         players: number of seats.
         cards: [52] our number of each of the game's cards.
     """
-    row, index = np.nonzero(block)
+    row, index = np.divmod(np.flatnonzero(block != 0), block.shape[1])  # of floats, nonzero is ten times as slow
     place, card = np.divmod(index, CARDS)
     trick, place = np.divmod(place, 2 * players - 1)
     count = np.bincount(row, minlength=len(block))

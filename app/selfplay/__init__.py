@@ -1,6 +1,7 @@
 """Self-play: rollouts of many games at once, their shards, and the inspection of these."""
 
 from app.selfplay.cache import PLAYERS, PlayerCache
+from app.selfplay.draws import draw_points, number_streams
 from app.selfplay.inspection import ForeignShard, InspectionResult, InspectionSpec
 from app.selfplay.job import SelfplayResult, SelfplaySpec
 from app.selfplay.players import HeuristicPlayer, NoHeuristic, Player, RandomPlayer, WrongModel, load_player
@@ -30,5 +31,7 @@ __all__ = [
     "SelfplaySpec",
     "ShardRecorder",
     "WrongModel",
+    "draw_points",
     "load_player",
+    "number_streams",
 ]

@@ -8,11 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.games import FINISHED, Mask, Observations, Table
+from app.selfplay.draws import Streams, draw_points, number_streams
 from app.selfplay.players import Floats, Player, choose, choose_best
 
 Indices = NDArray[np.int64]
 HERO = 0
 """The player whose decisions are recorded: the first of the list."""
+
+_REFILL = 8  # an eighth of the slots may be empty
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,13 +26,15 @@ class Schedule:
         seeds: one for each of G games; the same seed deals the same cards.
         seating: [G, P] which player sits where, for the whole game.
         temperature: divides the logits; 0 always takes the most probable action.
-        seed: of the players' choices.
+        seed: of the players' choices, together with a game's number.
+        first: number of the first game; parts of a larger whole give what the whole would.
     """
 
     seeds: Sequence[int]
     seating: NDArray[np.int8]
     temperature: float
     seed: int
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +100,7 @@ class Rollout:
     progress: Callable[[int], None] = lambda _finished: None
     _games: Indices = field(init=False)  # the game in each slot, -1 for none
     _steps: Indices = field(init=False)
+    _choices: Streams = field(init=False)
     _over: int = field(init=False, default=0)
     _begun: int = field(init=False, default=0)
 
@@ -107,27 +113,29 @@ class Rollout:
             lengths=np.zeros(games, dtype=np.int64),
             histories=[[] for _ in range(games)],
         )
-        choices = np.random.default_rng(self.schedule.seed)
+        self._choices = number_streams(self.schedule.seed, self.schedule.first + np.arange(games))
         slots = len(self.table.seats())
         self._games = np.full(slots, -1, dtype=np.int64)
         self._steps = np.zeros(games, dtype=np.int64)
-        self._begin(np.arange(min(slots, games)))
         while self._over < games:
+            self._begin()
             seats = self.table.seats()
             self._end(np.flatnonzero((seats == FINISHED) & (self._games >= 0)), outcomes)
-            live = np.flatnonzero(self.table.seats() != FINISHED)
+            live = np.flatnonzero((seats != FINISHED) & (self._games >= 0))
             if len(live):
-                self._decide(live, choices.random(len(live)))
+                self._decide(live)
             self.progress(self._over)
         return outcomes
 
-    def _begin(self, slots: Indices) -> None:
-        count = min(len(slots), len(self.schedule.seeds) - self._begun)
-        self._games[slots] = -1
-        slots, games = slots[:count], range(self._begun, self._begun + count)
-        self._games[slots] = games
-        self.table.reset(slots, [self.schedule.seeds[game] for game in games])
-        self._begun += count
+    def _begin(self) -> None:
+        """Fill the empty slots once they are a good part of all: a few at a time cost as much as many."""
+        empty = np.flatnonzero(self._games < 0)
+        count = min(len(empty), len(self.schedule.seeds) - self._begun)
+        if count and len(empty) * _REFILL >= len(self._games):
+            slots, games = empty[:count], range(self._begun, self._begun + count)
+            self._games[slots] = games
+            self.table.reset(slots, [self.schedule.seeds[game] for game in games])
+            self._begun += count
 
     def _end(self, slots: Indices, outcomes: Outcomes) -> None:
         if not len(slots):
@@ -140,8 +148,8 @@ class Rollout:
             outcomes.histories[game] = self.table.history(slot)
             if outcomes.truncated[game]:
                 self._cut_off(slot, game)
+        self._games[slots] = -1
         self._over += len(slots)
-        self._begin(slots)
 
     def _cut_off(self, slot: int, game: int) -> None:
         seats = np.flatnonzero(self.schedule.seating[game] == HERO).astype(np.int8)
@@ -151,9 +159,10 @@ class Rollout:
         anything = np.ones((len(seats), self.table.spec.actions), dtype=np.bool_)  # values need no mask
         self.recorder.cut_off(game, seats, self.players[HERO].forward(obs, anything)[1])
 
-    def _decide(self, live: Indices, points: NDArray[np.float64]) -> None:
+    def _decide(self, live: Indices) -> None:
         obs, mask = self.table.observe(live)
         games, seats = self._games[live], self.table.seats()[live]
+        points = draw_points(self._choices[games], self._steps[games])
         sitting = self.schedule.seating[games, seats]
         actions = np.empty(len(live), dtype=np.int32)
         for player in np.unique(sitting).tolist():

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from app.arena import MatchPlan, play_match
+from app.arena import MatchPlan, match, play_match
 from app.arena.opening import OpenedTable
 from app.config import GAMES, GameConfig
 from app.evaluation import MatchStatistics, match_statistics
@@ -90,7 +90,16 @@ def test_a_rotation_has_the_same_opening_and_different_rotations_have_others() -
     assert summed(CONFIG, FILLER, FILLER, MatchPlan(40, 3, 0.0)).distinct_games == 1
 
 
-def test_a_match_in_parts_has_the_deals_and_seats_of_the_whole() -> None:
-    whole = play_match(CONFIG, FILLER, COLUMN, MatchPlan(40, 3, 0.0, opening_plies=4))
-    parts = [play_match(CONFIG, FILLER, COLUMN, MatchPlan(20, 3, 0.0, 4, first)) for first in (0, 20)]
-    assert parts[0].plus(parts[1]) == whole
+def test_a_match_in_parts_has_the_games_of_the_whole() -> None:
+    def played(games: int, first: int = 0):
+        return play_match(CONFIG, RandomPlayer(), COLUMN, MatchPlan(games, 3, 1.0, 4, first))
+
+    parts = [played(20), played(14, 20), played(6, 34)]
+    assert parts[0].plus(parts[1]).plus(parts[2]) == played(40)
+
+
+def test_the_number_of_games_in_flight_changes_no_game(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = MatchPlan(40, 3, 1.0, 4)
+    together = play_match(CONFIG, RandomPlayer(), COLUMN, plan)
+    monkeypatch.setattr(match, "IN_FLIGHT", 7)
+    assert play_match(CONFIG, RandomPlayer(), COLUMN, plan) == together

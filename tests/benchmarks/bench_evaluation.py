@@ -1,0 +1,205 @@
+"""Evaluation in batches against one game at a time with a forward pass for each position: the same games, in one run.
+
+Run with ``pytest tests/benchmarks/bench_evaluation.py -m benchmark -s``. Both sides play the same matches between the
+same two networks: the same deals, openings and draws, so that their statistics have to be identical. The ratios are
+asserted, not the figures.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Categorical
+
+from app.arena import EvaluationManager, MatchPlan, play_match
+from app.config import GAMES, GameConfig
+from app.core import derive_seed
+from app.engine import LocalEngine
+from app.evaluation import GauntletSpec, MatchStatistics, Opponent, OpponentResult, match_games, match_statistics
+from app.games.openspiel import Rules
+from app.policy import MASKED_LOGIT, ActorCritic, Policy, init_policy, load_network, parameters_to_bytes
+from app.selfplay import draw_points, number_streams
+from app.store import FileStore, Manifest, put_checkpoint
+
+pytestmark = pytest.mark.benchmark
+ROUNDS = 3
+LONGEST = 2000  # decisions
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+class OneAtATime:
+    """The common way: OpenSpiel's lists, one position a forward pass, ``Categorical``, one game at a time."""
+
+    def __init__(self, config: GameConfig, networks: list[ActorCritic], plan: MatchPlan) -> None:
+        self.config, self.networks, self.plan = config, networks, plan
+        self.rules = Rules(config.game, config.players)
+        kind = self.rules.game.get_type()
+        self.tensor = "observation_tensor" if kind.provides_observation_tensor else "information_state_tensor"
+
+    def play(self) -> tuple[MatchStatistics, float]:
+        """Return what the games say, and the seconds they took; making up the draws is not counted."""
+        players = self.config.players
+        draws = [self._draws(game) for game in range(self.plan.games)]
+        began = perf_counter()
+        ends = [self._game(game % players, *drawn) for game, drawn in enumerate(draws)]
+        seconds = perf_counter() - began
+        returns, truncated, lengths, histories = zip(*ends, strict=True)
+        heroes = np.arange(len(ends)) % players
+        games = match_games(np.array(returns), heroes, np.array(truncated), np.array(lengths), histories)
+        return match_statistics(games, players), seconds
+
+    def _draws(self, game: int):
+        seed = derive_seed(self.plan.seed, "deal", game // self.config.players)
+        stream = number_streams(derive_seed(self.plan.seed, "choices"), np.array([game]))
+        opening = draw_points(np.full(self.plan.opening_plies, seed, np.uint64), np.arange(self.plan.opening_plies))
+        return Random(seed), opening.tolist(), draw_points(stream.repeat(LONGEST), np.arange(LONGEST)).tolist()
+
+    def _game(self, hero: int, chance: Random, opening: list[float], points: list[float]):
+        state, moves, decisions = self.rules.game.new_initial_state(), 0, 0
+        while not state.is_terminal() and moves != self.config.max_moves:
+            legal = state.legal_actions()
+            if state.is_chance_node():
+                state.apply_action(self._dealt(state, legal, chance.random()))
+                continue
+            moves += 1
+            if len(legal) == 1:
+                state.apply_action(legal[0])
+            elif opening:
+                state.apply_action(self._opened(state.current_player(), legal, opening.pop(0)))
+            else:
+                seat = state.current_player()
+                network = self.networks[0 if seat == hero else 1]
+                state.apply_action(self._chosen(network, state, seat, legal, points[decisions]))
+                decisions += 1
+        over = state.is_terminal()
+        returns = self.rules.outcome(state) if over else np.zeros(self.config.players, dtype=np.float32)
+        return returns, not over, decisions, state.history()
+
+    def _dealt(self, state, legal: list[int], point: float) -> int:
+        if self.rules.codec.uniform_chance:
+            return legal[int(point * len(legal))]
+        for action, probability in state.chance_outcomes():
+            point -= probability
+            if point < 0:
+                return action
+        return legal[-1]
+
+    def _opened(self, seat: int, legal: list[int], point: float) -> int:
+        own = sorted(self.rules.codec.from_game[seat, legal])
+        return int(self.rules.codec.to_game[seat, own[int(point * len(own))]])
+
+    def _chosen(self, network: ActorCritic, state, seat: int, legal: list[int], point: float) -> int:
+        codec = self.rules.codec
+        raw = np.array(getattr(state, self.tensor)(seat), dtype=np.float32)
+        obs = codec.encode(raw[None], np.array([seat], dtype=np.int8))
+        mask = torch.zeros(self.rules.spec.actions, dtype=torch.bool)
+        mask[codec.from_game[seat, legal]] = True
+        with torch.inference_mode():
+            logits, _ = network(torch.from_numpy(obs).float())
+            choices = Categorical(logits=(logits[0] / self.plan.temperature).masked_fill(~mask, MASKED_LOGIT))
+            action = int((choices.probs.cumsum(0) <= point).sum())  # what sample() does, with a point of our own
+        return int(codec.to_game[seat, action])
+
+
+def parameters_of(config: GameConfig, seed: int):
+    spec = Rules(config.game, config.players).spec
+    return spec, init_policy(config.network, spec.observation_size, spec.actions, seed=seed)
+
+
+def policies(config: GameConfig) -> list[Policy]:
+    made = [parameters_of(config, seed) for seed in (0, 1)]
+    return [Policy(config.network, spec.observation_size, spec.actions, tensors) for spec, tensors in made]
+
+
+def networks(config: GameConfig) -> list[ActorCritic]:
+    made = [parameters_of(config, seed) for seed in (0, 1)]
+    return [load_network(config.network, spec.observation_size, spec.actions, tensors) for spec, tensors in made]
+
+
+def batched(config: GameConfig, plan: MatchPlan) -> tuple[MatchStatistics, float]:
+    hero, opponent = policies(config)
+    began = perf_counter()
+    games = play_match(config, hero, opponent, plan)
+    return match_statistics(games, config.players), perf_counter() - began
+
+
+def stored(config: GameConfig, folder: Path) -> list[str]:
+    """Store both networks as checkpoints; return their hashes."""
+    names = []
+    for seed in (0, 1):
+        spec, tensors = parameters_of(config, seed)
+        manifest = Manifest(
+            config_key=config.key, network=config.network, obs_size=spec.observation_size, actions=spec.actions,
+            step=0, parent=None, optimizer=None,
+        )  # fmt: skip
+        names.append(put_checkpoint(FileStore(folder), manifest, parameters_to_bytes(tensors), None))
+    return names
+
+
+async def two_processes(spec: GauntletSpec) -> tuple[OpponentResult, float]:
+    """Play on two worker processes that are warm."""
+    opponent = spec.opponents[0]
+    engine = LocalEngine(workers=2)
+    try:
+        warming = opponent.model_copy(update={"games": 2 * spec.config.players})
+        await asyncio.gather(*(EvaluationManager(engine).evaluate(with_opponent(spec, warming)) for _ in range(2)))
+        began = perf_counter()
+        result = await EvaluationManager(engine).evaluate(spec)
+        return result.results[0], perf_counter() - began
+    finally:
+        await engine.close()
+
+
+def with_opponent(spec: GauntletSpec, opponent: Opponent) -> GauntletSpec:
+    return spec.model_copy(update={"opponents": (opponent,)})
+
+
+GOALS = {"hearts_4p": 35.0, "connect_four_2p": 35.0}
+SIZES = {"chinese_checkers_3p": (384, 3), "maedn_4p": (512, 8)}
+"""Games in batches and one at a time, where they are long."""
+
+
+@pytest.mark.parametrize("key", list(GAMES))
+def test_evaluation_in_batches_plays_the_same_games_many_times_as_fast(key: str, tmp_path: Path) -> None:
+    config = GAMES[key].model_copy(update={"engine": "openspiel"})
+    many, few = SIZES.get(key, (2048, 24))
+    settings = config.evaluation.model_copy(update={"batch_games": many // 2})
+    hero, model = stored(config, tmp_path)
+    opponent = Opponent(name="other", kind="model", model=model, games=many)
+    rows = []
+    for seed in range(ROUNDS):
+        spec = GauntletSpec(
+            store=tmp_path,
+            config=config.model_copy(update={"evaluation": settings}),
+            model=hero,
+            opponents=(opponent,),
+            seed=seed,
+        )
+        plan = MatchPlan(few, derive_seed(seed, "match", model), settings.temperature, settings.opening_plies)
+        alone, seconds = OneAtATime(config, networks(config), plan).play()
+        assert batched(config, plan)[0] == alone
+        one, seconds_one = batched(config, replace(plan, games=many))
+        two, seconds_two = asyncio.run(two_processes(spec))
+        assert one == MatchStatistics.model_validate(two.model_dump(include=set(MatchStatistics.model_fields)))
+        rows.append((few / seconds, many / seconds_one, many / seconds_two))
+    slow, fast, faster = (median(column) for column in zip(*rows, strict=True))
+    goal = GOALS.get(key, 20.0)
+    print(  # noqa: T201
+        f"{key}: {slow:,.1f} games/s one at a time; batched {fast:,.0f} in one process ({fast / slow:.1f} times), "
+        f"{faster:,.0f} in two ({faster / slow:.1f} times, goal {goal:.0f})"
+    )
+    assert faster / slow >= goal
