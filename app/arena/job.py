@@ -27,7 +27,7 @@ def play_batch(store: BlobStore, spec: BatchSpec) -> BatchResult:
     began = perf_counter()
     game, settings, asked = open_table(spec.config, 0).spec, spec.config.evaluation, spec.batch
     name = asked.opponent.model or RANDOM
-    hero, other = PLAYERS.load(store, spec.model, game), PLAYERS.load(store, name, game)
+    hero, other = (PLAYERS.load(store, player, game, spec.device) for player in (spec.model, name))
     seed = derive_seed(spec.seed, "match", name)
     plan = MatchPlan(asked.games, seed, settings.temperature, settings.opening_plies, asked.first)
     games = play_match(spec.config, hero, other, plan)

@@ -18,6 +18,7 @@ COMMANDS = {
     "tail": "Show events, and follow them.",
     "trace": "Show what led to an event and what came of it.",
     "emit": "Publish an event.",
+    "eval": "Evaluate a checkpoint, in our games or in Gymnasium's environments.",
     "replay": "Check that a journal replays, ask what if, publish recorded events again.",
     "simulate": "Run the controllers on a modelled cluster, and see what they are worth.",
     "journal": "Look for damage in the journal.",
@@ -29,6 +30,10 @@ COMMANDS = {
 """Each command is the object of its name in the module of its name."""
 
 EXIT_CODES = {
+    "BadEnvironment": 2,
+    "BadPolicy": 2,
+    "UnknownDevice": 2,
+    "UnsuitedCodec": 2,
     "BadData": 2,
     "BadPlant": 2,
     "BadSettings": 2,
@@ -36,6 +41,9 @@ EXIT_CODES = {
     "NotAJournal": 3,
     "UnknownConfig": 4,
     "UnknownDaemon": 4,
+    "UnknownEnvironment": 4,
+    "UnknownModel": 4,
+    "UnknownPolicy": 4,
     "UnknownEvent": 4,
     "UnknownEventType": 4,
     "BrokerUnavailable": 5,

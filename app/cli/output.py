@@ -3,6 +3,8 @@
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import click
@@ -35,6 +37,20 @@ def show(*renderables: RenderableType) -> None:
 def write_json(value: Any) -> None:
     """Write a value to stdout as one line of JSON."""
     click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+@contextmanager
+def data_only_on_stdout() -> Iterator[None]:
+    """Send what others print meanwhile to stderr, be it Python or a library below it."""
+    sys.stdout.flush()
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
 
 
 def note(text: str) -> None:

@@ -37,6 +37,7 @@ from app.evaluation.matches import (
 from app.evaluation.quality import QualityScore, ShardStatistics, quality_score
 from app.evaluation.rating import OpponentScore, Prior, performance_rating
 from app.evaluation.repetition import CERTAIN, repeated_games, repetition_evidence
+from app.evaluation.trajectory import trajectory_rows
 
 __all__ = [
     "ATTEMPTS",
@@ -77,4 +78,5 @@ __all__ = [
     "repetition_evidence",
     "seat_wins",
     "summarise_episodes",
+    "trajectory_rows",
 ]

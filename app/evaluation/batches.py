@@ -39,6 +39,7 @@ class BatchSpec(Settings):
     model: ModelHash
     batch: Batch
     seed: int = Field(ge=0)
+    device: str = "cpu"
 
     @model_validator(mode="after")
     def _never_itself(self) -> Self:
@@ -111,6 +112,7 @@ class GauntletSpec(Settings):
     model: ModelHash
     opponents: tuple[Opponent, ...] = Field(min_length=1)
     seed: int = Field(ge=0)
+    device: str = Field(default="cpu", description="where the networks run")
 
     @property
     def batches(self) -> tuple[Batch, ...]:
@@ -120,10 +122,8 @@ class GauntletSpec(Settings):
     @property
     def parts(self) -> tuple[dict[str, Any], ...]:
         """The batches' specs as JSON objects."""
-        specs = (
-            BatchSpec(store=self.store, config=self.config, model=self.model, batch=batch, seed=self.seed)
-            for batch in self.batches
-        )
+        whole = self.model_dump(exclude={"opponents"})
+        specs = (BatchSpec(**whole, batch=batch) for batch in self.batches)
         return tuple(spec.model_dump(mode="json") for spec in specs)
 
     def gather(self, parts: Sequence[Mapping[str, Any] | FlyballError]) -> GauntletResult:

@@ -20,9 +20,9 @@ been counted, ``advance`` takes one and the other to the next state. Tests name 
    those that succeeded and failed. Medians are lower medians, ``sorted[(n - 1) // 2]``: a value that occurred.
    ``median_steps_to_goal`` (also called ``steps_p50_success``) is over successes only, ``dist_at_end_p50`` over all
    episodes.
-7. **Nothing is null.** A mean or median over no episode, or a distance that the environment does not report, is None,
-   never 0.
-8. **Numbers are finite.** A reward or a last distance that is not is an error.
+7. **Nothing is null.** A mean or median over no episode is None, never 0. So is ``dist_at_end_p50`` unless every
+   episode reports its last distance (NaN: not reported): those that do may differ from those that do not.
+8. **Numbers are finite.** A reward that is not, or an infinite last distance, is an error.
 
 Sources: seed 002 with its errata; Gymnasium's ``AutoresetMode``; the quota is that of Stable-Baselines3's
 ``evaluate_policy``.
@@ -67,7 +67,8 @@ class StepResult:
         reward: [N].
         done: [N] the episode came to an end of its own.
         trunc: [N] it was cut off.
-        dist: [N] distance to the goal after the step, as the observation returned has it; None when it is not reported.
+        dist: [N] distance to the goal after the step, as the observation returned has it; NaN where it is not reported,
+            None where it never is.
         final_dist: [N] under ``same_step``, that of the last observation; only read where an episode ends.
         success: [N] the environment's own word, only read where an episode ends; None when it has none.
     """
@@ -184,11 +185,12 @@ def _ended(
     if not ended.any():
         return ()
     dist = result.final_dist if autoreset == "same_step" else result.dist
-    if dist is not None and not np.isfinite(dist[ended]).all():
-        raise _not_finite("distance", dist, ended)
+    last = np.full(len(ended), np.nan) if dist is None else dist
+    if np.isinf(last[ended]).any():
+        raise _not_finite("distance", last, ended)
     success = result.done if result.success is None else result.success
     return tuple(
-        Episode(i, bool(success[i]), int(steps[i]), float(reward[i]), None if dist is None else float(dist[i]))
+        Episode(i, bool(success[i]), int(steps[i]), float(reward[i]), None if np.isnan(last[i]) else float(last[i]))
         for i in np.flatnonzero(ended).tolist()
     )
 
@@ -208,6 +210,7 @@ def summarise_episodes(state: EvalState) -> EpisodeSummary:
     rate = Rate.of(len(won), state.requested)
     mean = fsum(episode.reward for episode in episodes) / len(episodes)
     steps_to_goal = lower_median([episode.steps for episode in won])
+    last_dists = [episode.dist for episode in episodes if episode.dist is not None]
     return EpisodeSummary(
         episodes=len(episodes),
         successes=len(won),
@@ -220,7 +223,7 @@ def summarise_episodes(state: EvalState) -> EpisodeSummary:
         steps_p50_success=steps_to_goal,
         return_mean_success=_mean([episode.reward for episode in won]),
         return_mean_fail=_mean([episode.reward for episode in lost]),
-        dist_at_end_p50=lower_median([episode.dist for episode in episodes if episode.dist is not None]),
+        dist_at_end_p50=lower_median(last_dists) if len(last_dists) == len(episodes) else None,
     )
 
 

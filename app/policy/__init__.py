@@ -1,5 +1,6 @@
 """Networks: initialisation, inference, and parameters as bytes."""
 
+from app.policy.device import UnknownDevice, missing_device, use_one_thread
 from app.policy.inference import NoLegalAction, Policy, init_policy, load_network
 from app.policy.network import MASKED_LOGIT, ActorCritic, masked_log_probs
 from app.policy.parameters import BadParameters, Parameters, bytes_to_parameters, parameters_to_bytes
@@ -11,9 +12,12 @@ __all__ = [
     "NoLegalAction",
     "Parameters",
     "Policy",
+    "UnknownDevice",
     "bytes_to_parameters",
     "init_policy",
     "load_network",
     "masked_log_probs",
+    "missing_device",
     "parameters_to_bytes",
+    "use_one_thread",
 ]

@@ -23,14 +23,18 @@ class Policy:
         obs_size: features of an observation.
         actions: actions of the game.
         parameters: the tensors of an ``ActorCritic`` of that shape; they are copied.
+        device: where it computes, ``cpu`` or ``cuda``; what goes in and comes out lies in main memory.
 
     Raises ``BadParameters`` when the tensors do not fit.
     """
 
-    def __init__(self, settings: NetworkSettings, obs_size: int, actions: int, parameters: Parameters) -> None:
+    def __init__(
+        self, settings: NetworkSettings, obs_size: int, actions: int, parameters: Parameters, device: str = "cpu"
+    ) -> None:
         self.obs_size = obs_size
         self.actions = actions
-        network = load_network(settings, obs_size, actions, parameters)
+        self._device = device
+        network = load_network(settings, obs_size, actions, parameters).to(device)
         self._trunk = [_transposed(layer) for layer in network.trunk]
         heads = [_transposed(network.policy_head), _transposed(network.value_head)]
         self._heads = torch.cat([w for w, _ in heads], dim=1), torch.cat([b for _, b in heads])
@@ -54,15 +58,15 @@ class Policy:
                 hint="Ask only for seats that are to move in games that are not over.",
             )
         with torch.inference_mode():
-            features = _tensor(obs).float()
+            features = _tensor(obs).to(self._device).float()
             for weight, bias in self._trunk:
                 features = torch.addmm(bias, features, weight).relu_()
             output = torch.addmm(self._heads[1], features, self._heads[0])
             logits = output[:, : self.actions]
             if temperature != 1.0:
                 logits = logits / temperature
-            log_probs = masked_log_probs(logits, _tensor(mask))
-            return log_probs.numpy(), output[:, self.actions].numpy()
+            log_probs = masked_log_probs(logits, _tensor(mask).to(self._device))
+            return log_probs.cpu().numpy(), output[:, self.actions].cpu().numpy()
 
 
 def load_network(settings: NetworkSettings, obs_size: int, actions: int, parameters: Parameters) -> ActorCritic:

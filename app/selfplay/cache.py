@@ -22,17 +22,17 @@ class PlayerCache:
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
-        self._players: OrderedDict[tuple[BlobStore, str, str], Player] = OrderedDict()
+        self._players: OrderedDict[tuple[BlobStore, str, str, str], Player] = OrderedDict()
         self._lock = Lock()
 
-    def load(self, store: BlobStore, name: str, spec: TableSpec) -> Player:
+    def load(self, store: BlobStore, name: str, spec: TableSpec, device: str = "cpu") -> Player:
         """Return a player, from memory if it is there; see ``load_player`` for the arguments and what is raised."""
-        key = (store, name, spec.rules_version)
+        key = (store, name, spec.rules_version, device)
         with self._lock:
             if key in self._players:
                 self._players.move_to_end(key)
                 return self._players[key]
-        player = load_player(store, name, spec)
+        player = load_player(store, name, spec, device)
         with self._lock:
             self._players[key] = player
             while len(self._players) > self._capacity:

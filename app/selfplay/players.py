@@ -56,8 +56,8 @@ class HeuristicPlayer:
         return np.where(mask, log_probs, MASKED_LOGIT).astype(np.float32), np.zeros(len(mask), dtype=np.float32)
 
 
-def load_player(store: BlobStore, name: str, spec: TableSpec) -> Player:
-    """Return the player called ``name``: a model's hash, ``'random'`` or ``'heuristic'``.
+def load_player(store: BlobStore, name: str, spec: TableSpec, device: str = "cpu") -> Player:
+    """Return the player called ``name``: a model's hash, ``'random'`` or ``'heuristic'``. Networks run on ``device``.
 
     Raises ``WrongModel``, ``NoHeuristic``, ``MissingBlob`` or ``DamagedBlob``.
     """
@@ -74,7 +74,7 @@ def load_player(store: BlobStore, name: str, spec: TableSpec) -> Player:
             hint="Play it under its own configuration, or start a new model when the encoding has changed.",
         )
     parameters = bytes_to_parameters(checkpoint.parameters)
-    return Policy(manifest.network, manifest.obs_size, manifest.actions, parameters)
+    return Policy(manifest.network, manifest.obs_size, manifest.actions, parameters, device)
 
 
 def _heuristic_of(spec: TableSpec) -> Heuristic:

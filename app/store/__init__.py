@@ -3,6 +3,7 @@
 from app.store.blobs import BlobStore, DamagedBlob, MemoryStore, MissingBlob
 from app.store.checkpoints import Checkpoint, Manifest, delete_checkpoint, get_checkpoint, put_checkpoint
 from app.store.files import FileStore
+from app.store.header import note_of, with_note
 from app.store.leagues import ForeignLeague, LeagueFile
 from app.store.shard import BadShard, Shard, ShardMeta
 from app.store.shards import delete_shard, get_shard, put_shard
@@ -24,6 +25,8 @@ __all__ = [
     "delete_shard",
     "get_checkpoint",
     "get_shard",
+    "note_of",
     "put_checkpoint",
     "put_shard",
+    "with_note",
 ]

@@ -176,12 +176,20 @@ def test_rule_7_nothing_is_null_and_never_zero() -> None:
     assert summarise_episodes(state).dist_at_end_p50 is None
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_rule_8_a_number_that_is_none_is_an_error(bad: float) -> None:
+def test_rule_7_distances_that_only_some_report_have_no_median() -> None:
+    assert evaluated([[failure(1, dist=3.0), failure(1, dist=9.0)]], 2).dist_at_end_p50 == 3.0
+    assert evaluated([[failure(1, dist=3.0), failure(1, dist=np.nan)]], 2).dist_at_end_p50 is None
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_rule_8_a_reward_that_is_no_number_is_an_error(bad: float) -> None:
     with pytest.raises(NotFinite, match="Environment 1 returned the reward"):
         evaluated([[goal(1)], [Script((bad,))]], 2)
-    with pytest.raises(NotFinite, match="Environment 0 returned the distance"):
-        evaluated([[Script((1.0,), dist=bad)]], 1)
+
+
+def test_rule_8_an_infinite_distance_is_an_error() -> None:
+    with pytest.raises(NotFinite, match="Environment 0 returned the distance inf"):
+        evaluated([[failure(1, dist=np.inf)]], 1)
 
 
 def test_rule_8_holds_for_what_is_counted_only() -> None:

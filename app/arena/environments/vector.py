@@ -1,0 +1,131 @@
+"""Gymnasium's environments behind the ``Environments`` port."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core import FlyballError
+from app.evaluation import Autoreset, StepResult
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+DIST = "dist"
+"""The key of ``info`` under which an environment tells its distance to the goal."""
+
+_AUTORESET: dict[str, Autoreset] = {"NextStep": "next_step", "SameStep": "same_step"}
+
+
+class MissingGymnasium(FlyballError):
+    """Gymnasium is not installed."""
+
+
+class UnknownEnvironment(FlyballError):
+    """An environment that cannot be made."""
+
+
+class BadEnvironment(FlyballError):
+    """An environment that does not tell what an evaluation has to know."""
+
+
+class GymnasiumEnvironments:
+    """A vector environment of Gymnasium; see ``Environments``.
+
+    ``step_limit`` is after how many steps an episode is cut off, None when none is.
+
+    Args:
+        vector: which resets itself, at the same or at the next step.
+        success_key: the key of ``info`` that says at an episode's end whether it succeeded; None: ``done`` does.
+
+    Raises ``BadEnvironment``.
+    """
+
+    def __init__(self, vector: "VectorEnv[Any, Any, Any]", success_key: str | None = None) -> None:
+        mode = vector.metadata.get("autoreset_mode", "NextStep")  # Gymnasium 1.0 knows no other and does not name it
+        name = str(getattr(mode, "value", mode))
+        if name not in _AUTORESET:
+            raise BadEnvironment(
+                f"The environments do not reset themselves ({mode}).", hint="Make them with same-step or next-step."
+            )
+        self._vector = vector
+        self.step_limit: int | None = vector.spec.max_episode_steps if vector.spec else None
+        self._success = success_key
+        self.autoreset: Autoreset = _AUTORESET[name]
+        self.count = int(vector.num_envs)
+        self.observation_space = vector.single_observation_space
+        self.action_space = vector.single_action_space
+
+    def reset(self, seed: int) -> Any:
+        """See ``Environments.reset``."""
+        return self._vector.reset(seed=seed)[0]
+
+    def step(self, actions: NDArray[Any]) -> tuple[Any, StepResult]:
+        """See ``Environments.step``. Raises ``BadEnvironment``."""
+        observations, rewards, done, trunc, infos = self._vector.step(actions)
+        done, trunc = np.asarray(done, dtype=np.bool_), np.asarray(trunc, dtype=np.bool_)
+        final = infos.get("final_info", {}) if self.autoreset == "same_step" else infos
+        result = StepResult(
+            reward=np.asarray(rewards, dtype=np.float64),
+            done=done,
+            trunc=trunc,
+            dist=_told(infos, DIST, self.count),
+            final_dist=_told(final, DIST, self.count),
+            success=None if self._success is None else self._succeeded(self._success, final, done | trunc),
+        )
+        return observations, result
+
+    def close(self) -> None:
+        """Release what the environments hold."""
+        self._vector.close()
+
+    def _succeeded(self, key: str, infos: dict[str, Any], ended: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        told = _told(infos, key, self.count)
+        if ended.any() and (told is None or np.isnan(told[ended]).any()):
+            raise BadEnvironment(
+                f"An episode ended and its info has no {key!r}.",
+                hint="Name a key that is there at the end of every episode, or leave --success-key out.",
+            )
+        return np.zeros(self.count, dtype=np.bool_) if told is None else np.nan_to_num(told) != 0
+
+
+def open_environments(name: str, count: int, success_key: str | None = None) -> GymnasiumEnvironments:
+    """Return ``count`` fresh environments of an id, in this process.
+
+    Raises ``MissingGymnasium``, ``UnknownEnvironment`` or ``BadEnvironment``.
+    """
+    gymnasium = _gymnasium()
+    module, _, plain = name.rpartition(":")
+    try:
+        if module:
+            import_module(module)
+        mode = "sync" if gymnasium.spec(plain).entry_point is not None else "vector_entry_point"
+        vector = gymnasium.make_vec(plain, num_envs=count, vectorization_mode=mode)
+    except (gymnasium.error.Error, ImportError) as error:
+        raise UnknownEnvironment(
+            f"The environment {name!r} cannot be made: {str(error).rstrip('.')}.",
+            hint="Write an id that is registered, or module:id for one that a module of yours registers.",
+        ) from error
+    return GymnasiumEnvironments(vector, success_key)
+
+
+def _gymnasium() -> Any:
+    try:
+        import gymnasium
+    except ImportError as error:
+        raise MissingGymnasium("Gymnasium is not installed.", hint="pip install 'flyball[gym]'") from error
+    return gymnasium
+
+
+def _told(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64] | None:
+    """Return what the environments tell under a key [N], NaN for those that do not; None when none does.
+
+    Gymnasium collects the environments' infos in arrays, with a mask of who told anything under ``_key``.
+    """
+    if key not in infos:
+        return None
+    values = np.full(count, np.nan)
+    told = np.asarray(infos.get(f"_{key}", np.ones(count)), dtype=np.bool_)
+    values[told] = np.asarray(infos[key])[told].astype(np.float64)
+    return values

@@ -1,0 +1,113 @@
+"""``flyball eval``: how good is a checkpoint, in one of our games or in an environment of somebody else's?"""
+
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from app.cli.output import data_only_on_stdout, write_json
+from app.cli.place import Place, placed
+
+OF_GAMES = ("against", "games", "workers")
+OF_ENVIRONMENTS = (
+    "policy",
+    "episodes",
+    "num_envs",
+    "action_codec",
+    "max_steps",
+    "success_key",
+    "dump_trajectory",
+)
+SEEDS = click.IntRange(0, 2**63 - 1)
+
+
+@click.command()
+@click.option("--config", "config_key", metavar="KEY", help="Play one of our games.")
+@click.option("--env", "environment", metavar="ID", help="Play a Gymnasium environment.")
+@click.option("--model", metavar="MODEL", help="A file; in our games also a hash, or 'current', which is the default.")
+@click.option("--seed", default=0, show_default=True, type=SEEDS, help="Of all that is drawn.")
+@click.option("--device", default="cpu", show_default=True, help="Where networks run: cpu, cuda, cuda:1.")
+@click.option("--against", default="random", show_default=True, help="Opponents, by commas: random, champion, models.")
+@click.option("--games", type=click.IntRange(1), help="Against each opponent.  [default: the configuration's]")
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Processes that play.")
+@click.option("--policy", default="mlp", show_default=True, help="What plays: mlp, random, or one that is installed.")
+@click.option("--episodes", default=100, show_default=True, type=click.IntRange(1), help="Of all environments.")
+@click.option("--num-envs", default=1, show_default=True, type=click.IntRange(1), help="Environments at once.")
+@click.option("--action-codec", metavar="NAME", help="From outputs to actions: greedy, sample, clip, tanh, raw.")
+@click.option("--max-steps", type=click.IntRange(1), help="Of each environment.  [default: what its time limit needs]")
+@click.option("--success-key", metavar="KEY", help="What info calls a success.  [default: ended, not cut off]")
+@click.option("--dump-trajectory", type=click.Path(dir_okay=False, path_type=Path), help="Write all steps as JSONL.")
+@click.option("--json", is_flag=True, expose_value=False, help="Write JSON, as it always does.")
+@placed
+def eval(  # noqa: A001 - the name of the command
+    place: Place,
+    *,
+    config_key: str | None,
+    environment: str | None,
+    model: str | None,
+    seed: int,
+    device: str,
+    against: str,
+    games: int | None,
+    workers: int,
+    policy: str,
+    episodes: int,
+    num_envs: int,
+    action_codec: str | None,
+    max_steps: int | None,
+    success_key: str | None,
+    dump_trajectory: Path | None,
+) -> None:
+    """Evaluate a checkpoint and write one JSON object; the same arguments write the same bytes.
+
+    --config plays one of our games against other players, seats in rotation, with the temperature and openings of the
+    configuration. --env plays a Gymnasium environment; what its figures mean is written in
+    app/evaluation/episodes.py, the format of the model's file in app/arena/environments/mlp.py.
+
+    Where the device is missing it writes {"skipped": reason} and exits with 0.
+    """
+    _check_combination(config_key, environment)
+    from app.policy import missing_device, use_one_thread  # loads torch
+
+    if reason := missing_device(device):
+        write_json({"skipped": reason})
+        return
+    use_one_thread()
+    with data_only_on_stdout():
+        if config_key is not None:
+            from app.cli.evaluating import GameRequest, evaluate_game
+
+            names = tuple(name.strip() for name in against.split(","))
+            summary = evaluate_game(
+                place, GameRequest(config_key, model or "current", names, games, seed, workers, device)
+            )
+        else:
+            from app.cli.episodes import EnvironmentRequest, evaluate_environment
+
+            assert environment is not None
+            summary = evaluate_environment(
+                EnvironmentRequest(
+                    environment=environment,
+                    policy=policy,
+                    model=model,
+                    episodes=episodes,
+                    num_envs=num_envs,
+                    seed=seed,
+                    device=device,
+                    action_codec=action_codec,
+                    max_steps=max_steps,
+                    success_key=success_key,
+                    trajectory=dump_trajectory,
+                )
+            )
+    write_json(summary)
+
+
+def _check_combination(config_key: str | None, environment: str | None) -> None:
+    if (config_key is None) == (environment is None):
+        raise click.UsageError("Say what to play: --config KEY for one of our games, or --env ID.")
+    ours, theirs = ("--config", "--env") if environment is None else ("--env", "--config")
+    context = click.get_current_context()
+    for name in OF_ENVIRONMENTS if environment is None else OF_GAMES:
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{name.replace('_', '-')} goes with {theirs}, not with {ours}.")

@@ -1,0 +1,162 @@
+"""``flyball eval --config``: a model against other players of one of our games."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+
+from app.arena import EvaluationManager
+from app.arena.match import IN_FLIGHT
+from app.cli.output import note
+from app.cli.place import Place
+from app.cli.selecting import open_journal
+from app.cli.watching import read_board
+from app.config import GameConfig
+from app.core import RANDOM, FlyballError, ModelHash
+from app.engine import Engine, InlineEngine, JsonObject, LocalEngine
+from app.evaluation import GauntletResult, GauntletSpec, Opponent
+from app.games import open_table
+from app.store import FileStore, get_checkpoint
+
+CURRENT = ("current", "champion")
+SHORTEST_HASH = 6
+"""Digits of a hash that are enough to name a model, if no other has them too."""
+
+
+class UnknownModel(FlyballError):
+    """A model that is not there."""
+
+
+class LostGames(FlyballError):
+    """Games that could not be played: what is left is another sample than was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class GameRequest:
+    """What to play; ``games`` against each opponent, None for as many as the configuration says."""
+
+    config_key: str
+    model: str
+    against: tuple[str, ...]
+    games: int | None
+    seed: int
+    workers: int
+    device: str
+
+
+def evaluate_game(place: Place, request: GameRequest) -> dict[str, Any]:
+    """Play a gauntlet and return the summary. The models are copied first: a snapshot is played.
+
+    Raises:
+        UnknownConfig: no configuration is called so.
+        UnknownModel: a model is not there.
+        LostGames: not all games could be played.
+    """
+    config = place.load({"configs": [request.config_key]}).run.config(request.config_key)
+    with TemporaryDirectory(prefix="flyball-eval-") as folder:
+        store = FileStore(Path(folder))
+        model = _fetch(request.model, place, config, store)
+        if model is None:
+            raise click.UsageError("The random bot is what others are measured by: name a model.")
+        opponents = tuple(_opponents(request, model, place, config, store))
+        games = sum(opponent.games for opponent in opponents)
+        spec = GauntletSpec(
+            store=Path(folder),
+            config=_spread(config, games, request.workers),
+            model=model,
+            opponents=opponents,
+            seed=request.seed,
+            device=request.device,
+        )
+        result = asyncio.run(_play(spec, request.workers))
+    if result.lost_games:
+        raise LostGames(f"{result.lost_games} games could not be played: {result.error}", hint="Try again.")
+    return {
+        "config": config.key,
+        "rules": open_table(config, 0).spec.rules_version,
+        "model": model,
+        "seed": request.seed,
+        "device": request.device,
+        "temperature": config.evaluation.temperature,
+        "opening_plies": config.evaluation.opening_plies,
+        "results": [match.model_dump(mode="json") for match in result.results],
+    }
+
+
+def _opponents(
+    request: GameRequest, model: ModelHash, place: Place, config: GameConfig, store: FileStore
+) -> Iterator[Opponent]:
+    seen: dict[ModelHash | None, str] = {model: "the model itself"}
+    for name in request.against:
+        found = _fetch(name, place, config, store)
+        if found in seen:
+            raise click.UsageError(f"--against {name} is the same as {seen[found]}.")
+        seen[found] = name
+        settings = config.evaluation
+        asked = request.games or (settings.random_games if found is None else settings.model_games)
+        games = -(-asked // config.players) * config.players  # every seat equally often
+        if games != asked:
+            note(f"{games} games against {name} instead of {asked}: every seat is taken equally often.")
+        yield Opponent(name=name, kind="random" if found is None else "model", model=found, games=games)
+
+
+def _spread(config: GameConfig, games: int, workers: int) -> GameConfig:
+    """Return the configuration with batches that keep all workers busy; no game depends on its batch."""
+    share = -(-games // workers)
+    settings = config.evaluation.model_copy(update={"batch_games": min(share, IN_FLIGHT)})
+    return config.model_copy(update={"evaluation": settings})
+
+
+async def _play(spec: GauntletSpec, workers: int) -> GauntletResult:
+    engine: Engine = InlineEngine() if workers == 1 else LocalEngine(workers)
+    planned = sum(opponent.games for opponent in spec.opponents)
+    played = 0
+
+    def tell(report: JsonObject) -> None:
+        nonlocal played
+        played += report["games"]
+        note(f"{played}/{planned} games")
+
+    try:
+        return await EvaluationManager(engine).evaluate(spec, tell)
+    finally:
+        await engine.close()
+
+
+def _fetch(name: str, place: Place, config: GameConfig, store: FileStore) -> ModelHash | None:
+    """Copy a model into ``store`` and return its hash; None for the random bot."""
+    if name == RANDOM:
+        return None
+    if Path(name).is_file():
+        data = Path(name).read_bytes()
+    else:
+        if not place.folder.store.is_dir():
+            raise UnknownModel(f"{name!r} is no file, and {place.folder.path} has no models.", hint="Look at --run.")
+        models = FileStore(place.folder.store)
+        data = models.get(_current(place, config) if name in CURRENT else _full_hash(name, models))
+    model = ModelHash(store.put(data))
+    get_checkpoint(store, model)  # refuses what is no model before anything is played
+    return model
+
+
+def _full_hash(name: str, store: FileStore) -> str:
+    found = [key for key in store.keys() if key.startswith(name)]  # noqa: SIM118 - a store is no mapping
+    if len(name) < SHORTEST_HASH:
+        found = []
+    if len(found) != 1:
+        what = f"{len(found)} models begin with" if found else "There is no model"
+        raise UnknownModel(f"{what} {name!r}.", hint="Write a file, a hash of at least 6 digits, or current.")
+    return found[0]
+
+
+def _current(place: Place, config: GameConfig) -> ModelHash:
+    with open_journal(place) as reader:
+        board = read_board(place.folder, reader, lambda letter: note(f"{letter.position}: {letter.error}"))
+    model = next((row.model for row in board.state().configs if row.key == config.key), None)
+    if model is None:
+        raise UnknownModel(f"{config.key} has no current model yet.", hint="Name a model by its hash or file.")
+    return model

@@ -1,0 +1,115 @@
+"""``flyball eval --config``: a model against others, from a run's store or a file."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from recorded_run import Recording, evidence, write_journal
+
+from app.cli import main
+from app.config import GAMES, RunSettings
+from app.core import Elo, ModelHash
+from app.events import ModelPromoted, RunConfigured
+from app.games import open_table
+from app.policy import init_policy, parameters_to_bytes
+from app.store import FileStore, Manifest, put_checkpoint
+
+KEY = "tic_tac_toe_2p"
+Flyball = Callable[..., Result]
+
+
+def stored(folder: Path, seed: int, key: str = KEY) -> ModelHash:
+    config = GAMES[key]
+    spec = open_table(config, 0).spec
+    sizes = {"network": config.network, "obs_size": spec.observation_size, "actions": spec.actions}
+    tensors = init_policy(config.network, spec.observation_size, spec.actions, seed=seed)
+    manifest = Manifest(config_key=config.key, step=0, parent=None, optimizer=None, **sizes)
+    return put_checkpoint(FileStore(folder / "store"), manifest, parameters_to_bytes(tensors), None)
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> list[ModelHash]:
+    """Return three models of a run; the first is current."""
+    hashes = [stored(tmp_path, seed) for seed in range(3)]
+    run = Recording([])
+    root = run.add(RunConfigured(run_id="1", settings=RunSettings().model_dump(mode="json")))
+    run.add(ModelPromoted(model=hashes[0], previous=None, step=0, elo=Elo(5.0), evidence=evidence(5.0)), root, KEY)
+    write_journal(tmp_path / "journal.sqlite", run.events)
+    return hashes
+
+
+@pytest.fixture
+def flyball(tmp_path: Path) -> Flyball:
+    return lambda *words: CliRunner().invoke(main, ["--run", str(tmp_path), "eval", *map(str, words)])
+
+
+def test_a_model_meets_each_opponent(flyball: Flyball, models: list[ModelHash], tmp_path: Path) -> None:
+    file = tmp_path / "store" / models[2][:2] / models[2][2:4] / models[2]
+    assert file.is_file()
+    before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    done = flyball("--config", KEY, "--model", models[1][:10], "--against", f"random,champion,{file}", "--games", 40)
+    assert done.exit_code == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 1
+    told = json.loads(done.stdout)
+    assert (told["config"], told["model"], told["seed"]) == (KEY, models[1], 0)
+    assert [match["opponent_model"] for match in told["results"]] == [None, models[0], models[2]]
+    for match in told["results"]:
+        assert match["games"] == 40 == match["wins"] + match["draws"] + match["losses"] + match["truncated"]
+        assert match["score"]["lower"] <= match["score"]["mean"] <= match["score"]["upper"]
+    after = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    assert [path for path in after if path.name != "board.json" and "sqlite" not in path.name] == [
+        path for path in before if "sqlite" not in path.name
+    ]
+
+
+def test_the_current_model_is_meant_unless_another_is_named(flyball: Flyball, models: list[ModelHash]) -> None:
+    assert json.loads(flyball("--config", KEY, "--games", 2).stdout)["model"] == models[0]
+
+
+def test_the_same_arguments_write_the_same_bytes_however_many_play(flyball: Flyball, models: list[ModelHash]) -> None:
+    words = ("--config", KEY, "--against", f"random,{models[1]}", "--games", 600)
+    written = flyball(*words, "--seed", 3).stdout_bytes
+    assert written == flyball(*words, "--seed", 3, "--workers", 2).stdout_bytes
+    assert written != flyball(*words, "--seed", 4).stdout_bytes
+
+
+def test_games_are_rounded_up_to_whole_rotations(flyball: Flyball, models: list[ModelHash], tmp_path: Path) -> None:
+    model = stored(tmp_path, 5, "oh_hell_3p")
+    done = flyball("--config", "oh_hell_3p", "--model", model, "--games", 4)
+    assert json.loads(done.stdout)["results"][0]["games"] == 6
+    assert "6 games against random instead of 4" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (("--against", "champion"), 2, "the same as the model itself"),
+        (("--against", "random,random"), 2, "the same as random"),
+        (("--model", "random"), 2, "name a model"),
+        (("--model", "abcdef"), 4, "no model 'abcdef'"),
+        (("--model", "ab"), 4, "at least 6 digits"),
+        (("--model", __file__), 1, "no safetensors file"),
+        (("--episodes", 5), 2, "--episodes goes with --env"),
+        (("--config", "tic_tac_to_2p"), 4, "Did you mean tic_tac_toe_2p"),
+        (("--config", "hex7_2p"), 4, "no current model yet"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_a_reason(
+    flyball: Flyball, models: list[ModelHash], words, code: int, why: str
+) -> None:
+    done = flyball("--config", KEY, *words)
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert why in " ".join(done.stderr.split())
+
+
+def test_a_model_of_another_game_is_refused(flyball: Flyball, models: list[ModelHash], tmp_path: Path) -> None:
+    done = flyball("--config", KEY, "--model", stored(tmp_path, 1, "connect_four_2p"))
+    assert done.exit_code == 1
+    assert "its own configuration" in done.stderr
+
+
+def test_without_a_run_there_are_only_files(flyball: Flyball) -> None:
+    done = flyball("--config", KEY)
+    assert (done.exit_code, "has no models" in done.stderr) == (4, True)

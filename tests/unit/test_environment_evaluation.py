@@ -1,0 +1,144 @@
+"""Episodes in environments: both autoresets, trajectories, refusals, and what a training notices of it: nothing."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import corridors
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.vector import AutoresetMode
+
+from app.arena.environments import (
+    BadEnvironment,
+    EpisodePlan,
+    GymnasiumEnvironments,
+    UnknownEnvironment,
+    evaluate_episodes,
+    open_environments,
+)
+from app.config import NetworkSettings
+from app.evaluation import EpisodeSummary, UnfinishedEpisodes, trajectory_rows
+from app.policy import ActorCritic, Policy, init_policy
+
+
+def forward(observations: Any) -> np.ndarray:
+    return np.ones(len(observations), dtype=np.int64)
+
+
+def hesitant(observations: Any) -> np.ndarray:
+    """Turns back when it is far away, and never arrives."""
+    return (observations[:, 0] <= 4).astype(np.int64)
+
+
+def made(count: int, mode: AutoresetMode, success_key: str | None = None) -> GymnasiumEnvironments:
+    vector = gymnasium.make_vec(
+        "Corridor-v0", num_envs=count, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}
+    )
+    return GymnasiumEnvironments(vector, success_key)
+
+
+def evaluated(
+    act: Callable[[Any], np.ndarray], episodes: int = 30, count: int = 4, mode: AutoresetMode = AutoresetMode.NEXT_STEP
+) -> EpisodeSummary:
+    return evaluate_episodes(made(count, mode), act, EpisodePlan(episodes, seed=3, max_steps=10_000))
+
+
+def test_the_summary_is_that_of_the_walks() -> None:
+    summary = evaluated(forward)
+    assert (summary.episodes, summary.success_rate) == (30, 1.0)
+    assert 1 <= summary.median_steps_to_goal <= 8
+    assert summary.mean_return == -summary.mean_steps
+    assert summary.dist_at_end_p50 == 0.0
+
+
+@pytest.mark.parametrize("act", [forward, hesitant])
+@pytest.mark.parametrize("count", [1, 4, 7])
+def test_same_step_and_next_step_autoreset_give_the_same_episodes(act, count: int) -> None:
+    same, following = (evaluated(act, 30, count, mode) for mode in (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP))
+    assert same == following
+    if act is hesitant:
+        assert 0 < same.success_rate < 1
+        assert same.dist_at_end_p50 is not None
+
+
+def test_environments_that_do_not_reset_themselves_are_refused() -> None:
+    with pytest.raises(BadEnvironment, match="do not reset themselves"):
+        made(2, AutoresetMode.DISABLED)
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+def test_success_may_be_what_the_environment_says(mode: AutoresetMode) -> None:
+    plan = EpisodePlan(10, seed=3, max_steps=1000)
+    assert evaluate_episodes(made(2, mode, "is_success"), hesitant, plan) == evaluate_episodes(
+        made(2, mode), hesitant, plan
+    )
+    with pytest.raises(BadEnvironment, match="no 'arrived'"):
+        evaluate_episodes(made(2, mode, "arrived"), forward, plan)
+
+
+def test_steps_that_do_not_suffice_are_an_error_with_the_counts() -> None:
+    with pytest.raises(UnfinishedEpisodes, match=r"\d+ of 30 episodes"):
+        evaluate_episodes(made(2, AutoresetMode.NEXT_STEP), forward, EpisodePlan(30, 3, max_steps=20))
+
+
+@pytest.mark.parametrize("name", ["NoSuch-v0", "Corridor-v7", "not an id", "no_such_module:Corridor-v0"])
+def test_an_environment_that_cannot_be_made_says_why(name: str) -> None:
+    with pytest.raises(UnknownEnvironment, match="cannot be made"):
+        open_environments(name, 1)
+
+
+def test_environments_know_their_limit() -> None:
+    assert open_environments("corridors:Corridor-v0", 2).step_limit == corridors.LIMIT
+    assert open_environments("EndlessCorridor-v0", 1).step_limit is None
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
+def test_a_trajectory_has_every_step_that_counts_and_no_other(mode: AutoresetMode) -> None:
+    rows: list[dict[str, Any]] = []
+    plan = EpisodePlan(5, seed=3, max_steps=1000)
+    watch = lambda *step: rows.extend(trajectory_rows(*step))  # noqa: E731
+    summary = evaluate_episodes(made(2, mode), forward, plan, watch)
+    assert len(rows) == summary.mean_steps * 5
+    episodes: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for row in rows:
+        episodes.setdefault((row["env"], row["episode"]), []).append(row)
+    assert sorted(episodes) == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]
+    for steps in episodes.values():
+        assert [row["t"] for row in steps] == list(range(len(steps)))
+        assert [row["dist"] for row in steps] == list(range(len(steps) - 1, -1, -1))
+        assert [row["done"] for row in steps] == [False] * (len(steps) - 1) + [True]
+    assert set(rows[0]) == {"env", "episode", "t", "action", "reward", "done", "trunc", "dist"}
+    assert rows[0]["action"] == 1
+
+
+def test_nothing_of_a_training_next_door_is_touched() -> None:
+    """Seed 002, D1: evaluating in the training's environment left its observations out of step."""
+    settings = NetworkSettings(hidden=(4,))
+    network = ActorCritic(settings, 1, 2)
+    network.load_state_dict(init_policy(settings, 1, 2, seed=0))
+    network.train()
+    optimizer = torch.optim.Adam(network.parameters())
+    network(torch.ones(1, 1))[0].sum().backward()
+    optimizer.step()
+    training = made(2, AutoresetMode.NEXT_STEP)
+    training.reset(11)
+    observations, _ = training.step(np.array([0, 1]))
+
+    def everything() -> str:
+        parts = (list(network.state_dict().items()), network.training, [p.grad for p in network.parameters()])
+        chance = (random.getstate(), np.random.get_state(), torch.random.get_rng_state().tolist())  # noqa: NPY002
+        walked = [environment.unwrapped._distance for environment in training._vector.envs]
+        return repr((parts, optimizer.state_dict(), chance, walked, observations))
+
+    before = everything()
+    snapshot = Policy(settings, 1, 2, network.state_dict())
+    evaluated(lambda seen: snapshot.forward(seen, np.ones((len(seen), 2), dtype=bool))[0].argmax(axis=1))
+    assert everything() == before
+    with torch.no_grad():
+        network.trunk[0].weight.zero_()
+    log_probs, _ = snapshot.forward(np.ones((1, 1), np.float32), np.ones((1, 2), dtype=bool))
+    fresh, _ = Policy(settings, 1, 2, network.state_dict()).forward(np.ones((1, 1), np.float32), np.ones((1, 2), bool))
+    assert (log_probs != fresh).any()
