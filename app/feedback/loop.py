@@ -122,8 +122,8 @@ class FeedbackLoopController(Controller[FeedbackRow]):
     def _check(
         self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]
     ) -> tuple[FeedbackRow, tuple[Payload, ...]]:
-        stall = self.settings.feedback.stall
-        boost, said = check_stall(row.boost, state, stall, event.recordedtime, event.recorded_us)
+        stall, paused = self.settings.feedback.stall, row.quality.intensity == "paused"
+        boost, said = check_stall(row.boost, state, stall, event.recordedtime, event.recorded_us, paused=paused)
         return row if boost is row.boost else row.model_copy(update={"boost": boost}), said
 
     def _sweep(
@@ -135,10 +135,10 @@ class FeedbackLoopController(Controller[FeedbackRow]):
             return Step()
         changed: dict[str, FeedbackRow | None] = {SWEEP: FeedbackRow(swept_us=event.recorded_us)}
         emissions = list[Emission]()
-        for key, row in rows.items():
-            if key in self.settings:
-                after, said = self._check(row, state_of(states, key), event)
-                emissions += [Emission(payload, key) for payload in said]
+        for config in self.settings.configs:  # rows are in another order after a restart: ids depend on the order
+            if row := rows.get(config.key):
+                after, said = self._check(row, state_of(states, config.key), event)
+                emissions += [Emission(payload, config.key) for payload in said]
                 if after is not row:
-                    changed[key] = after
+                    changed[config.key] = after
         return Step(changed, tuple(emissions))

@@ -1,5 +1,7 @@
 """How many fresh rows of which quality a training of a configuration needs: scheduler and trigger must agree."""
 
+from math import ceil
+
 from app.config import RunSettings
 from app.events import AdaptiveParamsChanged, HyperparameterUpdated, Intensity, Payload, TrainingIntensityChanged, Value
 
@@ -32,8 +34,16 @@ class Needs(Value):
         """Return how many rows are enough for a training; ``None`` while training is paused."""
         if self.intensity == "paused":
             return None
+        return self._rows(settings, key, getattr(settings.feedback.trigger, self.intensity))
+
+    def most_rows(self, settings: RunSettings, key: str) -> int:
+        """Return how many rows are enough whatever the intensity: while training pauses, no more are kept."""
+        shares = settings.feedback.trigger
+        most = max(shares.hot_path, shares.accelerated, shares.normal, shares.reduced)
+        return ceil(self._rows(settings, key, most))
+
+    def _rows(self, settings: RunSettings, key: str, share: float) -> float:
         config = settings.config(key)
-        share: float = getattr(settings.feedback.trigger, self.intensity)
         return config.rows_per_training * share * self.games(settings, key) / config.selfplay.games_per_request
 
     def usable(self, settings: RunSettings, score: float) -> bool:

@@ -79,7 +79,7 @@ class Plan:
             if key in serving:
                 serving.remove(ConfigKey(key))
                 self.set_worker(row.worker, worker.model_copy(update={"serving": tuple(serving)}))
-        return row.model_copy(update={"outstanding": None, "worker": None})
+        return row.model_copy(update={"outstanding": None, "worker": None, "written_off": False})
 
     def want(self, key: str) -> None:
         """Queue a configuration if it lacks fresh rows, nothing is outstanding and it does not wait already."""

@@ -22,6 +22,7 @@ class ConfigRow(Value):
     Attributes:
         model: the distributed model; without one there is nothing to play with.
         outstanding: the request that has no result yet, with the worker that has it and when it was made.
+        written_off: nothing is to be expected of it any more; the next sweep lets it go.
         finish: virtual time at which its last turn was over.
         seconds: worker time of its last request.
         queued: it waits for a worker, or for its time.
@@ -33,6 +34,7 @@ class ConfigRow(Value):
     outstanding: EventId | None = None
     worker: str | None = None
     requested_us: int = 0
+    written_off: bool = False
     finish: float = 0.0
     seconds: float = 1.0
     queued: bool = False

@@ -106,13 +106,14 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             case QualityScoreUpdated(shard=shard, score=score) if shard.model == row.model:
                 answered = plan.release(row, key) if data.request_id == row.outstanding else row
                 if row.needs.usable(self.settings, score):
-                    return answered.model_copy(update={"fresh_rows": row.fresh_rows + shard.rows})
+                    most = row.needs.most_rows(self.settings, key)
+                    return answered.model_copy(update={"fresh_rows": min(row.fresh_rows + shard.rows, most)})
                 # The next sweep asks again: a model that plays poor games must not spin.
-                repeated = {"outstanding": row.outstanding, "requested_us": 0}
+                repeated = {"outstanding": row.outstanding, "written_off": True}
                 return answered.model_copy(update=repeated) if answered is not row else None
             case SelfplayFailed(request_id=request) | QualityDegraded(request_id=request) if request == row.outstanding:
                 # The next sweep repeats it: a failure that comes back must not spin.
-                return plan.release(row, key).model_copy(update={"outstanding": request, "requested_us": 0})
+                return plan.release(row, key).model_copy(update={"outstanding": request, "written_off": True})
             case PromotionRejected() | TrainingFailed() | EvaluationFailed():
                 return row.model_copy(update={"fresh_rows": 0})
         return _decided(row, data)
@@ -126,11 +127,11 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         plan.queue = plan.queue.model_copy(update={"swept_us": plan.now_us})
         for name in plan.queue.workers:
             _look_after(plan, name, limits.node_silent_seconds)
-        for name in rows:
-            key = name.removeprefix(CONFIG)
-            if name.startswith(CONFIG) and key in self.settings:
+        for key in (config.key for config in self.settings.configs):
+            if CONFIG + key in rows:
                 row = plan.config(key)
-                if row.outstanding and plan.now_us - row.requested_us >= limits.lease_seconds * US:
+                overdue = plan.now_us - row.requested_us >= limits.lease_seconds * US
+                if row.outstanding and (overdue or row.written_off):
                     plan.set_config(key, plan.release(row, key))
                 plan.want(key)
 

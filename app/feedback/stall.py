@@ -2,6 +2,9 @@
 
 A stall is declared only when the *upper* confidence bound of the slope lies below the threshold and the history covers
 the window (ERRATA 003). Boosts have a cap, a time to live, and decay step by step on recovery.
+
+A configuration whose training is paused for the quality of its data is boosted too. While it pauses its model stays
+what it is, and so do its games: without other moves the data would stay poor, and the pause would last for ever.
 """
 
 from datetime import datetime
@@ -22,6 +25,9 @@ class BoostRow(Value):
     checked_us: int = 0
 
 
+Change = tuple[BoostRow, tuple[Payload, ...]]
+
+
 def stalled_slope(state: FeedbackState, settings: StallSettings, now: datetime) -> Slope | None:
     """Return the slope when it says that improvement has stalled, else ``None``."""
     history = state.elo_history
@@ -32,36 +38,33 @@ def stalled_slope(state: FeedbackState, settings: StallSettings, now: datetime) 
 
 
 def check_stall(
-    row: BoostRow, state: FeedbackState, settings: StallSettings, now: datetime, now_us: int
-) -> tuple[BoostRow, tuple[Payload, ...]]:
-    """Look for a stall, at most once per ``check_seconds``; boost, renew, or let a boost decay."""
+    row: BoostRow, state: FeedbackState, settings: StallSettings, now: datetime, now_us: int, *, paused: bool
+) -> Change:
+    """Look for a stall or a pause, at most once per ``check_seconds``; boost, renew, or let a boost decay."""
     if now_us - row.checked_us < settings.check_seconds * US:
         return row, ()
     row = row.model_copy(update={"checked_us": now_us})
-    alive = now_us - row.set_us < settings.boost_hours * SECONDS_PER_HOUR * US and row.set_us > 0
-    slope = stalled_slope(state, settings, now)
-    if slope is not None:
-        return (row, ()) if alive else _boosted(row, slope, settings, now_us)
-    if row.multiplier > 1 and not alive:
-        return _decayed(row, settings, now_us)
+    if row.set_us > 0 and now_us - row.set_us < settings.boost_hours * SECONDS_PER_HOUR * US:
+        return row, ()
+    if (slope := stalled_slope(state, settings, now)) is not None:
+        plateau, reason = _plateau(slope, settings)
+        row, boosts = _set(row, row.multiplier * settings.boost, settings, now_us, reason)
+        return row, (plateau, *boosts)
+    if paused:
+        return _set(row, row.multiplier * settings.boost, settings, now_us, "the quality of its data pauses training")
+    if row.multiplier > 1:
+        return _set(row, row.multiplier / settings.boost, settings, now_us, "no stall and no pause any more")
     return row, ()
 
 
-def _boosted(row: BoostRow, slope: Slope, settings: StallSettings, now_us: int) -> tuple[BoostRow, tuple[Payload, ...]]:
+def _plateau(slope: Slope, settings: StallSettings) -> tuple[PlateauDetected, str]:
     upper = slope.upper(settings.confidence)
-    multiplier = min(settings.boost_cap, row.multiplier * settings.boost)
     plateau = PlateauDetected(velocity=slope.velocity, upper_bound=upper, window_hours=settings.window_hours)
-    reason = f"velocity at most {upper:.1f} Elo/h, below {settings.velocity:g}, for {settings.window_hours:g} h"
-    boost = _boost(multiplier, settings, reason)
-    return row.model_copy(update={"multiplier": multiplier, "set_us": now_us}), (plateau, boost)
+    return plateau, f"velocity at most {upper:.1f} Elo/h, below {settings.velocity:g}, for {settings.window_hours:g} h"
 
 
-def _decayed(row: BoostRow, settings: StallSettings, now_us: int) -> tuple[BoostRow, tuple[Payload, ...]]:
-    multiplier = max(1.0, row.multiplier / settings.boost)
-    boost = _boost(multiplier, settings, "no stall any more")
-    return row.model_copy(update={"multiplier": multiplier, "set_us": now_us}), (boost,)
-
-
-def _boost(multiplier: float, settings: StallSettings, reason: str) -> ExplorationBoost:
+def _set(row: BoostRow, wanted: float, settings: StallSettings, now_us: int, reason: str) -> Change:
+    multiplier = min(settings.boost_cap, max(1.0, wanted))
     lasts = settings.boost_hours * SECONDS_PER_HOUR if multiplier > 1 else 0.0
-    return ExplorationBoost(multiplier=multiplier, lasts_seconds=lasts, reason=reason)
+    boost = ExplorationBoost(multiplier=multiplier, lasts_seconds=lasts, reason=reason)
+    return row.model_copy(update={"multiplier": multiplier, "set_us": now_us}), (boost,)

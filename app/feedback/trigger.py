@@ -105,10 +105,10 @@ class TrainingTrigger(Controller[TrainingRow]):
                 return self._initialise([c.key for c in self.settings.configs if c.key not in rows], event)
             case ClockTick():
                 # The first model failed to come about. There is nothing to fall back on: try again.
-                lacking = [key for key, row in rows.items() if key in self.settings and _lacks_a_model(row, event)]
-                return self._initialise(lacking, event)
+                known = [config.key for config in self.settings.configs if config.key in rows]
+                return self._initialise([key for key in known if _lacks_a_model(rows[key], event)], event)
         row = rows.get(event.subject)
-        changed = self._updated(row, event.data) if row else None
+        changed = self._updated(event.subject, row, event.data) if row else None
         if changed is None:
             return Step()
         return self._train_if_ready(event.subject, changed, event)
@@ -128,7 +128,7 @@ class TrainingTrigger(Controller[TrainingRow]):
         }
         return Step(rows, tuple(self._request(key, row) for key, row in rows.items()))
 
-    def _updated(self, row: TrainingRow, data: Payload) -> TrainingRow | None:
+    def _updated(self, key: str, row: TrainingRow, data: Payload) -> TrainingRow | None:
         match data:
             case ModelDistributed(model=model, step=step):
                 idle = {"shards": (), "request": None, "candidate": None, "replaced": False}
@@ -143,8 +143,10 @@ class TrainingTrigger(Controller[TrainingRow]):
             case PromotionRejected(model=model) | EvaluationFailed(purpose="rating", model=model):
                 return row.model_copy(update={"candidate": None}) if model == row.candidate else None
             case QualityScoreUpdated(shard=shard, score=score) if shard.model == row.model:
-                usable = row.needs.usable(self.settings, score)
-                return row.model_copy(update={"shards": (*row.shards, shard)}) if usable else None
+                if not row.needs.usable(self.settings, score):
+                    return None
+                kept = _latest((*row.shards, shard), row.needs.most_rows(self.settings, key))
+                return row.model_copy(update={"shards": kept})
         return _decided(row, data)
 
     def _train_if_ready(self, key: str, row: TrainingRow, event: Event[Payload]) -> Step[TrainingRow]:
@@ -173,6 +175,16 @@ class TrainingTrigger(Controller[TrainingRow]):
             epochs=row.epochs or ppo.epochs,
         )
         return Emission(request, key)
+
+
+def _latest(shards: tuple[ShardRef, ...], rows: int) -> tuple[ShardRef, ...]:
+    """Return the latest shards that hold this many rows: while training pauses, games are played all the same."""
+    spare = sum(shard.rows for shard in shards) - rows
+    first = 0
+    while shards[first].rows <= spare:
+        spare -= shards[first].rows
+        first += 1
+    return shards[first:]
 
 
 def _decided(row: TrainingRow, data: Payload) -> TrainingRow | None:

@@ -1,6 +1,7 @@
 """``flyball replay --check`` and ``--what-if`` on journals of runs."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from generated_run import write_generated
 from golden_runs import load
 
 from app.cli import main
-from app.events import Event, ExplorationBoost, ModelPromoted, Payload
+from app.events import Event, ModelPromoted, Payload, PlateauDetected
 from app.runtime.replaying import replay
 
 Flyball = Callable[..., Result]
@@ -134,11 +135,10 @@ def renamed(event: Event[Payload]) -> Any:
 
 def test_what_if_shows_decisions_by_configuration_and_in_time(run, events):
     found = told(flyball(run, "--what-if", "--set", "feedback.stall.velocity=-1000", "--json"))
-    boosts = [event for event in events if isinstance(event.data, ExplorationBoost)]
-    assert boosts
-    lost = [one for one in found["differences"] if one["name"] == "EXPLORATION_BOOST"]
-    assert {one["kind"] for one in lost} == {"missing"}
-    assert len(lost) == len(boosts)
+    stalls = [event for event in events if isinstance(event.data, PlateauDetected)]
+    assert stalls
+    lost = Counter(one["name"] for one in found["differences"] if one["kind"] == "missing")
+    assert lost["PLATEAU_DETECTED"] == len(stalls) <= lost["EXPLORATION_BOOST"]
     places = [(one["config_key"] or "", one["position"]) for one in found["differences"]]
     assert places == sorted(places)
     assert not any(one["name"] == "SELFPLAY_REQUESTED" for one in found["differences"])

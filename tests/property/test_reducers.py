@@ -17,7 +17,8 @@ SPECS = [spec for spec in DAEMONS.values() if spec.reducers]
 
 
 def _saved(outcome: Outcome) -> dict[tuple[str, str], bytes]:
-    return {key: row for key, row in outcome.saved().items() if row is not None}
+    """Return the rows as they were saved, in another order than that in which they came about."""
+    return {key: row for key, row in reversed(outcome.saved().items()) if row is not None}
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from driving import HOUR, KEY, NEW, Driven, rated, run_settings, scored, trained
+from driving import HOUR, KEY, NEW, OTHER_KEY, Driven, rated, run_settings, scored, trained
 
 from app.events import (
     ClockTick,
@@ -177,3 +177,13 @@ class TestEvaluationTrigger:
     def test_it_names_the_configuration(self, loop):
         (envelope,) = loop.envelopes(trained())
         assert envelope.subject == KEY
+
+
+@pytest.mark.parametrize("first", [KEY, OTHER_KEY])
+def test_a_sweep_speaks_of_configurations_in_one_order_whichever_was_heard_of_first(first):
+    """After a restart rows are in the order of their keys; ids follow from the order, and must not change."""
+    loop = Driven(FeedbackLoopController, run_settings(KEY, OTHER_KEY, **STEADY))
+    for key in (first, *({KEY, OTHER_KEY} - {first})):
+        loop.feed(scored(0.1), key=key, at=1)
+    boosts = loop.envelopes(TICK, key=None, at=2 * HOUR)
+    assert [envelope.subject for envelope in boosts] == [KEY, OTHER_KEY]

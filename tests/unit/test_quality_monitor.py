@@ -32,13 +32,13 @@ def judge(monitor: DrivenWorker, job: Job) -> None:
 def test_a_shard_is_compared_with_those_of_its_configuration_that_came_before(monitor: DrivenWorker) -> None:
     for number, key in enumerate([KEY, OTHER_KEY, KEY, KEY]):
         deliver(monitor, number, key)
-    assert [(job.spec["shard"], job.spec["earlier"]) for job in monitor.jobs()] == [
+    assert [(job.parts[0]["shard"], job.parts[0]["earlier"]) for job in monitor.jobs()] == [
         (shard(0), []),
         (shard(1), []),
         (shard(2), [shard(0)]),
         (shard(3), [shard(0), shard(2)]),
     ]
-    assert {job.spec["model"] for job in monitor.jobs()} == {OLD}
+    assert {job.parts[0]["model"] for job in monitor.jobs()} == {OLD}
 
 
 def test_what_came_before_is_remembered_when_it_has_its_verdict(monitor: DrivenWorker) -> None:
@@ -47,7 +47,7 @@ def test_what_came_before_is_remembered_when_it_has_its_verdict(monitor: DrivenW
     assert not monitor.jobs()
     deliver(monitor, 0)
     (job,) = monitor.jobs()
-    assert job.spec["earlier"] == [shard(0)]
+    assert job.parts[0]["earlier"] == [shard(0)]
 
 
 def test_no_more_than_the_latest_are_remembered(monitor: DrivenWorker) -> None:
@@ -56,7 +56,7 @@ def test_no_more_than_the_latest_are_remembered(monitor: DrivenWorker) -> None:
         judge(monitor, *monitor.jobs())
     deliver(monitor, 999)
     (job,) = monitor.jobs()
-    assert job.spec["earlier"] == [shard(number) for number in range(5, REMEMBERED + 5)]
+    assert job.parts[0]["earlier"] == [shard(number) for number in range(5, REMEMBERED + 5)]
 
 
 def test_a_shard_that_was_delivered_before_is_unfit_and_says_nothing_of_parity(monitor: DrivenWorker) -> None:

@@ -241,6 +241,15 @@ class TestPace:
         assert not scheduler.feed(TICK, key=None, at=19)
         assert len(scheduler.feed(TICK, key=None, at=20)) == 1
 
+    def test_a_penalty_holds_for_games_too_poor_to_train_on(self, scheduler):
+        scheduler.feed(distributed(), at=0)
+        scheduler.feed(QualityPenaltyApplied(rate_multiplier=0.5, quality_score=0.1, threshold=0.3), at=1)
+        request = row(scheduler).outstanding
+        complete(scheduler, seconds=100.0, at=100)
+        scheduler.feed(scored(0.1, request=request), at=100)
+        said = {at: scheduler.feed(heartbeat(), TICK, key=None, at=at) for at in range(101, 300, 10)}
+        assert [at for at, requests in said.items() if requests] == [201]
+
     def test_lifted_it_plays_at_once_again(self, scheduler):
         scheduler.feed(distributed(), at=0)
         for rate in (0.5, 1.0):

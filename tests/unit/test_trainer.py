@@ -37,23 +37,23 @@ def test_shards_are_deleted_with_the_training_after_the_one_that_used_them(train
     for number, shard in enumerate((FIRST, SECOND)):
         trainer.feed(played(number, shard=shard))
     job = ask(trainer, FIRST, SECOND)
-    assert job.spec["discard"] == []
+    assert job.parts[0]["discard"] == []
     done(trainer, job)
     trainer.feed(played(3, shard=THIRD))
-    assert ask(trainer, THIRD).spec["discard"] == [FIRST, SECOND]
+    assert ask(trainer, THIRD).parts[0]["discard"] == [FIRST, SECOND]
 
 
 def test_shards_of_a_model_left_behind_are_deleted_too(trainer: DrivenWorker) -> None:
     trainer.feed(played(1, shard=FIRST, model=OLD))
     trainer.feed(played(2, shard=SECOND, model=NEW))
-    assert ask(trainer, SECOND, model=NEW).spec["discard"] == [FIRST]
+    assert ask(trainer, SECOND, model=NEW).parts[0]["discard"] == [FIRST]
 
 
 def test_a_shard_delivered_twice_is_not_deleted_while_it_may_still_be_wanted(trainer: DrivenWorker) -> None:
     trainer.feed(played(1, shard=FIRST, model=OLD))
     trainer.feed(played(2, shard=SECOND, model=OLD))
     trainer.feed(played(3, shard=FIRST, model=NEW))
-    assert ask(trainer, SECOND, model=OLD).spec["discard"] == []
+    assert ask(trainer, SECOND, model=OLD).parts[0]["discard"] == []
 
 
 @pytest.mark.parametrize(

@@ -62,15 +62,11 @@ class Distributor(QuietWorker[ModelPromoted | ModelRolledBack]):
         return Step()
 
     def jobs(self, rows: Mapping[str, Kept]) -> Iterable[DistributionJob]:
-        """Return the decisions that wait."""
-        for row in rows.values():
-            if row.cause and row.decision:
-                spec: Json = {
-                    "store": self.place.store,
-                    "model": _target(row.decision)[0],
-                    "discard": list(row.superseded),
-                }
-                yield Job(row.cause, row.decision, "app.store.distribution:distribute", (spec,))
+        """Return the decisions that wait, oldest first."""
+        waiting = [(row.cause, row.decision, row.superseded) for row in rows.values() if row.cause and row.decision]
+        for cause, decision, superseded in sorted(waiting, key=lambda one: one[0].recorded_us):
+            spec: Json = {"store": self.place.store, "model": _target(decision)[0], "discard": list(superseded)}
+            yield Job(cause, decision, "app.store.distribution:distribute", (spec,))
 
     def completed(self, job: DistributionJob, result: Json) -> tuple[Payload, ...]:  # noqa: ARG002 - nothing but done
         """Say where the model is ready."""

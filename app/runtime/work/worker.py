@@ -55,7 +55,7 @@ class Job(Generic[Q]):
     request: Q
     function: str
     parts: tuple[Json, ...]
-    gather: Callable[[Sequence[Json | FlyballError]], Json] = only
+    gather: Callable[[Sequence[Json | FlyballError]], Json] = field(default=only, compare=False)
     deadline_seconds: float | None = None
     attempts: int = 1
     context: Json = field(default_factory=dict)

@@ -1,0 +1,136 @@
+"""A configuration whose training is paused comes back by itself: scheduler, trigger and feedback loop, closed."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from driving import HOUR, KEY, NEED, OLD, distributed, run_settings, scored
+
+from app.core import derive_id
+from app.events import (
+    ClockTick,
+    DaemonReady,
+    Envelope,
+    Event,
+    ExplorationBoost,
+    Payload,
+    QualityScoreUpdated,
+    RunConfigured,
+    SelfplayRequested,
+    TrainingIntensityChanged,
+    TrainingRequested,
+    originate,
+)
+from app.events.envelope import EPOCH
+from app.feedback import FeedbackFold, FeedbackLoopController, SelfplayScheduler, TrainingTrigger
+from app.feedback.needs import Needs
+from app.feedback.plan import CONFIG
+from app.runtime.fold import Fold
+
+TICK_SECONDS = 10
+ROWS = NEED // 4
+
+
+class ClosedLoop:
+    """The three controllers; what they say comes back to them, and games are answered at the next tick.
+
+    Args:
+        quality: the score of games played at a temperature and time in seconds.
+    """
+
+    def __init__(self, quality: Callable[[float, float], float]) -> None:
+        self.fold = Fold((FeedbackFold, SelfplayScheduler, TrainingTrigger, FeedbackLoopController))
+        self.quality, self.now, self.position = quality, 0.0, 0
+        self.said: list[tuple[float, Payload]] = []
+        self.asked: list[Envelope[SelfplayRequested]] = []
+        self.feed(RunConfigured(run_id="r", settings=run_settings().model_dump(mode="json")), key=None)
+        self.feed(DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1), key=None)
+        self.feed(distributed())
+
+    def feed(self, data: Payload, key: str | None = KEY) -> None:
+        time = EPOCH + timedelta(seconds=self.now)
+        self._record(originate(data, event_id=derive_id("test", self.position), time=time, subject=key))
+
+    def _record(self, envelope: Envelope[Any]) -> None:
+        waiting = [envelope]
+        while waiting:
+            self.position += 1
+            envelope = waiting.pop(0)
+            self.said.append((self.now, envelope.data))
+            if isinstance(envelope.data, SelfplayRequested):
+                self.asked.append(envelope)
+            event = Event(envelope, self.position, round(self.now * 1e6), "test@laptop")
+            waiting += self.fold.feed([event]).envelopes
+
+    def run(self, hours: float) -> None:
+        """Let time pass; nothing ever comes of a training, so that the model stays what it is."""
+        end = self.now + hours * HOUR
+        while self.now < end:
+            self.now += TICK_SECONDS
+            self.feed(ClockTick(period_seconds=TICK_SECONDS), key=None)
+            self.feed(DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1), key=None)
+            asked, self.asked = self.asked, []
+            for envelope in asked:
+                score = self.quality(envelope.data.temperature, self.now)
+                self.feed(scored(score, model=OLD, rows=ROWS, request=envelope.id))
+
+    def times(self, kind: type[Payload], **fields: Any) -> list[float]:
+        """Return the hours at which payloads of a type were said, those with these fields."""
+        return [at / HOUR for at, data in self.said if isinstance(data, kind) and fields.items() <= vars(data).items()]
+
+
+def poor_for_two_hours(_temperature: float, now: float) -> float:
+    return 0.4 if now < 2 * HOUR else 0.9
+
+
+def varied_by_temperature(temperature: float, _now: float) -> float:
+    """A policy too sure of itself: its games are alike until it is made to explore."""
+    return 0.35 + 0.2 * (temperature - 1)
+
+
+@pytest.fixture(params=[poor_for_two_hours, varied_by_temperature], ids=["data get better", "exploring helps"])
+def loop(request: pytest.FixtureRequest) -> ClosedLoop:
+    return ClosedLoop(request.param)
+
+
+def test_games_go_on_while_training_is_paused(loop: ClosedLoop) -> None:
+    loop.run(2)
+    (paused,) = loop.times(TrainingIntensityChanged, intensity="paused")
+    played = [at for at in loop.times(QualityScoreUpdated) if paused < at < 2]
+    gaps = [later - earlier for earlier, later in pairwise(played)]
+    assert max(gaps) * HOUR <= 60 + 2 * TICK_SECONDS
+
+
+def test_training_comes_back_by_itself(loop: ClosedLoop) -> None:
+    loop.run(8)
+    (paused,) = loop.times(TrainingIntensityChanged, intensity="paused")
+    assert [at for at in loop.times(TrainingIntensityChanged, previous="paused") if at > paused]
+    assert [at for at in loop.times(TrainingRequested) if at > paused]
+
+
+def test_a_pause_is_answered_with_exploration() -> None:
+    loop = ClosedLoop(lambda _temperature, _now: 0.4)
+    loop.run(12)
+    boosts = [data for _, data in loop.said if isinstance(data, ExplorationBoost)]
+    assert [boost.multiplier for boost in boosts[:2]] == [1.5, 2.25]
+    assert max(boost.multiplier for boost in boosts) == 2.25
+    assert "quality" in boosts[0].reason
+
+
+def test_a_long_pause_piles_up_no_more_than_a_training_needs() -> None:
+    loop = ClosedLoop(lambda _temperature, _now: 0.4)
+    loop.run(12)
+    kept = loop.fold.rows(TrainingTrigger.name)[KEY].shards
+    most = Needs().most_rows(run_settings(), KEY)
+    assert sum(shard.rows for shard in kept) == most
+    assert loop.fold.rows(SelfplayScheduler.name)[CONFIG + KEY].config.fresh_rows == most
+
+
+def test_games_too_poor_to_train_on_are_asked_for_no_more_often() -> None:
+    loop = ClosedLoop(lambda _temperature, _now: 0.2)
+    loop.run(2)
+    (paused,) = loop.times(TrainingIntensityChanged, intensity="paused")
+    played = [at for at in loop.times(QualityScoreUpdated) if at > paused]
+    assert min(later - earlier for earlier, later in pairwise(played)) * HOUR >= 60
