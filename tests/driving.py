@@ -23,6 +23,7 @@ from app.events import (
 )
 from app.events.envelope import EPOCH
 from app.feedback import Controller, FeedbackFold, FeedbackState
+from app.feedback.state import state_of
 from app.runtime.fold import Fold
 from app.runtime.work import Job, Place, QuietWorker
 
@@ -69,7 +70,7 @@ class Driven:
 
     def state(self, key: str = KEY) -> FeedbackState:
         """Return the FeedbackState of a configuration."""
-        return self.fold.rows(FeedbackFold.name)[key]
+        return state_of(self.fold.rows(FeedbackFold.name), key)
 
     def row(self, key: str = KEY) -> Any:
         """Return the controller's row."""

@@ -1,8 +1,9 @@
 """The settings of a run: all that decides what happens in it. They are journaled first (RUN_CONFIGURED)."""
 
+from functools import cached_property
 from typing import Self
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, model_validator
 
 from app.config.feedback import FeedbackSettings
 from app.config.games import GAMES
@@ -25,7 +26,6 @@ class RunSettings(Settings):
     selfplay_workers: tuple[str, ...] = Field(default=("selfplay_worker@laptop",), min_length=1)
     min_quality: float = Field(default=0.3, ge=0, le=1, description="a shard below it is not trained on")
     feedback: FeedbackSettings = FeedbackSettings()
-    _by_key: dict[ConfigKey, GameConfig] = PrivateAttr()
     configs: tuple[GameConfig, ...] = Field(default=tuple(GAMES[key] for key in LAPTOP), min_length=1)
 
     @model_validator(mode="after")
@@ -35,14 +35,15 @@ class RunSettings(Settings):
             raise ValueError(f"a configuration is named twice among {', '.join(sorted(keys))}")
         return self
 
-    def model_post_init(self, _context: object) -> None:
-        """Index the configurations: controllers look them up at every event."""
-        self._by_key = {config.key: config for config in self.configs}
+    @cached_property
+    def by_key(self) -> dict[ConfigKey, GameConfig]:
+        """The configurations by their keys: controllers look them up at every event."""
+        return {config.key: config for config in self.configs}
 
     def __contains__(self, key: object) -> bool:
         """Whether this run plays a configuration; a run folder may hold events about others it once played."""
-        return key in self._by_key
+        return key in self.by_key
 
     def config(self, key: str) -> GameConfig:
         """Return the configuration called ``key``; ``KeyError`` when this run has none."""
-        return self._by_key[ConfigKey(key)]
+        return self.by_key[ConfigKey(key)]

@@ -30,9 +30,6 @@ def derive_id(*parts: str | int) -> EventId:
 
     Parts are length-prefixed, so ``("ab", "c")`` and ``("a", "bc")`` differ.
     """
-    digest = blake2b(digest_size=16)
-    for part in parts:
-        data = str(part).encode()
-        digest.update(len(data).to_bytes(4, "big"))
-        digest.update(data)
-    return EventId(digest.hexdigest())
+    datas = [str(part).encode() for part in parts]
+    prefixed = b"".join([len(data).to_bytes(4, "big") + data for data in datas])
+    return EventId(blake2b(prefixed, digest_size=16).hexdigest())

@@ -1,5 +1,6 @@
 """Every event type there is, by class, by CloudEvents type and by seed name."""
 
+from datetime import datetime
 from difflib import get_close_matches
 from inspect import getmembers, isclass
 from typing import Any, Literal, cast
@@ -9,7 +10,7 @@ from pydantic import create_model
 from app.core import FlyballError
 from app.events import decisions, facts, requests
 from app.events.envelope import Envelope
-from app.events.payload import TYPE_PREFIX, Payload
+from app.events.payload import TYPE_PREFIX, Payload, trusted
 
 
 class UnknownEventType(FlyballError):
@@ -46,6 +47,33 @@ def _concrete(payload: type[Payload]) -> type[Envelope[Any]]:
 
 ENVELOPES: dict[str, type[Envelope[Any]]] = {payload.event_type: _concrete(payload) for payload in CATALOGUE}
 """The envelope class of each event type: the JSON Schemas are made from them."""
+
+
+def assemble(
+    data: Payload,
+    *,
+    event_id: str,
+    subject: str | None,
+    time: datetime,
+    correlationid: str,
+    causationid: str | None,
+    traceparent: str | None,
+) -> Envelope[Any]:
+    """Build an envelope from attributes that are known to fit, without looking at them."""
+    attributes = {
+        "specversion": "1.0",
+        "id": event_id,
+        "type": data.event_type,
+        "subject": subject,
+        "time": time,
+        "datacontenttype": "application/json",
+        "dataversion": data.dataversion,
+        "correlationid": correlationid,
+        "causationid": causationid,
+        "traceparent": traceparent,
+        "data": data,
+    }
+    return trusted(ENVELOPES[data.event_type], attributes)
 
 
 def resolve(name: str) -> type[Payload]:

@@ -1,20 +1,24 @@
 """Envelopes to bytes and back.
 
-One pydantic-core call each way: the union of all event types is discriminated by ``type``, and a version that is
-not the present one falls out of the fast path (MEASURED: 436k envelopes/s read, 529k/s written).
+msgspec reads the envelope and says of which type the payload is, whose own validator reads that: less than half the
+time that pydantic takes for the whole. What does not fit is read once more as a whole, by the models that the JSON
+Schemas are made from: they say what is wrong, and have the last word.
 """
 
+from datetime import datetime
 from functools import reduce
 from operator import or_
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
+from msgspec import Meta, Raw, Struct
+from msgspec.json import Decoder
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from app.core import FlyballError
-from app.events.catalogue import BY_TYPE, ENVELOPES, UnknownEventType, resolve
-from app.events.envelope import Envelope
-from app.events.payload import Payload
+from app.events.catalogue import BY_TYPE, ENVELOPES, UnknownEventType, assemble, resolve
+from app.events.envelope import NAME_LENGTH, TRACEPARENT, TRACEPARENT_LENGTH, Envelope
+from app.events.payload import Payload, Scope
 from app.events.upcasts import lift
 
 
@@ -26,6 +30,27 @@ _reader: TypeAdapter[Envelope[Payload]] = TypeAdapter(
     Annotated[reduce(or_, ENVELOPES.values()), Field(discriminator="type")]  # type: ignore[arg-type]
 )
 _validate = _reader.validator.validate_json
+
+_Name = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH)]
+
+
+class _Outside(Struct, forbid_unknown_fields=True):
+    """An envelope whose payload has not been read; what each attribute may be, ``Envelope`` says."""
+
+    specversion: Literal["1.0"]
+    id: _Name
+    type: str
+    time: Annotated[datetime, Meta(tz=True)]
+    dataversion: int
+    correlationid: _Name
+    data: Raw
+    datacontenttype: Literal["application/json"] = "application/json"
+    subject: _Name | None = None
+    causationid: _Name | None = None
+    traceparent: Annotated[str, Meta(pattern=TRACEPARENT, max_length=TRACEPARENT_LENGTH)] | None = None
+
+
+_open = Decoder(_Outside).decode
 
 
 def encode(envelope: Envelope[Payload]) -> bytes:
@@ -41,12 +66,43 @@ def decode(body: bytes) -> Envelope[Payload]:
         NoUpcast: the payload's version is newer than this program, or can't be lifted.
     """
     try:
+        return _decode_fast(body)
+    except (ValueError, KeyError, RecursionError):
+        return _decode_slowly(body)
+
+
+def _decode_fast(body: bytes) -> Envelope[Payload]:
+    """Read an envelope of the present version in which nothing is wrong.
+
+    Raises:
+        ValueError: it is something else, or not JSON.
+        KeyError: there is no such event type.
+        RecursionError: it is nested too deeply.
+    """
+    outside = _open(body)
+    payload = BY_TYPE[outside.type]
+    if outside.dataversion != payload.dataversion or (outside.subject is None) is (payload.scope is Scope.CONFIG):
+        raise ValueError(outside.type)
+    data = payload.__pydantic_validator__.validate_json(bytes(outside.data), strict=True)
+    return assemble(
+        data,
+        event_id=outside.id,
+        subject=outside.subject,
+        time=outside.time,
+        correlationid=outside.correlationid,
+        causationid=outside.causationid,
+        traceparent=outside.traceparent,
+    )
+
+
+def _decode_slowly(body: bytes) -> Envelope[Payload]:
+    try:
         return cast("Envelope[Payload]", _validate(body, strict=True))
     except ValidationError as error:
-        return _decode_slowly(body, error)
+        return _decode_lifted(body, error)
 
 
-def _decode_slowly(body: bytes, error: ValidationError) -> Envelope[Payload]:
+def _decode_lifted(body: bytes, error: ValidationError) -> Envelope[Payload]:
     try:
         raw: dict[str, Any] = from_json(body)
         payload, version, data = BY_TYPE[raw["type"]], raw["dataversion"], raw["data"]

@@ -4,16 +4,14 @@ from datetime import datetime
 from typing import Any
 
 from app.core import derive_id
-from app.events.catalogue import ENVELOPES
+from app.events.catalogue import ENVELOPES, assemble
 from app.events.envelope import Cause, Envelope
 from app.events.payload import Payload, Scope
 
 
 def originate(data: Payload, *, event_id: str, time: datetime, subject: str | None = None) -> Envelope[Payload]:
     """Write the first event of a story: it correlates with itself."""
-    return _envelope(
-        data, id=event_id, time=time, subject=subject, correlationid=event_id, causationid=None, traceparent=None
-    )
+    return _validated(data, event_id=event_id, time=time, subject=subject, correlationid=event_id)
 
 
 def follow(
@@ -35,19 +33,22 @@ def follow(
         subject: the configuration, when it isn't the cause's.
         time: when it happened; without one, when its cause was recorded.
     """
-    if data.scope is Scope.CONFIG:
+    about_config = data.scope is Scope.CONFIG
+    if about_config:
         subject = subject or cause.subject
-    return _envelope(
+    # All else is the cause's, which was read: it needs no second look.
+    write = assemble if time is None and (subject is not None) is about_config else _validated
+    return write(
         data,
-        id=derive_id(by, cause.id, index),
-        time=time or cause.recordedtime,
+        event_id=derive_id(by, cause.id, index),
         subject=subject,
+        time=time or cause.recordedtime,
         correlationid=cause.correlationid,
         causationid=cause.id,
         traceparent=cause.traceparent,
     )
 
 
-def _envelope(data: Payload, **attributes: Any) -> Envelope[Payload]:
+def _validated(data: Payload, *, event_id: str, **attributes: Any) -> Envelope[Payload]:
     envelope = ENVELOPES[data.event_type]
-    return envelope(type=data.event_type, dataversion=data.dataversion, data=data, **attributes)
+    return envelope(id=event_id, type=data.event_type, dataversion=data.dataversion, data=data, **attributes)

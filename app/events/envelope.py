@@ -6,17 +6,20 @@ that carries it, and never opens it; an ``Event`` is the two together.
 Source: CloudEvents 1.0.2 (attributes, JSON format, distributed tracing, sequence and recordedtime extensions).
 """
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
+from msgspec import Struct
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from app.core import EventId
 from app.events.payload import Payload, Scope, Value
 
 P_co = TypeVar("P_co", bound=Payload, covariant=True)
-Name = Annotated[str, Field(min_length=1, max_length=255)]
+NAME_LENGTH = 255
+Name = Annotated[str, Field(min_length=1, max_length=NAME_LENGTH)]
+TRACEPARENT = r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"
+TRACEPARENT_LENGTH = 55
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SEQUENCE_DIGITS = 19
 """As many as the largest position has (2**63 - 1): the specification wants sequences that sort as text."""
@@ -45,7 +48,7 @@ class Envelope(BaseModel, Generic[P_co]):
     dataversion: int
     correlationid: Name
     causationid: Name | None = _optional()
-    traceparent: str | None = _optional(pattern=r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")
+    traceparent: str | None = _optional(pattern=TRACEPARENT)
     data: P_co
 
     @model_validator(mode="after")
@@ -71,8 +74,7 @@ class Cause(Value):
         return EPOCH + timedelta(microseconds=self.recorded_us)
 
 
-@dataclass(frozen=True, slots=True)
-class Event(Generic[P_co]):
+class Event(Struct, Generic[P_co], frozen=True):
     """One recorded event.
 
     Attributes:

@@ -1,7 +1,9 @@
 """The base of all payloads, and the three kinds of event (DESIGN §1.3)."""
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -23,10 +25,46 @@ class Scope(StrEnum):
     SYSTEM = "system"
 
 
+M = TypeVar("M", bound=BaseModel)
+
+_set_fields_set, _set_extra, _set_private = (
+    vars(BaseModel)[name].__set__ for name in ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
+
+
+@cache
+def _fields_of(model: type[BaseModel]) -> set[str]:
+    return set(model.__pydantic_fields__)
+
+
+def trusted(model: type[M], fields: Mapping[str, Any]) -> M:
+    """Build a frozen model from all its fields, which are known to fit, without looking at them.
+
+    A fraction of what pydantic's ``model_construct`` costs, which also knows aliases, extras and private attributes.
+
+    Args:
+        model: the class; it has none of those.
+        fields: in the order in which the class has them: they are written so.
+    """
+    built = model.__new__(model)
+    built.__dict__.update(fields)
+    _set_fields_set(built, _fields_of(model))
+    _set_extra(built, None)
+    _set_private(built, None)
+    return built
+
+
 class Value(BaseModel):
     """Base of what payloads are made of: frozen, complete, finite."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:  # noqa: ARG002
+        """Return a copy with some fields changed, which are not validated; deep or not, as nothing in it ever changes.
+
+        Controllers do this several times for each event: a third of the time of pydantic's own.
+        """
+        return trusted(type(self), self.__dict__ if update is None else {**self.__dict__, **update})
 
 
 class Payload(Value):

@@ -6,8 +6,10 @@ emissions as events that follow from their cause, and saves rows and cursor in o
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
+
+from msgspec import Struct
 
 from app.events.envelope import Event
 from app.events.payload import Payload, Value
@@ -22,11 +24,10 @@ class Emission(NamedTuple):
     subject: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Step(Generic[R]):
+class Step(Struct, Generic[R], frozen=True):
     """What one event leads to. A row that maps to ``None`` is deleted."""
 
-    rows: Mapping[str, R | None] = field(default_factory=dict)
+    rows: Mapping[str, R | None] = MappingProxyType({})
     emissions: tuple[Emission, ...] = ()
 
 

@@ -70,7 +70,8 @@ class FeedbackFold:
                 }
             )
         state = state_of(rows, event.subject)
-        return Step({event.subject: self._after(state, event.data, event.recordedtime)})
+        after = self._after(state, event.data, event.recordedtime)
+        return Step() if after is state else Step({event.subject: after})
 
     def _after(self, state: FeedbackState, data: Payload, now: datetime) -> FeedbackState:
         match data:
@@ -80,7 +81,8 @@ class FeedbackFold:
                 return state.update_parity(checked, failures)
             case QualityScoreUpdated(score=score):
                 return self._scored(state, score)
-        return state.model_copy(update=_changes(state, data, now))
+        changes = _changes(state, data, now)
+        return state.model_copy(update=changes) if changes else state
 
     def _evaluated(self, state: FeedbackState, data: EvaluationCompleted, now: datetime) -> FeedbackState:
         spacing = self.settings.feedback.stall.window_hours * SECONDS_PER_HOUR / SPACINGS

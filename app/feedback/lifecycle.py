@@ -76,6 +76,10 @@ class ModelsRow(Value):
         return self.promoted[-1] if self.promoted else None
 
 
+FIRST = ModelsRow()
+"""The row of a configuration without a model."""
+
+
 class ModelLifecycleCoordinator(Controller[ModelsRow]):
     """Owns which model is current."""
 
@@ -95,7 +99,7 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
         states: Mapping[str, FeedbackState],  # noqa: ARG002 - the protocol's argument
     ) -> Step[ModelsRow]:
         """Fold one event."""
-        row = rows.get(event.subject, ModelsRow())
+        row = rows.get(event.subject) or FIRST
         match event.data:
             case TrainingCompleted(model=model, parent=parent, step=step):
                 candidate = Candidate(model=model, parent=parent, step=step)

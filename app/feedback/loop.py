@@ -57,6 +57,10 @@ class FeedbackRow(Value):
     swept_us: int = 0
 
 
+FIRST = FeedbackRow()
+"""The row of a configuration of which nothing is known."""
+
+
 class FeedbackLoopController(Controller[FeedbackRow]):
     """Owns the exploration boost, the self-play rate, the training intensity and the training block."""
 
@@ -84,8 +88,9 @@ class FeedbackLoopController(Controller[FeedbackRow]):
         if isinstance(event.data, ClockTick):
             return self._sweep(rows, event, states)
         key = event.subject
-        row, payloads = self._after(rows.get(key, FeedbackRow()), state_of(states, key), event)
-        return Step({key: row}, tuple(Emission(payload) for payload in payloads))
+        before = rows.get(key) or FIRST
+        row, payloads = self._after(before, state_of(states, key), event)
+        return Step({} if row is before else {key: row}, tuple([Emission(payload) for payload in payloads]))
 
     def _after(
         self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]
@@ -130,7 +135,7 @@ class FeedbackLoopController(Controller[FeedbackRow]):
         self, rows: Mapping[str, FeedbackRow], event: Event[Payload], states: Mapping[str, FeedbackState]
     ) -> Step[FeedbackRow]:
         """Look at all configurations, once per check period: those without evaluations have stalls and boosts too."""
-        last = rows.get(SWEEP, FeedbackRow()).swept_us
+        last = (rows.get(SWEEP) or FIRST).swept_us
         if event.recorded_us - last < self.settings.feedback.stall.check_seconds * US:
             return Step()
         changed: dict[str, FeedbackRow | None] = {SWEEP: FeedbackRow(swept_us=event.recorded_us)}

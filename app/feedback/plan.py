@@ -18,6 +18,9 @@ HIGHEST = 2.0
 UNCERTAIN_ELO = 100.0
 """A rating's standard error that doubles the priority."""
 
+EMPTY, FIRST = SchedulerRow(), ConfigRow()
+"""What stands for a row that is not there, and the row of a configuration of which nothing was heard."""
+
 CREDIT_TURNS = 2
 """Turns at the lowest priority that one who was away may catch up."""
 
@@ -37,25 +40,23 @@ class Plan:
     ) -> None:
         self.settings, self.now_us = settings, event.recorded_us
         self._rows, self._event, self._states = rows, event, states
-        self._changed: dict[str, SchedulerRow | None] = {}
+        self._configs: dict[str, ConfigRow] = {}
+        self._workers: dict[str, WorkerRow] = {}
         self._emissions: list[Emission] = []
-        self._before = self._row(QUEUE).queue
+        self._before = rows.get(QUEUE, EMPTY).queue
         self.queue = self._before or QueueRow(swept_us=event.recorded_us)
-
-    def _row(self, name: str) -> SchedulerRow:
-        return self._changed.get(name) or self._rows.get(name) or SchedulerRow()
 
     def config(self, key: str) -> ConfigRow:
         """Return a configuration's row; before any event about it, an empty one."""
-        return self._row(CONFIG + key).config or ConfigRow()
+        return self._configs.get(key) or self._rows.get(CONFIG + key, EMPTY).config or FIRST
 
     def worker(self, name: str) -> WorkerRow | None:
         """Return a worker's row, if it was ever heard."""
-        return self._row(WORKER + name).worker
+        return self._workers.get(name) or self._rows.get(WORKER + name, EMPTY).worker
 
     def set_config(self, key: str, row: ConfigRow) -> None:
         """Change a configuration's row."""
-        self._changed[CONFIG + key] = SchedulerRow(config=row)
+        self._configs[key] = row
 
     def set_worker(self, name: str, row: WorkerRow) -> None:
         """Change a worker's row, or add it; count its free places."""
@@ -66,7 +67,7 @@ class Plan:
             queue["workers"] = (*self.queue.workers, name)
         if before is None or places > 0:
             self.queue = self.queue.model_copy(update=queue)
-        self._changed[WORKER + name] = SchedulerRow(worker=row)
+        self._workers[name] = row
 
     def emit(self, data: Payload) -> None:
         """Say something that concerns no single configuration."""
@@ -115,7 +116,7 @@ class Plan:
 
     def wake(self) -> None:
         """Let those whose time has come wait for a worker."""
-        while self.queue.paced and self.queue.paced[0][0] <= self.now_us:
+        while self.queue.is_due(self.now_us):
             (_, key), *rest = self.queue.paced
             self.queue = self.queue.model_copy(update={"paced": tuple(rest)})
             self.queue = self.queue.with_waiting(self._tag(self.config(key)), key)
@@ -175,6 +176,10 @@ class Plan:
 
     def step(self) -> Step[SchedulerRow]:
         """Return all changes."""
+        changed: dict[str, SchedulerRow | None] = {
+            CONFIG + key: SchedulerRow(config=row) for key, row in self._configs.items()
+        }
+        changed |= {WORKER + name: SchedulerRow(worker=row) for name, row in self._workers.items()}
         if self.queue is not self._before:
-            self._changed[QUEUE] = SchedulerRow(queue=self.queue)
-        return Step(self._changed, tuple(self._emissions))
+            changed[QUEUE] = SchedulerRow(queue=self.queue)
+        return Step(changed, tuple(self._emissions))

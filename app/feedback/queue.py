@@ -78,6 +78,10 @@ class QueueRow(Value):
     workers: tuple[str, ...] = ()
     swept_us: int = 0
 
+    def is_due(self, now_us: int) -> bool:
+        """Whether somebody's time has come."""
+        return bool(self.paced) and self.paced[0][0] <= now_us
+
     def with_waiting(self, tag: float, key: ConfigKey) -> "QueueRow":
         """Add a configuration to those that wait for a worker."""
         waiting = list(self.waiting)

@@ -35,7 +35,7 @@ from app.events import (
 )
 from app.feedback.controller import Controller
 from app.feedback.needs import US
-from app.feedback.plan import CONFIG, NAME, Plan
+from app.feedback.plan import CONFIG, NAME, QUEUE, WORKER, Plan
 from app.feedback.queue import ConfigRow, SchedulerRow, WorkerRow
 from app.feedback.state import FeedbackState
 
@@ -76,8 +76,11 @@ class SelfplayScheduler(Controller[SchedulerRow]):
     ) -> Step[SchedulerRow]:
         """Fold one event."""
         data = event.data
-        if isinstance(data, DaemonReady | DaemonHeartbeat) and data.daemon != WORKER_DAEMON:
-            return Step()
+        if isinstance(data, DaemonReady | DaemonHeartbeat):
+            if data.daemon != WORKER_DAEMON:
+                return Step()
+            if alive := _alive(rows, data, event.recorded_us):
+                return Step(alive)
         plan = Plan(self.settings, rows, event, states)
         match data:
             case ClockTick():
@@ -149,6 +152,22 @@ def _decided(row: ConfigRow, data: Payload) -> ConfigRow | None:
         case AdaptiveParamsChanged() | HyperparameterUpdated() | TrainingIntensityChanged():
             return row.model_copy(update={"needs": row.needs.after(data)})
     return None
+
+
+def _alive(
+    rows: Mapping[str, SchedulerRow], data: DaemonReady | DaemonHeartbeat, now_us: int
+) -> dict[str, SchedulerRow | None]:
+    """Return the row of a worker whose heartbeat says nothing but that it lives on; nothing if there is more to do.
+
+    Most events of a large cluster are such heartbeats, and a plan costs more than all the rest of them.
+    """
+    name, queue = f"{WORKER}{data.daemon}@{data.node}", rows.get(QUEUE)
+    row = rows.get(name)
+    if row is None or row.worker is None or row.worker.lost or isinstance(data, DaemonReady):
+        return {}
+    if queue is None or queue.queue is None or queue.queue.is_due(now_us):
+        return {}
+    return {name: row.model_copy(update={"worker": row.worker.model_copy(update={"heard_us": now_us})})}
 
 
 def _heard(plan: Plan, data: DaemonReady | DaemonHeartbeat) -> None:

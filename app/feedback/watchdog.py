@@ -64,6 +64,10 @@ class WatchRow(Value):
     calm_games: int = 0
 
 
+FIRST = WatchRow()
+"""The row of a configuration that was never evaluated."""
+
+
 def cusum_step(statistic: float, score: float, games: int, difference: float, drop: float) -> float:
     """Add games to Page's statistic: max(0, S + sum of log-likelihood ratios of the drop).
 
@@ -105,7 +109,7 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
         states: Mapping[str, FeedbackState],  # noqa: ARG002 - the protocol's argument
     ) -> Step[WatchRow]:
         """Fold one event."""
-        row = rows.get(event.subject, WatchRow())
+        row = rows.get(event.subject) or FIRST
         match event.data:
             case EvaluationCompleted(purpose="rating") as data:
                 evaluated = {"evaluated": data.model, "elo": data.elo, "matches": data.results}

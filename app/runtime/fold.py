@@ -55,12 +55,16 @@ def written(rows: Mapping[RowKey, BaseModel | None]) -> dict[RowKey, bytes | Non
 
 
 class _Seat(NamedTuple):
-    """A reducer at its place: its rows, and its step bound to what it is shown."""
+    """A reducer at its place: its rows, and what its step takes after the event: FeedbackState if it is a controller.
+
+    Its step is looked up once: a replay takes millions.
+    """
 
     reducer: Hosted
     name: str
+    step: Callable[..., Step[Any]]
     rows: dict[str, Value]
-    step: Callable[[Event[Payload]], Step[Any]]
+    shown: tuple[Mapping[str, Any], ...]
 
 
 class Fold:
@@ -115,11 +119,8 @@ class Fold:
     def _seat(self, reducer: Hosted) -> _Seat:
         if reducer.name not in self._rows:
             self._rows[reducer.name] = self._load(reducer)
-        rows = self._rows[reducer.name]
-        if isinstance(reducer, Controller):
-            shown: dict[str, Any] = self._rows.setdefault(FeedbackFold.name, {})
-            return _Seat(reducer, reducer.name, rows, lambda event: reducer.step(rows, event, shown))
-        return _Seat(reducer, reducer.name, rows, lambda event: reducer.step(rows, event))
+        shown = (self._rows.setdefault(FeedbackFold.name, {}),) if isinstance(reducer, Controller) else ()
+        return _Seat(reducer, reducer.name, reducer.step, self._rows[reducer.name], shown)
 
     def _load(self, reducer: Hosted) -> dict[str, Value]:
         return {
@@ -130,7 +131,8 @@ class Fold:
 
 
 def _apply(seat: _Seat, event: Event[Payload], outcome: Outcome) -> None:
-    step, rows, name = seat.step(event), seat.rows, seat.name
+    reducer, name, fold, rows, shown = seat
+    step = fold(rows, event, *shown)
     for key, row in step.rows.items():
         if row is None:
             rows.pop(key, None)
@@ -138,8 +140,8 @@ def _apply(seat: _Seat, event: Event[Payload], outcome: Outcome) -> None:
             rows[key] = row
         outcome.changed[name, key] = row
     if step.emissions:
-        drafted = draft(seat.reducer, event.cause, step.emissions)
-        outcome.conclusions += (Conclusion(name, event.sequence, envelope) for envelope in drafted)
+        drafted = draft(reducer, event.cause, step.emissions)
+        outcome.conclusions += [Conclusion(name, event.sequence, envelope) for envelope in drafted]
 
 
 def draft(reducer: Hosted, cause: Cause, emissions: Iterable[Emission]) -> list[Envelope[Payload]]:

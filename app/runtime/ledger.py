@@ -32,6 +32,8 @@ from app.runtime.registry import DAEMONS, DaemonSpec
 ACCOUNTS: frozenset[type[Payload]] = frozenset({DaemonStarted, DaemonReady, DaemonHeartbeat, DaemonStopped})
 """Facts by which a daemon says how far it has come. Until it is ready, it has not published what it concludes."""
 
+FURTHER = (DaemonHeartbeat, DaemonReady, DaemonStopped)
+
 KEPT = 100
 """Differences that are kept; all are counted."""
 
@@ -112,11 +114,12 @@ class Ledger:
     def enter(self, event: Event[Payload]) -> None:
         """Hold a recorded event against what was concluded."""
         envelope = event.envelope
-        if expected := self._pending.pop(envelope.id, None):
+        data = envelope.data
+        if isinstance(data, DaemonFact):
+            self._account(data)
+        elif expected := self._pending.pop(envelope.id, None):
             self._compare(expected, event)
-        elif isinstance(envelope.data, DaemonFact):
-            self._account(envelope.data)
-        elif type(envelope.data) in self._concluded and event.sequence >= self._first:
+        elif type(data) in self._concluded and event.sequence >= self._first:
             self._judge_stranger(event)
 
     def _account(self, told: DaemonFact) -> None:
@@ -125,8 +128,8 @@ class Ledger:
             self._ready.discard(who)
         elif isinstance(told, DaemonReady):
             self._ready.add(who)
-        if who in self._ready and isinstance(told, DaemonReady | DaemonHeartbeat | DaemonStopped):
-            self._settled[told.daemon] = max(self._settled[told.daemon], told.position)
+        if isinstance(told, FURTHER) and told.position > self._settled[told.daemon] and who in self._ready:
+            self._settled[told.daemon] = told.position
 
     def _compare(self, expected: Conclusion, event: Event[Payload]) -> None:
         host = self._host[expected.by]

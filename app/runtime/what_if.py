@@ -7,9 +7,11 @@ decision that is not taken any more is not seen by those who would have reacted 
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from app.events import Envelope, Event, Payload, RunConfigured
 from app.runtime.fold import Conclusion, Fold

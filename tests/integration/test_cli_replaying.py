@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from generated_run import write_generated
 from golden_runs import load
+from msgspec.structs import replace
 
 from app.cli import main
 from app.events import Event, ModelPromoted, Payload, PlateauDetected

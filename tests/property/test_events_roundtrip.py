@@ -10,7 +10,19 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
-from app.events import CATALOGUE, Event, MalformedEvent, NoUpcast, Payload, decode, encode, envelope_of, from_cloudevent
+from app.events import (
+    CATALOGUE,
+    Envelope,
+    Event,
+    MalformedEvent,
+    NoUpcast,
+    Payload,
+    decode,
+    encode,
+    envelope_of,
+    from_cloudevent,
+)
+from app.events.codec import _decode_fast, _decode_slowly
 from app.events.schemas import envelope_schema
 
 quick = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -75,6 +87,17 @@ anything = st.recursive(
 def test_one_wrong_attribute_is_refused_in_one_way(event: Event[Payload] | None, path: str, value: Any) -> None:
     body: dict[str, Any] = {"type": "flyball.clock.tick", "data": {}} if event is None else event.to_cloudevent()
     refused_or_read(json.dumps(body | {path: value}).encode())
+
+
+attributes = st.sampled_from([*Envelope.model_fields, "priority"])
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(event=events(), name=attributes, value=anything | st.text(min_size=250, max_size=260))
+def test_what_is_read_fast_is_read_as_by_the_models(event: Event[Payload], name: str, value: Any) -> None:
+    body = json.dumps(json.loads(encode(event.envelope)) | {name: value}).encode()
+    with suppress(ValueError, KeyError, RecursionError):
+        assert _decode_fast(body) == _decode_slowly(body)
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])

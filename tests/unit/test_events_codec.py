@@ -71,6 +71,8 @@ def test_unset_attributes_are_left_out_and_nulls_of_the_payload_are_written() ->
         (body(specversion="0.3"), "specversion"),
         (body(datacontenttype="text/plain"), "datacontenttype"),
         (body(traceparent="00-xyz"), "traceparent"),
+        (body(traceparent="00-" + "0" * 32 + "-" + "0" * 16 + "-01\n"), "traceparent"),
+        (body(subject=None), "the event"),
         (body(priority="high"), "priority"),
         (body(source="somebody@else"), "source"),
         (body(dataversion=None), "dataversion"),

@@ -1,11 +1,11 @@
 """Replay: what controllers conclude again is held against the journal, and every way of differing is told apart."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from generated_run import generated, laptop
+from msgspec.structs import replace
 
 from app.core import ModelHash
 from app.events import (

@@ -1,12 +1,12 @@
 """Cause and effect: found whole, bounded, and in finite time whatever the ids say."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from event_strategies import events as any_events
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from recorded_run import Recording, recording
 
 from app.dashboard import AmbiguousEvent, Trace, UnknownEvent, summarise, trace, trace_json, trace_tree

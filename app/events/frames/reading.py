@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
-from itertools import islice
 
 from app.core import FlyballError
 from app.events.codec import MalformedEvent, decode, encode
@@ -42,20 +41,19 @@ def read_events(
         reporter: who reads, for the dead letters.
         on_dead: is told of every event that can't be read, or is not what the frame's header says.
     """
-    frame, skip = record.frame, max(0, after + 1 - record.first)
-    kinds, subjects = frame.types, frame.subjects
-    wanted = None if types is None else {i for i, name in enumerate(kinds) if name in types}
-    if wanted is not None and not wanted:
-        return []
-    recorded_us, source, events = record.recorded_us, record.source, []
+    frame, recorded_us, source = record.frame, record.recorded_us, record.source
+    events: list[Event[Payload]] = []
+    if types is not None and types.isdisjoint(frame.types):
+        return events
     rows = zip(frame.bodies(), frame.type_refs, frame.subject_refs, strict=True)
-    for sequence, (body, kind, subject) in enumerate(islice(rows, skip, None), record.first + skip):
-        if wanted is not None and kind not in wanted:
+    for sequence, (body, type_ref, subject_ref) in enumerate(rows, record.first):
+        kind, subject = frame.types[type_ref], frame.subjects[subject_ref]
+        if sequence <= after or (types is not None and kind not in types):
             continue
         try:
             envelope = decode(body)
-            if envelope.type != kinds[kind] or (envelope.subject or "") != subjects[subject]:
-                raise _differs(envelope, kinds[kind], subjects[subject])
+            if envelope.type != kind or (envelope.subject or "") != subject:
+                raise _differs(envelope, kind, subject)
         except FlyballError as error:
             on_dead(DeadLetter(sequence, source, reporter, str(error), body))
         else:

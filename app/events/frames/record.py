@@ -6,8 +6,9 @@ name, the name, and the frame. The checksum covers every byte: the frame's heade
 """
 
 import struct
-from dataclasses import dataclass
 from zlib import crc32
+
+from msgspec import Struct
 
 from app.core import FlyballError
 from app.events.frames.frame import DamagedFrame, Frame, read_ids
@@ -30,8 +31,7 @@ def damaged(position: int | None, what: str) -> DamagedRecord:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A stamped frame.
 
     Attributes:
