@@ -7,6 +7,7 @@ from app.config.games import GAMES
 from app.config.league import MATCHMAKING, AdmissionSettings, Curve, LeagueSettings, MatchmakingSettings
 from app.config.run import LAPTOP, PROFILES, RunSettings
 from app.config.settings import (
+    Builtin,
     EvaluationSettings,
     GameConfig,
     NetworkSettings,
@@ -22,6 +23,7 @@ __all__ = [
     "MATCHMAKING",
     "PROFILES",
     "AdmissionSettings",
+    "Builtin",
     "Curve",
     "Deployment",
     "EvaluationSettings",

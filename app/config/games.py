@@ -4,7 +4,7 @@ Games of a request are chosen to give between 2,000 and 10,000 rows: enough to f
 enough that the model which plays them is fresh.
 """
 
-from app.config.settings import EvaluationSettings, GameConfig, PpoSettings, SelfplaySettings
+from app.config.settings import Builtin, EvaluationSettings, GameConfig, PpoSettings, SelfplaySettings
 from app.core import ConfigKey
 
 
@@ -12,6 +12,7 @@ def _games(count: int) -> SelfplaySettings:
     return SelfplaySettings(games_per_request=count)
 
 
+_WITH_HEURISTIC: tuple[Builtin, ...] = ("random", "heuristic")
 _DEALT = EvaluationSettings(opening_plies=0)  # chance makes the games differ
 
 GAMES: dict[ConfigKey, GameConfig] = {
@@ -24,8 +25,13 @@ GAMES: dict[ConfigKey, GameConfig] = {
             ppo=PpoSettings(entropy_coef=0.05),  # so small a game runs out of fresh positions otherwise
             evaluation=EvaluationSettings(opening_plies=2),  # more decide it
         ),
-        GameConfig(key=ConfigKey("connect_four_2p"), game="connect_four", players=2),
-        GameConfig(key=ConfigKey("breakthrough6_2p"), game="breakthrough(rows=6,columns=6)", players=2),
+        GameConfig(key=ConfigKey("connect_four_2p"), game="connect_four", players=2, builtins=_WITH_HEURISTIC),
+        GameConfig(
+            key=ConfigKey("breakthrough6_2p"),
+            game="breakthrough(rows=6,columns=6)",
+            players=2,
+            builtins=_WITH_HEURISTIC,
+        ),
         GameConfig(key=ConfigKey("hex7_2p"), game="hex(board_size=7)", players=2, selfplay=_games(192)),
         GameConfig(key=ConfigKey("go7_2p"), game="go(board_size=7)", players=2, selfplay=_games(128)),
         GameConfig(key=ConfigKey("othello_2p"), game="othello", players=2, selfplay=_games(128)),
@@ -54,6 +60,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             game="hearts",
             players=4,
             engine="flyball",
+            builtins=_WITH_HEURISTIC,
             selfplay=_games(160),
             evaluation=_DEALT,
         ),

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from app.config.feedback import FeedbackSettings
 from app.config.games import GAMES
+from app.config.league import LeagueSettings
 from app.config.settings import GameConfig, Settings
 from app.core import ConfigKey
 
@@ -26,6 +27,7 @@ class RunSettings(Settings):
     selfplay_workers: tuple[str, ...] = Field(default=("selfplay_worker@laptop",), min_length=1)
     min_quality: float = Field(default=0.3, ge=0, le=1, description="a shard below it is not trained on")
     feedback: FeedbackSettings = FeedbackSettings()
+    league: LeagueSettings = LeagueSettings()
     configs: tuple[GameConfig, ...] = Field(default=tuple(GAMES[key] for key in LAPTOP), min_length=1)
 
     @model_validator(mode="after")

@@ -1,10 +1,13 @@
 """What can be set for one game configuration. Frozen; unknown keys are errors; units are in the names."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from app.core import ConfigKey
+from app.core import RANDOM, ConfigKey
+
+Builtin = Literal["random", "heuristic"]
+"""Players that come with Flyball; which games have a heuristic one: see ``app.games.heuristics``."""
 
 
 class Settings(BaseModel):
@@ -80,7 +83,14 @@ class GameConfig(Settings):
     )
     max_moves: int | None = Field(default=None, ge=1, description="a longer game is truncated, not drawn")
     rows_per_training: int = Field(default=8192, ge=1, description="fresh rows that make a training worthwhile")
+    builtins: tuple[Builtin, ...] = Field(default=("random",), description="built-in players of its league")
     network: NetworkSettings = NetworkSettings()
     ppo: PpoSettings = PpoSettings()
     selfplay: SelfplaySettings = SelfplaySettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+
+    @model_validator(mode="after")
+    def _anchored(self) -> Self:
+        if RANDOM not in self.builtins:
+            raise ValueError(f"builtins of {self.key} lack 'random', on which all ratings are anchored: add it")
+        return self

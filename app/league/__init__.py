@@ -3,10 +3,11 @@
 from app.league.admission import Retirement, admission, retirements
 from app.league.agents import Agent, AgentKind, HeadToHead, baseline, head_to_head
 from app.league.document import DamagedLeague, LeagueMetadata, dump_league, load_league
+from app.league.keeper import LeagueKeeper, LeagueRow
 from app.league.league import Games, League, founded
 from app.league.matchmaking import Pick, categories, curve_weight, distribution, lineup, win_probability
 from app.league.pairing import Pairing, most_telling, placement, round_robin
-from app.league.projection import LEAGUE_READS, fold_league
+from app.league.projection import LEAGUE_READS, fold_league, league_after
 from app.league.strategies import STRATEGIES, Strategy, Wanted, select
 
 __all__ = [
@@ -18,7 +19,9 @@ __all__ = [
     "Games",
     "HeadToHead",
     "League",
+    "LeagueKeeper",
     "LeagueMetadata",
+    "LeagueRow",
     "Pairing",
     "Pick",
     "Retirement",
@@ -33,6 +36,7 @@ __all__ = [
     "fold_league",
     "founded",
     "head_to_head",
+    "league_after",
     "lineup",
     "load_league",
     "most_telling",

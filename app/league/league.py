@@ -83,6 +83,14 @@ class League(Value):
         """Add an agent, or replace the one of its id."""
         return self.model_copy(update={"agents": {**self.agents, agent.id: agent}})
 
+    def with_baselines(self, names: Iterable[str]) -> Self:
+        """Return it with these built-in players and no others; their ratings and games stay as they are."""
+        wanted, present = set(names), {agent.id for agent in self.baselines}
+        if wanted == present:
+            return self
+        kept = {name: agent for name, agent in self.agents.items() if agent.kind == "checkpoint" or name in wanted}
+        return self.model_copy(update={"agents": {name: baseline(name) for name in sorted(wanted)} | kept})
+
     def with_rating(self, name: str, elo: float, stderr: float, matches: int) -> Self:
         """Set the rating of an agent; one that is no member has none here."""
         agent = self.agents.get(name)

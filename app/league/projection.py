@@ -33,16 +33,21 @@ LEAGUE_READS: frozenset[type[Payload]] = frozenset(
 
 def fold_league(league: League, event: Event[Payload], settings: AdmissionSettings) -> League:
     """Return the league after one more event about its configuration."""
-    match event.data:
-        case CheckpointAdded() as data:
-            return _added(league, data, event.recorded_us, settings)
+    return league_after(league, event.data, event.recorded_us, settings)
+
+
+def league_after(league: League, data: Payload, now_us: int, settings: AdmissionSettings) -> League:
+    """Return the league after what an event at a time (microseconds since 1970 UTC) says."""
+    match data:
+        case CheckpointAdded():
+            return _added(league, data, now_us, settings)
         case CheckpointRetired(model=model):
             return league.without(model)
         case EloUpdated(agent=agent, elo=elo, elo_stderr=stderr, games=games):
             return league.with_rating(agent, elo, stderr, games)
-        case EvaluationCompleted(purpose="rating") as data:
+        case EvaluationCompleted(purpose="rating"):
             return _played(league, data)
-    return _decided(league, event.data, settings)
+    return _decided(league, data, settings)
 
 
 def _decided(league: League, data: Payload, settings: AdmissionSettings) -> League:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic import BaseModel, create_model
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
-from app.config import Deployment, GameConfig, RunSettings
+from app.config import MATCHMAKING, Deployment, GameConfig, RunSettings
 from app.core import ConfigKey, FlyballError
 
 ENV_PREFIX = "FLYBALL_"
@@ -48,7 +48,10 @@ def _leaves(model: type[BaseModel]) -> Iterator[str]:
             yield name
 
 
-TOP_KEYS = frozenset(_leaves(DOCUMENT))
+MATCHMAKING_TABLE = "league.matchmaking"
+"""The table that may also be the name of a preset."""
+
+TOP_KEYS = frozenset(_leaves(DOCUMENT)) | {MATCHMAKING_TABLE}
 GAME_KEYS = frozenset(_leaves(GameConfig)) - {"key"}
 
 
@@ -120,18 +123,30 @@ def environment_layer() -> Layer:
         tree = EnvSettingsSource(DOCUMENT, env_prefix=ENV_PREFIX, env_nested_delimiter="__")()
     except SettingsError as error:
         raise BadSettings(f"{error}.", hint='Lists are written as JSON: ["one", "two"].') from error
-    return Layer("environment {}", flatten(tree))
+    return Layer("environment {}", _without_preset(flatten(tree), "the environment"))
 
 
 def checked(layer: Layer, where: str) -> Layer:
     """Return the layer when all its keys mean something.
 
     Raises:
-        BadSettings: names the first key that means nothing, and the nearest that does.
+        BadSettings: names the first key that means nothing, and the nearest that does; or an unknown preset.
     """
     for key in layer.values:
         _check_key(key, where)
-    return layer
+    return Layer(layer.origin, _without_preset(layer.values, where))
+
+
+def _without_preset(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Return a preset's values in the place of its name, so that other layers may change some of them."""
+    if MATCHMAKING_TABLE not in values:
+        return values
+    preset = MATCHMAKING.get(values[MATCHMAKING_TABLE])
+    if preset is None:
+        said = f"{MATCHMAKING_TABLE} in {where} is {values[MATCHMAKING_TABLE]!r}, which is no preset."
+        raise BadSettings(said, hint=f"There are: {', '.join(MATCHMAKING)}. Or write a table.")
+    others = {key: value for key, value in values.items() if key != MATCHMAKING_TABLE}
+    return flatten(preset.model_dump(mode="json"), f"{MATCHMAKING_TABLE}.") | others
 
 
 def _check_key(key: str, where: str) -> None:

@@ -20,6 +20,7 @@ from app.feedback import (
     SelfplayScheduler,
     TrainingTrigger,
 )
+from app.league import LeagueKeeper
 from app.runtime.fold import Factory, Hosted
 from app.runtime.work import Distributor, Evaluator, Place, QualityMonitor, QuietWorker, SelfplayWorker, Trainer
 from app.telemetry import TensorBoardCurves
@@ -33,20 +34,21 @@ class UnknownDaemon(FlyballError):
 class DaemonSpec:
     """One daemon: controllers decide, a worker has jobs run, ``capacity`` of them at once, a sink shows what it reads.
 
+    Controllers may be plain reducers; those of ``app.feedback`` also see FeedbackState.
     Sinks conclude nothing: whatever they read is recorded, and they are told of it at least once.
     """
 
     name: str
     purpose: str
-    controllers: tuple[type[Controller[Any]], ...] = ()
+    controllers: tuple[type[Hosted], ...] = ()
     worker: type[QuietWorker[Any]] | None = None
     capacity: int = 0
     sink: type[TensorBoardCurves] | None = None
 
     @property
     def reducers(self) -> tuple[type[Hosted], ...]:
-        """All reducer classes of the daemon; where there are controllers, FeedbackState comes first."""
-        states = (FeedbackFold,) if self.controllers else ()
+        """All reducer classes of the daemon; where controllers see FeedbackState, that comes first."""
+        states = (FeedbackFold,) if any(issubclass(one, Controller) for one in self.controllers) else ()
         workers = (self.worker,) if self.worker else ()
         return cast("tuple[type[Hosted], ...]", (*states, *self.controllers, *workers))
 
@@ -69,7 +71,7 @@ class DaemonSpec:
 
 BROKER = "broker"
 
-FEEDBACK: tuple[type[Controller[Any]], ...] = (
+FEEDBACK: tuple[type[Hosted], ...] = (
     FeedbackLoopController,
     GauntletFeedbackController,
     EvaluationFeedbackHandler,
@@ -77,6 +79,8 @@ FEEDBACK: tuple[type[Controller[Any]], ...] = (
     ModelPerformanceWatchdog,
     LossWatch,
 )
+
+LIFECYCLE: tuple[type[Hosted], ...] = (ModelLifecycleCoordinator, LeagueKeeper)
 
 DAEMONS: Mapping[str, DaemonSpec] = {
     spec.name: spec
@@ -89,7 +93,7 @@ DAEMONS: Mapping[str, DaemonSpec] = {
         DaemonSpec("training", "trains models", worker=Trainer, capacity=1),
         DaemonSpec("evaluation", "plays every new model's gauntlet", worker=Evaluator, capacity=1),
         DaemonSpec("feedback", "runs the feedback controllers", FEEDBACK),
-        DaemonSpec("model_lifecycle", "decides which model is current", (ModelLifecycleCoordinator,)),
+        DaemonSpec("model_lifecycle", "decides which model is current, and who is in the league", LIFECYCLE),
         DaemonSpec("curves", "draws the curves of training and evaluation", sink=TensorBoardCurves),
         DaemonSpec("distribution", "brings promoted models to the nodes", worker=Distributor, capacity=1),
     )

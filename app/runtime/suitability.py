@@ -1,7 +1,7 @@
 """Whether settings can run: here, and in a run folder that has a past."""
 
 from app.config import GameConfig, RunSettings
-from app.core import FlyballError
+from app.core import HEURISTIC, FlyballError
 from app.runtime.layers import BadSettings
 
 LASTING = ("game", "players", "network")
@@ -12,15 +12,21 @@ def check_playable(settings: RunSettings) -> None:
     """Load every game once.
 
     Raises:
-        BadSettings: a game does not exist, or not for so many players; names the configuration.
+        BadSettings: a game does not exist, or not for so many players, or has no heuristic player where one is wanted;
+            names the configuration.
     """
     from app.games import open_table  # loads OpenSpiel, which most commands do without
 
     for config in settings.configs:
         try:
-            open_table(config, slots=0)
+            heuristic = open_table(config, slots=0).spec.heuristic
         except FlyballError as error:
             raise BadSettings(f"{config.key} cannot be played: {error.message}", hint=error.hint) from error
+        if HEURISTIC in config.builtins and heuristic is None:
+            raise BadSettings(
+                f"{config.key} has {HEURISTIC!r} among its builtins, and {config.game} has no such player.",
+                hint=f"Take it out of games.{config.key}.builtins.",
+            )
 
 
 def check_lasting(before: RunSettings | None, now: RunSettings) -> None:

@@ -11,8 +11,6 @@ from app.core import FlyballError
 from app.events import (
     CATALOGUE,
     AdaptiveParamsChanged,
-    CheckpointAdded,
-    CheckpointRetired,
     ClockTick,
     CurriculumRebalanced,
     DaemonFact,
@@ -79,9 +77,7 @@ TERMINAL: Mapping[type[Payload], str] = {
 """Types that no reducer reads, each with the reason why that is right."""
 
 PLANNED: Mapping[type[Payload], str] = {
-    CheckpointAdded: "the league will emit it",
-    CheckpointRetired: "the league will emit it",
-    EloUpdated: "the league will emit it",
+    EloUpdated: "the league's tournaments will emit it",
     OpponentSampled: "the league's matchmaking will emit it",
 }
 """Types that are neither emitted nor read yet, each with who will."""

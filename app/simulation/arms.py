@@ -2,23 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from app.core import FlyballError
 from app.feedback import (
-    Controller,
     FeedbackFold,
     FeedbackLoopController,
     ModelLifecycleCoordinator,
     SelfplayScheduler,
     TrainingTrigger,
 )
-from app.runtime.fold import Factory
+from app.runtime.fold import Factory, Hosted
 from app.runtime.registry import DAEMONS
 from app.simulation.baselines import EvaluateAlways, PromoteAlways, TrainAlways
 from app.simulation.uniform import UniformScheduler
 
-ControllerClass = type[Controller[Any]]
+ControllerClass = type[Hosted]
 CONTROLLERS: tuple[ControllerClass, ...] = tuple(
     controller for spec in DAEMONS.values() for controller in spec.controllers
 )

@@ -3,6 +3,7 @@
 import pytest
 
 from app.config import GAMES, NetworkSettings, RunSettings
+from app.games import open_table
 from app.runtime.layers import BadSettings
 from app.runtime.suitability import check_lasting, check_playable
 
@@ -34,3 +35,11 @@ def test_anything_else_may_change_and_so_may_new_and_dropped_configurations():
     check_lasting(None, SETTINGS)
     check_lasting(SETTINGS, changed(rows_per_training=5))
     check_lasting(SETTINGS, RunSettings(configs=(GAMES["hex7_2p"],)))
+
+
+def test_a_heuristic_player_is_wanted_only_where_there_is_one():
+    with pytest.raises(BadSettings, match="tic_tac_toe has no such player"):
+        check_playable(changed(builtins=("random", "heuristic")))
+    for config in GAMES.values():
+        has_one = open_table(config, 0).spec.heuristic is not None
+        assert ("heuristic" in config.builtins) == has_one, config.key

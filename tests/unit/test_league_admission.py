@@ -6,7 +6,7 @@ from leagues import checkpoint, league_of, model
 from app.config import AdmissionSettings
 from app.league import admission, retirements
 
-SCHEDULE = AdmissionSettings()
+SCHEDULE = AdmissionSettings(elite_margin=0)
 
 
 def run(steps, elo=lambda step: 0.0, settings=SCHEDULE, champion=None):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.config import GAMES, LAPTOP, Deployment, RunFolder
+from app.config import GAMES, LAPTOP, MATCHMAKING, Deployment, RunFolder
 from app.runtime.layers import BadSettings, flatten, nest
 from app.runtime.settings import UnknownConfig, load
 from app.runtime.sockets import MAX_SOCKET_PATH, UnsafeFolder, bus_endpoint
@@ -160,3 +160,14 @@ def test_long_paths_get_a_private_folder_that_everybody_finds(tmp_path: Path, mo
 def test_the_bound_is_on_bytes(tmp_path: Path) -> None:
     folder = RunFolder(Path("/") / ("é" * ((MAX_SOCKET_PATH - 10) // 2)))
     assert bus_endpoint(folder, Deployment()).endswith("/bus.sock")
+
+
+def test_a_matchmaking_preset_is_named_and_changed_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "[league]\nmatchmaking = 'mirror'\n")
+    monkeypatch.setenv("FLYBALL_LEAGUE__MATCHMAKING__PEERS", "0.5")
+    loaded = load(tmp_path)
+    assert loaded.run.league.matchmaking == MATCHMAKING["mirror"].model_copy(update={"peers": 0.5})
+    assert loaded.origins["league.matchmaking.mirror"] == "flyball.toml"
+    assert loaded.origins["league.matchmaking.peers"] == "environment FLYBALL_LEAGUE__MATCHMAKING__PEERS"
+    with pytest.raises(BadSettings, match="'mirrors', which is no preset"):
+        load(write(tmp_path, "[league]\nmatchmaking = 'mirrors'\n"))

@@ -6,7 +6,7 @@ import pytest
 
 from app.events import (
     CATALOGUE,
-    CheckpointAdded,
+    EloUpdated,
     Kind,
     ModelPromoted,
     RegressionDetected,
@@ -36,7 +36,7 @@ class Listener(Usurper):
     """Reads what nobody says."""
 
     name: ClassVar[str] = "Listener"
-    reads: ClassVar = frozenset({CheckpointAdded})
+    reads: ClassVar = frozenset({EloUpdated})
     emits: ClassVar = frozenset()
 
 
@@ -51,7 +51,7 @@ def test_whatever_is_read_is_emitted_and_every_decision_has_one_owner():
 
 
 def test_an_event_that_nobody_emits_is_a_loose_end():
-    with pytest.raises(LooseEnd, match="CHECKPOINT_ADDED is read by Listener, and nobody emits it"):
+    with pytest.raises(LooseEnd, match="ELO_UPDATED is read by Listener, and nobody emits it"):
         check({**DAEMONS, "x": DaemonSpec("x", "listens in vain", (Listener,))})
 
 
@@ -81,7 +81,7 @@ class Herald(Usurper):
 
     name: ClassVar[str] = "Herald"
     reads: ClassVar = frozenset({TrainingProgress})
-    emits: ClassVar = frozenset({CheckpointAdded})
+    emits: ClassVar = frozenset({EloUpdated})
 
 
 HERALD = {**DAEMONS, "x": DaemonSpec("x", "says what nobody reads", (Herald,))}
@@ -92,8 +92,8 @@ NO_TRAINER = {name: spec for name, spec in DAEMONS.items() if name != "training"
     ("said", "declared"),
     [
         ("TRAINING_PROGRESS is read by Herald: it is not TERMINAL.", {"daemons": HERALD}),
-        ("CHECKPOINT_ADDED is emitted by Herald: it is not PLANNED any more.", {"daemons": HERALD}),
-        ("CHECKPOINT_ADDED has no consumer.", {"daemons": HERALD, "planned": {}}),
+        ("ELO_UPDATED is emitted by Herald: it is not PLANNED any more.", {"daemons": HERALD}),
+        ("ELO_UPDATED has no consumer.", {"daemons": HERALD, "planned": {}}),
         ("TRAINING_COMPLETED has no emitter.", {"daemons": NO_TRAINER}),
         ("TRAINING_REQUESTED has no consumer.", {"daemons": NO_TRAINER}),
         ("ELO_UPDATED has no emitter.", {"planned": {}}),

@@ -6,6 +6,8 @@ from typing import ClassVar
 from app.core import FlyballError, ModelHash
 from app.events import (
     Cause,
+    CheckpointAdded,
+    CheckpointRetired,
     Event,
     ModelDistributed,
     ModelPromoted,
@@ -19,19 +21,33 @@ from app.runtime.work.worker import Job, Json, QuietWorker
 
 DistributionJob = Job[ModelPromoted | ModelRolledBack]
 KEPT = 20
-"""Promoted models kept per configuration, the current one included."""
+"""Promoted models kept per configuration, the current one included; members of the league are kept as well."""
+
+DELAY = 2
+"""Promotions after which a model that left the league is let go: requests that were made before still find it."""
 
 
 class Kept(Value):
-    """One configuration's models: those kept, oldest first, those to let go, and the decision that waits."""
+    """One configuration's models.
+
+    Attributes:
+        kept: those promoted lately, oldest first.
+        members: those in the league.
+        leaving: those that left it, each with the promotions until it is let go.
+        superseded: those to let go.
+        cause: the event of the decision that waits, if one does.
+        decision: that decision.
+    """
 
     kept: tuple[ModelHash, ...]
+    members: tuple[ModelHash, ...]
+    leaving: dict[ModelHash, int]
     superseded: tuple[ModelHash, ...]
     cause: Cause | None
     decision: ModelPromoted | ModelRolledBack | None
 
 
-EMPTY = Kept(kept=(), superseded=(), cause=None, decision=None)
+EMPTY = Kept(kept=(), members=(), leaving={}, superseded=(), cause=None, decision=None)
 
 
 class Distributor(QuietWorker[ModelPromoted | ModelRolledBack]):
@@ -40,7 +56,7 @@ class Distributor(QuietWorker[ModelPromoted | ModelRolledBack]):
     name: ClassVar[str] = "Distributor"
     row: ClassVar[type[Kept]] = Kept
     reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {ModelPromoted, ModelRolledBack, PromotionRejected, ModelDistributed}
+        {CheckpointAdded, CheckpointRetired, ModelPromoted, ModelRolledBack, PromotionRejected, ModelDistributed}
     )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({ModelDistributed})
 
@@ -54,11 +70,13 @@ class Distributor(QuietWorker[ModelPromoted | ModelRolledBack]):
             case ModelRolledBack() as rollback:
                 # The model that is replaced stays in the store, for whoever wants to know what was wrong with it.
                 return Step({event.subject: row.model_copy(update={"cause": event.cause, "decision": rollback})})
-            case PromotionRejected(model=model) if model not in row.kept:
+            case PromotionRejected(model=model) if model not in (*row.kept, *row.members):
                 return Step({event.subject: row.model_copy(update={"superseded": (*row.superseded, model)})})
             case ModelDistributed(model=model) if row.decision and _target(row.decision)[0] == model:
                 done = {"superseded": (), "cause": None, "decision": None}
                 return Step({event.subject: row.model_copy(update=done)})
+            case CheckpointAdded() | CheckpointRetired() as change:
+                return Step({event.subject: _with_member(row, change)})
         return Step()
 
     def jobs(self, rows: Mapping[str, Kept]) -> Iterable[DistributionJob]:
@@ -82,8 +100,28 @@ class Distributor(QuietWorker[ModelPromoted | ModelRolledBack]):
 
 
 def _promoted(row: Kept, promotion: ModelPromoted) -> Kept:
-    kept = (*(model for model in row.kept if model != promotion.model), promotion.model)
-    return row.model_copy(update={"kept": kept[-KEPT:], "superseded": (*row.superseded, *kept[:-KEPT])})
+    promoted = (*(model for model in row.kept if model != promotion.model), promotion.model)
+    kept, older = promoted[-KEPT:], promoted[:-KEPT]
+    waiting = {model: left - 1 for model, left in row.leaving.items() if model not in kept}
+    let_go = (*(model for model in older if model not in row.members), *(m for m, left in waiting.items() if not left))
+    return row.model_copy(
+        update={
+            "kept": kept,
+            "leaving": {model: left for model, left in waiting.items() if left},
+            "superseded": (*row.superseded, *let_go),
+        }
+    )
+
+
+def _with_member(row: Kept, change: CheckpointAdded | CheckpointRetired) -> Kept:
+    """Keep who enters the league; let go later who leaves it and is kept for no other reason."""
+    others = tuple(model for model in row.members if model != change.model)
+    leaving = {model: left for model, left in row.leaving.items() if model != change.model}
+    if isinstance(change, CheckpointAdded):
+        return row.model_copy(update={"members": (*others, change.model), "leaving": leaving})
+    if change.model not in row.kept:
+        leaving |= {change.model: DELAY}
+    return row.model_copy(update={"members": others, "leaving": leaving})
 
 
 def _target(decision: ModelPromoted | ModelRolledBack) -> tuple[ModelHash, int]:

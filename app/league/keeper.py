@@ -1,0 +1,170 @@
+"""LeagueKeeper: who is in the league of each configuration.
+
+Only promoted models enter, as far as the schedule wants them; the checkpoints of rejected ones are deleted. Who has to
+leave then leaves with the same event. A rollback takes everybody along who was promoted after the model that is gone
+back to.
+
+What the keeper says it takes in at once, with the functions that everybody else folds it with, and does not read back.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from app.config import RunSettings
+from app.core import ModelHash
+from app.events import (
+    CheckpointAdded,
+    CheckpointRetired,
+    EloUpdated,
+    Emission,
+    EvaluationCompleted,
+    Event,
+    ModelPromoted,
+    ModelRolledBack,
+    Payload,
+    Step,
+    Value,
+)
+from app.league.admission import admission, retirements
+from app.league.agents import Agent
+from app.league.league import League
+from app.league.projection import LEAGUE_READS, fold_league, league_after
+
+Leaving = Literal["expired", "evicted", "rolled_back"]
+
+REMEMBERED = 16
+"""Promoted models whose place in the lineage is known, more than any rollback goes back."""
+
+
+class LeagueRow(Value):
+    """One configuration's league.
+
+    Attributes:
+        league: its members, and what they have played.
+        rated: the model that was rated last; not known is only its parent.
+        promoted: the latest current models, the present one last, members or not. Their parents are their nearest
+            ancestors in the league.
+    """
+
+    league: League = League()
+    rated: Agent | None = None
+    promoted: tuple[Agent, ...] = ()
+
+
+@dataclass(frozen=True)
+class LeagueKeeper:
+    """Says who enters a league and who leaves it."""
+
+    settings: RunSettings
+    name: ClassVar[str] = "LeagueKeeper"
+    row: ClassVar[type[LeagueRow]] = LeagueRow
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({CheckpointAdded, CheckpointRetired})
+    reads: ClassVar[frozenset[type[Payload]]] = LEAGUE_READS - {CheckpointAdded, CheckpointRetired, EloUpdated}
+
+    def step(self, rows: Mapping[str, LeagueRow], event: Event[Payload]) -> Step[LeagueRow]:
+        """Fold one event."""
+        row = rows.get(event.subject, LeagueRow())
+        league = row.league.with_baselines(self.settings.config(event.subject).builtins)
+        row = row.model_copy(update={"league": fold_league(league, event, self.settings.league.admission)})
+        match event.data:
+            case EvaluationCompleted(purpose="rating") as data:
+                return self._rated(event, row.model_copy(update={"rated": _agent(data)}))
+            case ModelPromoted() as data:
+                newest = _newest(row, data)
+                others = tuple(agent for agent in row.promoted if agent.id != newest.id)
+                row = row.model_copy(update={"promoted": (*others, newest)[-REMEMBERED:]})
+                return self._said(event, row, self._entering(row.league, newest))
+            case ModelRolledBack() as data:
+                kept, gone = _cut(row.promoted, data)
+                return self._said(event, row.model_copy(update={"promoted": kept}), _taken_along(row.league, gone))
+        return Step({event.subject: row})
+
+    def _rated(self, event: Event[Payload], row: LeagueRow) -> Step[LeagueRow]:
+        """Let a model enter that was promoted before anybody had rated it, as an operator may do."""
+        *others, newest = row.promoted or (None,)
+        if newest is None or row.rated is None or newest.id != row.rated.id or newest.elo is not None:
+            return Step({event.subject: row})
+        known = row.rated.model_copy(update={"parent": newest.parent})
+        return self._said(
+            event, row.model_copy(update={"promoted": (*others, known)}), self._entering(row.league, known)
+        )
+
+    def _entering(self, league: League, newest: Agent) -> tuple[CheckpointAdded, ...]:
+        """Return the admission of a promoted model, if it has a rating and the schedule wants it."""
+        member = league.agents.get(newest.id)
+        if newest.elo is None or newest.elo_stderr is None or (member is not None and not member.retired):
+            return ()
+        step = newest.step or 0
+        roles = admission(step, newest.elo, league, self.settings.league.admission)
+        if not roles:
+            return ()
+        added = CheckpointAdded(
+            model=ModelHash(newest.id),
+            parent=None if newest.parent is None else ModelHash(newest.parent),
+            step=step,
+            elo=newest.elo,
+            elo_stderr=newest.elo_stderr,
+            games=newest.matches,
+            roles=roles,
+        )
+        return (added,)
+
+    def _said(self, event: Event[Payload], row: LeagueRow, said: Iterable[Payload]) -> Step[LeagueRow]:
+        """Take in what is said, and let those leave whose time is over then."""
+        league, emissions = self._with(row.league, event, said)
+        leaving = retirements(league, self.settings.league.admission)
+        league, more = self._with(league, event, (_retired(one.agent, one.reason) for one in leaving))
+        return Step({event.subject: row.model_copy(update={"league": league})}, (*emissions, *more))
+
+    def _with(
+        self, league: League, event: Event[Payload], said: Iterable[Payload]
+    ) -> tuple[League, tuple[Emission, ...]]:
+        emissions = tuple(Emission(data) for data in said)
+        for emission in emissions:
+            league = league_after(league, emission.data, event.recorded_us, self.settings.league.admission)
+        return league, emissions
+
+
+def _agent(data: EvaluationCompleted) -> Agent:
+    """Return a model as its rating games show it."""
+    return Agent(
+        id=data.model,
+        kind="checkpoint",
+        step=data.step,
+        elo=data.elo,
+        elo_stderr=data.elo_stderr,
+        matches=sum(match.games for match in data.results),
+    )
+
+
+def _newest(row: LeagueRow, data: ModelPromoted) -> Agent:
+    """Return a promoted model, with its rating if it was the last to be rated, and its nearest ancestor that is known.
+
+    It was trained from the model before it: of others no candidate is promoted.
+    """
+    before = next((agent for agent in row.promoted if agent.id == data.previous), None)
+    ancestors = (data.previous, before and before.parent)
+    parent = next((name for name in ancestors if name in row.league.agents and name != data.model), None)
+    if row.rated is not None and row.rated.id == data.model:
+        return row.rated.model_copy(update={"parent": parent})
+    return Agent(id=data.model, kind="checkpoint", step=data.step, parent=parent)
+
+
+def _cut(promoted: tuple[Agent, ...], data: ModelRolledBack) -> tuple[tuple[Agent, ...], tuple[Agent, ...]]:
+    """Return the promoted models up to the one that was gone back to, and those after it."""
+    names = [agent.id for agent in promoted]
+    if data.to_model in names:
+        end = names.index(data.to_model) + 1
+        return promoted[:end], promoted[end:]
+    bad = tuple(agent for agent in promoted if agent.id == data.from_model)
+    return tuple(agent for agent in promoted if agent not in bad), bad
+
+
+def _taken_along(league: League, gone: Iterable[Agent]) -> Iterable[CheckpointRetired]:
+    active = {agent.id for agent in league.checkpoints}
+    return (_retired(agent, "rolled_back") for agent in gone if agent.id in active)
+
+
+def _retired(agent: Agent, reason: Leaving) -> CheckpointRetired:
+    return CheckpointRetired(model=ModelHash(agent.id), step=agent.step or 0, reason=reason)

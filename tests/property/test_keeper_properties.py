@@ -1,0 +1,75 @@
+"""Whatever happens, a league folded from what its keeper said is the keeper's own."""
+
+from functools import cache
+
+import pytest
+from generated_run import generated, hasty
+
+from app.events import CheckpointAdded, CheckpointRetired, ModelRolledBack
+from app.league import LEAGUE_READS, League, LeagueKeeper, fold_league
+from app.runtime.fold import Fold
+
+SCHEDULE = {"recent_every": 1, "recent_for": 8, "anchor_every": 5, "capacity": 6}
+SETTINGS = hasty().model_copy(update={"league": hasty().league.model_validate({"admission": SCHEDULE})})
+
+
+@cache
+def history(seed: int):
+    """Return a generated run with short leagues, full of troubles, up to where nothing of the league is under way."""
+    events = list(generated(12_000, seed=seed, settings=SETTINGS, trouble=10))
+    recorded = {event.id for event in events}
+    concluded = Fold((LeagueKeeper,)).feed(events).conclusions
+    end = min((one.position for one in concluded if one.envelope.id not in recorded), default=len(events) + 1)
+    return events[: end - 1]
+
+
+def keepers_rows(events):
+    fold = Fold((LeagueKeeper,))
+    fold.feed(events)
+    return fold.rows(LeagueKeeper.name)
+
+
+def timeless(league: League) -> League:
+    """Return a league without the times at which its members entered: that of an event, or of its cause."""
+    agents = {name: agent.model_copy(update={"created_us": None}) for name, agent in league.agents.items()}
+    return league.model_copy(update={"agents": agents})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_league_folded_from_the_journal_is_the_keepers(seed):
+    events = history(seed)
+    for key, row in keepers_rows(events).items():
+        league = League().with_baselines(SETTINGS.config(key).builtins)
+        for event in events:
+            if event.subject == key and type(event.data) in LEAGUE_READS:
+                league = fold_league(league, event, SETTINGS.league.admission)
+        assert timeless(league) == timeless(row.league)
+
+
+def test_the_histories_tell_of_every_kind_of_change():
+    events = [event for seed in range(4) for event in history(seed)]
+    assert {event.data.reason for event in events if isinstance(event.data, CheckpointRetired)} >= {
+        "expired",
+        "evicted",
+        "rolled_back",
+    }
+    assert any(isinstance(event.data, ModelRolledBack) for event in events)
+    roles = {role for event in events if isinstance(event.data, CheckpointAdded) for role in event.data.roles}
+    assert roles == {"recent", "anchor", "elite"}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nobody_enters_twice_nor_leaves_without_having_entered(seed):
+    for key in keepers_rows(history(seed)):
+        active = set()
+        for event in history(seed):
+            if event.subject != key:
+                continue
+            match event.data:
+                case CheckpointAdded(model=model):
+                    assert model not in active
+                    active.add(model)
+                case CheckpointRetired(model=model):
+                    assert model in active
+                    active.remove(model)
+        assert len(active) <= SCHEDULE["capacity"] + 20, "anchors and elites alone may exceed it"

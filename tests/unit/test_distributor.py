@@ -1,0 +1,87 @@
+"""Distributor: which checkpoints may be deleted, and when."""
+
+from driving import DrivenWorker, distributed
+from leagues import model
+
+from app.core import Elo
+from app.events import CheckpointAdded, CheckpointRetired, Evidence, ModelPromoted, PromotionRejected
+from app.runtime.work import Distributor
+from app.runtime.work.distribution import KEPT
+
+EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, games=1, elo=Elo(0.0), elo_stderr=1.0)
+
+
+def promote(worker: DrivenWorker, step: int) -> list[str]:
+    """Promote a model, have it distributed, and return what is deleted then."""
+    worker.feed(ModelPromoted(model=model(step), previous=None, step=step, elo=Elo(0.0), evidence=EVIDENCE))
+    (job,) = worker.jobs()
+    worker.feed(distributed(model(step), step))
+    return job.parts[0]["discard"]
+
+
+def enter(worker: DrivenWorker, step: int) -> None:
+    roles = ("recent",)
+    worker.feed(
+        CheckpointAdded(model=model(step), parent=None, step=step, elo=Elo(0.0), elo_stderr=1.0, games=1, roles=roles)
+    )
+
+
+def leave(worker: DrivenWorker, step: int) -> None:
+    worker.feed(CheckpointRetired(model=model(step), step=step, reason="expired"))
+
+
+def test_without_a_league_the_latest_promoted_models_are_kept():
+    worker = DrivenWorker(Distributor)
+    discarded = [promote(worker, step) for step in range(KEPT + 3)]
+    assert discarded == [[]] * KEPT + [[model(0)], [model(1)], [model(2)]]
+
+
+def test_members_of_the_league_are_kept_however_old():
+    worker = DrivenWorker(Distributor)
+    promote(worker, 0)
+    enter(worker, 0)
+    discarded = [promote(worker, step) for step in range(1, KEPT + 3)]
+    assert discarded == [[]] * KEPT + [[model(1)], [model(2)]]
+
+
+def test_who_leaves_the_league_is_deleted_two_promotions_later():
+    worker = DrivenWorker(Distributor)
+    promote(worker, 0)
+    enter(worker, 0)
+    for step in range(1, KEPT + 1):
+        promote(worker, step)
+    leave(worker, 0)
+    assert model(0) not in promote(worker, KEPT + 1)
+    assert model(0) in promote(worker, KEPT + 2)
+    assert model(0) not in promote(worker, KEPT + 3)
+
+
+def test_who_leaves_while_it_is_among_the_latest_stays_as_long_as_these():
+    worker = DrivenWorker(Distributor)
+    promote(worker, 0)
+    enter(worker, 0)
+    leave(worker, 0)
+    discarded = [promote(worker, step) for step in range(1, KEPT + 1)]
+    assert discarded == [[]] * (KEPT - 1) + [[model(0)]]
+
+
+def test_who_comes_back_meanwhile_is_kept():
+    worker = DrivenWorker(Distributor)
+    promote(worker, 0)
+    enter(worker, 0)
+    for step in range(1, KEPT + 1):
+        promote(worker, step)
+    leave(worker, 0)
+    enter(worker, 0)
+    assert all(model(0) not in promote(worker, step) for step in range(KEPT + 1, KEPT + 5))
+
+
+def test_a_member_that_is_rejected_when_it_is_judged_once_more_is_kept():
+    worker = DrivenWorker(Distributor)
+    promote(worker, 0)
+    enter(worker, 0)
+    for step in range(1, KEPT + 1):
+        promote(worker, step)
+    worker.feed(PromotionRejected(model=model(0), current=model(9), step=0, evidence=EVIDENCE))
+    worker.feed(PromotionRejected(model=model(99), current=model(9), step=0, evidence=EVIDENCE))
+    assert promote(worker, KEPT + 1) == [model(99), model(1)]

@@ -1,0 +1,136 @@
+"""LeagueKeeper: promoted models enter their league by the schedule, and leave it by rule or by rollback."""
+
+import pytest
+from driving import KEY, Driven, match, rated, run_settings
+from leagues import model
+
+from app.config import AdmissionSettings, LeagueSettings
+from app.core import Elo
+from app.events import CheckpointAdded, CheckpointRetired, Evidence, ModelPromoted, ModelRolledBack
+from app.league import LeagueKeeper
+
+EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, games=1, elo=Elo(0.0), elo_stderr=1.0)
+
+
+def keeper_of(**schedule) -> Driven:
+    """Return a keeper; what is admitted is to its schedule."""
+    settings = LeagueSettings(admission=AdmissionSettings.model_validate(schedule))
+    return Driven(LeagueKeeper, run_settings().model_copy(update={"league": settings}))
+
+
+@pytest.fixture
+def keeper():
+    """Return one with short times: every second step for six steps, anchors every ten."""
+    return keeper_of(recent_every=2, recent_for=6, anchor_every=10)
+
+
+def promote(keeper: Driven, step: int, elo: float = 0.0, previous: int | None = None) -> list:
+    """Rate a model and promote it; return what the promotion leads to."""
+    keeper.feed(rated(elo, match(0.9, 200), model=model(step), step=step))
+    before = None if previous is None else model(previous)
+    return keeper.feed(ModelPromoted(model=model(step), previous=before, step=step, elo=Elo(elo), evidence=EVIDENCE))
+
+
+def rolled_back(bad: int, good: int) -> ModelRolledBack:
+    return ModelRolledBack(from_model=model(bad), to_model=model(good), step=good, reason="worse")
+
+
+def active(keeper: Driven) -> list[int]:
+    return [agent.step for agent in keeper.row().league.checkpoints]
+
+
+def test_the_first_promoted_model_enters_with_the_rating_of_its_games(keeper):
+    (added,) = promote(keeper, 0, 0.0)
+    assert isinstance(added, CheckpointAdded)
+    assert (added.model, added.parent, added.games, added.roles) == (model(0), None, 200, ("recent", "anchor"))
+    assert keeper.row().league.champion == model(0)
+    assert [agent.id for agent in keeper.row().league.baselines] == ["random"]
+
+
+def test_a_model_that_the_schedule_does_not_want_stays_out(keeper):
+    promote(keeper, 0)
+    assert promote(keeper, 1, 30.0, previous=0) == []
+    assert active(keeper) == [0]
+
+
+def test_a_parent_is_the_nearest_ancestor_that_is_a_member(keeper):
+    promote(keeper, 0)
+    promote(keeper, 1, previous=0)
+    (added,) = promote(keeper, 2, previous=1)
+    assert added.parent == model(0)
+    (grandchild,) = promote(keeper, 4, previous=2)
+    assert grandchild.parent == model(2)
+
+
+def test_recents_leave_in_the_same_step_in_which_their_time_is_over(keeper):
+    for step in range(0, 9, 2):
+        promote(keeper, step, previous=step - 2 if step else None)
+    added, retired = promote(keeper, 10, previous=8)
+    assert isinstance(added, CheckpointAdded)
+    assert retired == CheckpointRetired(model=model(4), step=4, reason="expired")
+    assert active(keeper) == [0, 6, 8, 10], "0 is an anchor, 2 had left before"
+
+
+def test_above_the_capacity_the_oldest_leaves():
+    keeper = keeper_of(recent_every=1, anchor_every=100, capacity=2)
+    promote(keeper, 1)
+    promote(keeper, 2, previous=1)
+    _, retired = promote(keeper, 3, previous=2)
+    assert (retired.model, retired.reason) == (model(1), "evicted")
+
+
+def test_a_rejected_model_never_enters(keeper):
+    promote(keeper, 0)
+    assert keeper.feed(rated(900.0, match(0.9, 200), model=model(2), step=2)) == []
+    assert active(keeper) == [0]
+
+
+def test_a_rollback_takes_all_along_who_were_promoted_after_the_target(keeper):
+    for step in range(0, 7, 2):
+        promote(keeper, step, previous=step - 2 if step else None)
+    said = keeper.feed(rolled_back(6, 2))
+    assert [(one.step, one.reason) for one in said] == [(4, "rolled_back"), (6, "rolled_back")]
+    assert active(keeper) == [0, 2]
+    assert keeper.row().league.champion == model(2)
+    assert keeper.feed(rolled_back(6, 2)) == [], "told twice, it counts once"
+    added, *_ = promote(keeper, 8, previous=2)
+    assert added.parent == model(2)
+
+
+def test_a_rollback_to_an_unknown_model_takes_along_only_the_bad_one(keeper):
+    for step in (0, 2, 4):
+        promote(keeper, step, previous=step - 2 if step else None)
+    (retired,) = keeper.feed(rolled_back(4, 99))
+    assert retired.model == model(4)
+
+
+def test_a_model_that_nobody_has_rated_enters_when_it_is_rated(keeper):
+    promote(keeper, 0)
+    unrated = ModelPromoted(model=model(2), previous=model(0), step=2, elo=Elo(7.0), evidence=EVIDENCE)
+    assert keeper.feed(unrated) == []
+    (added,) = keeper.feed(rated(40.0, match(0.9, 200), model=model(2), step=2))
+    assert (added.model, added.elo, added.parent) == (model(2), 40.0, model(0))
+    assert keeper.feed(rated(50.0, match(0.9, 200), model=model(2), step=2)) == [], "once"
+
+
+def test_promoted_again_a_member_does_not_enter_twice(keeper):
+    promote(keeper, 0)
+    promote(keeper, 2, previous=0)
+    assert promote(keeper, 0, previous=2) == []
+    assert promote(keeper, 0, previous=0) == [], "not even after itself"
+
+
+def test_games_of_the_gauntlet_are_remembered(keeper):
+    promote(keeper, 0)
+    keeper.feed(rated(50.0, match(0.9), match(0.6, 100, "champion", model=model(0)), model=model(2), step=2))
+    met = keeper.row().league.between(model(2), model(0))
+    assert (met.games, met.points) == (100, 60)
+
+
+def test_the_built_in_players_are_those_of_the_settings(keeper):
+    promote(keeper, 0)
+    config = keeper.settings.config(KEY).model_copy(update={"builtins": ("random", "heuristic")})
+    other = Driven(LeagueKeeper, keeper.settings.model_copy(update={"configs": (config,)}))
+    other.fold._rows[LeagueKeeper.name] |= {KEY: keeper.row()}
+    promote(other, 2, previous=0)
+    assert [agent.id for agent in other.row().league.baselines] == ["heuristic", "random"]
