@@ -167,8 +167,8 @@ class Ledger:
             self._differences = self.differences()
 
     def differences(self) -> list[Difference]:
-        """Return the first differences, in the order of the journal."""
-        return sorted(self._differences, key=lambda one: (one.position, one.recorded_at or 0))[:KEPT]
+        """Return the first differences, in the order of the journal; an intruder before what it would have led to."""
+        return sorted(self._differences, key=_place)[:KEPT]
 
     def settle(self) -> None:
         """Find out what is missing: conclusions past which their daemon had come without publishing them."""
@@ -186,6 +186,10 @@ class Ledger:
         pending = [(one.by, one.position, encode(one.envelope)) for one in self.in_flight()]
         kept = (self.foreign, self._differences, self.differing)
         return _SAVED.dump_json(Saved(pending, dict(self._settled), self._ready, dict(self.matched), *kept))
+
+
+def _place(one: Difference) -> tuple[int, bool, int]:
+    return one.position, one.kind != "unexpected", one.recorded_at or 0
 
 
 def _emitted(spec: DaemonSpec) -> frozenset[type[Payload]]:
