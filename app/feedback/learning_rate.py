@@ -51,16 +51,24 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
         match event.data:
             case HyperparameterUpdated(parameter="epochs" | "games_per_iteration" as name, value=value, reason=reason):
                 return _told(event.subject, row.model_copy(update={name: max(1, int(value))}), reason)
+            case HyperparameterUpdated(parameter="learning_rate", value=value, reason=reason):
+                # An operator's word: it holds for a cooldown, then the rule goes on from there.
+                return _told(event.subject, self._set(row, value, event.recorded_us), reason)
             case EvaluationCompleted(purpose="rating", elo=elo):
                 elos = (*row.elos, elo)[-self.settings.feedback.learning_rate.evaluations - 1 :]
                 return self._adjusted(event, row.model_copy(update={"elos": elos}))
             case TrainingFailed(reason="diverged"):
                 # A divergence calls for a lower learning rate (ERRATA 004), at once.
-                limits = self.settings.feedback.learning_rate
-                rate = max(limits.minimum, row.learning_rate * limits.lower_factor)
-                lowered = row.model_copy(update={"learning_rate": rate, "changed_us": event.recorded_us})
+                factor = self.settings.feedback.learning_rate.lower_factor
+                lowered = self._set(row, row.learning_rate * factor, event.recorded_us)
                 return _told(event.subject, lowered, "the training diverged")
         return Step()
+
+    def _set(self, row: LearningRow, rate: float, now_us: int) -> LearningRow:
+        """Set the learning rate, within its bounds; one that is above them already may stay there."""
+        limits = self.settings.feedback.learning_rate
+        bounded = min(max(rate, limits.minimum), max(limits.maximum, row.learning_rate))
+        return row.model_copy(update={"learning_rate": bounded, "changed_us": now_us})
 
     def _initial(self, key: str) -> LearningRow:
         config = self.settings.config(ConfigKey(key))
@@ -82,10 +90,9 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
         if limits.lower_at_elo < gain < limits.raise_at_elo:
             return Step({key: row})
         factor = limits.raise_factor if gain >= limits.raise_at_elo else limits.lower_factor
-        rate = min(max(row.learning_rate * factor, limits.minimum), max(limits.maximum, row.learning_rate))
-        if rate == row.learning_rate:
+        changed = self._set(row, row.learning_rate * factor, event.recorded_us)
+        if changed.learning_rate == row.learning_rate:
             return Step({key: row})
-        changed = row.model_copy(update={"learning_rate": rate, "changed_us": event.recorded_us})
         return _told(key, changed, f"mean gain of {gain:+.1f} Elo over the last {limits.evaluations} evaluations")
 
 

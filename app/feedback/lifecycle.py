@@ -4,6 +4,9 @@ A candidate first plays its gauntlet, which rates it; then gate games against th
 rating games, until the sequential test decides. A candidate that was not trained from the current model is refused: its
 base has been replaced or rolled back meanwhile. Rolling back is idempotent: it names the model it replaces, and a model
 that is no longer current is not replaced again.
+
+What an operator decided about the current model is adopted, in the journal's order, as if it had been decided here; a
+model that was promoted so has not been rated as far as is known, and is now.
 """
 
 from collections.abc import Mapping
@@ -86,7 +89,15 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
     name: ClassVar[str] = "ModelLifecycleCoordinator"
     row: ClassVar[type[ModelsRow]] = ModelsRow
     reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {TrainingCompleted, EvaluationCompleted, EvaluationFailed, RegressionDetected, RollbackRequested}
+        {
+            TrainingCompleted,
+            EvaluationCompleted,
+            EvaluationFailed,
+            ModelPromoted,
+            ModelRolledBack,
+            RegressionDetected,
+            RollbackRequested,
+        }
     )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {EvaluationRequested, ModelPromoted, PromotionRejected, ModelRolledBack}
@@ -114,7 +125,21 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
                 return _rolled_back(event.subject, row, model, last_good, f"{severity} regression by {drop:.0f} Elo")
             case RollbackRequested(model=model, reason=reason):
                 return _rolled_back(event.subject, row, model, None, reason)
+            case ModelPromoted() | ModelRolledBack() as decision:
+                return self._adopted(event.subject, row, decision)
         return Step()
+
+    def _adopted(self, key: str, row: ModelsRow, decision: ModelPromoted | ModelRolledBack) -> Step[ModelsRow]:
+        """Take over what was decided elsewhere; its own decisions have been taken in when they were taken."""
+        current = row.current and row.current.model
+        if isinstance(decision, ModelRolledBack):
+            return Step() if current == decision.to_model else _cut_back(key, row, decision.to_model)
+        if current == decision.model:
+            return Step()
+        newest = Promoted(model=decision.model, step=decision.step, elo=decision.elo)
+        seed = derive_seed(self.settings.seed, key, "adopted", decision.model)
+        request = EvaluationRequested(purpose="rating", model=decision.model, step=decision.step, seed=seed)
+        return Step({key: ModelsRow(promoted=_with(row.promoted, newest))}, (Emission(request),))
 
     def _evaluated(
         self, event: Event[Payload], row: ModelsRow, candidate: Candidate, data: EvaluationCompleted
@@ -165,8 +190,7 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
             evidence=evidence,
         )
         newest = Promoted(model=candidate.model, step=candidate.step, elo=candidate.elo)
-        promoted = (*row.promoted, newest)[-REMEMBERED:]
-        return Step({key: ModelsRow(promoted=promoted)}, (Emission(promotion),))
+        return Step({key: ModelsRow(promoted=_with(row.promoted, newest))}, (Emission(promotion),))
 
     def _reject(self, key: str, row: ModelsRow, candidate: Candidate, evidence: Evidence) -> Step[ModelsRow]:
         assert row.current is not None  # only a first model has none, and that is promoted
@@ -187,6 +211,16 @@ def _rolled_back(
     target = row.promoted[index]
     decision = ModelRolledBack(from_model=model, to_model=target.model, step=target.step, reason=reason)
     return Step({key: ModelsRow(promoted=row.promoted[: index + 1])}, (Emission(decision),))
+
+
+def _cut_back(key: str, row: ModelsRow, model: ModelHash) -> Step[ModelsRow]:
+    """Go back to a model if it is remembered."""
+    models = [promoted.model for promoted in row.promoted]
+    return Step({key: ModelsRow(promoted=row.promoted[: models.index(model) + 1])}) if model in models else Step()
+
+
+def _with(promoted: tuple[Promoted, ...], newest: Promoted) -> tuple[Promoted, ...]:
+    return (*(before for before in promoted if before.model != newest.model), newest)[-REMEMBERED:]
 
 
 def _tally(match: MatchResult, players: int) -> Tally:

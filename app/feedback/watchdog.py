@@ -44,6 +44,7 @@ class WatchRow(Value):
     """One configuration's test.
 
     Attributes:
+        current: the model promoted last, or gone back to.
         evaluated: the latest evaluated model and its matches; they count when it is promoted.
         reference: running mean of the ratings of promoted models since the last rollback.
         statistic: the CUSUM.
@@ -53,6 +54,7 @@ class WatchRow(Value):
         calm_games: rated games without evidence since the alarm.
     """
 
+    current: ModelHash | None = None
     evaluated: ModelHash | None = None
     elo: Elo = Elo(0.0)
     matches: tuple[MatchResult, ...] = ()
@@ -113,15 +115,21 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
         match event.data:
             case EvaluationCompleted(purpose="rating") as data:
                 evaluated = {"evaluated": data.model, "elo": data.elo, "matches": data.results}
-                return Step({event.subject: row.model_copy(update=evaluated)})
-            case ModelPromoted(model=model) if model == row.evaluated:
-                return self._promoted(event.subject, row, model)
-            case ModelRolledBack():
+                return self._counted(event.subject, row.model_copy(update=evaluated))
+            case ModelPromoted(model=model):
+                return self._counted(event.subject, row.model_copy(update={"current": model}))
+            case ModelRolledBack(to_model=model):
                 reset = {"reference": None, "statistic": 0.0, "games": 0, "matches": (), "evaluated": None}
-                return Step({event.subject: row.model_copy(update=reset)})
+                return Step({event.subject: row.model_copy(update={**reset, "current": model})})
         return Step()
 
-    def _promoted(self, key: str, row: WatchRow, model: ModelHash) -> Step[WatchRow]:
+    def _counted(self, key: str, row: WatchRow) -> Step[WatchRow]:
+        """Count the matches of the current model: one that an operator promoted is rated only afterwards."""
+        if row.current is None or row.current != row.evaluated:
+            return Step({key: row})
+        return self._judged(key, row, row.current)
+
+    def _judged(self, key: str, row: WatchRow, model: ModelHash) -> Step[WatchRow]:
         settings = self.settings.feedback.watchdog
         if row.reference is None:
             return Step({key: row.model_copy(update={"reference": row.elo, "last_good": model, "matches": ()})})

@@ -96,6 +96,25 @@ class TestLearningRate:
         assert said.learning_rate == pytest.approx(0.8 * CONFIG.ppo.learning_rate)
         assert not handler.feed(TrainingFailed(request_id="t", reason="error", error="disk"), at=2)
 
+    @staticmethod
+    def say(value):
+        return HyperparameterUpdated(parameter="learning_rate", value=value, previous=1e-3, reason="by hand")
+
+    def test_an_operators_rate_is_adopted_and_told_complete(self, handler):
+        (said,) = handler.feed(self.say(2e-5), at=1)
+        assert (said.learning_rate, said.epochs, said.reason) == (2e-5, CONFIG.ppo.epochs, "by hand")
+        assert handler.row().learning_rate == 2e-5
+
+    def test_it_holds_for_a_cooldown_then_the_rule_goes_on_from_there(self, handler):
+        handler.feed(self.say(2e-5), at=1)
+        assert not self.gains(handler, 100, count=7)
+        (said,) = handler.feed(rated(1e4), at=1.1 * HOUR)
+        assert said.learning_rate == pytest.approx(2.2e-5)
+
+    @pytest.mark.parametrize(("asked", "set_to"), [(1e-9, 1e-6), (-1.0, 1e-6), (5.0, 1e-3)])
+    def test_it_stays_within_the_bounds(self, handler, asked, set_to):
+        assert handler.feed(self.say(asked), at=1)[0].learning_rate == set_to
+
     def test_other_parameters_are_passed_on_complete(self, handler):
         update = HyperparameterUpdated(parameter="epochs", value=5, previous=3, reason="weak")
         (said,) = handler.feed(update, at=1)

@@ -8,6 +8,7 @@ from app.core import Rate, Tally, expected_score, gsprt_llr, sprt_verdict
 from app.events import (
     EvaluationFailed,
     EvaluationRequested,
+    Evidence,
     ModelPromoted,
     ModelRolledBack,
     PromotionRejected,
@@ -167,3 +168,55 @@ class TestRollback:
     def test_an_operator_may_ask_for_it(self, promoted):
         (rollback,) = promoted.feed(RollbackRequested(model=NEW, reason="looks odd"))
         assert rollback.reason == "looks odd"
+
+
+class TestOthersDecisions:
+    """What an operator decides about the current model is adopted as if it had been decided here."""
+
+    @staticmethod
+    def promotion(model: str, step: int = 7) -> ModelPromoted:
+        word = Evidence(
+            evaluation_id="e", statistic="an operator's word", value=0, threshold=0, games=0, elo=90, elo_stderr=9
+        )
+        return ModelPromoted(model=model, previous=OLD, step=step, elo=90, evidence=word)
+
+    def test_an_operators_promotion_is_adopted_and_rated(self, lifecycle):
+        (request,) = lifecycle.feed(self.promotion(NEW))
+        assert isinstance(request, EvaluationRequested)
+        assert (request.purpose, request.model, request.step) == ("rating", NEW, 7)
+        assert [one.model for one in lifecycle.row().promoted] == [OLD, NEW]
+
+    def test_a_regression_of_an_adopted_model_rolls_it_back(self, lifecycle):
+        lifecycle.feed(self.promotion(NEW))
+        (rollback,) = lifecycle.feed(regression(NEW, "critical", last_good=OLD))
+        assert (rollback.from_model, rollback.to_model) == (NEW, OLD)
+
+    def test_a_candidate_under_way_is_dropped_and_one_of_the_model_before_refused(self, lifecycle):
+        candidate(lifecycle)
+        lifecycle.feed(self.promotion("c" * 64))
+        assert not lifecycle.feed(gated(90, 0, 10))
+        (rejected,) = candidate(lifecycle, "d" * 64, OLD)
+        assert isinstance(rejected, PromotionRejected)
+        assert rejected.current == "c" * 64
+
+    def test_its_own_decisions_change_nothing_when_they_are_recorded(self, lifecycle):
+        candidate(lifecycle)
+        (promoted,) = lifecycle.feed(gated(90, 0, 10))
+        row = lifecycle.row()
+        assert not lifecycle.feed(promoted)
+        (rollback,) = lifecycle.feed(regression(NEW))
+        assert not lifecycle.feed(rollback)
+        assert [one.model for one in row.promoted] == [OLD, NEW]
+        assert [one.model for one in lifecycle.row().promoted] == [OLD]
+
+    def test_the_order_of_the_journal_counts(self, lifecycle):
+        """An operator's promotion between a rollback's cause and its record: the distributor follows the later one."""
+        lifecycle.feed(self.promotion(NEW))
+        (rollback,) = lifecycle.feed(regression(NEW))
+        lifecycle.feed(self.promotion("c" * 64))
+        assert not lifecycle.feed(rollback)
+        assert lifecycle.row().current.model == OLD
+
+    def test_going_back_to_a_model_that_is_not_remembered_changes_nothing(self, lifecycle):
+        lifecycle.feed(ModelRolledBack(from_model=OLD, to_model="f" * 64, step=0, reason="by hand"))
+        assert lifecycle.row().current.model == OLD

@@ -5,7 +5,7 @@ import pytest
 from driving import KEY, Driven, match, rated
 
 from app.core import expected_score
-from app.events import Evidence, ModelPromoted, RegressionCleared, RegressionDetected
+from app.events import Evidence, ModelPromoted, ModelRolledBack, RegressionCleared, RegressionDetected
 from app.feedback import ModelPerformanceWatchdog, cusum_step
 from app.feedback.watchdog import severity_of
 
@@ -103,6 +103,27 @@ def test_candidates_that_are_not_promoted_do_not_count(watchdog):
     for n in range(11, 60):
         assert not watchdog.feed(rated(0.0, match(0.5), model=model(n)), at=n)
     assert watchdog.row(KEY).statistic == 0
+
+
+def test_a_current_model_that_is_rated_only_afterwards_counts_then(watchdog):
+    """An operator promotes what nobody rated: its rating comes after the promotion, and counts once."""
+    for n in range(1, 21):
+        promote(watchdog, n, 300.0)
+    assert not watchdog.feed(promoted(21, 300.0), at=21)
+    rating = rated(-200.0, match(expected_score(-200.0), 100), model=model(21))
+    (detected,) = watchdog.feed(rating, at=22)
+    assert isinstance(detected, RegressionDetected)
+    assert (detected.model, detected.last_good, detected.severity) == (model(21), model(20), "critical")
+    assert not watchdog.feed(promoted(21, -200.0), at=23), "its games have been counted"
+
+
+def test_after_a_rollback_the_model_gone_back_to_is_the_one_watched(watchdog):
+    for n in range(1, 21):
+        promote(watchdog, n, 300.0)
+    back = ModelRolledBack(from_model=model(20), to_model=model(19), step=19, reason="x")
+    watchdog.feed(back, rated(310.0, model=model(19)), rated(-300.0, match(0.1), model=model(20)), at=30)
+    row = watchdog.row(KEY)
+    assert (row.current, row.reference, row.statistic) == (model(19), 310.0, 0.0)
 
 
 def test_the_champion_is_no_anchor(watchdog):

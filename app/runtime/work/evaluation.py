@@ -38,15 +38,26 @@ class RatedModel(Value):
     stderr: float
 
 
+class EvaluationPending(Value):
+    """A request that waits for its result."""
+
+    cause: Cause
+    request: EvaluationRequested
+
+
 class Champions(Value):
-    """One configuration's row: its latest current models, newest last, and the request that waits, if any."""
+    """One configuration's row: its latest current models, newest last, and the requests that wait, oldest first.
 
-    promoted: tuple[RatedModel, ...]
-    cause: Cause | None
-    request: EvaluationRequested | None
+    Usually one waits. An operator's comes on top: it must not displace the one that a candidate's verdict depends on.
+    """
 
+    promoted: tuple[RatedModel, ...] = ()
+    pending: tuple[EvaluationPending, ...] = ()
 
-EMPTY = Champions(promoted=(), cause=None, request=None)
+    @property
+    def cause(self) -> Cause | None:
+        """What the oldest request is about."""
+        return self.pending[0].cause if self.pending else None
 
 
 class Evaluator(QuietWorker[EvaluationRequested]):
@@ -61,15 +72,13 @@ class Evaluator(QuietWorker[EvaluationRequested]):
 
     def step(self, rows: Mapping[str, Champions], event: Event[Payload]) -> Step[Champions]:
         """Take up requests, drop those that have their result, remember who was promoted."""
-        row = rows.get(event.subject, EMPTY)
+        row = rows.get(event.subject, Champions())
         changed: dict[str, object]
         match event.data:
             case EvaluationRequested() as request:
-                changed = {"cause": event.cause, "request": request}
+                changed = {"pending": (*row.pending, EvaluationPending(cause=event.cause, request=request))}
             case EvaluationCompleted(request_id=done) | EvaluationFailed(request_id=done):
-                if row.cause is None or row.cause.id != done:
-                    return Step()
-                changed = {"cause": None, "request": None}
+                changed = {"pending": tuple(one for one in row.pending if one.cause.id != done)}
             case ModelRolledBack(to_model=model):
                 changed = {"promoted": _up_to(row.promoted, model)}
             case ModelPromoted(model=model, elo=elo, evidence=evidence):
@@ -83,9 +92,9 @@ class Evaluator(QuietWorker[EvaluationRequested]):
 
     def jobs(self, rows: Mapping[str, Champions]) -> Iterable[EvaluationJob]:
         """Return the pending requests, oldest first."""
-        pending = [(row.cause, row.request, row.promoted) for row in rows.values() if row.cause and row.request]
-        for cause, request, promoted in sorted(pending, key=lambda one: one[0].recorded_us):
-            yield self._job(cause, request, promoted)
+        pending = [(one, row.promoted) for row in rows.values() for one in row.pending]
+        for one, promoted in sorted(pending, key=lambda found: found[0].cause.recorded_us):
+            yield self._job(one.cause, one.request, promoted)
 
     def _job(self, cause: Cause, request: EvaluationRequested, promoted: tuple[RatedModel, ...]) -> EvaluationJob:
         config = self.settings.config(cause.subject or "")
