@@ -20,6 +20,7 @@ COMMANDS = {
     "emit": "Publish an event.",
     "eval": "Evaluate a checkpoint, in our games or in Gymnasium's environments.",
     "replay": "Check that a journal replays, ask what if, publish recorded events again.",
+    "scenario": "Make a trouble in a running loop, and see what the loop does about it.",
     "simulate": "Run the controllers on a modelled cluster, and see what they are worth.",
     "journal": "Look for damage in the journal.",
     "daemon": "Run one daemon, or list them.",
@@ -37,6 +38,7 @@ EXIT_CODES = {
     "BadData": 2,
     "BadPlant": 2,
     "BadSettings": 2,
+    "Pointless": 2,
     "NotRunning": 3,
     "NotAJournal": 3,
     "UnknownConfig": 4,
@@ -47,6 +49,7 @@ EXIT_CODES = {
     "UnknownEvent": 4,
     "UnknownEventType": 4,
     "BrokerUnavailable": 5,
+    "NeverCame": 5,
 }
 """By name of the error's class: telling them apart must not import what defines them."""
 

@@ -1,0 +1,72 @@
+"""A planned scenario: what is published, and what is expected to follow."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol
+
+from app.events import Event, Payload
+from app.runtime.scenarios.known import Known
+from app.store import BlobStore
+
+Stage = Literal["struck", "detected", "decided", "recovered"]
+"""What a step is in the story: the trouble takes effect, is noticed, something is decided, all is well again."""
+
+Earlier = Sequence[Event[Any]]
+"""The events of the steps before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A step that is expected to follow.
+
+    Attributes:
+        stage: what it is in the story.
+        kind: the type of its event.
+        fits: whether an event of this type, about the plan's configuration, is the one; given the steps before.
+        doubt: what may be wrong when it never comes.
+    """
+
+    stage: Stage
+    kind: type[Payload]
+    fits: Callable[[Event[Any], Earlier], bool]
+    doubt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a scenario does.
+
+    Attributes:
+        key: the configuration that it is about; ``None``: whichever is concerned.
+        trouble: what is published to make the trouble.
+        expected: what is to follow, in this order.
+        least_seconds: it cannot be over sooner, by the run's settings.
+        shorten: how to make it quicker.
+        remedy: what puts right what only an operator can put right.
+        remedy_after: index of the step after which the remedy is part of the scenario.
+        pulse: published every now and then until the first step is seen.
+    """
+
+    key: str | None
+    trouble: Payload
+    expected: tuple[Expected, ...]
+    least_seconds: float = 0.0
+    shorten: str = ""
+    remedy: Payload | None = None
+    remedy_after: int | None = None
+    pulse: Payload | None = None
+
+
+class Scenario(Protocol):
+    """A kind of trouble."""
+
+    name: ClassVar[str]
+    purpose: ClassVar[str]
+
+    def lacks(self, known: Known, store: BlobStore) -> str | None:
+        """Say what a configuration lacks for this trouble, in words that end "KEY …"; ``None`` when nothing."""
+        ...
+
+    def plan(self, known: Known, store: BlobStore) -> Plan:
+        """Plan it for a configuration that lacks nothing; what the trouble is made of is put into the store."""
+        ...

@@ -1,0 +1,68 @@
+"""stall: a configuration stops improving."""
+
+from typing import ClassVar
+
+from app.events import AdaptiveParamsChanged, ExplorationBoost, HyperparameterUpdated, PlateauDetected
+from app.feedback.trend import SECONDS_PER_HOUR
+from app.runtime.scenarios.known import Known
+from app.runtime.scenarios.plan import Expected, Plan
+from app.store import BlobStore
+
+
+class Stall:
+    """The least learning rate; after the boost that answers it, the one from before."""
+
+    name: ClassVar[str] = "stall"
+    purpose: ClassVar[str] = "a learning rate so low that nothing is learned"
+
+    def lacks(self, known: Known, store: BlobStore) -> str | None:  # noqa: ARG002 - the protocol's argument
+        """See ``Scenario.lacks``."""
+        if known.model is None:
+            return "has no current model yet"
+        return "has stalled already: its exploration is boosted" if known.boost > 1 else None
+
+    def plan(self, known: Known, store: BlobStore) -> Plan:  # noqa: ARG002 - the protocol's argument
+        """See ``Scenario.plan``."""
+        stall, least = known.settings.feedback.stall, known.settings.feedback.learning_rate.minimum
+        usual = known.learning_rate or known.settings.config(known.key).ppo.learning_rate
+        return Plan(
+            key=known.key,
+            trouble=_learning_rate(least, usual, "the stall scenario: nothing shall be learned"),
+            expected=(
+                Expected(
+                    "struck",
+                    AdaptiveParamsChanged,
+                    lambda event, _: event.data.learning_rate == least,
+                    "Does the feedback daemon run? (flyball status)",
+                ),
+                Expected(
+                    "detected",
+                    PlateauDetected,
+                    lambda *_: True,
+                    "Ratings must show, over the whole window, that the velocity is below the threshold: widen "
+                    "feedback.stall.window_hours or raise feedback.stall.velocity when they are too few or too noisy.",
+                ),
+                Expected("decided", ExplorationBoost, lambda event, _: event.data.multiplier > 1, "It comes with the plateau."),
+                Expected(
+                    "recovered",
+                    AdaptiveParamsChanged,
+                    lambda event, _: event.data.learning_rate == usual,
+                    "Does the feedback daemon run? (flyball status)",
+                ),
+                Expected(
+                    "recovered",
+                    ExplorationBoost,
+                    lambda event, _: event.data.multiplier == 1,
+                    "The boost lives for feedback.stall.boost_hours, and longer while the ratings still show a stall.",
+                ),
+            ),
+            least_seconds=(stall.window_hours + stall.boost_hours) * SECONDS_PER_HOUR,
+            shorten="set feedback.stall.window_hours and feedback.stall.boost_hours (and check_seconds) lower, velocity "
+            "higher",
+            remedy=_learning_rate(usual, least, "the stall scenario is over"),
+            remedy_after=2,
+        )
+
+
+def _learning_rate(value: float, previous: float, reason: str) -> HyperparameterUpdated:
+    return HyperparameterUpdated(parameter="learning_rate", value=value, previous=previous, reason=reason)

@@ -1,0 +1,65 @@
+"""Following a run after a trouble was made: which of the expected steps have been seen. Pure."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from app.events import Event, Scope
+from app.runtime.scenarios.plan import Expected, Plan, Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A step that was seen.
+
+    Attributes:
+        stage: what it is in the story.
+        event: the event.
+        seconds: since the trouble was recorded.
+        follows: whether the trouble is among its causes; if not, its own trace tells why it came.
+    """
+
+    stage: Stage
+    event: Event[Any]
+    seconds: float
+    follows: bool
+
+
+class Watch:
+    """Looks for a plan's steps, in their order, among the events from the trouble on.
+
+    Args:
+        plan: what is expected.
+        trouble: the recorded trouble.
+    """
+
+    def __init__(self, plan: Plan, trouble: Event[Any]) -> None:
+        self._plan, self._trouble = plan, trouble
+        self._descendants = {trouble.id}
+        self.seen: list[Seen] = []
+
+    @property
+    def awaited(self) -> Expected | None:
+        """The step that comes next; ``None`` when all have been seen."""
+        return self._plan.expected[len(self.seen)] if len(self.seen) < len(self._plan.expected) else None
+
+    def feed(self, event: Event[Any]) -> Seen | None:
+        """Take in the next event. Returns the step that it is, if it is one."""
+        if event.envelope.causationid in self._descendants:
+            self._descendants.add(event.id)
+        expected = self.awaited
+        if expected is None or not self._is(expected, event):
+            return None
+        seconds = (event.recorded_us - self._trouble.recorded_us) / 1e6
+        found = Seen(expected.stage, event, seconds, follows=event.id in self._descendants)
+        self.seen.append(found)
+        return found
+
+    def traces(self) -> list[str]:
+        """Return the ids whose traces together show every step: the trouble's, and steps that have other causes."""
+        return [self._trouble.id, *(seen.event.id for seen in self.seen if not seen.follows)]
+
+    def _is(self, expected: Expected, event: Event[Any]) -> bool:
+        if not isinstance(event.data, expected.kind):
+            return False
+        concerned = event.data.scope is Scope.SYSTEM or self._plan.key in (None, event.subject)
+        return concerned and expected.fits(event, [seen.event for seen in self.seen])
