@@ -56,6 +56,7 @@ class Player:
     def __init__(self, bus: Bus, plan: Plan, audience: Audience, pulse_s: float) -> None:
         self._bus, self._plan, self._audience, self._pulse_s = bus, plan, audience, pulse_s
         self._clock, self._boot, self._said = SystemClock(), boot_id(), 0
+        self._beats_at = 0.0
 
     async def play(self, seconds: float) -> None:
         """Make the trouble, and follow the run for so long at most; 0: only make it.
@@ -65,7 +66,10 @@ class Player:
         """
         position = await self._bus.publish(self._originate(self._plan.trouble))
         async with self._bus.subscribe(after=position - 1) as subscription:
-            trouble, *later = (await anext(subscription)).events
+            events: Sequence[Event[Any]] = ()
+            while not events:
+                events = (await anext(subscription)).events
+            trouble, *later = events
             self._audience.began(trouble)
             if seconds:
                 await self._follow(subscription, Watch(self._plan, trouble), later, seconds)
@@ -83,9 +87,16 @@ class Player:
                 return
             if (left := end - self._clock.monotonic()) <= 0:
                 raise NeverCame(watch.awaited, seconds)
-            if self._plan.pulse and not watch.seen:
-                await self._bus.publish(self._originate(self._plan.pulse))
+            if not watch.seen:
+                await self._beat()
             events = await _next(subscription, min(left, self._pulse_s))
+
+    async def _beat(self) -> None:
+        """Publish the plan's pulse, if it has one and its time has come."""
+        now = self._clock.monotonic()
+        if self._plan.pulse and now >= self._beats_at:
+            self._beats_at = now + self._pulse_s
+            await self._bus.publish(self._originate(self._plan.pulse))
 
     async def _on(self, seen: Seen, index: int) -> None:
         self._audience.saw(seen)

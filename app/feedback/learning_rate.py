@@ -10,6 +10,7 @@ from app.events import (
     EvaluationCompleted,
     Event,
     HyperparameterUpdated,
+    ModelRolledBack,
     Payload,
     Step,
     TrainingFailed,
@@ -37,7 +38,9 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
 
     name: ClassVar[str] = "EvaluationFeedbackHandler"
     row: ClassVar[type[LearningRow]] = LearningRow
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted, HyperparameterUpdated, TrainingFailed})
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {EvaluationCompleted, HyperparameterUpdated, ModelRolledBack, TrainingFailed}
+    )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({AdaptiveParamsChanged})
 
     def step(
@@ -57,6 +60,9 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
             case EvaluationCompleted(purpose="rating", elo=elo):
                 elos = (*row.elos, elo)[-self.settings.feedback.learning_rate.evaluations - 1 :]
                 return self._adjusted(event, row.model_copy(update={"elos": elos}))
+            case ModelRolledBack():
+                # The leap back up to the model from before is no gain.
+                return Step({event.subject: row.model_copy(update={"elos": ()})})
             case TrainingFailed(reason="diverged"):
                 # A divergence calls for a lower learning rate (ERRATA 004), at once.
                 factor = self.settings.feedback.learning_rate.lower_factor

@@ -5,8 +5,10 @@ rating games, until the sequential test decides. A candidate that was not traine
 base has been replaced or rolled back meanwhile. Rolling back is idempotent: it names the model it replaces, and a model
 that is no longer current is not replaced again.
 
-What an operator decided about the current model is adopted, in the journal's order, as if it had been decided here; a
-model that was promoted so has not been rated as far as is known, and is now.
+What an operator decided about the current model is adopted, in the journal's order, as if it had been decided here.
+
+A model that is current for another reason than its own promotion here is rated: one that an operator promoted has not
+been, as far as is known; of one that was gone back to, an unbiased rating is what the next ones are compared with.
 """
 
 from collections.abc import Mapping
@@ -122,24 +124,51 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
             case RegressionDetected(model=model, severity=severity, last_good=last_good, elo_drop=drop):
                 if SEVERITIES.index(severity) < SEVERITIES.index(self.settings.feedback.lifecycle.rollback_at):
                     return Step()
-                return _rolled_back(event.subject, row, model, last_good, f"{severity} regression by {drop:.0f} Elo")
+                return self._roll_back(event, row, model, last_good, f"{severity} regression by {drop:.0f} Elo")
             case RollbackRequested(model=model, reason=reason):
-                return _rolled_back(event.subject, row, model, None, reason)
+                return self._roll_back(event, row, model, None, reason)
             case ModelPromoted() | ModelRolledBack() as decision:
-                return self._adopted(event.subject, row, decision)
+                return self._adopted(event, row, decision)
         return Step()
 
-    def _adopted(self, key: str, row: ModelsRow, decision: ModelPromoted | ModelRolledBack) -> Step[ModelsRow]:
-        """Take over what was decided elsewhere; its own decisions have been taken in when they were taken."""
+    def _adopted(
+        self, event: Event[Payload], row: ModelsRow, decision: ModelPromoted | ModelRolledBack
+    ) -> Step[ModelsRow]:
+        """Take over what was decided elsewhere; its own decisions were taken in when they were taken."""
         current = row.current and row.current.model
         if isinstance(decision, ModelRolledBack):
-            return Step() if current == decision.to_model else _cut_back(key, row, decision.to_model)
+            return Step() if current == decision.to_model else self._cut_back(event, row, decision.to_model)
         if current == decision.model:
             return Step()
         newest = Promoted(model=decision.model, step=decision.step, elo=decision.elo)
-        seed = derive_seed(self.settings.seed, key, "adopted", decision.model)
-        request = EvaluationRequested(purpose="rating", model=decision.model, step=decision.step, seed=seed)
-        return Step({key: ModelsRow(promoted=_with(row.promoted, newest))}, (Emission(request),))
+        return Step({event.subject: ModelsRow(promoted=_with(row.promoted, newest))}, (self._rating(event, newest),))
+
+    def _cut_back(self, event: Event[Payload], row: ModelsRow, model: ModelHash) -> Step[ModelsRow]:
+        """Go back to a model that somebody else went back to, if it is remembered."""
+        models = [promoted.model for promoted in row.promoted]
+        if model not in models:
+            return Step()
+        promoted = row.promoted[: models.index(model) + 1]
+        return Step({event.subject: ModelsRow(promoted=promoted)}, (self._rating(event, promoted[-1]),))
+
+    def _roll_back(
+        self, event: Event[Payload], row: ModelsRow, model: ModelHash, last_good: ModelHash | None, reason: str
+    ) -> Step[ModelsRow]:
+        """Go back to ``last_good`` if it is remembered, else to the one before; nothing if ``model`` is not current."""
+        if row.current is None or row.current.model != model or len(row.promoted) < 2:
+            return Step()
+        models = [promoted.model for promoted in row.promoted[:-1]]
+        index = models.index(last_good) if last_good in models else len(models) - 1
+        target = row.promoted[index]
+        decision = ModelRolledBack(from_model=model, to_model=target.model, step=target.step, reason=reason)
+        emissions = Emission(decision), self._rating(event, target)
+        return Step({event.subject: ModelsRow(promoted=row.promoted[: index + 1])}, emissions)
+
+    def _rating(self, event: Event[Payload], promoted: Promoted) -> Emission:
+        """Ask for rating games of their own: the same model may be rated several times."""
+        seed = derive_seed(self.settings.seed, event.subject, "current", event.id)
+        request = EvaluationRequested(purpose="rating", model=promoted.model, step=promoted.step, seed=seed)
+        return Emission(request)
 
     def _evaluated(
         self, event: Event[Payload], row: ModelsRow, candidate: Candidate, data: EvaluationCompleted
@@ -198,25 +227,6 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
             model=candidate.model, current=row.current.model, step=candidate.step, evidence=evidence
         )
         return Step({key: row.model_copy(update={"candidate": None})}, (Emission(rejection),))
-
-
-def _rolled_back(
-    key: str, row: ModelsRow, model: ModelHash, last_good: ModelHash | None, reason: str
-) -> Step[ModelsRow]:
-    """Go back to ``last_good`` if it is remembered, else to the model before; nothing if ``model`` is not current."""
-    if row.current is None or row.current.model != model or len(row.promoted) < 2:
-        return Step()
-    models = [promoted.model for promoted in row.promoted[:-1]]
-    index = models.index(last_good) if last_good in models else len(models) - 1
-    target = row.promoted[index]
-    decision = ModelRolledBack(from_model=model, to_model=target.model, step=target.step, reason=reason)
-    return Step({key: ModelsRow(promoted=row.promoted[: index + 1])}, (Emission(decision),))
-
-
-def _cut_back(key: str, row: ModelsRow, model: ModelHash) -> Step[ModelsRow]:
-    """Go back to a model if it is remembered."""
-    models = [promoted.model for promoted in row.promoted]
-    return Step({key: ModelsRow(promoted=row.promoted[: models.index(model) + 1])}) if model in models else Step()
 
 
 def _with(promoted: tuple[Promoted, ...], newest: Promoted) -> tuple[Promoted, ...]:

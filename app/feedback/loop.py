@@ -115,8 +115,9 @@ class FeedbackLoopController(Controller[FeedbackRow]):
             case EvaluationFailed(purpose="rating", model=model) if awaited and awaited.may_be_repeated(model):
                 again = awaited.model_copy(update={"attempts": awaited.attempts + 1})
                 return self._ask(row, event.subject, again)
-            case EvaluationCompleted(purpose="rating"):
-                return self._check(row.model_copy(update={"awaited": None}), state, event)
+            case EvaluationCompleted(purpose="rating", model=model):
+                done = awaited is not None and awaited.model == model
+                return self._check(row.model_copy(update={"awaited": None}) if done else row, state, event)
         return row, ()
 
     def _ask(self, row: FeedbackRow, key: str, awaited: Awaited) -> tuple[FeedbackRow, tuple[Payload, ...]]:

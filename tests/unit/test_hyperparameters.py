@@ -1,12 +1,12 @@
 """GauntletFeedbackController and EvaluationFeedbackHandler: each rule at its threshold and beside it (DESIGN §4)."""
 
 import pytest
-from driving import HOUR, KEY, Driven, match, rated, run_settings
+from driving import HOUR, KEY, NEW, OLD, Driven, match, rated, run_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.config import GAMES
-from app.events import AdaptiveParamsChanged, HyperparameterUpdated, TrainingFailed
+from app.events import AdaptiveParamsChanged, HyperparameterUpdated, ModelRolledBack, TrainingFailed
 from app.feedback import EvaluationFeedbackHandler, GauntletFeedbackController
 
 CONFIG = GAMES[KEY]
@@ -114,6 +114,12 @@ class TestLearningRate:
     @pytest.mark.parametrize(("asked", "set_to"), [(1e-9, 1e-6), (-1.0, 1e-6), (5.0, 1e-3)])
     def test_it_stays_within_the_bounds(self, handler, asked, set_to):
         assert handler.feed(self.say(asked), at=1)[0].learning_rate == set_to
+
+    def test_the_leap_back_from_a_rolled_back_model_is_no_gain(self, handler):
+        handler.feed(self.say(1e-4), at=1)
+        self.gains(handler, 0, count=4, start=300.0)
+        handler.feed(rated(-400.0), ModelRolledBack(from_model=NEW, to_model=OLD, step=1, reason="x"), at=2)
+        assert not [p for n in range(6) for p in handler.feed(rated(300.0), at=1.1 * HOUR + n)]
 
     def test_other_parameters_are_passed_on_complete(self, handler):
         update = HyperparameterUpdated(parameter="epochs", value=5, previous=3, reason="weak")

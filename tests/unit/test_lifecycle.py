@@ -135,18 +135,25 @@ class TestRollback:
     @pytest.mark.parametrize(("severity", "back"), [("minor", 0), ("moderate", 0), ("severe", 1), ("critical", 1)])
     def test_severe_and_critical_regressions_roll_back(self, promoted, severity, back):
         said = promoted.feed(regression(NEW, severity))
-        assert [type(p) for p in said] == [ModelRolledBack] * back
+        assert [type(p) for p in said] == [ModelRolledBack, EvaluationRequested] * back
         if back:
             assert (said[0].from_model, said[0].to_model, said[0].step) == (NEW, OLD, 0)
 
+    def test_the_model_gone_back_to_is_rated_afresh(self, promoted):
+        _, request = promoted.feed(regression(NEW))
+        assert (request.purpose, request.model, request.step) == ("rating", OLD, 0)
+        promoted.feed(trained("c" * 64, OLD, 1), rated(50, model="c" * 64), gated(90, 0, 10, "c" * 64))
+        _, again = promoted.feed(regression("c" * 64))
+        assert again.seed != request.seed, "other games"
+
     def test_reported_twice_it_rolls_back_once(self, promoted):
-        assert len(promoted.feed(regression(NEW), regression(NEW))) == 1
+        assert len(promoted.feed(regression(NEW), regression(NEW))) == 2
 
     def test_it_goes_back_to_the_last_good_model(self, promoted):
         for step, (model, parent) in enumerate((("c" * 64, NEW), ("d" * 64, "c" * 64)), 2):
             candidate(promoted, model, parent, step)
             promoted.feed(gated(90, 0, 10, model))
-        (rollback,) = promoted.feed(regression("d" * 64, last_good=NEW))
+        rollback, _ = promoted.feed(regression("d" * 64, last_good=NEW))
         assert rollback.to_model == NEW
 
     def test_a_model_that_is_not_current_is_not_rolled_back(self, promoted):
@@ -166,7 +173,7 @@ class TestRollback:
         assert isinstance(rejected, PromotionRejected)
 
     def test_an_operator_may_ask_for_it(self, promoted):
-        (rollback,) = promoted.feed(RollbackRequested(model=NEW, reason="looks odd"))
+        rollback, _ = promoted.feed(RollbackRequested(model=NEW, reason="looks odd"))
         assert rollback.reason == "looks odd"
 
 
@@ -188,7 +195,7 @@ class TestOthersDecisions:
 
     def test_a_regression_of_an_adopted_model_rolls_it_back(self, lifecycle):
         lifecycle.feed(self.promotion(NEW))
-        (rollback,) = lifecycle.feed(regression(NEW, "critical", last_good=OLD))
+        rollback, _ = lifecycle.feed(regression(NEW, "critical", last_good=OLD))
         assert (rollback.from_model, rollback.to_model) == (NEW, OLD)
 
     def test_a_candidate_under_way_is_dropped_and_one_of_the_model_before_refused(self, lifecycle):
@@ -204,7 +211,7 @@ class TestOthersDecisions:
         (promoted,) = lifecycle.feed(gated(90, 0, 10))
         row = lifecycle.row()
         assert not lifecycle.feed(promoted)
-        (rollback,) = lifecycle.feed(regression(NEW))
+        rollback, _ = lifecycle.feed(regression(NEW))
         assert not lifecycle.feed(rollback)
         assert [one.model for one in row.promoted] == [OLD, NEW]
         assert [one.model for one in lifecycle.row().promoted] == [OLD]
@@ -212,9 +219,10 @@ class TestOthersDecisions:
     def test_the_order_of_the_journal_counts(self, lifecycle):
         """An operator's promotion between a rollback's cause and its record: the distributor follows the later one."""
         lifecycle.feed(self.promotion(NEW))
-        (rollback,) = lifecycle.feed(regression(NEW))
+        rollback, _ = lifecycle.feed(regression(NEW))
         lifecycle.feed(self.promotion("c" * 64))
-        assert not lifecycle.feed(rollback)
+        (request,) = lifecycle.feed(rollback)
+        assert (request.purpose, request.model) == ("rating", OLD)
         assert lifecycle.row().current.model == OLD
 
     def test_going_back_to_a_model_that_is_not_remembered_changes_nothing(self, lifecycle):

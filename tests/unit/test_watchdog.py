@@ -126,6 +126,17 @@ def test_after_a_rollback_the_model_gone_back_to_is_the_one_watched(watchdog):
     assert (row.current, row.reference, row.statistic) == (model(19), 310.0, 0.0)
 
 
+def test_the_next_regression_after_a_rollback_is_noticed_too(watchdog):
+    """The model gone back to is rated afresh: without a reference, the next bad model would become it."""
+    for n in range(1, 21):
+        promote(watchdog, n, 300.0)
+    back = ModelRolledBack(from_model=model(20), to_model=model(19), step=19, reason="x")
+    watchdog.feed(back, rated(300.0, match(expected_score(300.0), 100), model=model(19)), at=30)
+    watchdog.feed(promoted(21, 300.0), at=31)
+    (detected,) = watchdog.feed(rated(-200.0, match(expected_score(-200.0), 100), model=model(21)), at=32)
+    assert (detected.model, detected.last_good, detected.severity) == (model(21), model(19), "critical")
+
+
 def test_the_champion_is_no_anchor(watchdog):
     promote(watchdog, 1, 300.0)
     for n in range(2, 30):

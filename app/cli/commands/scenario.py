@@ -9,6 +9,7 @@ from app.cli.place import Place, json_option, placed
 from app.cli.playing import Player
 from app.cli.selecting import check_config, open_journal
 from app.cli.telling import Teller
+from app.dashboard import show_age
 from app.journal import history
 from app.runtime.brokerd import last_settings
 from app.runtime.scenarios import READS, SCENARIOS, Known, Plan, Pointless, choose, known_of
@@ -55,7 +56,7 @@ def _plan(place: Place, name: str, config_key: str | None, seconds: float) -> Pl
     if 0 < seconds < plan.least_seconds:
         raise Pointless(
             f"{name} cannot be over within {seconds:g} s: with the settings of this run it takes at least "
-            f"{plan.least_seconds:g} s.",
+            f"{show_age(plan.least_seconds)}.",
             hint=f"To see it sooner, {plan.shorten} in {place.folder.settings} and start the loop again; "
             f"or use --wait {2 * plan.least_seconds:g}; or make the trouble and leave with --wait 0.",
         )

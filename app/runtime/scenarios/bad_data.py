@@ -1,15 +1,17 @@
 """bad-data: a node delivers games whose outcomes are not what the rules say."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 
-from app.core import derive_id
+from app.core import ShardKey, derive_id, derive_seed
 from app.events import (
     ParityChecked,
     QualityDegraded,
     SelfplayComplete,
+    ShardRef,
     TrainingBlockedByQuality,
     TrainingRequested,
     TrainingUnblocked,
@@ -17,37 +19,31 @@ from app.events import (
 from app.feedback.plan import IDLE_PACE_US
 from app.runtime.scenarios.known import Known
 from app.runtime.scenarios.plan import Expected, Plan
-from app.store import BlobStore, Shard, get_shard, put_shard
+from app.store import BlobStore, Shard, delete_shard, get_shard, put_shard
 
 WORKER = "selfplay_worker@liar"
 
 
 class BadData:
-    """The latest shard once more, with false outcomes."""
+    """Games of the current model, really played, with false outcomes."""
 
     name: ClassVar[str] = "bad-data"
-    purpose: ClassVar[str] = "a shard whose outcomes the rules contradict"
+    purpose: ClassVar[str] = "games whose outcomes the rules contradict"
 
     def lacks(self, known: Known, store: BlobStore) -> str | None:
         """See ``Scenario.lacks``."""
         if known.blocked:
             return "is kept from training by the quality of its data already"
-        return None if _latest(known, store) else "has no games in the store that were not trained on yet"
+        return None if known.model and store.has(known.model) else "has no current model in the store"
 
     def plan(self, known: Known, store: BlobStore) -> Plan:
         """See ``Scenario.plan``."""
-        played = _latest(known, store)
-        assert played is not None  # it lacks nothing
-        key = put_shard(store, falsified(get_shard(store, played.shard.key)))
-        told = {
-            "request_id": derive_id(self.name, key),
-            "worker": WORKER,
-            "shard": played.shard.model_copy(update={"key": key}),
-        }
+        trouble = _falsely_played(known, store)
+        key = trouble.shard.key
         quality = known.settings.feedback.quality
         return Plan(
             key=known.key,
-            trouble=played.model_copy(update=told),
+            trouble=trouble,
             expected=(
                 Expected(
                     "detected",
@@ -55,7 +51,12 @@ class BadData:
                     lambda event, _: event.data.shard == key and event.data.failures > 0,
                     "The quality monitor inspects every shard: does it run, and how far is it behind? (flyball status)",
                 ),
-                Expected("detected", QualityDegraded, lambda event, _: event.data.shard == key, "Does quality_monitor run?"),
+                Expected(
+                    "detected",
+                    QualityDegraded,
+                    lambda event, _: event.data.shard == key,
+                    "The quality monitor says it together with the check: does it run? (flyball status)",
+                ),
                 Expected(
                     "decided",
                     TrainingBlockedByQuality,
@@ -73,12 +74,44 @@ class BadData:
                     "recovered",
                     TrainingRequested,
                     lambda event, _: key not in {shard.key for shard in event.data.shards},
-                    "The configuration has not enough rows for a training yet (games.KEY.rows_per_training).",
+                    f"It may take more games to have enough rows for a training (games.{known.key}.rows_per_training).",
                 ),
             ),
             least_seconds=(quality.parity_clear_checks - 1) * IDLE_PACE_US / 1e6,
             shorten="set feedback.quality.parity_clear_checks = 1",
         )
+
+
+def _falsely_played(known: Known, store: BlobStore) -> SelfplayComplete:
+    """Play games as a worker would, store them with false outcomes, and tell of them as a worker would."""
+    from app.selfplay.job import SelfplaySpec, play_into  # loads torch, which the other scenarios do without
+
+    assert known.model is not None  # it lacks nothing
+    config = known.settings.config(known.key)
+    seed = derive_seed(known.settings.seed, known.key, "bad-data", known.shard or "")
+    spec = SelfplaySpec(
+        store=Path(),
+        config=config,
+        model=known.model,
+        games=config.selfplay.games_per_request,
+        seed=seed,
+        temperature=config.selfplay.temperature,
+        worker=WORKER,
+    )
+    played = play_into(store, spec, lambda _: None)
+    honest = ShardKey(played.shard)
+    key = put_shard(store, falsified(get_shard(store, honest)))
+    delete_shard(store, honest)
+    return SelfplayComplete(
+        request_id=derive_id("bad-data", key),
+        worker=WORKER,
+        shard=ShardRef(key=key, rows=played.rows, games=played.games, model=known.model, seed=seed),
+        opponents=(),
+        temperature=spec.temperature,
+        mean_length=played.mean_length,
+        truncated_games=played.truncated,
+        seconds=played.seconds,
+    )
 
 
 def falsified(shard: Shard) -> Shard:
@@ -94,8 +127,3 @@ def falsified(shard: Shard) -> Shard:
         returns=np.where(finished[:, None], won, shard.returns),
         reward=np.where(shard.done, won, shard.reward),
     )
-
-
-def _latest(known: Known, store: BlobStore) -> SelfplayComplete | None:
-    """Return the latest games that are still in the store."""
-    return next((played for played in reversed(known.played) if store.has(played.shard.key)), None)

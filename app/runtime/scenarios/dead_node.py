@@ -39,8 +39,8 @@ class DeadNode:
                     "detected",
                     NodeLost,
                     lambda event, _: event.data.node == NODE,
-                    f"A node is given up after {limits.node_silent_seconds:g} s "
-                    "(feedback.scheduler.node_silent_seconds), at a tick: does selfplay_scheduler run? (flyball status)",
+                    f"It is given up after {limits.node_silent_seconds:g} s (feedback.scheduler.node_silent_seconds), "
+                    "at a tick: does selfplay_scheduler run? (flyball status)",
                 ),
                 Expected(
                     "decided",

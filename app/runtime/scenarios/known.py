@@ -1,12 +1,11 @@
 """What the journal tells of a configuration, as far as scenarios need it."""
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.config import RunSettings
-from app.core import ModelHash
+from app.core import ModelHash, ShardKey
 from app.events import (
     AdaptiveParamsChanged,
     Event,
@@ -32,9 +31,6 @@ READS: frozenset[type[Payload]] = frozenset(
 )
 """The types that tell it."""
 
-SHARDS = 16
-"""Shards that are remembered; older ones have been trained on, and are gone."""
-
 
 @dataclass
 class Known:
@@ -45,7 +41,7 @@ class Known:
         key: the configuration.
         model: the current model, if there is one.
         promotions: the promotion of each model that was promoted.
-        played: the latest shards, oldest first.
+        shard: the latest shard that was played.
         blocked: whether the quality of its data keeps it from training.
         boost: its exploration boost; 1 is none.
         learning_rate: of its trainings, once one was decided.
@@ -55,7 +51,7 @@ class Known:
     key: str
     model: ModelHash | None = None
     promotions: dict[ModelHash, ModelPromoted] = field(default_factory=dict)
-    played: deque[SelfplayComplete] = field(default_factory=lambda: deque(maxlen=SHARDS))
+    shard: ShardKey | None = None
     blocked: bool = False
     boost: float = 1.0
     learning_rate: float | None = None
@@ -72,8 +68,8 @@ class Known:
                 self.model, self.promotions[model] = model, data
             case ModelRolledBack(to_model=model):
                 self.model = model
-            case SelfplayComplete():
-                self.played.append(data)
+            case SelfplayComplete(shard=shard):
+                self.shard = shard.key
             case TrainingBlockedByQuality() | TrainingUnblocked():
                 self.blocked = isinstance(data, TrainingBlockedByQuality)
             case ExplorationBoost(multiplier=multiplier):

@@ -42,7 +42,12 @@ class Stall:
                     "Ratings must show, over the whole window, that the velocity is below the threshold: widen "
                     "feedback.stall.window_hours or raise feedback.stall.velocity when they are too few or too noisy.",
                 ),
-                Expected("decided", ExplorationBoost, lambda event, _: event.data.multiplier > 1, "It comes with the plateau."),
+                Expected(
+                    "decided",
+                    ExplorationBoost,
+                    lambda event, _: event.data.multiplier > 1,
+                    "It comes with the plateau.",
+                ),
                 Expected(
                     "recovered",
                     AdaptiveParamsChanged,
@@ -57,8 +62,7 @@ class Stall:
                 ),
             ),
             least_seconds=(stall.window_hours + stall.boost_hours) * SECONDS_PER_HOUR,
-            shorten="set feedback.stall.window_hours and feedback.stall.boost_hours (and check_seconds) lower, velocity "
-            "higher",
+            shorten="set window_hours, boost_hours and check_seconds of feedback.stall lower, and velocity higher,",
             remedy=_learning_rate(usual, least, "the stall scenario is over"),
             remedy_after=2,
         )

@@ -15,7 +15,7 @@ class Seen:
         stage: what it is in the story.
         event: the event.
         seconds: since the trouble was recorded.
-        follows: whether the trouble is among its causes; if not, its own trace tells why it came.
+        follows: whether the trouble is among its causes.
     """
 
     stage: Stage
@@ -35,6 +35,8 @@ class Watch:
     def __init__(self, plan: Plan, trouble: Event[Any]) -> None:
         self._plan, self._trouble = plan, trouble
         self._descendants = {trouble.id}
+        self._roots = [trouble.id]
+        self._shown = {trouble.id}
         self.seen: list[Seen] = []
 
     @property
@@ -44,19 +46,24 @@ class Watch:
 
     def feed(self, event: Event[Any]) -> Seen | None:
         """Take in the next event. Returns the step that it is, if it is one."""
-        if event.envelope.causationid in self._descendants:
-            self._descendants.add(event.id)
+        for line in (self._descendants, self._shown):
+            if event.envelope.causationid in line:
+                line.add(event.id)
         expected = self.awaited
         if expected is None or not self._is(expected, event):
             return None
         seconds = (event.recorded_us - self._trouble.recorded_us) / 1e6
         found = Seen(expected.stage, event, seconds, follows=event.id in self._descendants)
         self.seen.append(found)
+        if event.id not in self._shown:  # its cause shows what else came of it at once
+            root = event.envelope.causationid or event.id
+            self._roots.append(root)
+            self._shown |= {root, event.id}
         return found
 
     def traces(self) -> list[str]:
-        """Return the ids whose traces together show every step: the trouble's, and steps that have other causes."""
-        return [self._trouble.id, *(seen.event.id for seen in self.seen if not seen.follows)]
+        """Return the ids whose traces together show every step: the trouble's, and causes beside it."""
+        return list(self._roots)
 
     def _is(self, expected: Expected, event: Event[Any]) -> bool:
         if not isinstance(event.data, expected.kind):

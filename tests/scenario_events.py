@@ -1,0 +1,45 @@
+"""Events of scenarios: what a loop says that meets them."""
+
+from driving import OLD
+
+from app.events import (
+    AdaptiveParamsChanged,
+    Evidence,
+    ExplorationBoost,
+    ModelPromoted,
+    SelfplayComplete,
+    SelfplayRequested,
+    ShardRef,
+)
+
+
+def promoted(model: str = OLD, elo: float = 400.0, step: int = 5) -> ModelPromoted:
+    evidence = Evidence(
+        evaluation_id="e", statistic="score", value=0.6, threshold=0.5, games=100, elo=elo, elo_stderr=20
+    )
+    return ModelPromoted(model=model, previous=None, step=step, elo=elo, evidence=evidence)
+
+
+def boosted(multiplier: float) -> ExplorationBoost:
+    return ExplorationBoost(multiplier=multiplier, lasts_seconds=60, reason="x")
+
+
+def adapted(rate: float) -> AdaptiveParamsChanged:
+    return AdaptiveParamsChanged(epochs=3, games_per_iteration=64, learning_rate=rate, reason="x")
+
+
+def asked(worker: str, model: str = OLD) -> SelfplayRequested:
+    return SelfplayRequested(worker=worker, model=model, opponents=(), games=10, seed=1, temperature=1)
+
+
+def played(request: str, shard: str = "c" * 64, model: str = OLD) -> SelfplayComplete:
+    return SelfplayComplete(
+        request_id=request,
+        worker="selfplay_worker@laptop",
+        shard=ShardRef(key=shard, rows=100, games=10, model=model, seed=1),
+        opponents=(),
+        temperature=1.0,
+        mean_length=7.0,
+        truncated_games=0,
+        seconds=1.0,
+    )

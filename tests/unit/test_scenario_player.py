@@ -1,0 +1,148 @@
+"""Playing a scenario: what is published when, what is told, and what happens when a step never comes."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from driving import KEY, run_settings
+from scenario_events import adapted, asked, boosted, played, promoted
+
+from app.bus import MemoryBus
+from app.cli.playing import NeverCame, Player
+from app.core import derive_id
+from app.events import Event, NodeLost, Payload, PlateauDetected, originate
+from app.journal import MemoryJournal, history
+from app.runtime.clock import SystemClock
+from app.runtime.scenarios import SCENARIOS, Known, Plan, Seen
+from app.store import MemoryStore
+
+PLATEAU = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0)
+
+
+class Told:
+    """An audience that remembers."""
+
+    def __init__(self) -> None:
+        self.stages: list[str] = []
+        self.remedies: list[Payload] = []
+        self.traces: Sequence[str] = ()
+        self.trouble: Event[Any] | None = None
+
+    def began(self, trouble: Event[Any]) -> None:
+        self.trouble = trouble
+
+    def saw(self, seen: Seen) -> None:
+        self.stages.append(seen.stage)
+
+    def remedied(self, remedy: Payload) -> None:
+        self.remedies.append(remedy)
+
+    def ended(self, traces: Sequence[str]) -> None:
+        self.traces = traces
+
+
+class Loop:
+    """A bus on which a test plays the running loop."""
+
+    def __init__(self) -> None:
+        self.journal = MemoryJournal()
+        self.bus, self.told, self.said = MemoryBus(self.journal, SystemClock()), Told(), 0
+
+    async def say(self, data: Payload) -> None:
+        self.said += 1
+        subject = KEY if data.scope == "config" else None
+        event_id = derive_id("loop", self.said)
+        await self.bus.publish(originate(data, event_id=event_id, time=SystemClock().now(), subject=subject))
+
+    async def until(self, kind: type[Payload], count: int = 1) -> Event[Any]:
+        """Wait until the journal holds so many events of a type, and return the last of them."""
+        while len(found := list(history(self.journal, types={kind}))) < count:
+            await asyncio.sleep(0.005)
+        return found[-1]
+
+    def player(self, plan: Plan, pulse_s: float = 5.0) -> Player:
+        return Player(self.bus, plan, self.told, pulse_s)
+
+    def published(self, kind: type[Payload]) -> list[Event[Any]]:
+        return list(history(self.journal, types={kind}))
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+def plan(name: str) -> Plan:
+    known = Known(run_settings(), KEY)
+    known.take(promoted())
+    return SCENARIOS[name].plan(known, MemoryStore())
+
+
+async def test_the_remedy_is_published_after_its_step_and_follows_from_it(loop):
+    stall = plan("stall")
+
+    async def answer():
+        await loop.until(type(stall.trouble))
+        for data in (adapted(1e-6), PLATEAU, boosted(1.5)):
+            assert not loop.told.remedies
+            await loop.say(data)
+        remedy = await loop.until(type(stall.remedy), 2)
+        boost = loop.published(type(boosted(1.5)))[0]
+        assert (remedy.data, remedy.envelope.causationid, remedy.subject) == (stall.remedy, boost.id, KEY)
+        await loop.say(adapted(1e-3))
+        await loop.say(boosted(1.0))
+
+    await asyncio.gather(loop.player(stall).play(20), answer())
+    assert loop.told.stages == ["struck", "detected", "decided", "recovered", "recovered"]
+    assert loop.told.remedies == [stall.remedy]
+    assert loop.told.traces[0] == loop.told.trouble.id
+    assert len(loop.published(type(stall.remedy))) == 2
+
+
+async def test_it_beats_until_it_has_been_asked_and_not_after(loop):
+    dead = plan("dead-node")
+
+    async def answer():
+        await loop.until(type(dead.pulse), 3)
+        await loop.say(asked("selfplay_worker@ghost"))
+        while not loop.told.stages:
+            await asyncio.sleep(0.005)
+        beats = len(loop.published(type(dead.pulse)))
+        await asyncio.sleep(0.1)
+        assert len(loop.published(type(dead.pulse))) == beats
+        await loop.say(NodeLost(node="ghost", silent_seconds=1.0))
+        await loop.say(asked("selfplay_worker@laptop"))
+        again = loop.published(type(asked("w")))[-1]
+        await loop.say(played(again.id))
+
+    await asyncio.gather(loop.player(dead, pulse_s=0.02).play(20), answer())
+    assert loop.told.stages == ["struck", "detected", "decided", "recovered"]
+    assert [event.data for event in loop.published(type(dead.remedy))] == [dead.remedy]
+
+
+async def test_it_beats_no_more_often_than_daemons_do(loop):
+    dead = plan("dead-node")
+    with pytest.raises(NeverCame):
+        await loop.player(dead, pulse_s=0.2).play(0.5)
+    assert 2 <= len(loop.published(type(dead.pulse))) <= 3
+
+
+async def test_a_step_that_never_comes_is_named(loop):
+    with pytest.raises(NeverCame, match=r"ADAPTIVE_PARAMS_CHANGED, by which .* struck, did not come") as error:
+        await loop.player(plan("stall")).play(0.1)
+    assert "feedback daemon" in error.value.hint
+    assert not loop.told.traces
+
+
+async def test_without_waiting_the_trouble_is_all(loop):
+    stall = plan("stall")
+    await loop.player(stall).play(0)
+    assert loop.told.trouble.data == stall.trouble
+    assert [event.data for event in history(loop.journal)] == [stall.trouble]
+
+
+async def test_what_happened_before_does_not_count(loop):
+    await loop.say(adapted(1e-6))
+    with pytest.raises(NeverCame):
+        await loop.player(plan("stall")).play(0.1)

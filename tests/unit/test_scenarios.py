@@ -1,0 +1,303 @@
+"""Scenarios: whom they strike, what they are made of, and which events they take for detection and recovery."""
+
+import numpy as np
+import pytest
+from driving import KEY, NEW, OLD, OTHER_KEY, distributed, run_settings
+from scenario_events import adapted, asked, boosted, played, promoted
+from selfplay_rig import put_model
+
+from app.config import GAMES
+from app.core import derive_id
+from app.events import (
+    ClockTick,
+    DaemonReady,
+    Event,
+    HyperparameterUpdated,
+    ModelRolledBack,
+    NodeLost,
+    ParityChecked,
+    Payload,
+    PlateauDetected,
+    QualityDegraded,
+    RegressionDetected,
+    RollbackRequested,
+    ShardRef,
+    TrainingBlockedByQuality,
+    TrainingRequested,
+    TrainingUnblocked,
+    follow,
+    originate,
+)
+from app.events.envelope import EPOCH
+from app.games import checker_for
+from app.policy import Policy, bytes_to_parameters
+from app.runtime.scenarios import SCENARIOS, Known, NotReady, Plan, Scenario, Watch, choose, known_of
+from app.runtime.scenarios.regression import turned_round
+from app.selfplay.inspection import InspectionSpec, game_record, inspect_in
+from app.store import FileStore, MemoryStore, get_checkpoint, get_shard
+
+CONFIG = GAMES[KEY]
+
+
+@pytest.fixture
+def known() -> Known:
+    return Known(run_settings(), KEY)
+
+
+@pytest.fixture
+def learned(tmp_path) -> tuple[Known, FileStore]:
+    """Return a configuration with a model in a store that plays well, as far as is known."""
+    known, model = Known(run_settings(), KEY), put_model(tmp_path, CONFIG, scale=5.0)
+    known.take(promoted(model, step=0))
+    return known, FileStore(tmp_path)
+
+
+class Story:
+    """Events after a trouble, each followed from another or by itself, and what a watch says of them."""
+
+    def __init__(self, record, plan: Plan) -> None:
+        self.plan, self.record = plan, record
+        self.trouble = self.add(plan.trouble, key=plan.key or KEY)
+        self.watch = Watch(plan, self.trouble)
+
+    def add(self, data: Payload, cause: Event | None = None, key: str = KEY) -> Event:
+        subject = None if data.scope == "system" else key
+        event = self.record(data, subject)
+        if cause is None:
+            return event
+        envelope = follow(data, cause.cause, by="x", index=event.sequence, subject=subject)
+        return Event(envelope, event.sequence, event.recorded_us, "x@y")
+
+    def tell(self, data: Payload, cause: Event | None = None, key: str = KEY) -> tuple[Event, str | None]:
+        event = self.add(data, cause, key)
+        seen = self.watch.feed(event)
+        return event, seen and seen.stage
+
+
+class TestKnown:
+    def test_the_current_model_is_the_one_promoted_last_or_gone_back_to(self, record):
+        events = [record(promoted(OLD), KEY), record(promoted(NEW, 500.0, 6), KEY), record(promoted(NEW), "go7_2p")]
+        assert known_of(run_settings(), events)[KEY].promotion.elo == 500.0
+        events.append(record(ModelRolledBack(from_model=NEW, to_model=OLD, step=5, reason="x"), KEY))
+        found = known_of(run_settings(), events)
+        assert (list(found), found[KEY].model, found[KEY].promotion.elo) == ([KEY], OLD, 400.0)
+
+    def test_what_is_in_force(self, record):
+        told = (adapted(3e-4), boosted(1.5), TrainingBlockedByQuality(reason="x"), played("r", "d" * 64))
+        found = known_of(run_settings(), [record(data, KEY) for data in told])[KEY]
+        assert (found.learning_rate, found.boost, found.blocked, found.shard) == (3e-4, 1.5, True, "d" * 64)
+        found.take(TrainingUnblocked(reason="x"))
+        assert not found.blocked
+
+
+class TestChoosing:
+    def test_the_first_that_has_what_it_needs(self):
+        settings = run_settings(KEY, OTHER_KEY)
+        known = {key: Known(settings, key) for key in (KEY, OTHER_KEY)}
+        known[OTHER_KEY].take(promoted())
+        assert choose(SCENARIOS["stall"], known, None, MemoryStore()).key == OTHER_KEY
+
+    def test_if_none_has_it_is_said_of_each_why(self, known):
+        with pytest.raises(NotReady, match=f"stall can't be made now: {KEY} has no current model yet"):
+            choose(SCENARIOS["stall"], {KEY: known}, KEY, MemoryStore())
+
+    @pytest.mark.parametrize(
+        ("name", "so_far", "lack"),
+        [
+            ("regression", (), "no current model"),
+            (
+                "regression",
+                (promoted(elo=140.0),),
+                r"has \+140 Elo, and \+150 are needed",
+            ),
+            ("regression", (promoted(),), "not in the store"),
+            ("stall", (promoted(), boosted(1.5)), "has stalled already"),
+            ("bad-data", (promoted(),), "no current model in the store"),
+            ("bad-data", (promoted(), TrainingBlockedByQuality(reason="x")), "kept from training .* already"),
+            ("dead-node", (), "no current model"),
+        ],
+    )
+    def test_what_may_be_lacking(self, known, name, so_far, lack):
+        for data in so_far:
+            known.take(data)
+        with pytest.raises(NotReady, match=lack):
+            choose(SCENARIOS[name], {KEY: known}, None, MemoryStore())
+
+    @pytest.mark.parametrize("scenario", SCENARIOS.values())
+    def test_one_that_has_learned_lacks_nothing(self, learned, scenario: Scenario):
+        assert scenario.lacks(*learned) is None
+
+
+class TestRegression:
+    def test_the_model_likes_best_what_the_good_one_likes_least(self, learned):
+        known, store = learned
+        good, bad = known.model, turned_round(store, known.model)
+        size, actions = (get_checkpoint(store, good).manifest.model_dump()[name] for name in ("obs_size", "actions"))
+        obs, mask = np.random.default_rng(1).random((50, size), np.float32), np.ones((50, actions), np.bool_)
+        first, second = (
+            Policy(CONFIG.network, size, actions, bytes_to_parameters(get_checkpoint(store, model).parameters))
+            for model in (good, bad)
+        )
+        liked, disliked = first.forward(obs, mask)[0], second.forward(obs, mask)[0]
+        assert (liked.argmax(axis=1) == disliked.argmin(axis=1)).all()
+        assert (first.forward(obs, mask)[1] == second.forward(obs, mask)[1]).all(), "the critic is left alone"
+
+    def test_it_can_be_trained_on_and_deleted_without_harm(self, learned):
+        known, store = learned
+        manifest = get_checkpoint(store, turned_round(store, known.model), optimizer=True).manifest
+        assert (manifest.step, manifest.parent, manifest.optimizer) == (1, known.model, None)
+
+    def test_it_is_promoted_as_if_it_were_as_good(self, learned):
+        known, store = learned
+        trouble = SCENARIOS["regression"].plan(known, store).trouble
+        assert (trouble.previous, trouble.step, trouble.elo) == (known.model, 1, 400.0)
+        assert store.has(trouble.model)
+        assert trouble.evidence.statistic == "an operator's word"
+
+    def test_the_story(self, learned, record):
+        known, store = learned
+        plan = SCENARIOS["regression"].plan(known, store)
+        story, bad = Story(record, plan), plan.trouble.model
+        alarm = RegressionDetected(model=bad, last_good=known.model, elo_drop=300, severity="critical", games=60)
+        assert story.tell(alarm.model_copy(update={"model": NEW}))[1] is None
+        alarmed, stage = story.tell(alarm, story.trouble)
+        assert stage == "detected"
+        back = ModelRolledBack(from_model=bad, to_model=OLD, step=4, reason="x")
+        rolled_back, stage = story.tell(back, alarmed)
+        assert stage == "decided"
+        assert story.tell(distributed(bad, 1))[1] is None
+        ready, stage = story.tell(distributed(OLD, 4), rolled_back)
+        assert stage == "recovered"
+        assert story.tell(asked("w", bad), ready)[1] is None
+        assert story.tell(asked("w", OLD), ready)[1] == "recovered"
+        assert story.watch.awaited is None
+        assert story.watch.traces() == [story.trouble.id]
+        assert plan.remedy == RollbackRequested(model=bad, reason="the regression scenario is over")
+
+
+class TestBadData:
+    def test_every_game_contradicts_the_rules_and_nothing_else_does(self, learned):
+        known, store = learned
+        told = SCENARIOS["bad-data"].plan(known, store).trouble
+        shard = get_shard(store, told.shard.key)
+        assert (told.shard.rows, told.shard.games, told.shard.model) == (shard.rows, shard.games, known.model)
+        checker = checker_for(CONFIG)
+        wrong = [checker.failures(game_record(shard, game)) for game in range(shard.games)]
+        assert all(len(found) == 1 and found[0].startswith("outcome [1.0, 1.0] recorded") for found in wrong)
+
+    def test_the_inspection_finds_it(self, learned):
+        known, store = learned
+        told = SCENARIOS["bad-data"].plan(known, store).trouble.shard
+        spec = InspectionSpec(store="", config=CONFIG, shard=told.key, model=told.model, seed=told.seed)
+        found = inspect_in(store, spec, lambda _: None)
+        assert len(found.failures) == found.checked == spec.sample_games
+
+    def test_made_again_it_is_of_other_games(self, learned):
+        known, store = learned
+        first = SCENARIOS["bad-data"].plan(known, store).trouble
+        known.take(first)
+        second = SCENARIOS["bad-data"].plan(known, store).trouble
+        assert first.shard.seed != second.shard.seed
+        assert first.request_id != second.request_id
+        assert set(store.keys()) == {known.model, first.shard.key, second.shard.key}, "the honest shards are gone"
+
+    def test_the_story(self, learned, record):
+        known, store = learned
+        story = Story(record, SCENARIOS["bad-data"].plan(known, store))
+        key = story.trouble.data.shard.key
+        check = ParityChecked(request_id="r", shard=key, checked=16, failures=16)
+        assert story.tell(check.model_copy(update={"shard": "e" * 64}))[1] is None
+        checked, stage = story.tell(check, story.trouble)
+        assert stage == "detected"
+        assert story.tell(QualityDegraded(request_id="r", shard=key, reason="x"), story.trouble)[1] == "detected"
+        assert story.tell(TrainingBlockedByQuality(reason="x"), checked)[1] == "decided"
+        unblocked, stage = story.tell(TrainingUnblocked(reason="x"))
+        assert stage == "recovered"
+        shard = ShardRef(key=key, rows=9, games=1, model=OLD, seed=1)
+        training = TrainingRequested(base_model=OLD, shards=(shard,), step=5, seed=1, learning_rate=1e-3, epochs=3)
+        assert story.tell(training)[1] is None, "false rows are no recovery"
+        clean = training.model_copy(update={"shards": (shard.model_copy(update={"key": "f" * 64}),)})
+        assert story.tell(clean, unblocked)[1] == "recovered"
+        assert story.watch.traces() == [story.trouble.id, unblocked.id]
+
+
+class TestStall:
+    def test_it_goes_as_low_as_the_owner_allows_and_back(self, known):
+        known.take(promoted())
+        known.take(adapted(3e-4))
+        plan = SCENARIOS["stall"].plan(known, MemoryStore())
+        assert (plan.trouble.parameter, plan.trouble.value, plan.trouble.previous) == ("learning_rate", 1e-6, 3e-4)
+        assert (plan.remedy.value, plan.remedy.previous) == (3e-4, 1e-6)
+        assert plan.least_seconds == 8 * 3600, "the window and the life of a boost"
+
+    def test_the_story(self, known, record):
+        known.take(promoted())
+        plan = SCENARIOS["stall"].plan(known, MemoryStore())
+        story = Story(record, plan)
+        assert story.tell(adapted(1e-6), story.trouble)[1] == "struck"
+        plateau = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0)
+        assert story.tell(plateau, key=OTHER_KEY)[1] is None
+        assert story.tell(plateau)[1] == "detected"
+        raised, stage = story.tell(boosted(1.5))
+        assert stage == "decided"
+        assert plan.remedy_after == len(story.watch.seen) - 1
+        remedy, stage = story.tell(plan.remedy, raised)
+        assert stage is None
+        assert isinstance(remedy.data, HyperparameterUpdated)
+        assert story.tell(adapted(CONFIG.ppo.learning_rate), remedy)[1] == "recovered"
+        assert story.tell(boosted(1.2))[1] is None
+        assert story.tell(boosted(1.0))[1] == "recovered"
+
+
+class TestDeadNode:
+    def test_the_story(self, known, record):
+        known.take(promoted())
+        plan = SCENARIOS["dead-node"].plan(known, MemoryStore())
+        story = Story(record, plan)
+        assert isinstance(plan.trouble, DaemonReady)
+        ghost, laptop = "selfplay_worker@ghost", "selfplay_worker@laptop"
+        assert story.tell(asked(laptop))[1] is None
+        assert story.tell(asked(ghost), key=OTHER_KEY)[1] == "struck"
+        assert story.tell(NodeLost(node="laptop", silent_seconds=31.0))[1] is None
+        assert story.tell(NodeLost(node="ghost", silent_seconds=31.0))[1] == "detected"
+        assert story.tell(asked(laptop))[1] is None, "another configuration's"
+        again, stage = story.tell(asked(laptop), key=OTHER_KEY)
+        assert stage == "decided"
+        assert story.tell(played("another"), key=OTHER_KEY)[1] is None
+        assert story.tell(played(again.id), key=OTHER_KEY)[1] == "recovered"
+
+
+def test_steps_count_in_their_order_only(known, record):
+    known.take(promoted())
+    story = Story(record, SCENARIOS["stall"].plan(known, MemoryStore()))
+    assert story.tell(boosted(1.5))[1] is None
+    assert story.tell(adapted(1e-6))[1] == "struck"
+
+
+def test_what_follows_from_something_else_is_shown_by_that(known, record):
+    known.take(promoted())
+    story = Story(record, SCENARIOS["stall"].plan(known, MemoryStore()))
+    story.tell(adapted(1e-6), story.trouble)
+    tick, _ = story.tell(ClockTick(period_seconds=1.0))
+    story.tell(PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0), tick)
+    story.tell(boosted(1.5), tick)
+    assert [seen.follows for seen in story.watch.seen] == [True, False, False]
+    assert story.watch.traces() == [story.trouble.id, tick.id]
+
+
+def test_a_step_tells_when_it_came_and_what_it_follows_from(known, record):
+    known.take(promoted())
+    story = Story(record, SCENARIOS["stall"].plan(known, MemoryStore()))
+    between, _ = story.tell(boosted(1.0), story.trouble)
+    seen = story.watch.feed(story.add(adapted(1e-6), between))
+    assert seen.seconds == 2.0
+    assert seen.follows
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values())
+def test_what_is_published_can_be_published(learned, scenario: Scenario):
+    plan = scenario.plan(*learned)
+    for data in (plan.trouble, plan.remedy, plan.pulse):
+        if data is not None:
+            subject = plan.key if data.scope == "config" else None
+            originate(data, event_id=derive_id("x"), time=EPOCH, subject=subject)
