@@ -34,9 +34,9 @@ class Watch:
 
     def __init__(self, plan: Plan, trouble: Event[Any]) -> None:
         self._plan, self._trouble = plan, trouble
-        self._descendants = {trouble.id}
-        self._roots = [trouble.id]
-        self._shown = {trouble.id}
+        self._descendants: set[str] = {trouble.id}
+        self._roots: list[str] = [trouble.id]
+        self._shown: set[str] = {trouble.id}
         self.seen: list[Seen] = []
 
     @property
