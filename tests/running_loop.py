@@ -32,6 +32,8 @@ random_games = 40
 model_games = 20
 """
 
+FLYBALL = str(Path(sys.executable).with_name("flyball"))
+
 
 class RunningLoop:
     """``flyball up`` in a folder of its own."""
@@ -92,7 +94,7 @@ def running_loop(folder: Path, settings: str = SETTINGS) -> Iterator[RunningLoop
     (folder / "flyball.toml").write_text(settings)
     with (folder / "up.out").open("wb") as output:
         process = subprocess.Popen(
-            [str(Path(sys.executable).with_name("flyball")), "up", "--run", str(folder)],
+            [FLYBALL, "up", "--run", str(folder)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

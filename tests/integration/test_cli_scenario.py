@@ -1,0 +1,57 @@
+"""``flyball scenario`` before a loop runs: what it refuses, and how it says so."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from recorded_run import recording, write_journal
+
+from app.cli import main
+
+KEY, IDLE = "tic_tac_toe_2p", "hex7_2p"
+Flyball = Callable[..., Result]
+
+
+@pytest.fixture
+def flyball(tmp_path: Path) -> Flyball:
+    """Return what runs a command on a run that nobody plays at present."""
+    write_journal(tmp_path / "journal.sqlite", recording().events)
+    return lambda *words: CliRunner().invoke(main, ["--run", str(tmp_path), "scenario", *words])
+
+
+def test_each_is_explained() -> None:
+    told = CliRunner().invoke(main, ["scenario", "--help"]).stdout
+    assert all(name in told for name in ("regression:", "stall:", "bad-data:", "dead-node:"))
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("earthquake",), 2, "'earthquake' is not one of 'regression', 'stall', 'bad-data', 'dead-node'"),
+        (("stall", "tictactoe_2p"), 4, "Did you mean tic_tac_toe_2p?"),
+        (("stall", "go7_2p"), 4, "This run does not play go7_2p."),
+        (("stall", IDLE), 1, f"stall can't be made now: {IDLE} has no current model yet."),
+        (("regression",), 1, f"{KEY} has learned too little: its model has +5 Elo, and +150 are needed"),
+        (("bad-data", KEY), 1, f"{KEY} has no current model in the store."),
+        (("dead-node", KEY), 2, "dead-node strikes whichever configuration comes next: leave CONFIG out."),
+        (("dead-node",), 3, "No broker listens at"),
+    ],
+)
+def test_what_cannot_be_is_refused(flyball: Flyball, words: tuple[str, ...], code: int, said: str) -> None:
+    result = flyball(*words)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert said in result.stderr
+
+
+def test_waiting_too_short_is_refused_before_anything_is_done(flyball: Flyball) -> None:
+    result = flyball("stall")
+    assert result.exit_code == 2
+    assert "stall cannot be over within 300 s: with the settings of this run it takes at least 8 h." in result.stderr
+    assert "set window_hours, boost_hours and check_seconds of feedback.stall lower" in result.stderr
+    assert "--wait 0" in result.stderr
+    assert flyball("stall", "--wait", "0").exit_code == 3, "then there is nothing to wait for, but nobody listens"
+
+
+def test_without_a_journal_nothing_is_known(tmp_path: Path) -> None:
+    assert CliRunner().invoke(main, ["--run", str(tmp_path), "scenario", "stall"]).exit_code == 3

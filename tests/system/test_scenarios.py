@@ -1,0 +1,189 @@
+"""Troubles made in a running loop, as an operator makes them: what the loop detects, decides and recovers from."""
+
+import json
+import subprocess
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running_loop import FLYBALL, SETTINGS, RunningLoop, running_loop
+
+from app.core import ModelHash
+from app.events import (
+    EvaluationCompleted,
+    Event,
+    ExplorationBoost,
+    ModelPromoted,
+    NodeLost,
+    SelfplayComplete,
+    SelfplayRequested,
+    TrainingCompleted,
+    TrainingRequested,
+)
+
+KEY = "tic_tac_toe_2p"
+LIVELY = SETTINGS.replace("random_games = 40", "random_games = 100").replace("model_games = 20", "model_games = 40")
+WATCHFUL = """
+[feedback.quality]
+parity_clear_checks = 1
+[feedback.scheduler]
+node_silent_seconds = 4.0
+"""
+IMPATIENT = """
+[feedback.stall]
+check_seconds = 2.0
+window_hours = 0.01
+velocity = 8000.0
+boost_hours = 0.002
+"""
+LEARNED_ELO = 250.0
+
+
+@pytest.fixture(scope="module")
+def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLoop]:
+    with running_loop(tmp_path_factory.mktemp("run") / "run", LIVELY + WATCHFUL) as started:
+        yield started
+
+
+class Played:
+    """What ``flyball scenario`` told, and ``flyball trace`` of what it named."""
+
+    def __init__(self, folder: Path, *words: str, wait: int) -> None:
+        told = flyball(folder, "scenario", *words, "--wait", str(wait), "--json")
+        *steps, end = [json.loads(line) for line in told.splitlines()]
+        self.steps = [(step["stage"], step["event"]["type"].removeprefix("flyball.")) for step in steps]
+        self.events = [step["event"] for step in steps]
+        self.traced = {id_: flyball_trace(folder, id_) for id_ in end["traces"]}
+
+    @property
+    def trouble(self) -> Any:
+        """The payload of what was injected."""
+        return self.events[0]["data"]
+
+    def shown(self) -> set[str]:
+        """Return the ids of all events in the traces."""
+        return {event["id"] for trace in self.traced.values() for event in trace}
+
+
+def flyball(folder: Path, *words: str) -> str:
+    done = subprocess.run([FLYBALL, "--run", str(folder), *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def flyball_trace(folder: Path, event_id: str) -> Sequence[Any]:
+    events: list[Any] = json.loads(flyball(folder, "trace", event_id, "--json"))["events"]
+    return events
+
+
+def has_learned(loop: RunningLoop) -> bool:
+    promotions = loop.events(ModelPromoted)
+    return bool(promotions) and promotions[-1].data.elo >= LEARNED_ELO
+
+
+def is_rated_since(loop: RunningLoop, rollback: Any) -> bool:
+    evaluations = loop.events(EvaluationCompleted, after=int(rollback["sequence"]))
+    return any(event.data.model == rollback["data"]["to_model"] for event in evaluations)
+
+
+def descendants(loop: RunningLoop, model: ModelHash) -> set[ModelHash]:
+    found = {model}
+    for event in loop.events(TrainingCompleted):
+        if event.data.parent in found:
+            found.add(event.data.model)
+    return found
+
+
+def trained_on(training: Event[TrainingRequested]) -> set[str]:
+    return {shard.key for shard in training.data.shards}
+
+
+@pytest.mark.timeout(300)
+def test_regression_is_rolled_back_and_nothing_comes_of_it(loop: RunningLoop) -> None:
+    loop.wait_for("a model that has learned", lambda: has_learned(loop), 150)
+    for _ in range(2):  # the second comes when the watchdog has just begun anew
+        played = Played(loop.folder, "regression", wait=90)
+        assert played.steps == [
+            ("injected", "model.promoted"),
+            ("detected", "evaluation.regression_detected"),
+            ("decided", "model.rolled_back"),
+            ("recovered", "model.distributed"),
+            ("recovered", "selfplay.requested"),
+        ]
+        assert list(played.traced) == [played.events[0]["id"]], "all follows from the trouble"
+        assert {event["id"] for event in played.events} <= played.shown()
+        bad, back = played.trouble["model"], played.events[2]
+        assert back["data"]["to_model"] == played.trouble["previous"]
+        assert played.events[-1]["data"]["model"] == back["data"]["to_model"]
+        loop.wait_for("the rating of the model gone back to", partial(is_rated_since, loop, back))
+    loop.wait_for_loops(1, after=loop.head())
+    tainted = {e.data.shard.key for e in loop.events(SelfplayComplete) if e.data.shard.model == bad}
+    later = loop.events(TrainingRequested, after=int(back["sequence"]))
+    assert later
+    assert all(tainted.isdisjoint(trained_on(training)) for training in later)
+    promoted = {event.data.model for event in loop.events(ModelPromoted, after=int(back["sequence"]))}
+    assert promoted.isdisjoint(descendants(loop, bad))
+
+
+@pytest.mark.timeout(240)
+def test_bad_data_blocks_training_until_clean_games_come(loop: RunningLoop) -> None:
+    loop.wait_for_loops(1)
+    played = Played(loop.folder, "bad-data", KEY, wait=150)
+    assert played.steps == [
+        ("injected", "selfplay.completed"),
+        ("detected", "quality.parity_checked"),
+        ("detected", "quality.degraded"),
+        ("decided", "quality.training_blocked"),
+        ("recovered", "quality.training_unblocked"),
+        ("recovered", "training.requested"),
+    ]
+    assert {event["id"] for event in played.events} <= played.shown()
+    blocked, unblocked = (int(played.events[index]["sequence"]) for index in (3, 4))
+    loop.wait_for_loops(1, after=loop.head())
+    trainings = loop.events(TrainingRequested)
+    assert not [event for event in trainings if blocked < event.sequence < unblocked]
+    assert not [event for event in trainings if played.trouble["shard"]["key"] in trained_on(event)]
+
+
+@pytest.mark.timeout(240)
+def test_what_a_dead_node_was_asked_is_asked_of_another(loop: RunningLoop) -> None:
+    loop.wait_for_loops(1)
+    played = Played(loop.folder, "dead-node", wait=150)
+    assert played.steps == [
+        ("injected", "daemon.ready"),
+        ("struck", "selfplay.requested"),
+        ("detected", "node.lost"),
+        ("decided", "selfplay.requested"),
+        ("recovered", "selfplay.completed"),
+    ]
+    assert {event["id"] for event in played.events} <= played.shown()
+    lost = [event for event in loop.events(NodeLost) if event.data.node == "ghost"]
+    assert len(lost) == 1
+    assert lost[0].data.silent_seconds >= 4
+    loop.wait_for_loops(1, after=loop.head())
+    asked = loop.events(SelfplayRequested, after=lost[0].sequence)
+    assert {event.data.worker for event in asked} == {"selfplay_worker@laptop"}
+
+
+@pytest.mark.timeout(400)
+def test_a_stall_is_answered_by_more_exploration_until_it_is_over(tmp_path: Path) -> None:
+    with running_loop(tmp_path / "run", LIVELY + IMPATIENT) as loop:
+        loop.wait_for_loops(1)
+        played = Played(loop.folder, "stall", KEY, wait=240)
+        boosts = [event.data.multiplier for event in loop.events(ExplorationBoost)]
+    assert played.steps == [
+        ("injected", "training.hyperparameter_updated"),
+        ("struck", "training.adaptive_params_changed"),
+        ("detected", "evaluation.plateau_detected"),
+        ("decided", "selfplay.exploration_boosted"),
+        ("recovered", "training.adaptive_params_changed"),
+        ("recovered", "selfplay.exploration_boosted"),
+    ]
+    assert {event["id"] for event in played.events} <= played.shown()
+    assert boosts[0] == 1.5
+    assert boosts[-1] == 1.0
+    low, usual = (played.events[index]["data"]["learning_rate"] for index in (1, 4))
+    assert low == 1e-6
+    assert usual == played.trouble["previous"]
