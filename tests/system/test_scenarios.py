@@ -24,7 +24,14 @@ from app.events import (
 )
 
 KEY = "tic_tac_toe_2p"
-LIVELY = SETTINGS.replace("random_games = 40", "random_games = 100").replace("model_games = 20", "model_games = 40")
+LIVELY = (
+    SETTINGS.replace("rows_per_training = 256", "rows_per_training = 4096")
+    .replace("games_per_request = 64", "games_per_request = 512")
+    .replace("random_games = 40", "random_games = 100")
+    .replace("model_games = 20", "model_games = 100")
+)
+"""Trainings that make a difference, and ratings that notice it."""
+
 WATCHFUL = """
 [feedback.quality]
 parity_clear_checks = 1
@@ -32,13 +39,17 @@ parity_clear_checks = 1
 node_silent_seconds = 4.0
 """
 IMPATIENT = """
+[feedback.lifecycle]
+max_games = 400
 [feedback.stall]
 check_seconds = 2.0
 window_hours = 0.01
-velocity = 8000.0
+velocity = 5000.0
 boost_hours = 0.002
 """
-LEARNED_ELO = 250.0
+"""Learning gains 10,000 Elo/h and more here, and what does not learn is known to gain less than 5,000 after 36 s."""
+
+LEARNED_ELO = 200.0
 
 
 @pytest.fixture(scope="module")
