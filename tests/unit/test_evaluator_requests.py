@@ -1,6 +1,7 @@
 """The evaluator's requests: each gets its result, whoever asks meanwhile."""
 
 from driving import KEY, NEW, OLD, rated, run_settings
+from scenario_events import promoted
 
 from app.events import EvaluationCompleted, EvaluationFailed, EvaluationRequested, Event, Payload, RunConfigured
 from app.runtime.fold import Fold
@@ -35,6 +36,7 @@ def completed(request: Event) -> EvaluationCompleted:
 
 def test_a_second_request_waits_and_displaces_none(record):
     driven = Driven(record)
+    driven.feed(promoted(OLD))
     gate, rating = driven.feed(asked(NEW, "gate")), driven.feed(asked(OLD))
     assert driven.wanted() == [gate.id, rating.id]
     driven.feed(completed(rating))
@@ -51,3 +53,14 @@ def test_a_result_told_twice_changes_nothing(record):
     second = driven.feed(asked(OLD))
     driven.feed(completed(first))
     assert driven.wanted() == [second.id]
+
+
+def test_a_gate_at_which_nobody_stands_is_dropped(record):
+    driven = Driven(record)
+    driven.feed(asked(NEW, "gate"))
+    assert driven.wanted() == [], "there is no champion yet"
+    driven.feed(promoted(OLD))
+    gate, rating = driven.feed(asked(NEW, "gate")), driven.feed(asked(NEW))
+    assert driven.wanted() == [gate.id, rating.id]
+    driven.feed(promoted(NEW))
+    assert driven.wanted() == [rating.id], "the candidate was promoted by somebody else"

@@ -88,7 +88,7 @@ class Evaluator(QuietWorker[EvaluationRequested]):
                 }
             case _:
                 return Step()
-        return Step({event.subject: row.model_copy(update=changed)})
+        return Step({event.subject: _without_idle_gates(row.model_copy(update=changed))})
 
     def jobs(self, rows: Mapping[str, Champions]) -> Iterable[EvaluationJob]:
         """Return the pending requests, oldest first."""
@@ -158,6 +158,15 @@ class Evaluator(QuietWorker[EvaluationRequested]):
 def _match(match: Json, elo: float) -> MatchResult:
     counted = {field: match[field] for field in MatchResult.model_fields if field != "opponent_elo"}
     return MatchResult.model_validate({**counted, "opponent_elo": elo})
+
+
+def _without_idle_gates(row: Champions) -> Champions:
+    """Drop gates at which nobody stands: an operator has promoted the candidate itself, or there is no champion yet."""
+    champion = row.promoted[-1].model if row.promoted else None
+    played = [
+        one for one in row.pending if one.request.purpose == "rating" or champion not in (None, one.request.model)
+    ]
+    return row if len(played) == len(row.pending) else row.model_copy(update={"pending": tuple(played)})
 
 
 def _up_to(promoted: tuple[RatedModel, ...], model: ModelHash) -> tuple[RatedModel, ...]:
