@@ -63,6 +63,16 @@ def test_a_trained_policy_holds_the_pole_up(flyball: Flyball) -> None:
     assert len(told["model"]) == 64
 
 
+def test_the_summary_has_these_fields(flyball: Flyball) -> None:
+    told = json.loads(flyball("--env", "CartPole-v1", "--policy", "random", "--episodes", 2).stdout)
+    assert list(told) == [
+        "env", "num_envs", "autoreset", "seed", "max_steps", "policy", "model", "action_codec", "success", "device",
+        "episodes", "successes", "success_rate", "success_interval", "median_steps_to_goal", "mean_return",
+        "return_stderr", "mean_steps", "steps_p50_success", "return_mean_success", "return_mean_fail",
+        "dist_at_end_p50",
+    ]  # fmt: skip
+
+
 def test_the_same_arguments_write_the_same_bytes(flyball: Flyball, weak: Path, tmp_path: Path) -> None:
     def written(seed: int, trajectory: Path) -> tuple[bytes, bytes]:
         words = ("--env", "CartPole-v1", "--model", weak, "--num-envs", 3, "--episodes", 10, "--action-codec", "sample")
@@ -164,6 +174,14 @@ def test_what_makes_no_sense_is_refused_with_a_reason(flyball: Flyball, words, c
     done = flyball(*words)
     assert (done.exit_code, done.stdout) == (code, "")
     assert why in " ".join(done.stderr.split())
+
+
+@pytest.mark.gpu
+def test_a_gpu_plays_as_a_cpu_does(flyball: Flyball) -> None:
+    words = ("--env", "CartPole-v1", "--model", CARTPOLE, "--episodes", 4, "--num-envs", 4)
+    told = [json.loads(flyball(*words, "--device", device).stdout) for device in ("cpu", "cuda")]
+    assert [one.pop("device") for one in told] == ["cpu", "cuda"]
+    assert told[0]["mean_return"] == told[1]["mean_return"] == 500
 
 
 @pytest.mark.parametrize("words", [("--env", "CartPole-v1", "--model", CARTPOLE), ("--config", "tic_tac_toe_2p")])

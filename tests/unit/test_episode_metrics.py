@@ -17,6 +17,7 @@ from app.evaluation import (
     UnfinishedEpisodes,
     advance,
     begin_episodes,
+    episodes,
     lower_median,
     summarise_episodes,
 )
@@ -206,3 +207,4 @@ def test_the_fields_are_those_of_seed_002_and_a_few_more() -> None:
     wanted = {"success_rate", "median_steps_to_goal", "mean_return"}
     wanted |= {"steps_p50_success", "return_mean_success", "return_mean_fail", "dist_at_end_p50"}
     assert wanted < set(EpisodeSummary.model_fields)
+    assert all(f"``{field}``" in (episodes.__doc__ or "") for field in wanted)
