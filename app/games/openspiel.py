@@ -27,6 +27,8 @@ class Rules:
         kind = self.game.get_type()
         recall = None if kind.provides_observation_tensor else pyspiel.IIGObservationType(perfect_recall=True)
         self.observer = make_observation(self.game, recall)
+        # Below its wrapper, which takes as long again.
+        self._fill = getattr(self.observer, "_observation", self.observer).set_from
         self._raw = np.empty((0, self.observer.tensor.size), dtype=np.float32)
         self.codec: Codec = codec_for(self.game, self.observer.tensor.size)
         self.spec = TableSpec(
@@ -56,14 +58,15 @@ class Rules:
 
     def observe(self, states: Sequence[Any], seats: NDArray[np.int8]) -> Observations:
         """Return what ``seats`` [K] know in ``states`` [K], as [K, D]."""
-        tensor, set_from = self.observer.tensor, self.observer.set_from
-        if len(states) > len(self._raw):
+        tensor, fill = self.observer.tensor, self._fill
+        if len(states) > len(self._raw):  # the same memory every time: fresh pages cost as much as filling them
             self._raw = np.empty((len(states), tensor.size), dtype=np.float32)
-        raw = self._raw[: len(states)]  # the same memory every time: fresh pages cost as much as filling them
-        for row, state, seat in zip(raw, states, seats.tolist(), strict=True):
-            set_from(state, seat)
-            row[:] = tensor
-        return self.codec.encode(raw, seats)
+        source, sink = tensor.data.cast("B"), self._raw.data.cast("B")
+        ends = range(tensor.nbytes, (len(states) + 1) * tensor.nbytes, tensor.nbytes)
+        for end, state, seat in zip(ends, states, seats.tolist(), strict=True):
+            fill(state, seat)
+            sink[end - tensor.nbytes : end] = source
+        return self.codec.encode(self._raw[: len(states)], seats)
 
     def masks(self, legal: Sequence[Sequence[int]], seats: NDArray[np.int8]) -> NDArray[np.bool_]:
         """Return the legal actions [K, A] of ``seats``, given the game's own numbers of them."""
@@ -93,7 +96,7 @@ class OpenSpielTable:
         self._states: list[Any] = [None] * slots
         self._legal: list[list[int]] = [[]] * slots
         self._chance: list[Random] = [Random(0)] * slots
-        self._moves = [0] * slots
+        self._moves = np.zeros(slots, dtype=np.int64)
         self._seats = np.full(slots, FINISHED, dtype=np.int8)
         self._returns = np.zeros((slots, players), dtype=np.float32)
         self._truncated = np.zeros(slots, dtype=np.bool_)
@@ -107,12 +110,11 @@ class OpenSpielTable:
         """See ``Table.reset``."""
         self._returns[slots] = 0
         self._truncated[slots] = False
-        begun = slots.tolist()
-        for slot, seed in zip(begun, seeds, strict=True):
+        for slot, seed in zip(slots.tolist(), seeds, strict=True):
             self._states[slot] = self._rules.game.new_initial_state()
             self._chance[slot] = Random(seed)
-            self._moves[slot] = 0
-        self._seats[slots] = [self._advance(slot) for slot in begun]
+        self._moves[slots] = 0
+        self._settle(slots)
 
     def seats(self) -> NDArray[np.int8]:
         """See ``Table.seats``."""
@@ -131,14 +133,14 @@ class OpenSpielTable:
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
         """See ``Table.step``."""
         chosen = self._rules.codec.to_game[self._seats[slots], actions].tolist()
-        states, moves, moved = self._states, self._moves, slots.tolist()
+        states, legal, moved = self._states, self._legal, slots.tolist()
         for slot, action in zip(moved, chosen, strict=True):
-            if action not in self._legal[slot]:
-                raise IllegalAction(action, slot, self._legal[slot])
+            if action not in legal[slot]:
+                raise IllegalAction(action, slot, legal[slot])
         for slot, action in zip(moved, chosen, strict=True):
             states[slot].apply_action(action)
-            moves[slot] += 1
-        self._seats[slots] = [self._advance(slot) for slot in moved]
+        self._moves[slots] += 1
+        self._settle(slots)
 
     def earned(self, slots: Indices, seats: NDArray[np.int8]) -> NDArray[np.float32]:  # noqa: ARG002
         """See ``Table.earned``; only the end is rewarded."""
@@ -156,24 +158,35 @@ class OpenSpielTable:
         """See ``Table.history``."""
         return [int(action) for action in self._states[slot].history()]
 
-    def _advance(self, slot: int) -> int:
-        """Play chance and forced moves; return the seat that has a choice, or ``FINISHED``."""
-        state = self._states[slot]
+    def _settle(self, slots: Indices) -> None:
+        """Play chance and forced moves until a seat has a choice, or the game is over."""
+        states, legal, settled = self._states, self._legal, slots.tolist()
+        full = (self._moves[slots] == (-1 if self._limit is None else self._limit)).tolist()
+        seats = []
+        for slot, at_limit in zip(settled, full, strict=True):
+            state = states[slot]
+            seat, actions = state.current_player(), state.legal_actions()
+            if seat < 0 or at_limit or len(actions) == 1:
+                seat, actions = self._advance(slot, state)
+            legal[slot] = actions
+            seats.append(seat)
+        self._seats[slots] = seats
+
+    def _advance(self, slot: int, state: Any) -> tuple[int, list[int]]:
+        """Play what nobody chooses; return the seat that has a choice and its actions, or ``FINISHED`` and none."""
         while True:
-            player: int = state.current_player()
-            legal: list[int] = state.legal_actions()
-            if player == CHANCE:
-                state.apply_action(self._draw(slot, state, legal))
-                continue
-            if player < 0 or self._moves[slot] == self._limit:
-                self._legal[slot] = []
-                self._finish(slot, state, over=player < 0)
-                return FINISHED
-            if len(legal) > 1:
-                self._legal[slot] = legal
-                return player
-            state.apply_action(legal[0])
-            self._moves[slot] += 1
+            seat: int = state.current_player()
+            actions: list[int] = state.legal_actions()
+            if seat == CHANCE:
+                state.apply_action(self._draw(slot, state, actions))
+            elif seat < 0 or self._moves[slot] == self._limit:
+                self._finish(slot, state, over=seat < 0)
+                return FINISHED, []
+            elif len(actions) > 1:
+                return seat, actions
+            else:
+                state.apply_action(actions[0])
+                self._moves[slot] += 1
 
     def _finish(self, slot: int, state: Any, *, over: bool) -> None:
         if over:
