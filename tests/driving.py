@@ -5,6 +5,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from rotations import rotations
+
 from app.config import GAMES, FeedbackSettings, RunSettings
 from app.core import Rate, derive_id
 from app.events import (
@@ -111,7 +113,12 @@ class DrivenWorker:
 
 
 def match(
-    score: float, games: int = 100, opponent: str = "random", elo: float = 0.0, model: str | None = None
+    score: float,
+    games: int = 100,
+    opponent: str = "random",
+    elo: float = 0.0,
+    model: str | None = None,
+    players: int = 2,
 ) -> MatchResult:
     """Return a match without draws, but for half a game."""
     wins = int(score * games)
@@ -126,6 +133,7 @@ def match(
         truncated=0,
         distinct_games=games,
         score=Rate.of(score * games, games),
+        rotations=rotations(wins, 0, games - wins, players),
     )
 
 
@@ -160,6 +168,7 @@ def gated(wins: int, draws: int, losses: int, model: str = NEW) -> EvaluationCom
         truncated=0,
         distinct_games=games,
         score=Rate.of(wins + draws / 2, games),
+        rotations=rotations(wins, draws, losses),
     )
     return EvaluationCompleted(
         request_id="g",

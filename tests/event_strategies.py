@@ -11,8 +11,8 @@ from hypothesis.strategies import SearchStrategy
 from pydantic import BaseModel, JsonValue
 from pydantic.fields import FieldInfo
 
-from app.core import Rate
-from app.events import CATALOGUE, ENVELOPES, Envelope, Event, Payload, Scope
+from app.core import PLAYERS_OF, Rate
+from app.events import CATALOGUE, ENVELOPES, Envelope, Event, MatchResult, Payload, Scope
 
 LARGEST = 2**63 - 1
 HEX = "0123456789abcdef"
@@ -97,8 +97,23 @@ def _of_field(field: FieldInfo) -> SearchStrategy[Any]:
 M = TypeVar("M", bound=BaseModel)
 
 
+@st.composite
+def match_results(draw: st.DrawFn, **fields: SearchStrategy[Any]) -> MatchResult:
+    """Draw matches of as many games as their rotations say."""
+    values: dict[str, Any] = {name: draw(field) for name, field in fields.items()}
+    outcomes, players = draw(st.sampled_from(sorted(PLAYERS_OF.items())))
+    counts = [0] * outcomes
+    for half_points in draw(st.lists(st.integers(0, outcomes - 1), max_size=4)):
+        counts[half_points] = draw(st.integers(0, 10**6))
+    left_over = draw(st.integers(0, players - 1))
+    games = max(1, players * sum(counts) + left_over)
+    return MatchResult(**{**values, "rotations": tuple(counts), "games": games})
+
+
 def of_model(model: type[M]) -> SearchStrategy[M]:
     """Return a strategy for instances of a model."""
+    if issubclass(model, MatchResult):
+        return match_results(**{name: _of_field(field) for name, field in model.model_fields.items()})
     return st.builds(model, **{name: _of_field(field) for name, field in model.model_fields.items()})
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from rotations import rotations
+
 from app.config import GAMES, LAPTOP, RunSettings
 from app.core import Elo, Rate, expected_score
 from app.events import (
@@ -209,9 +211,10 @@ class StandIn:
         opponents = {"recent": champions[0], "champion": champions[-1]} if champions else {}
         if request.purpose == "gate":
             opponents.pop("recent")
-        results = [self._match(request.model, name, other, 100) for name, other in opponents.items()]
+        players = config.players
+        results = [self._match(request.model, name, other, 100, players) for name, other in opponents.items()]
         if request.purpose == "rating":
-            results.append(self._match(request.model, "random", None, config.evaluation.random_games))
+            results.append(self._match(request.model, "random", None, config.evaluation.random_games, players))
         yield (
             done,
             "evaluation@laptop",
@@ -228,7 +231,7 @@ class StandIn:
             ),
         )
 
-    def _match(self, model: str, name: str, opponent: str | None, games: int) -> MatchResult:
+    def _match(self, model: str, name: str, opponent: str | None, games: int, players: int) -> MatchResult:
         expected = expected_score(self._strength[model] - self._strength[opponent])
         wins = sum(self._random.random() < expected for _ in range(games))
         return MatchResult(
@@ -242,6 +245,7 @@ class StandIn:
             truncated=0,
             distinct_games=games,
             score=Rate.of(wins, games),
+            rotations=rotations(wins, 0, games - wins, players),
         )
 
     def _play(self, event: Event[Payload], request: SelfplayRequested, now: float) -> Iterable[Fact]:

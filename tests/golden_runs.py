@@ -56,7 +56,7 @@ def summary(report: Report) -> Mapping[str, Any]:
 def record() -> list[Event[Payload]]:
     """Run all daemons until some loops have closed, and return the journal."""
     with tempfile.TemporaryDirectory() as folder, running_loop(Path(folder) / "run", TWO_GAMES) as run:
-        run.wait_for_loops(LOOPS)
+        run.wait_for_loops(LOOPS, seconds=900)  # also beside other work
         with closing(SqliteJournalReader(run.folder / "journal.sqlite")) as reader:
             return list(history(reader))
 

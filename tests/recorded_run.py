@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from rotations import rotations
+
 from app.config import RunSettings
 from app.core import Elo, EventId, ModelHash, Rate, ShardKey
 from app.events import (
@@ -70,6 +72,7 @@ def match(score: int, games: int, opponent: str = "random") -> MatchResult:
         truncated=0,
         distinct_games=games,
         score=Rate.of(score, games),
+        rotations=rotations(score, 0, games - score),
     )
 
 

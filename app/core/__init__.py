@@ -5,11 +5,12 @@ from app.core.clock import Clock
 from app.core.errors import FlyballError
 from app.core.ids import HEURISTIC, RANDOM, ConfigKey, EventId, ModelHash, ShardKey, derive_id
 from app.core.seeds import derive_seed
-from app.core.statistics import Tally, Verdict, expected_score, gsprt_llr, sprt_verdict
+from app.core.statistics import PLAYERS_OF, Verdict, expected_score, gsprt_llr, rotation_outcomes, sprt_verdict
 from app.core.units import Elo, EloPerHour, Rate, wilson_interval
 
 __all__ = [
     "HEURISTIC",
+    "PLAYERS_OF",
     "RANDOM",
     "Clock",
     "ConfigKey",
@@ -20,7 +21,6 @@ __all__ = [
     "ModelHash",
     "Rate",
     "ShardKey",
-    "Tally",
     "Verdict",
     "derive_id",
     "derive_point",
@@ -28,6 +28,7 @@ __all__ = [
     "draw",
     "expected_score",
     "gsprt_llr",
+    "rotation_outcomes",
     "sprt_verdict",
     "wilson_interval",
 ]

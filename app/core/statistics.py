@@ -1,10 +1,16 @@
 """The statistics that several layers decide by: expected scores, and the sequential test of promotions."""
 
+from collections.abc import Sequence
 from math import log
-from typing import Literal, NamedTuple
+from typing import Literal
 
 ELO_SCALE = 400.0
 CERTAIN_ELO = 10_000.0
+
+PSEUDO_COUNT = 1.5
+"""Observations added before a test, spread evenly over the outcomes: where all were alike the variance is not zero."""
+
+MOST_PLAYERS = 7
 
 Verdict = Literal["accept", "reject", "continue"]
 
@@ -15,36 +21,42 @@ def expected_score(difference: float) -> float:
     return float(1 / (1 + 10 ** (-bounded / ELO_SCALE)))
 
 
-class Tally(NamedTuple):
-    """Games won, drawn and lost; fractions where a game is a score between them."""
+def rotation_outcomes(players: int) -> int:
+    """Return how many scores a rotation can have: ``players`` games of one deal or opening, the hero in each seat.
 
-    wins: float
-    draws: float
-    losses: float
-
-    @property
-    def games(self) -> float:
-        """How many games there are."""
-        return self.wins + self.draws + self.losses
-
-    def plus(self, other: "Tally") -> "Tally":
-        """Return both together."""
-        return Tally(self.wins + other.wins, self.draws + other.draws, self.losses + other.losses)
-
-
-def gsprt_llr(tally: Tally, elo0: float, elo1: float) -> float:
-    """Return the generalised log-likelihood ratio of H1: ``elo1`` against H0: ``elo0``, trinomial model.
-
-    N (s1 - s0) (2 s - s0 - s1) / (2 v) with the observed mean score s and variance v; half a game of each outcome is
-    added, which keeps the variance above zero. Source: M. Van den Bergh, "The generalized sequential probability ratio
-    test" as used by Fishtest.
+    A game's score is the share of opponents beaten, ties half: 2 (P - 1) + 1 values. Over P games of a rotation the sum
+    has 2 P (P - 1) + 1: five with two players, which makes the test of them pentanomial.
     """
-    counts = [count + 0.5 for count in tally]
-    total = sum(counts)
-    mean = (counts[0] + 0.5 * counts[1]) / total
-    variance = (counts[0] * (1 - mean) ** 2 + counts[1] * (0.5 - mean) ** 2 + counts[2] * mean**2) / total
-    score0, score1 = expected_score(elo0), expected_score(elo1)
-    return total * (score1 - score0) * (2 * mean - score0 - score1) / (2 * variance)
+    return 2 * players * (players - 1) + 1
+
+
+PLAYERS_OF = {rotation_outcomes(players): players for players in range(2, MOST_PLAYERS + 1)}
+"""The number of players that a count of rotation outcomes belongs to."""
+
+
+def gsprt_llr(counts: Sequence[float], elo0: float, elo1: float) -> float:
+    """Return the generalised log-likelihood ratio of H1: ``elo1`` against H0: ``elo0``, multinomial model.
+
+    N / 2 ln(r0 / r1), where r is the mean squared distance of the observations from the score that a hypothesis
+    expects. To first order it is N (s1 - s0) (2 s - s0 - s1) / (2 v) with the mean score s and variance v observed,
+    but few observations weigh less, which keeps both error rates within alpha and beta from the first game on.
+    Source: M. Van den Bergh, support_MLE_multinomial.pdf among the documents of Fishtest, whose ``LLR_alt`` it is.
+
+    Args:
+        counts: how many observations had each outcome, worst first; their scores are spaced evenly from 0 to 1. Three
+            are games lost, drawn and won; five are pairs of games of one opening, colours swapped (pentanomial);
+            ``rotation_outcomes(players)`` are rotations among more. What shares an opening or a deal is one
+            observation: it is not independent, and comparing within it costs fewer games.
+        elo0: difference in strength under H0.
+        elo1: under H1, above ``elo0``.
+    """
+    best = len(counts) - 1
+    smoothed = [count + PSEUDO_COUNT / len(counts) for count in counts]
+    distances = [
+        sum(count * (outcome / best - score) ** 2 for outcome, count in enumerate(smoothed))
+        for score in (expected_score(elo0), expected_score(elo1))
+    ]
+    return sum(smoothed) / 2 * log(distances[0] / distances[1])
 
 
 def sprt_verdict(llr: float, alpha: float, beta: float) -> Verdict:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from app.config import Settings
-from app.core import FlyballError, Rate
+from app.core import FlyballError, Rate, rotation_outcomes
 
 
 class NoGames(FlyballError):
@@ -44,6 +44,7 @@ class MatchStatistics(Settings):
     share of opponents beaten, ties half: 1/2 between equals, whatever their number. Its interval is Wilson's.
     A truncated game is neither won, drawn nor lost, and half a point: wins + draws + losses + truncated = games.
     ``stderr`` is that of the mean score, from the rotations: the games of one rotation share their deal.
+    ``rotations`` counts them by their half points, see ``count_rotations``.
     """
 
     games: int = Field(ge=1)
@@ -53,6 +54,7 @@ class MatchStatistics(Settings):
     truncated: int = Field(ge=0)
     distinct_games: int = Field(ge=1, description="whole histories; a game that is repeated says nothing new")
     score: Rate
+    rotations: tuple[int, ...]
     stderr: float | None = Field(description="None with fewer than two rotations")
     mean_length: float = Field(ge=0, description="decisions a game, forced moves not counted")
 
@@ -110,6 +112,7 @@ def match_statistics(games: MatchGames, players: int) -> MatchStatistics:
         truncated=count["truncated"],
         distinct_games=len(set(games.fingerprints)),
         score=Rate.of(float(scores.sum()), len(scores)),
+        rotations=count_rotations(scores, players),
         stderr=_stderr(scores, players),
         mean_length=float(np.mean(games.lengths)),
     )
@@ -117,6 +120,19 @@ def match_statistics(games: MatchGames, players: int) -> MatchStatistics:
 
 def _fingerprint(history: Sequence[int]) -> str:
     return blake2b(np.asarray(history, dtype=np.int32).tobytes(), digest_size=8).hexdigest()
+
+
+def count_rotations(scores: NDArray[np.float64], players: int) -> tuple[int, ...]:
+    """Return how many rotations brought 0, 1 … 2 P (P - 1) half points; one that is not whole is left out.
+
+    Args:
+        scores: the hero's share of opponents beaten, ties half, in each game [G], rotation by rotation.
+        players: P, the games of a rotation.
+    """
+    rotations = len(scores) // players
+    sums = scores[: rotations * players].reshape(rotations, players).sum(axis=1)
+    half_points = np.rint(sums * 2 * (players - 1)).astype(np.int64)
+    return tuple(np.bincount(half_points, minlength=rotation_outcomes(players)).tolist())
 
 
 def seat_wins(returns: NDArray[np.float32], truncated: NDArray[np.bool_]) -> tuple[tuple[int, ...], int]:

@@ -1,10 +1,10 @@
 """What several payloads are made of."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from app.core import Elo, EventId, ModelHash, Rate, ShardKey
+from app.core import PLAYERS_OF, Elo, EventId, ModelHash, Rate, ShardKey
 from app.events.payload import Value
 
 Intensity = Literal["paused", "reduced", "normal", "accelerated", "hot_path"]
@@ -48,6 +48,11 @@ class MatchResult(Value):
     ``score`` is the mean of each game's score: 1 won, 1/2 drawn, 0 lost with two players; with more, the share of
     opponents beaten, ties half. Games that were cut off are half a point there, and neither wins, draws nor losses:
     wins + draws + losses + truncated = games.
+
+    ``rotations`` counts the games by what shares an opening or a deal: P games, the model in each seat. It says how
+    many rotations brought none of the 2 P (P - 1) half points that there are (a game has one for every opponent tied,
+    two for every opponent beaten), how many one, and so on. With two players these are the five counts of the
+    pentanomial model.
     """
 
     opponent: str = Field(min_length=1, description="'random', 'champion', 'recent' or another role")
@@ -60,6 +65,17 @@ class MatchResult(Value):
     truncated: NonNegativeInt
     distinct_games: PositiveInt
     score: Rate
+    rotations: tuple[NonNegativeInt, ...]
+
+    @model_validator(mode="after")
+    def _rotations_are_of_these_games(self) -> Self:
+        players = PLAYERS_OF.get(len(self.rotations))
+        if players is None or not 0 <= self.games - players * sum(self.rotations) < players:
+            raise ValueError(
+                f"{sum(self.rotations)} rotations in {len(self.rotations)} counts are not those of {self.games} games; "
+                "count each rotation of P games by its half points, from 0 to 2 P (P - 1)"
+            )
+        return self
 
 
 class TrainingMetrics(Value):

@@ -1,9 +1,10 @@
 """ModelLifecycleCoordinator: which model is current. Promotion by GSPRT, rollback on severe regressions.
 
 A candidate first plays its gauntlet, which rates it; then gate games against the current model, kept apart from the
-rating games, until the sequential test decides. A candidate that was not trained from the current model is refused: its
-base has been replaced or rolled back meanwhile. Rolling back is idempotent: it names the model it replaces, and a model
-that is no longer current is not replaced again.
+rating games, until the sequential test decides. It counts rotations: what the games of one opening or deal, the
+candidate in each seat, come to together (the pentanomial model with two players). A candidate that was not trained from
+the current model is refused: its base has been replaced or rolled back meanwhile. Rolling back is idempotent: it names
+the model it replaces, and a model that is no longer current is not replaced again.
 
 What an operator decided about the current model is adopted, in the journal's order, as if it had been decided here.
 
@@ -14,7 +15,7 @@ been, as far as is known; of one that was gone back to, an unbiased rating is wh
 from collections.abc import Mapping
 from typing import ClassVar
 
-from app.core import Elo, EventId, ModelHash, Tally, derive_seed, gsprt_llr, sprt_verdict
+from app.core import Elo, EventId, ModelHash, derive_seed, gsprt_llr, rotation_outcomes, sprt_verdict
 from app.events import (
     Emission,
     EvaluationCompleted,
@@ -22,7 +23,6 @@ from app.events import (
     EvaluationRequested,
     Event,
     Evidence,
-    MatchResult,
     ModelPromoted,
     ModelRolledBack,
     Payload,
@@ -53,7 +53,10 @@ class Promoted(Value):
 
 
 class Candidate(Value):
-    """The model that wants to be promoted, its rating evaluation if it was played, and its gate games."""
+    """The model that wants to be promoted, its rating evaluation if it was played, and its gate games.
+
+    ``rotations`` adds up those of the ``MatchResult`` of every round.
+    """
 
     model: ModelHash
     parent: ModelHash | None
@@ -61,8 +64,15 @@ class Candidate(Value):
     rating_id: EventId | None = None
     elo: Elo = Elo(0.0)
     elo_stderr: float = 0.0
-    tally: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    rotations: tuple[int, ...] = ()
+    games: int = 0
     rounds: int = 0
+
+    def after(self, rotations: tuple[int, ...], games: int) -> "Candidate":
+        """Return the candidate after another round of gate games."""
+        before = self.rotations or (0,) * len(rotations)
+        summed = tuple(old + new for old, new in zip(before, rotations, strict=True))
+        return self.model_copy(update={"rotations": summed, "games": self.games + games})
 
     def plays_gate(self, model: ModelHash) -> bool:
         """Whether gate games of this model are the candidate's: it was rated, so they were asked for."""
@@ -174,11 +184,10 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
         self, event: Event[Payload], row: ModelsRow, candidate: Candidate, data: EvaluationCompleted
     ) -> Step[ModelsRow]:
         if data.purpose == "gate":
-            if not candidate.plays_gate(data.model):
+            match, players = data.results[0], self.settings.config(event.subject).players
+            if not candidate.plays_gate(data.model) or len(match.rotations) != rotation_outcomes(players):
                 return Step()
-            players = self.settings.config(event.subject).players
-            tally = Tally(*candidate.tally).plus(_tally(data.results[0], players))
-            return self._judged(event, row, candidate.model_copy(update={"tally": tuple(tally)}))
+            return self._judged(event, row, candidate.after(match.rotations, match.games))
         rating = {"rating_id": event.id, "elo": data.elo, "elo_stderr": data.elo_stderr}
         rated = candidate.model_copy(update=rating)
         if row.current is None:
@@ -188,10 +197,10 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
         return self._another_round(event, row, rated)
 
     def _judged(self, event: Event[Payload], row: ModelsRow, candidate: Candidate) -> Step[ModelsRow]:
-        limits, tally = self.settings.feedback.lifecycle, Tally(*candidate.tally)
-        llr = gsprt_llr(tally, limits.elo0, limits.elo1)
+        limits = self.settings.feedback.lifecycle
+        llr = gsprt_llr(candidate.rotations, limits.elo0, limits.elo1)
         verdict = sprt_verdict(llr, limits.alpha, limits.beta)
-        if verdict == "continue" and tally.games < limits.max_games:
+        if verdict == "continue" and candidate.games < limits.max_games:
             return self._another_round(event, row, candidate)
         evidence = _evidence(
             candidate, f"log-likelihood ratio of {limits.elo1:+g} against {limits.elo0:+g} Elo", llr, 0.0
@@ -233,18 +242,6 @@ def _with(promoted: tuple[Promoted, ...], newest: Promoted) -> tuple[Promoted, .
     return (*(before for before in promoted if before.model != newest.model), newest)[-REMEMBERED:]
 
 
-def _tally(match: MatchResult, players: int) -> Tally:
-    """Return a match for the sequential test.
-
-    With more than two players a game is a score, the share of opponents beaten: being second of three is no loss. Taken
-    as so much of a win and of a loss it has more variance than it really has, which makes the test slower, not falser.
-    """
-    if players == 2:
-        return Tally(match.wins, match.draws, match.losses)
-    won = match.score.mean * match.games
-    return Tally(won, 0.0, match.games - won)
-
-
 def _evidence(candidate: Candidate, statistic: str, value: float, threshold: float) -> Evidence:
     assert candidate.rating_id is not None  # gate games follow the rating games
     return Evidence(
@@ -252,7 +249,7 @@ def _evidence(candidate: Candidate, statistic: str, value: float, threshold: flo
         statistic=statistic,
         value=value,
         threshold=threshold,
-        games=round(sum(candidate.tally)),
+        games=candidate.games,
         elo=candidate.elo,
         elo_stderr=candidate.elo_stderr,
     )

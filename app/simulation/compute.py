@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from app.core import FlyballError, ModelHash, Rate, expected_score
 from app.engine import JobFailed
-from app.evaluation import Opponent
+from app.evaluation import Opponent, count_rotations
 from app.events import TrainingRequested
 from app.runtime.work import Job, Json
 from app.simulation.stations import Computed
@@ -79,10 +81,11 @@ class Gauntlets:
         if rng.random() < self._world.plant.troubles.evaluation_failure:
             return Computed(seconds / 2, FlyballError("The modelled gauntlet broke off."))
         draws = self._world.plant.curve(key).draws
-        results = [self._match(hero, opponent, draws, rng) for opponent in opponents]
+        players = job.parts[0]["config"]["players"]
+        results = [self._match(hero, opponent, draws, players, rng) for opponent in opponents]
         return Computed(seconds, {"results": results, "lost_games": 0, "seconds": seconds})
 
-    def _match(self, hero: ModelHash, opponent: Opponent, draws: float, rng: Generator) -> Json:
+    def _match(self, hero: ModelHash, opponent: Opponent, draws: float, players: int, rng: Generator) -> Json:
         wins, drawn, losses = played(self._world.difference(hero, opponent.model), opponent.games, draws, rng)
         return {
             "opponent": opponent.name,
@@ -94,7 +97,13 @@ class Gauntlets:
             "truncated": 0,
             "distinct_games": opponent.games,
             "score": Rate.of(wins + drawn / 2, opponent.games),
+            "rotations": count_rotations(shuffled(wins, drawn, losses, rng), players),
         }
+
+
+def shuffled(wins: int, draws: int, losses: int, rng: Generator) -> NDArray[np.float64]:
+    """Return the scores of independent games [G] in the order in which they happened to be played."""
+    return rng.permutation(np.repeat((1.0, 0.5, 0.0), (wins, draws, losses)))
 
 
 def played(difference: float, games: int, draws: float, rng: Generator) -> tuple[int, int, int]:

@@ -112,8 +112,31 @@ def test_a_result_of_no_games_cannot_be_constructed() -> None:
     counts = dict.fromkeys(("games", "wins", "draws", "losses", "truncated"), 0)
     with pytest.raises(ValidationError, match=r"1 validation error.*\ngames"):
         MatchResult(
-            opponent="random", opponent_model=None, opponent_elo=0, score=Rate.of(1, 2), distinct_games=1, **counts
+            opponent="random",
+            opponent_model=None,
+            opponent_elo=0,
+            score=Rate.of(1, 2),
+            distinct_games=1,
+            rotations=(0,) * 5,
+            **counts,
         )
+
+
+def halves(**changed) -> dict:
+    counts = {"games": 100, "wins": 50, "draws": 0, "losses": 50, "truncated": 0, "distinct_games": 100}
+    opponent = {"opponent": "random", "opponent_model": None, "opponent_elo": 0.0}
+    return {**opponent, **counts, "score": Rate.of(50, 100), "rotations": (0, 0, 50, 0, 0), **changed}
+
+
+@pytest.mark.parametrize("rotations", [(), (0,) * 5, (0, 0, 49, 0, 0), (0, 0, 51, 0, 0), (0, 0, 50), (50,)])
+def test_a_result_whose_rotations_are_not_those_of_its_games_cannot_be_constructed(rotations) -> None:
+    MatchResult(**halves())
+    with pytest.raises(ValidationError, match="from 0 to 2 P"):
+        MatchResult(**halves(rotations=rotations))
+
+
+def test_games_that_make_no_whole_rotation_may_be_left_over() -> None:
+    assert MatchResult(**halves(rotations=(0,) * 6 + (33,) + (0,) * 6)).games == 100
 
 
 def test_payloads_and_envelopes_are_frozen() -> None:

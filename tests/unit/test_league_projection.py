@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from leagues import league_of, model
+from rotations import rotations
 
 from app.config import AdmissionSettings
 from app.core import Elo, Rate
@@ -55,6 +56,7 @@ def match(opponent, games, points, name="recent"):
         truncated=0,
         distinct_games=games,
         score=Rate.of(points, games),
+        rotations=rotations(int(points), 0, games - int(points)),
     )
 
 
