@@ -2,30 +2,52 @@
 
 from app.league.admission import Retirement, admission, retirements
 from app.league.agents import Agent, AgentKind, HeadToHead, baseline, head_to_head
+from app.league.bradley_terry import fit_bradley_terry
+from app.league.cycles import Cycle, Misfit, find_cycle, misfit
 from app.league.document import DamagedLeague, LeagueMetadata, dump_league, load_league
+from app.league.elo import EloTable, UnratedAgent, elo_changes
 from app.league.keeper import LeagueKeeper, LeagueRow
 from app.league.league import Games, League, founded
 from app.league.matchmaking import Pick, categories, curve_weight, distribution, lineup, win_probability
+from app.league.newton import NoConvergence
 from app.league.pairing import Pairing, most_telling, placement, round_robin
+from app.league.plackett_luce import fit_plackett_luce
+from app.league.played import PlayedGame, UnequalSeats
 from app.league.projection import LEAGUE_READS, fold_league, league_after
+from app.league.ratings import Estimate, NotRated, Ratings
+from app.league.scale import ANCHORS, RatingPrior
 from app.league.strategies import STRATEGIES, Strategy, Wanted, select
+from app.league.totals import PairTotals, total
 
 __all__ = [
+    "ANCHORS",
     "LEAGUE_READS",
     "STRATEGIES",
     "Agent",
     "AgentKind",
+    "Cycle",
     "DamagedLeague",
+    "EloTable",
+    "Estimate",
     "Games",
     "HeadToHead",
     "League",
     "LeagueKeeper",
     "LeagueMetadata",
     "LeagueRow",
+    "Misfit",
+    "NoConvergence",
+    "NotRated",
+    "PairTotals",
     "Pairing",
     "Pick",
+    "PlayedGame",
+    "RatingPrior",
+    "Ratings",
     "Retirement",
     "Strategy",
+    "UnequalSeats",
+    "UnratedAgent",
     "Wanted",
     "admission",
     "baseline",
@@ -33,16 +55,22 @@ __all__ = [
     "curve_weight",
     "distribution",
     "dump_league",
+    "elo_changes",
+    "find_cycle",
+    "fit_bradley_terry",
+    "fit_plackett_luce",
     "fold_league",
     "founded",
     "head_to_head",
     "league_after",
     "lineup",
     "load_league",
+    "misfit",
     "most_telling",
     "placement",
     "retirements",
     "round_robin",
     "select",
+    "total",
     "win_probability",
 ]

@@ -1,0 +1,102 @@
+"""What two agents' games came to: all that the Bradley-Terry fit and the search for cycles need of them."""
+
+from collections.abc import Iterable
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from app.core import PLAYERS_OF
+from app.events import Value
+
+PRIOR_VARIANCE = 1.0
+"""Added to the observed and to the expected variance of a pair's score: that of four games between equals."""
+
+
+class PairTotals(Value):
+    """Totals of all games between two agents; with more players, of one against the other in all other seats.
+
+    Attributes:
+        first: an agent, whose scores these are.
+        second: the other one.
+        games: how many.
+        rotations: independent observations among them: groups of games of one deal or opening, or single games.
+        score: sum of the games' scores in [0, 1], ties half.
+        squares: sum over the rotations of the square of a rotation's score.
+    """
+
+    first: str
+    second: str
+    games: int = Field(ge=1)
+    rotations: int = Field(ge=1)
+    score: float = Field(ge=0)
+    squares: float = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _of_two(self) -> Self:
+        if self.first == self.second:
+            raise ValueError(f"{self.first} cannot be its own opponent; leave out what it plays against itself")
+        return self
+
+    @classmethod
+    def of_games(cls, first: str, second: str, wins: float, draws: float, losses: float) -> Self:
+        """Count independent games."""
+        games = round(wins + draws + losses)
+        score, squares = wins + draws / 2, wins + draws / 4
+        return cls(first=first, second=second, games=games, rotations=games, score=score, squares=squares)
+
+    @classmethod
+    def of_rotations(cls, first: str, second: str, counts: tuple[int, ...]) -> Self:
+        """Count rotations as ``MatchResult`` does: how many brought 0, 1 … 2 P (P - 1) half points."""
+        players = PLAYERS_OF[len(counts)]
+        scores = [half_points / (2 * (players - 1)) for half_points in range(len(counts))]
+        rotations = sum(counts)
+        return cls(
+            first=first,
+            second=second,
+            games=rotations * players,
+            rotations=rotations,
+            score=sum(count * score for count, score in zip(counts, scores, strict=True)),
+            squares=sum(count * score**2 for count, score in zip(counts, scores, strict=True)),
+        )
+
+    @property
+    def flipped(self) -> "PairTotals":
+        """The same games with the scores of the other agent."""
+        size = self.games / self.rotations
+        squares = max(0.0, self.games * size - 2 * size * self.score + self.squares)
+        score = self.games - self.score
+        turned = {"first": self.second, "second": self.first, "score": score, "squares": squares}
+        return self.model_copy(update=turned)
+
+    def plus(self, other: "PairTotals") -> "PairTotals":
+        """Return both totals together. The other ones may be told from the other side."""
+        same = other if other.first == self.first else other.flipped
+        return self.model_copy(
+            update={
+                "games": self.games + same.games,
+                "rotations": self.rotations + same.rotations,
+                "score": self.score + same.score,
+                "squares": self.squares + same.squares,
+            }
+        )
+
+    @property
+    def dispersion(self) -> float:
+        """The variance of the score, as a multiple of that of independent games without draws: n m (1 - m).
+
+        Draws, and openings that are played from both sides, make it less than one; games that repeat each other make
+        it more. A few observations hardly move it away from one.
+        """
+        observed = max(0.0, self.squares - self.score**2 / self.rotations)
+        binomial = self.score * (1 - self.score / self.games)
+        return (observed + PRIOR_VARIANCE) / (binomial + PRIOR_VARIANCE)
+
+
+def total(pairs: Iterable[PairTotals]) -> tuple[PairTotals, ...]:
+    """Add up the totals of the same two agents, whoever is named first; in the order of the names."""
+    found: dict[tuple[str, str], PairTotals] = {}
+    for pair in pairs:
+        ordered = pair if pair.first < pair.second else pair.flipped
+        key = (ordered.first, ordered.second)
+        found[key] = found[key].plus(ordered) if key in found else ordered
+    return tuple(found[key] for key in sorted(found))
