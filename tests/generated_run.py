@@ -259,7 +259,7 @@ class StandIn:
             request_id=event.id,
             worker=request.worker,
             shard=shard,
-            opponents=request.opponents,
+            opponents=tuple({name for lineup in request.lineups for name in lineup.opponents} - {request.model}),
             temperature=request.temperature,
             mean_length=10.0,
             truncated_games=0,

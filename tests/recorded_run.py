@@ -118,7 +118,7 @@ def recording() -> Recording:
     judged = run.add(evaluated(OLD, 0, 5.0, 100), wanted)
     promoted = ModelPromoted(model=OLD, previous=None, step=0, elo=Elo(5.0), evidence=evidence(5.0))
     current = run.add(promoted, judged)
-    play = SelfplayRequested(worker="selfplay_worker@laptop", model=OLD, opponents=(), games=600, seed=1, temperature=1)
+    play = SelfplayRequested(worker="selfplay_worker@laptop", model=OLD, lineups=(), games=600, seed=1, temperature=1)
     playing = run.add(play, current)
     played = SelfplayComplete(
         request_id=playing.id,

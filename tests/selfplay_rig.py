@@ -35,7 +35,7 @@ def selfplay_spec(root: Path, model: str, config=CONFIG, **changes):
         "store": str(root),
         "config": config.model_dump(mode="json"),
         "model": model,
-        "opponents": [],
+        "lineups": [],
         "games": 12,
         "seed": 5,
         "temperature": 1.0,

@@ -45,7 +45,7 @@ def play_match(config: GameConfig, hero: Player, opponent: Player, plan: MatchPl
     seating[np.arange(plan.games), heroes] = HERO
     deals = {rotation: derive_seed(plan.seed, "deal", rotation) for rotation in np.unique(rotations).tolist()}
     seeds = [deals[rotation] for rotation in rotations.tolist()]
-    schedule = Schedule(seeds, seating, plan.temperature, derive_seed(plan.seed, "choices"), plan.first)
+    schedule = Schedule(seeds, seating, (plan.temperature,) * 2, derive_seed(plan.seed, "choices"), plan.first)
     table = OpenedTable(open_table(config, min(plan.games, IN_FLIGHT)), plan.opening_plies)
     outcomes = Rollout(table, [hero, opponent], schedule).run()
     return match_games(outcomes.returns, heroes, outcomes.truncated, outcomes.lengths, outcomes.histories)

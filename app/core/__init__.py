@@ -1,6 +1,6 @@
 """Ids, units, seeds, clock and errors: what everything else is said in."""
 
-from app.core.chance import derive_point, draw
+from app.core.chance import derive_point, draw, lineup
 from app.core.clock import Clock
 from app.core.errors import FlyballError
 from app.core.ids import HEURISTIC, RANDOM, ConfigKey, EventId, ModelHash, ShardKey, derive_id
@@ -28,6 +28,7 @@ __all__ = [
     "draw",
     "expected_score",
     "gsprt_llr",
+    "lineup",
     "rotation_outcomes",
     "sprt_verdict",
     "wilson_interval",

@@ -32,3 +32,20 @@ def draw(weights: Mapping[T, float], point: float) -> T:
         if left < 0:
             return key
     return drawn[-1]  # rounding has left a crumb behind the last one
+
+
+def lineup(weights: Mapping[T, float], seats: int, distinct: int, seed: int) -> tuple[T, ...]:
+    """Draw who takes some seats, [seats].
+
+    Every seat has the distribution of the weights, whatever ``distinct`` is: at most so many draws are made, and each
+    is cloned over neighbouring seats, as evenly as possible. That keeps the number of models in memory small (cluster
+    sampling, seed 001 §4).
+
+    Args:
+        weights: see ``draw``.
+        seats: how many.
+        distinct: at most so many different ones take them.
+        seed: of the draws.
+    """
+    draws = [draw(weights, derive_point(seed, "seat", number)) for number in range(min(seats, distinct))]
+    return tuple(draws[seat * len(draws) // seats] for seat in range(seats))

@@ -6,7 +6,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat
 
 from app.core import ConfigKey, ModelHash
 from app.events.payload import Decision, Scope
-from app.events.values import Evidence, Intensity, Rating
+from app.events.values import Evidence, Intensity, OpponentPick, Rating
 
 
 class ExplorationBoost(Decision, type="selfplay.exploration_boosted", name="EXPLORATION_BOOST"):
@@ -70,6 +70,13 @@ class CurriculumRebalanced(Decision, type="curriculum.rebalanced", name="CURRICU
 
     weights: dict[ConfigKey, PositiveFloat]
     reason: str
+
+
+class MatchmakingUpdated(Decision, type="league.matchmaking_updated", name="MATCHMAKING_UPDATED"):
+    """Whom a model meets in self-play from now on. The probabilities sum to 1."""
+
+    model: ModelHash
+    picks: tuple[OpponentPick, ...] = Field(min_length=1)
 
 
 class ModelPromoted(Decision, type="model.promoted", name="MODEL_PROMOTED"):

@@ -213,7 +213,7 @@ class EloUpdated(Fact, type="league.elo_updated", name="ELO_UPDATED"):
 
 
 class OpponentSampled(Fact, type="league.opponent_sampled", name="OPPONENT_SAMPLED"):
-    """Matchmaking chose the opponents of a model's self-play."""
+    """Matchmaking chose the opponents of a model's self-play: one entry for each draw, mirrors too."""
 
     request_id: EventId
     model: ModelHash

@@ -4,18 +4,21 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from app.core import ModelHash
 from app.events.payload import Request
-from app.events.values import Purpose, ShardRef
+from app.events.values import Lineup, Purpose, ShardRef
 
 
 class SelfplayRequested(Request, type="selfplay.requested", name="SELFPLAY_REQUESTED"):
-    """Play games with a model. ``worker`` is the one that shall do it."""
+    """Play games with a model. ``worker`` is the one that shall do it.
+
+    Games that are in no lineup are played by the model alone, in all seats.
+    """
 
     worker: str = Field(min_length=1)
     model: ModelHash
-    opponents: tuple[str, ...]
+    lineups: tuple[Lineup, ...]
     games: PositiveInt
     seed: NonNegativeInt
-    temperature: float = Field(gt=0)
+    temperature: float = Field(gt=0, description="of the model; its opponents play at the configured one")
 
 
 class TrainingRequested(Request, type="training.requested", name="TRAINING_REQUESTED"):

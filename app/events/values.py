@@ -25,10 +25,28 @@ Category = Literal["mirror", "peers", "exploitable", "baselines", "prioritised"]
 
 
 class SampledOpponent(Value):
-    """An opponent, by its name in the league, why it was chosen, and how many games it plays."""
+    """One draw of matchmaking: an opponent by its name in the league, why it was chosen, how many games it plays."""
 
     agent: str = Field(min_length=1)
     category: Category
+    games: PositiveInt
+
+
+class OpponentPick(Value):
+    """An opponent that matchmaking may choose: why, and with which probability."""
+
+    agent: str = Field(min_length=1)
+    category: Category
+    probability: float = Field(gt=0, le=1)
+
+
+class Lineup(Value):
+    """Games with the same players. The hero takes every seat in turn; ``opponents`` sit in those after its, in order.
+
+    An opponent may be the hero's model: a mirror, whose moves are as good to learn from as the hero's.
+    """
+
+    opponents: tuple[str, ...] = Field(min_length=1)
     games: PositiveInt
 
 

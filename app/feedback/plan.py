@@ -4,14 +4,15 @@ from collections.abc import Mapping
 
 from app.config import RunSettings
 from app.core import ConfigKey, derive_id, derive_seed
-from app.events import Emission, Event, Payload, SelfplayRequested, Step
+from app.events import Emission, Event, OpponentSampled, Payload, SelfplayRequested, Step
 from app.feedback.needs import US
+from app.feedback.opponents import meeting
 from app.feedback.queue import ConfigRow, QueueRow, SchedulerRow, WorkerRow
 from app.feedback.state import FeedbackState, state_of
 from app.feedback.trend import SECONDS_PER_HOUR
 
 NAME = "SelfplayScheduler"
-QUEUE, WORKER, CONFIG = "queue", "worker:", "config:"
+QUEUE, WORKER, CONFIG, MATCHMAKING = "queue", "worker:", "config:", "matchmaking:"
 HIGHEST = 2.0
 """The highest priority; the lowest is the starvation floor's share of it."""
 
@@ -144,24 +145,31 @@ class Plan:
         assert row.model is not None  # without one it does not wait
         assert worker is not None  # it was just found
         state = state_of(self._states, key)
+        request_id = derive_id(NAME, self._event.id, len(self._emissions))
         turn = {
-            "outstanding": derive_id(NAME, self._event.id, len(self._emissions)),
+            "outstanding": request_id,
             "worker": name,
             "requests": row.requests + 1,
             "requested_us": self.now_us,
             "finish": tag + row.seconds / self._priority(state),
             "queued": False,
         }
-        temperature = row.temperature or self.settings.config(key).selfplay.temperature
+        config, games = self.settings.config(key), row.needs.games(self.settings, key)
+        seed = derive_seed(self.settings.seed, key, "selfplay", row.requests)
+        met = meeting(self._rows.get(MATCHMAKING + key, EMPTY).matchmaking, row.model, config.players, games, seed)
+        temperature = row.temperature or config.selfplay.temperature
         request = SelfplayRequested(
             worker=name,
             model=row.model,
-            opponents=(),
-            games=row.needs.games(self.settings, key),
-            seed=derive_seed(self.settings.seed, key, "selfplay", row.requests),
+            lineups=met.lineups,
+            games=games,
+            seed=seed,
             temperature=temperature * state.exploration_boost,
         )
         self._emissions.append(Emission(request, key))
+        if met.draws:
+            sampled = OpponentSampled(request_id=request_id, model=row.model, opponents=met.draws)
+            self._emissions.append(Emission(sampled, key))
         self.set_config(key, row.model_copy(update=turn))
         self.set_worker(name, worker.model_copy(update={"serving": (*worker.serving, key)}))
 

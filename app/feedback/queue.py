@@ -10,7 +10,7 @@ as the weights.
 from bisect import insort
 
 from app.core import ConfigKey, EventId, ModelHash
-from app.events import Value
+from app.events import MatchmakingUpdated, Value
 from app.feedback.needs import Needs
 
 Waiting = tuple[float, ConfigKey]
@@ -96,8 +96,9 @@ class QueueRow(Value):
 
 
 class SchedulerRow(Value):
-    """One row of the scheduler's table: about a configuration, a worker, or the queue."""
+    """One row of the scheduler's table: about a configuration, its matchmaking, a worker, or the queue."""
 
     config: ConfigRow | None = None
     worker: WorkerRow | None = None
     queue: QueueRow | None = None
+    matchmaking: MatchmakingUpdated | None = None

@@ -4,6 +4,7 @@ A configuration wants games while its current model lacks fresh rows. Its priori
 data deficit, quality), raised by staleness and by the uncertainty of its rating, within bounds whose ratio is the
 starvation floor. A quality penalty stretches the time between its requests. Workers are known by what they say of
 themselves: their capacity when they are ready, their life by heartbeats; what a lost one was asked for is asked again.
+A request's opponents are drawn from what matchmaking decided for its model.
 """
 
 from collections.abc import Mapping
@@ -17,8 +18,10 @@ from app.events import (
     EvaluationFailed,
     Event,
     HyperparameterUpdated,
+    MatchmakingUpdated,
     ModelDistributed,
     NodeLost,
+    OpponentSampled,
     Payload,
     PromotionRejected,
     QualityDegraded,
@@ -35,7 +38,7 @@ from app.events import (
 )
 from app.feedback.controller import Controller
 from app.feedback.needs import US
-from app.feedback.plan import CONFIG, NAME, QUEUE, WORKER, Plan
+from app.feedback.plan import CONFIG, MATCHMAKING, NAME, QUEUE, WORKER, Plan
 from app.feedback.queue import ConfigRow, SchedulerRow, WorkerRow
 from app.feedback.state import FeedbackState
 
@@ -56,6 +59,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             DaemonReady,
             EvaluationFailed,
             HyperparameterUpdated,
+            MatchmakingUpdated,
             ModelDistributed,
             PromotionRejected,
             QualityDegraded,
@@ -69,7 +73,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             TrainingUnblocked,
         }
     )
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayRequested, NodeLost})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayRequested, NodeLost, OpponentSampled})
 
     def step(
         self, rows: Mapping[str, SchedulerRow], event: Event[Payload], states: Mapping[str, FeedbackState]
@@ -81,6 +85,8 @@ class SelfplayScheduler(Controller[SchedulerRow]):
                 return Step()
             if alive := _alive(rows, data, event.recorded_us):
                 return Step(alive)
+        if isinstance(data, MatchmakingUpdated):
+            return Step({MATCHMAKING + event.subject: SchedulerRow(matchmaking=data)})
         plan = Plan(self.settings, rows, event, states)
         match data:
             case ClockTick():

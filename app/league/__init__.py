@@ -8,7 +8,7 @@ from app.league.document import DamagedLeague, LeagueMetadata, dump_league, load
 from app.league.elo import EloTable, UnratedAgent, elo_changes
 from app.league.keeper import LeagueKeeper, LeagueRow
 from app.league.league import Games, League, founded
-from app.league.matchmaking import Pick, categories, curve_weight, distribution, lineup, win_probability
+from app.league.matchmaking import Pick, categories, curve_weight, distribution, win_probability
 from app.league.newton import NoConvergence
 from app.league.pairing import Pairing, most_telling, placement, round_robin
 from app.league.plackett_luce import fit_plackett_luce
@@ -63,7 +63,6 @@ __all__ = [
     "founded",
     "head_to_head",
     "league_after",
-    "lineup",
     "load_league",
     "misfit",
     "most_telling",

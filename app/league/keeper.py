@@ -1,4 +1,4 @@
-"""LeagueKeeper: who is in the league of each configuration.
+"""LeagueKeeper: who is in the league of each configuration, and whom its current model meets.
 
 Only promoted models enter, as far as the schedule wants them; the checkpoints of rejected ones are deleted. Who has to
 leave then leaves with the same event. A rollback takes everybody along who was promoted after the model that is gone
@@ -20,21 +20,28 @@ from app.events import (
     Emission,
     EvaluationCompleted,
     Event,
+    MatchmakingUpdated,
     ModelPromoted,
     ModelRolledBack,
+    OpponentPick,
     Payload,
+    RunConfigured,
     Step,
     Value,
 )
 from app.league.admission import admission, retirements
 from app.league.agents import Agent
 from app.league.league import League
+from app.league.matchmaking import distribution
 from app.league.projection import LEAGUE_READS, fold_league, league_after
 
 Leaving = Literal["expired", "evicted", "rolled_back"]
 
 REMEMBERED = 16
 """Promoted models whose place in the lineage is known, more than any rollback goes back."""
+
+
+READS = (LEAGUE_READS | {RunConfigured}) - {CheckpointAdded, CheckpointRetired, EloUpdated}
 
 
 class LeagueRow(Value):
@@ -45,25 +52,29 @@ class LeagueRow(Value):
         rated: the model that was rated last; not known is only its parent.
         promoted: the latest current models, the present one last, members or not. Their parents are their nearest
             ancestors in the league.
+        told: what was decided last about whom the current model meets.
     """
 
     league: League = League()
     rated: Agent | None = None
     promoted: tuple[Agent, ...] = ()
+    told: MatchmakingUpdated | None = None
 
 
 @dataclass(frozen=True)
 class LeagueKeeper:
-    """Says who enters a league and who leaves it."""
+    """Says who enters a league and who leaves it; owns whom self-play meets."""
 
     settings: RunSettings
     name: ClassVar[str] = "LeagueKeeper"
     row: ClassVar[type[LeagueRow]] = LeagueRow
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({CheckpointAdded, CheckpointRetired})
-    reads: ClassVar[frozenset[type[Payload]]] = LEAGUE_READS - {CheckpointAdded, CheckpointRetired, EloUpdated}
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({CheckpointAdded, CheckpointRetired, MatchmakingUpdated})
+    reads: ClassVar[frozenset[type[Payload]]] = READS
 
     def step(self, rows: Mapping[str, LeagueRow], event: Event[Payload]) -> Step[LeagueRow]:
         """Fold one event."""
+        if isinstance(event.data, RunConfigured):
+            return self._configured(rows)
         row = rows.get(event.subject, LeagueRow())
         league = row.league.with_baselines(self.settings.config(event.subject).builtins)
         row = row.model_copy(update={"league": fold_league(league, event, self.settings.league.admission)})
@@ -78,13 +89,39 @@ class LeagueKeeper:
             case ModelRolledBack() as data:
                 kept, gone = _cut(row.promoted, data)
                 return self._said(event, row.model_copy(update={"promoted": kept}), _taken_along(row.league, gone))
-        return Step({event.subject: row})
+        return self._said(event, row, ())
+
+    def _configured(self, rows: Mapping[str, LeagueRow]) -> Step[LeagueRow]:
+        """Decide anew whom the current models meet: the settings may be others."""
+        changed, emissions = dict[str, LeagueRow](), list[Emission]()
+        for key, row in rows.items():
+            if key in self.settings:
+                changed[key], decided = self._matched(row)
+                emissions += (Emission(data, key) for data in decided)
+        return Step(changed, tuple(emissions))
+
+    def _matched(self, row: LeagueRow) -> tuple[LeagueRow, tuple[MatchmakingUpdated, ...]]:
+        """Decide whom the current model meets, if that is not what was decided last."""
+        league = row.league
+        known = {agent.id: agent for agent in row.promoted} | league.agents
+        hero = known.get(league.champion or "")
+        if hero is None:
+            return row, ()
+        picks = distribution(league, hero, self.settings.league.matchmaking)
+        decided = MatchmakingUpdated(
+            model=ModelHash(hero.id),
+            picks=tuple(
+                OpponentPick(agent=pick.agent, category=pick.category, probability=share)
+                for pick, share in picks.items()
+            ),
+        )
+        return (row, ()) if decided == row.told else (row.model_copy(update={"told": decided}), (decided,))
 
     def _rated(self, event: Event[Payload], row: LeagueRow) -> Step[LeagueRow]:
         """Let a model enter that was promoted before anybody had rated it, as an operator may do."""
         *others, newest = row.promoted or (None,)
         if newest is None or row.rated is None or newest.id != row.rated.id or newest.elo is not None:
-            return Step({event.subject: row})
+            return self._said(event, row, ())
         known = row.rated.model_copy(update={"parent": newest.parent})
         return self._said(
             event, row.model_copy(update={"promoted": (*others, known)}), self._entering(row.league, known)
@@ -111,11 +148,12 @@ class LeagueKeeper:
         return (added,)
 
     def _said(self, event: Event[Payload], row: LeagueRow, said: Iterable[Payload]) -> Step[LeagueRow]:
-        """Take in what is said, and let those leave whose time is over then."""
+        """Take in what is said, let those leave whose time is over then, and see whom the current model meets now."""
         league, emissions = self._with(row.league, event, said)
         leaving = retirements(league, self.settings.league.admission)
         league, more = self._with(league, event, (_retired(one.agent, one.reason) for one in leaving))
-        return Step({event.subject: row.model_copy(update={"league": league})}, (*emissions, *more))
+        row, decided = self._matched(row.model_copy(update={"league": league}))
+        return Step({event.subject: row}, (*emissions, *more, *map(Emission, decided)))
 
     def _with(
         self, league: League, event: Event[Payload], said: Iterable[Payload]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from app.config import Curve, MatchmakingSettings
-from app.core import derive_point, draw, expected_score
+from app.core import expected_score
 from app.events import Category
 from app.league.agents import Agent
 from app.league.league import League
@@ -102,17 +102,6 @@ def distribution(league: League, hero: Agent, settings: MatchmakingSettings) -> 
         for name, weight in members[category].items()
         if share > 0 and weight > 0
     }
-
-
-def lineup(picks: Mapping[Pick, float], seats: int, distinct: int, seed: int) -> tuple[Pick, ...]:
-    """Draw who takes the seats that the hero leaves, [seats].
-
-    Every seat's pick has the distribution of ``picks``, whatever ``distinct`` is: at most so many draws are made, and
-    each is cloned over neighbouring seats, as evenly as possible. That keeps the number of models in memory small
-    (cluster sampling, seed 001 §4).
-    """
-    draws = [draw(picks, derive_point(seed, "opponent", number)) for number in range(min(seats, distinct))]
-    return tuple(draws[seat * len(draws) // seats] for seat in range(seats))
 
 
 def _peers(hero: Agent, other: Agent, within: float) -> bool:

@@ -22,6 +22,7 @@ from app.events import (
     ExplorationBoost,
     HyperparameterUpdated,
     Kind,
+    MatchmakingUpdated,
     ModelPromoted,
     ModelRolledBack,
     NodeLost,
@@ -58,6 +59,7 @@ KNOBS: Mapping[str, frozenset[type[Payload]]] = {
     "learning rate": frozenset({AdaptiveParamsChanged}),
     "curriculum weights": frozenset({CurriculumRebalanced}),
     "which model is current": frozenset({ModelPromoted, PromotionRejected, ModelRolledBack}),
+    "whom self-play meets": frozenset({MatchmakingUpdated}),
     "allocation of games": frozenset({SelfplayRequested}),
     "when to train": frozenset({TrainingRequested}),
 }
@@ -68,6 +70,7 @@ TERMINAL: Mapping[type[Payload], str] = {
     DaemonStarted: "the status counts starts",
     DaemonStopped: "the status shows who left in order",
     NodeLost: "the scheduler, who says it, gives the node's work to others at once; people read it",
+    OpponentSampled: "the request that comes with it says who plays; people read why, and tests the shares",
     PlateauDetected: "the boost that answers it comes with it, from the same controller; people read it",
     RegressionCleared: "people read it",
     EvaluationProgress: "dashboards show it",
@@ -78,7 +81,6 @@ TERMINAL: Mapping[type[Payload], str] = {
 
 PLANNED: Mapping[type[Payload], str] = {
     EloUpdated: "the league's tournaments will emit it",
-    OpponentSampled: "the league's matchmaking will emit it",
 }
 """Types that are neither emitted nor read yet, each with who will."""
 

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from app.config import GameConfig, Settings
 from app.core import ModelHash, derive_seed
@@ -23,18 +24,38 @@ IN_FLIGHT = 256
 _REPORTS = 10
 
 
+class Lineup(Settings):
+    """Games with the same players: ``opponents`` in the seats after the hero's, which rotates."""
+
+    opponents: tuple[str, ...] = Field(min_length=1)
+    games: int = Field(ge=1)
+
+
 class SelfplaySpec(Settings):
     """What to play."""
 
     store: Path
     config: GameConfig
     model: ModelHash
-    opponents: tuple[str, ...] = Field(default=(), description="models, or 'random'")
-    opponent_share: float = Field(default=0.5, ge=0, le=1, description="of the games, when there are opponents")
+    lineups: tuple[Lineup, ...] = Field(default=(), description="who else plays; without any, or besides, nobody")
     games: int = Field(ge=1)
     seed: int = Field(ge=0)
-    temperature: float = Field(gt=0)
+    temperature: float = Field(gt=0, description="of the model; the others play at the configured one")
     worker: str
+
+    @model_validator(mode="after")
+    def _lineups_fit(self) -> Self:
+        if sum(lineup.games for lineup in self.lineups) > self.games:
+            raise ValueError(f"the lineups take more than {self.games} games")
+        if any(len(lineup.opponents) != self.config.players - 1 for lineup in self.lineups):
+            raise ValueError(f"{self.config.key} has {self.config.players} seats: a lineup fills all but the hero's")
+        return self
+
+    @property
+    def opponents(self) -> tuple[str, ...]:
+        """Who else plays, each once: built-in players and models by name. The model itself is none."""
+        names = dict.fromkeys(name for lineup in self.lineups for name in lineup.opponents)
+        return tuple(name for name in names if name != self.model)
 
 
 class SelfplayResult(Settings):
@@ -64,10 +85,9 @@ def play_into(store: BlobStore, spec: SelfplaySpec, report: Report) -> SelfplayR
     began = perf_counter()
     table = open_table(spec.config, min(spec.games, IN_FLIGHT))
     recorder = ShardRecorder()
-    names = (spec.model, *spec.opponents)
     outcomes = Rollout(
         table,
-        [PLAYERS.load(store, name, table.spec) for name in names],
+        [PLAYERS.load(store, name, table.spec) for name in (spec.model, *spec.opponents)],
         _schedule(spec),
         recorder,
         _progress(spec.games, report),
@@ -97,14 +117,11 @@ def play_into(store: BlobStore, spec: SelfplaySpec, report: Report) -> SelfplayR
 
 def _schedule(spec: SelfplaySpec) -> Schedule:
     seeds = [derive_seed(spec.seed, "game", game) for game in range(spec.games)]
-    seating = selfplay_seating(
-        spec.games,
-        spec.config.players,
-        len(spec.opponents),
-        spec.opponent_share,
-        derive_seed(spec.seed, "seating"),
-    )
-    return Schedule(seeds, seating, spec.temperature, derive_seed(spec.seed, "choices"))
+    numbers = {name: number for number, name in enumerate((spec.model, *spec.opponents))}
+    lineups = [([numbers[name] for name in lineup.opponents], lineup.games) for lineup in spec.lineups]
+    seating = selfplay_seating(spec.games, spec.config.players, lineups)
+    temperatures = (spec.temperature, *[spec.config.selfplay.temperature] * len(spec.opponents))
+    return Schedule(seeds, seating, temperatures, derive_seed(spec.seed, "choices"))
 
 
 def _progress(games: int, report: Report) -> Callable[[int], None]:

@@ -25,14 +25,14 @@ class Schedule:
     Attributes:
         seeds: one for each of G games; the same seed deals the same cards.
         seating: [G, P] which player sits where, for the whole game.
-        temperature: divides the logits; 0 always takes the most probable action.
+        temperatures: of each player: divides its logits; 0 always takes the most probable action.
         seed: of the players' choices, together with a game's number.
         first: number of the first game; parts of a larger whole give what the whole would.
     """
 
     seeds: Sequence[int]
     seating: NDArray[np.int8]
-    temperature: float
+    temperatures: Sequence[float]
     seed: int
     first: int = 0
 
@@ -183,6 +183,6 @@ class Rollout:
     def _ask(
         self, player: int, obs: Observations, mask: Mask, points: NDArray[np.float64]
     ) -> tuple[NDArray[np.int32], Floats, Floats]:
-        temperature = self.schedule.temperature
+        temperature = self.schedule.temperatures[player]
         log_probs, values = self.players[player].forward(obs, mask, temperature or 1.0)
         return (choose(log_probs, points) if temperature else choose_best(log_probs)), log_probs, values

@@ -1,27 +1,26 @@
 """Who sits where in self-play, decided before the games begin and never changed within one."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from app.selfplay.rollout import HERO
 
 
-def selfplay_seating(games: int, players: int, opponents: int, share: float, seed: int) -> NDArray[np.int8]:
-    """Return who sits where [G, P]: 0 for the hero, 1 … for the opponents.
+def selfplay_seating(games: int, players: int, lineups: Sequence[tuple[Sequence[int], int]]) -> NDArray[np.int8]:
+    """Return who sits where [G, P], as numbers of players; 0 is the hero.
 
     Args:
-        games: G.
+        games: G; those that are left over after the lineups are the hero's alone, in every seat.
         players: P.
-        opponents: how many opponents there are; with none the hero takes every seat.
-        share: of the games, how many are played against opponents. In these the hero has one seat, in rotation,
-            and every other seat an opponent drawn for it.
-        seed: of the draws.
+        lineups: (who sits in the P - 1 seats after the hero's, number of games) each. The hero's seat rotates.
     """
     seating = np.full((games, players), HERO, dtype=np.int8)
-    if not opponents:
-        return seating
-    draws = np.random.default_rng(seed)
-    against = np.flatnonzero(draws.random(games) < share)
-    seating[against] = draws.integers(1, opponents + 1, (len(against), players))
-    seating[against, np.arange(len(against)) % players] = HERO
+    first = 0
+    for opponents, count in lineups:
+        heroes = np.arange(count) % players
+        for place, opponent in enumerate(opponents, 1):
+            seating[np.arange(first, first + count), (heroes + place) % players] = opponent
+        first += count
     return seating

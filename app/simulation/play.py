@@ -42,7 +42,7 @@ class NodePlay:
         if fails:
             return Computed(seconds / 2, FlyballError("The modelled games broke off."))
         mean_length = plant.curve(key).rows_per_game * float(length)
-        rows = max(1, round(request.games * mean_length))
+        rows = max(1, round(request.games * mean_length * own_share(request, self._settings.config(key).players)))
         shard = ShardKey(digest("shard", job.id))
         corrupt, poor = severity_at(self._troubles.corrupt, now_us), self._world.poorness(key, now_us)
         truth = ShardTruth(
@@ -61,6 +61,14 @@ class NodePlay:
             "seconds": seconds,
         }
         return Computed(seconds, result)
+
+
+def own_share(request: SelfplayRequested, players: int) -> float:
+    """Return the share of all seats that are the model's own: those give rows."""
+    others = sum(
+        lineup.games * sum(opponent != request.model for opponent in lineup.opponents) for lineup in request.lineups
+    )
+    return 1 - others / (request.games * players)
 
 
 class Inspections:

@@ -131,7 +131,7 @@ class Allocation:
         return SelfplayRequested(
             worker=worker,
             model=row.model,
-            opponents=(),
+            lineups=(),
             games=selfplay.games_per_request,
             seed=derive_seed(self._settings.seed, key, "selfplay", row.requests),
             temperature=(row.temperature or selfplay.temperature) * (state.exploration_boost if state else 1.0),

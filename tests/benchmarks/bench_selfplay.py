@@ -39,7 +39,7 @@ def policy_of(config) -> Policy:
 def batched(config, policy: Policy, games: int, seed: int) -> float:
     """Return rows a second, recording included, of ``games`` games ``IN_FLIGHT`` at a time."""
     seating = np.zeros((games, config.players), dtype=np.int8)
-    schedule = Schedule([derive_seed(seed, game) for game in range(games)], seating, 1.0, seed)
+    schedule = Schedule([derive_seed(seed, game) for game in range(games)], seating, (1.0,), seed)
     began = perf_counter()
     outcomes = Rollout(open_table(config, IN_FLIGHT), [policy], schedule, ShardRecorder()).run()
     return float(outcomes.lengths.sum()) / (perf_counter() - began)

@@ -39,7 +39,7 @@ OTHER_KEY = "connect_four_2p"
 SETTINGS = RunSettings(configs=(GAMES[KEY], GAMES[OTHER_KEY]))
 WORKER = SETTINGS.selfplay_workers[0]
 RESULT = {"shard": "b" * 64, "rows": 9, "games": 1, "mean_length": 9.0, "truncated": 0, "seconds": 0.1}
-REQUEST = SelfplayRequested(worker=WORKER, model=MODEL, opponents=(), games=1, seed=1, temperature=1.0)
+REQUEST = SelfplayRequested(worker=WORKER, model=MODEL, lineups=(), games=1, seed=1, temperature=1.0)
 
 
 class ScriptedEngine:

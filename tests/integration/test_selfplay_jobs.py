@@ -17,6 +17,7 @@ from app.games import open_table
 from app.selfplay import ForeignShard, WrongModel, load_player
 from app.selfplay.inspection import inspect
 from app.selfplay.job import play
+from app.selfplay.repeats import history
 from app.store import DamagedBlob, FileStore, get_shard, put_shard
 
 HEARTS = GAMES["hearts_4p"]
@@ -73,12 +74,57 @@ def test_the_recorded_probabilities_are_those_at_the_temperature_of_play(tmp_pat
 
 def test_against_opponents_only_the_heros_rows_are_kept(tmp_path: Path) -> None:
     other = put_model(tmp_path, seed=1)
-    result, _ = played(tmp_path, opponents=["random", other], opponent_share=1.0, games=10)
+    lineups = [{"opponents": ["random"], "games": 4}, {"opponents": [other], "games": 6}]
+    result, _ = played(tmp_path, lineups=lineups, games=10)
     shard = get_shard(FileStore(tmp_path), result["shard"])
     for game in range(10):
         assert set(shard.seat[shard.game == game].tolist()) == {game % 2}
     assert shard.meta.opponents == ("random", other)
     assert inspect(inspection_spec(tmp_path, result["shard"]), ignore)["failures"] == []
+
+
+def test_in_a_mirror_and_in_games_of_no_lineup_all_seats_are_the_heros(tmp_path: Path) -> None:
+    model = put_model(tmp_path)
+    lineups = [{"opponents": [model], "games": 4}, {"opponents": ["random"], "games": 4}]
+    spec = selfplay_spec(tmp_path, model, lineups=lineups, games=10)
+    shard = get_shard(FileStore(tmp_path), play(spec, ignore)["shard"])
+    seats = [set(shard.seat[shard.game == game].tolist()) for game in range(10)]
+    assert seats == [{0, 1}] * 4 + [{0}, {1}] * 2 + [{0, 1}] * 2
+    assert shard.meta.opponents == ("random",)
+
+
+def test_at_a_table_of_four_the_lineup_fills_the_seats_after_the_heros(tmp_path: Path) -> None:
+    config = GAMES["hearts_4p"]
+    model = put_model(tmp_path, config)
+    lineups = [{"opponents": [model, "random", "heuristic"], "games": 4}]
+    result = play(selfplay_spec(tmp_path, model, config, lineups=lineups, games=4), ignore)
+    shard = get_shard(FileStore(tmp_path), result["shard"])
+    for game in range(4):
+        assert set(shard.seat[shard.game == game].tolist()) == {game, (game + 1) % 4}
+    assert inspect(inspection_spec(tmp_path, result["shard"], config), ignore)["failures"] == []
+
+
+def test_a_boost_of_the_hero_leaves_its_opponents_as_they_are(tmp_path: Path) -> None:
+    other = put_model(tmp_path, seed=1, scale=40.0)
+    cold = CONFIG.model_copy(update={"selfplay": CONFIG.selfplay.model_copy(update={"temperature": 0.01})})
+    spec = selfplay_spec(tmp_path, put_model(tmp_path), cold, temperature=9.0, games=40)
+    spec["lineups"] = [{"opponents": [other], "games": 40}]
+    shard = get_shard(FileStore(tmp_path), play(spec, ignore)["shard"])
+    begun = [history(shard, game)[0] for game in range(1, 40, 2)]  # the opponent has the first move there
+    assert len(set(begun)) == 1
+    assert len({history(shard, game)[0] for game in range(0, 40, 2)}) > 1
+
+
+@pytest.mark.parametrize(
+    ("lineups", "why"),
+    [
+        ([{"opponents": ["random"], "games": 13}], "more than 12"),
+        ([{"opponents": ["random"] * 2, "games": 2}], "seats"),
+    ],
+)
+def test_lineups_that_do_not_fit_are_refused(tmp_path: Path, lineups, why) -> None:
+    with pytest.raises(ValidationError, match=why):
+        play(selfplay_spec(tmp_path, "a" * 64, lineups=lineups), ignore)
 
 
 def test_a_model_of_another_game_is_refused(tmp_path: Path) -> None:

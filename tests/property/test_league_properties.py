@@ -7,6 +7,7 @@ from league_strategies import heroes, leagues
 from leagues import checkpoint, model
 
 from app.config import MATCHMAKING, AdmissionSettings, MatchmakingSettings
+from app.core import lineup
 from app.league import (
     STRATEGIES,
     HeadToHead,
@@ -14,7 +15,6 @@ from app.league import (
     Wanted,
     admission,
     distribution,
-    lineup,
     most_telling,
     placement,
     retirements,

@@ -25,7 +25,7 @@ def config_of(rewards: str, game: str = "hearts"):
 def shard_of(rewards: str, games: int, game: str = "hearts"):
     config, recorder = config_of(rewards, game), ShardRecorder()
     table = open_table(config, 64)
-    schedule = Schedule(list(range(games)), np.zeros((games, 4), dtype=np.int8), 1.0, 7)
+    schedule = Schedule(list(range(games)), np.zeros((games, 4), dtype=np.int8), (1.0,), 7)
     outcomes = Rollout(table, [RandomPlayer()], schedule, recorder).run()
     meta = ShardMeta(
         config_key=config.key, rules_version="r", model="a" * 64, opponents=(), seed=0, worker="w", temperature=1.0

@@ -6,8 +6,16 @@ from leagues import model
 
 from app.config import AdmissionSettings, LeagueSettings
 from app.core import Elo
-from app.events import CheckpointAdded, CheckpointRetired, Evidence, ModelPromoted, ModelRolledBack
-from app.league import LeagueKeeper
+from app.events import (
+    CheckpointAdded,
+    CheckpointRetired,
+    Evidence,
+    MatchmakingUpdated,
+    ModelPromoted,
+    ModelRolledBack,
+    RunConfigured,
+)
+from app.league import LeagueKeeper, distribution
 
 EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, games=1, elo=Elo(0.0), elo_stderr=1.0)
 
@@ -27,8 +35,17 @@ def keeper():
 def promote(keeper: Driven, step: int, elo: float = 0.0, previous: int | None = None) -> list:
     """Rate a model and promote it; return what the promotion leads to."""
     keeper.feed(rated(elo, match(0.9, 200), model=model(step), step=step))
+    return of_the_league(keeper.feed(promotion(step, elo, previous)))
+
+
+def promotion(step: int, elo: float = 0.0, previous: int | None = None) -> ModelPromoted:
     before = None if previous is None else model(previous)
-    return keeper.feed(ModelPromoted(model=model(step), previous=before, step=step, elo=Elo(elo), evidence=EVIDENCE))
+    return ModelPromoted(model=model(step), previous=before, step=step, elo=Elo(elo), evidence=EVIDENCE)
+
+
+def of_the_league(said: list) -> list:
+    """Return what is said of members; whom the current model meets is another matter."""
+    return [one for one in said if not isinstance(one, MatchmakingUpdated)]
 
 
 def rolled_back(bad: int, good: int) -> ModelRolledBack:
@@ -88,7 +105,7 @@ def test_a_rejected_model_never_enters(keeper):
 def test_a_rollback_takes_all_along_who_were_promoted_after_the_target(keeper):
     for step in range(0, 7, 2):
         promote(keeper, step, previous=step - 2 if step else None)
-    said = keeper.feed(rolled_back(6, 2))
+    said = of_the_league(keeper.feed(rolled_back(6, 2)))
     assert [(one.step, one.reason) for one in said] == [(4, "rolled_back"), (6, "rolled_back")]
     assert active(keeper) == [0, 2]
     assert keeper.row().league.champion == model(2)
@@ -100,15 +117,14 @@ def test_a_rollback_takes_all_along_who_were_promoted_after_the_target(keeper):
 def test_a_rollback_to_an_unknown_model_takes_along_only_the_bad_one(keeper):
     for step in (0, 2, 4):
         promote(keeper, step, previous=step - 2 if step else None)
-    (retired,) = keeper.feed(rolled_back(4, 99))
+    (retired,) = of_the_league(keeper.feed(rolled_back(4, 99)))
     assert retired.model == model(4)
 
 
 def test_a_model_that_nobody_has_rated_enters_when_it_is_rated(keeper):
     promote(keeper, 0)
-    unrated = ModelPromoted(model=model(2), previous=model(0), step=2, elo=Elo(7.0), evidence=EVIDENCE)
-    assert keeper.feed(unrated) == []
-    (added,) = keeper.feed(rated(40.0, match(0.9, 200), model=model(2), step=2))
+    assert of_the_league(keeper.feed(promotion(2, 7.0, previous=0))) == []
+    (added,) = of_the_league(keeper.feed(rated(40.0, match(0.9, 200), model=model(2), step=2)))
     assert (added.model, added.elo, added.parent) == (model(2), 40.0, model(0))
     assert keeper.feed(rated(50.0, match(0.9, 200), model=model(2), step=2)) == [], "once"
 
@@ -134,3 +150,48 @@ def test_the_built_in_players_are_those_of_the_settings(keeper):
     other.fold._rows[LeagueKeeper.name] |= {KEY: keeper.row()}
     promote(other, 2, previous=0)
     assert [agent.id for agent in other.row().league.baselines] == ["heuristic", "random"]
+
+
+class TestMatchmaking:
+    def test_a_promotion_decides_whom_the_new_model_meets(self, keeper):
+        keeper.feed(rated(0.0, model=model(0), step=0))
+        *_, decided = keeper.feed(promotion(0))
+        assert decided.model == model(0)
+        assert [(pick.category, pick.agent, pick.probability) for pick in decided.picks] == [("baselines", "random", 1)]
+
+    def test_it_is_that_of_the_league_and_sums_to_one(self, keeper):
+        for step in (0, 2, 4):
+            promote(keeper, step, step * 10.0, previous=step - 2 if step else None)
+        told, league = keeper.row().told, keeper.row().league
+        hero = league.agents[model(4)]
+        expected = distribution(league, hero, keeper.settings.league.matchmaking)
+        assert {(pick.category, pick.agent): pick.probability for pick in told.picks} == expected
+        assert sum(pick.probability for pick in told.picks) == pytest.approx(1)
+
+    def test_it_is_said_once_until_it_changes(self, keeper):
+        promote(keeper, 0)
+        candidate = rated(50.0, match(0.6, 100, "champion", model=model(0)), model=model(2), step=2)
+        assert keeper.feed(candidate, candidate) == []
+
+    def test_a_model_that_is_no_member_has_opponents_too(self, keeper):
+        for step in (0, 2, 3):
+            promote(keeper, step, previous=max(0, step - 2) if step else None)
+        told = keeper.row().told
+        assert told.model == model(3)
+        assert {pick.agent for pick in told.picks} >= {model(0), model(2), model(3)}
+
+    def test_after_a_rollback_it_is_about_the_model_that_was_gone_back_to(self, keeper):
+        for step in (0, 2, 4):
+            promote(keeper, step, previous=step - 2 if step else None)
+        *_, decided = keeper.feed(rolled_back(4, 2))
+        assert decided.model == model(2)
+        assert model(4) not in {pick.agent for pick in decided.picks}
+
+    def test_other_settings_are_heeded_at_once(self, keeper):
+        promote(keeper, 0)
+        mirror = LeagueSettings.model_validate({"matchmaking": "mirror"})
+        settings = keeper.settings.model_copy(update={"league": mirror})
+        configured = RunConfigured(run_id="run", settings=settings.model_dump(mode="json"))
+        (decided,) = keeper.feed(configured, key=None)
+        assert [(pick.category, pick.agent) for pick in decided.picks] == [("mirror", model(0))]
+        assert keeper.feed(configured, key=None) == []

@@ -8,8 +8,8 @@ from leagues import checkpoint, league_of, meet, model
 from pydantic import ValidationError
 
 from app.config import MATCHMAKING, LeagueSettings, MatchmakingSettings
-from app.core import expected_score
-from app.league import Pick, curve_weight, distribution, lineup, win_probability
+from app.core import expected_score, lineup
+from app.league import Pick, curve_weight, distribution, win_probability
 
 BALANCED = MATCHMAKING["balanced"]
 HERO = checkpoint(100, 1000.0, parent=40)

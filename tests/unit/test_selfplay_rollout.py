@@ -24,7 +24,9 @@ class Counting(RandomPlayer):
 
 
 def roll(config, players, seating, *, slots=8, recorder=None, temperature=1.0, seed=3):
-    schedule = Schedule(list(range(len(seating))), np.asarray(seating, dtype=np.int8), temperature, seed)
+    schedule = Schedule(
+        list(range(len(seating))), np.asarray(seating, dtype=np.int8), (temperature,) * len(players), seed
+    )
     return Rollout(open_table(config, slots), players, schedule, recorder).run()
 
 
@@ -125,17 +127,27 @@ def test_a_temperature_of_zero_plays_the_best_action_without_chance() -> None:
     assert first.histories == other.histories == [[0, 1, 2, 3, 4, 5, 6]] * 3
 
 
-def test_without_opponents_the_hero_takes_every_seat() -> None:
-    assert not selfplay_seating(5, 3, opponents=0, share=1.0, seed=0).any()
-    assert not selfplay_seating(5, 3, opponents=2, share=0.0, seed=0).any()
+def test_without_lineups_the_hero_takes_every_seat() -> None:
+    assert not selfplay_seating(5, 3, []).any()
 
 
-def test_against_opponents_the_hero_has_one_seat_in_rotation() -> None:
-    seating = selfplay_seating(1000, 4, opponents=3, share=0.25, seed=7)
-    against = seating[seating.any(axis=1)]
-    assert 190 < len(against) < 310
-    assert ((against == HERO).sum(axis=1) == 1).all()
-    assert np.argmax(against == HERO, axis=1).tolist() == [game % 4 for game in range(len(against))]
-    drawn = np.bincount(against[against != HERO], minlength=4)
-    assert drawn[1:].min() > 0.8 * len(against)
-    assert np.array_equal(seating, selfplay_seating(1000, 4, opponents=3, share=0.25, seed=7))
+def test_in_a_lineup_the_hero_takes_every_seat_in_turn_and_the_others_sit_after_it() -> None:
+    seating = selfplay_seating(8, 3, [((1, 2), 3), ((HERO, 1), 3)])
+    assert seating.tolist() == [
+        *([0, 1, 2], [2, 0, 1], [1, 2, 0]),
+        *([0, 0, 1], [1, 0, 0], [0, 1, 0]),
+        *([0, 0, 0], [0, 0, 0]),
+    ]
+
+
+def test_every_player_plays_at_its_own_temperature() -> None:
+    cold, hot = (schedule_of(temperatures) for temperatures in ((0.0, 1.0), (1.0, 0.0)))
+    firsts = [{history[0] for history in play.histories} for play in (cold, hot)]
+    assert firsts[0] == {0}, "who sits first takes the first of equals"
+    assert len(firsts[1]) > 3
+
+
+def schedule_of(temperatures):
+    """Play 30 games, the hero first, at these temperatures."""
+    schedule = Schedule(range(30), np.tile(np.array([[0, 1]], dtype=np.int8), (30, 1)), temperatures, 3)
+    return Rollout(open_table(CONFIG, 8), [RandomPlayer(), RandomPlayer()], schedule).run()

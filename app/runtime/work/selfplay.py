@@ -54,7 +54,7 @@ class SelfplayWorker(QuietWorker[SelfplayRequested]):
                 "store": self.place.store,
                 "config": self.config_json(row.cause),
                 "model": request.model,
-                "opponents": list(request.opponents),
+                "lineups": [lineup.model_dump(mode="json") for lineup in request.lineups],
                 "games": request.games,
                 "seed": request.seed,
                 "temperature": request.temperature,
@@ -72,7 +72,7 @@ class SelfplayWorker(QuietWorker[SelfplayRequested]):
             request_id=job.id,
             worker=self.place.name,
             shard=shard,
-            opponents=request.opponents,
+            opponents=_opponents(request),
             temperature=request.temperature,
             mean_length=result["mean_length"],
             truncated_games=result["truncated"],
@@ -83,3 +83,9 @@ class SelfplayWorker(QuietWorker[SelfplayRequested]):
     def failed(self, job: SelfplayJob, error: FlyballError) -> tuple[Payload, ...]:
         """Say that the games could not be played."""
         return (SelfplayFailed(request_id=job.id, worker=self.place.name, error=str(error)),)
+
+
+def _opponents(request: SelfplayRequested) -> tuple[str, ...]:
+    """Return who else played, each once."""
+    names = dict.fromkeys(name for lineup in request.lineups for name in lineup.opponents)
+    return tuple(name for name in names if name != request.model)

@@ -1,0 +1,75 @@
+"""Opponents are drawn as matchmaking decided: chi-squared over a simulated run with the real controllers."""
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import count
+
+import pytest
+from sampled_opponents import CRITICAL, compared, draws_of
+
+from app.config import GAMES, AdmissionSettings
+from app.core import ConfigKey
+from app.events import Event, OpponentSampled, Payload, SelfplayComplete, SelfplayRequested
+from app.simulation import ALL, Simulation, arm_of, load_plant, scale_settings
+
+KEYS = ("tic_tac_toe_2p", "connect_four_2p", "oh_hell_3p")
+OFTEN = AdmissionSettings(recent_every=2, recent_for=20, anchor_every=10)
+
+
+@cache
+def events() -> list[Event[Payload]]:
+    """Return three simulated days."""
+    settings = scale_settings(6, [GAMES[ConfigKey(key)] for key in KEYS])
+    league = settings.league.model_copy(update={"admission": OFTEN})
+    simulation = Simulation(
+        settings.model_copy(update={"league": league}), load_plant(), arm_of(ALL), seed=1, seconds=72 * 3600.0
+    )
+    found = list[Event[Payload]]()
+    simulation.listeners.append(found.append)
+    simulation.run()
+    return found
+
+
+@pytest.mark.parametrize("what", ["categories", "picks"])
+def test_the_sampled_distribution_is_the_decided_one(what):
+    statistic, freedom = compared(events())[what]
+    assert statistic < CRITICAL[freedom]
+
+
+def test_a_league_of_many_was_met():
+    draws = draws_of(events())
+    assert len(draws) > 1500
+    assert len({agent for _, (_, agent) in draws}) > 20
+    assert {category for _, (category, _) in draws} >= {"mirror", "peers", "baselines"}
+
+
+def test_a_comparison_finds_draws_that_were_kept_back():
+    statistic, freedom = compared(_without_every_second_peer(events()))["categories"]
+    assert statistic > CRITICAL[freedom]
+
+
+def _without_every_second_peer(recorded: Iterable[Event[Payload]]) -> Iterator[Event[Payload]]:
+    """Iterate over events of which some tell less than was drawn."""
+    met = count()
+    for event in recorded:
+        if not isinstance(event.data, OpponentSampled):
+            yield event
+            continue
+        kept = tuple(draw for draw in event.data.opponents if draw.category != "peers" or next(met) % 2)
+        fewer = event.data.model_copy(update={"opponents": kept})
+        envelope = event.envelope.model_copy(update={"data": fewer})
+        yield Event(envelope, event.sequence, event.recorded_us, event.source)
+
+
+def test_games_against_others_give_the_rows_of_the_heros_seats_only():
+    requests = {event.id: event.data for event in events() if isinstance(event.data, SelfplayRequested)}
+    played = [e.data for e in events() if isinstance(e.data, SelfplayComplete) and e.subject == "connect_four_2p"]
+    alone, mixed = [], []
+    for one in played:
+        request = requests[one.request_id]
+        others = sum(lineup.games for lineup in request.lineups if lineup.opponents != (request.model,))
+        share = 1 - others / request.games / 2
+        assert one.shard.rows == pytest.approx(one.mean_length * one.shard.games * share, abs=1)
+        (mixed if others else alone).append(share)
+    assert mixed
+    assert max(mixed) < 1

@@ -1,0 +1,52 @@
+"""The lineups of a request: drawn from what matchmaking decided, in whole rotations."""
+
+from collections import Counter
+
+import pytest
+from driving import NEW, OLD
+
+from app.events import MatchmakingUpdated, OpponentPick
+from app.feedback.opponents import DRAWS, meeting
+
+PICKS = {("mirror", OLD): 0.3, ("peers", NEW): 0.5, ("baselines", "random"): 0.2}
+
+
+def decided(picks=PICKS, model: str = OLD) -> MatchmakingUpdated:
+    listed = (OpponentPick(agent=agent, category=category, probability=p) for (category, agent), p in picks.items())
+    return MatchmakingUpdated(model=model, picks=tuple(listed))
+
+
+@pytest.mark.parametrize("players", [2, 3, 4, 7])
+@pytest.mark.parametrize("games", [1, 2, 7, 50, 256])
+def test_lineups_are_whole_rotations_as_even_as_possible(players, games):
+    lineups, draws = meeting(decided(), OLD, players, games, seed=5)
+    assert all(one.games % players == 0 and len(one.opponents) == players - 1 for one in lineups)
+    assert sum(one.games for one in lineups) == games // players * players
+    assert len(lineups) == min(DRAWS, games // players)
+    shares = {one.games for one in lineups}
+    assert not shares or max(shares) - min(shares) in (0, players)
+    assert len(draws) == len(lineups) * min(2, players - 1)
+    for number, one in enumerate(lineups):
+        mine = draws[number * min(2, players - 1) :][: min(2, players - 1)]
+        assert set(one.opponents) == {draw.agent for draw in mine}
+        assert {draw.games for draw in mine} == {one.games}
+
+
+@pytest.mark.parametrize("players", [2, 4])
+def test_draws_have_the_probabilities_that_were_decided(players):
+    counts = Counter[tuple[str, str]]()
+    for seed in range(2000):
+        counts.update((draw.category, draw.agent) for draw in meeting(decided(), OLD, players, 256, seed).draws)
+    total = counts.total()
+    chi2 = sum((counts[pick] - total * p) ** 2 / (total * p) for pick, p in PICKS.items())
+    assert chi2 < 13.8  # 0.1% with two degrees of freedom
+
+
+def test_the_same_seed_gives_the_same_opponents_and_another_gives_others():
+    assert meeting(decided(), OLD, 2, 256, 1) == meeting(decided(), OLD, 2, 256, 1)
+    assert len({meeting(decided(), OLD, 2, 256, seed).lineups for seed in range(20)}) > 10
+
+
+@pytest.mark.parametrize("known", [None, decided(model=NEW), decided({("mirror", OLD): 1.0})])
+def test_without_a_decision_about_it_a_model_meets_only_itself(known):
+    assert meeting(known, OLD, 2, 256, 1) == ((), ())
