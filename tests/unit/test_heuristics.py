@@ -140,7 +140,7 @@ def hearts_position(hand, trick=(), seen=(), *, passing=False):
     if trick:
         obs[0, 104 + trick[0] // 13] = 1
     obs[0, 176:178] = len(trick) / 4
-    obs[0, 185] = passing
+    obs[0, 185] = obs[0, 186] = passing  # to the left
     following = [card for card in hand if trick and card // 13 == trick[0] // 13]
     mask = np.zeros((1, 52), dtype=bool)
     mask[0, following or list(hand)] = True

@@ -23,7 +23,6 @@ from app.games.hearts.layout import (
     TRICKS,
     VOIDS,
 )
-from app.games.heuristics import hearts_heuristic
 from app.games.table import Indices
 from app.games.tricks import Played, read_tricks, relative
 
@@ -47,7 +46,6 @@ def hearts(qs_breaks_hearts: bool = True) -> Codec:  # noqa: FBT001, FBT002  # a
         kind=np.float32,
         scale=POINTS,
         uniform_chance=True,
-        heuristic=hearts_heuristic(),
     )
 
 

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from app.core import derive_seed
 from app.games.errors import IllegalAction, UnknownGame
+from app.games.hearts.bots import normal
 from app.games.hearts.cards import CARDS, POINTS, SEATS
 from app.games.hearts.encode import observe, view
 from app.games.hearts.hands import RECORD, deal_hands, play_hands, results, write_record
@@ -14,7 +15,6 @@ from app.games.hearts.layout import DIRECTION_ORDER, SIZE
 from app.games.hearts.rewards import Rewards, add_shaping, earned_points
 from app.games.hearts.rules import HeartsRules
 from app.games.hearts.state import GAME, HOLD, option_set
-from app.games.heuristics import hearts_heuristic
 from app.games.table import FINISHED, Indices, TableSpec
 
 VERSION = 1
@@ -64,7 +64,7 @@ class HeartsTable:
             observation_type=np.float32,
             rules_version=f"flyball-{VERSION}:{self._rules.game}",
             symmetries=(),
-            heuristic=hearts_heuristic(),
+            heuristic=normal(self._rules),
         )
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:

@@ -7,6 +7,5 @@ games seldom repeat.
 
 from app.games.heuristics.breakthrough import breakthrough_heuristic
 from app.games.heuristics.connect_four import connect_four_heuristic
-from app.games.heuristics.hearts import hearts_heuristic
 
-__all__ = ["breakthrough_heuristic", "connect_four_heuristic", "hearts_heuristic"]
+__all__ = ["breakthrough_heuristic", "connect_four_heuristic"]
