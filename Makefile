@@ -18,8 +18,10 @@ $(STAMP): pyproject.toml deploy/constraints.txt
 	@$(BIN)/python -m pip install --quiet $(PIP_FLAGS) -e '.[dev]' -c deploy/constraints.txt
 	@touch $@
 
+# On a terminal Ctrl-C reaches every process of make, which then fails whatever its recipe does. With a process group
+# of its own (set -m) flyball alone gets it, drains, and make succeeds with it; the exit keeps a shell from leaving first.
 up: venv
-	@$(BIN)/flyball up $(ARGS)
+	@test ! -t 0 || set -m; $(BIN)/flyball up $(ARGS); exit $$?
 
 test: venv
 	@$(BIN)/python -m pytest $(ARGS)

@@ -1,0 +1,75 @@
+"""What `make up` does with Ctrl-C, and what the targets run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAKE = ("make", "--no-print-directory", "-f", str(ROOT / "Makefile"), "-o", "venv")
+ON_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+DRAINING = """#!/usr/bin/env python3
+import signal, sys, time
+signal.signal(signal.SIGINT, lambda *_: sys.exit({code}))
+print(" ".join(["ready", *sys.argv[1:]]), flush=True)
+time.sleep(30)
+"""
+
+
+def interrupted(folder: Path, code: int) -> tuple[str, int]:
+    """Run `make up` on a terminal with a flyball that leaves in order, press Ctrl-C; return what was shown, and how."""
+    flyball = folder / "flyball"
+    flyball.write_text(DRAINING.format(code=code))
+    flyball.chmod(0o755)
+    command = [sys.executable, "-c", ON_A_TERMINAL, *MAKE, "up", f"BIN={folder}", "ARGS=--seed 7"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as terminal:
+        assert terminal.stdin is not None
+        assert terminal.stdout is not None
+        shown = terminal.stdout.readline()
+        terminal.stdin.write(b"\x03")
+        terminal.stdin.flush()
+        shown += terminal.stdout.read()
+    return shown.decode(), terminal.returncode
+
+
+def test_make_up_that_is_stopped_with_ctrl_c_succeeds(tmp_path: Path) -> None:
+    shown, status = interrupted(tmp_path, code=0)
+    assert (shown.split(), status) == (["ready", "up", "--seed", "7", "^C"], 0)
+
+
+def test_make_up_that_does_not_end_in_order_fails(tmp_path: Path) -> None:
+    shown, status = interrupted(tmp_path, code=1)
+    assert status == 2
+    assert "Error 1" in shown
+
+
+def test_without_a_terminal_make_up_runs_all_the_same(tmp_path: Path) -> None:
+    flyball = tmp_path / "flyball"
+    flyball.write_text("#!/bin/sh\necho $@\n")
+    flyball.chmod(0o755)
+    command = [*MAKE, "up", f"BIN={tmp_path}", "ARGS=--for 1"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("up --for 1\n", "")
+
+
+@pytest.mark.parametrize(
+    ("target", "commands"),
+    [
+        ("test", [".venv/bin/python -m pytest -x"]),
+        ("bench", [".venv/bin/python -m pytest -m benchmark -s tests/benchmarks -x"]),
+        (
+            "check",
+            [
+                ".venv/bin/ruff check .",
+                ".venv/bin/ruff format --check .",
+                ".venv/bin/mypy ",
+                ".venv/bin/lint-imports",
+                ".venv/bin/python -m app.events.schemas check",
+            ],
+        ),
+    ],
+)
+def test_a_target_runs_these_commands(target: str, commands: list[str]) -> None:
+    done = subprocess.run([*MAKE, "-n", target, "ARGS=-x"], capture_output=True, text=True, check=True)
+    assert [line.strip() for line in done.stdout.splitlines()] == [command.strip() for command in commands]
