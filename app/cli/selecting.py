@@ -1,13 +1,14 @@
 """Which events a command is about: patterns, configurations, ranges of the journal."""
 
 import re
-from collections import deque
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any
 
 import click
@@ -17,7 +18,7 @@ from app.cli.place import Place
 from app.config import GAMES
 from app.events import CATALOGUE, Event, Payload, RunConfigured, resolve
 from app.events.envelope import EPOCH
-from app.events.frames import DeadLetter
+from app.events.frames import DeadLetter, Record
 from app.journal import JournalReader, SqliteJournalReader, history
 from app.runtime.clock import SystemClock
 from app.runtime.settings import UnknownConfig
@@ -88,24 +89,45 @@ def check_config(reader: JournalReader | None, config_key: str | None) -> None:
     Raises:
         UnknownConfig: names the nearest.
     """
-    known = {str(key) for key in GAMES}
-    for event in history(reader, types={RunConfigured}) if reader else ():
-        known |= {config["key"] for config in event.data.settings["configs"]}
-    if config_key is not None and config_key not in known:
-        near = get_close_matches(config_key, known, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
-        raise UnknownConfig(f"There is no configuration {config_key!r}.", hint=hint)
+    if config_key is None or config_key in GAMES:
+        return
+    latest = reader.landmark(RunConfigured.event_type) if reader else 0
+    if reader is None or config_key not in _configured(reader, after=max(0, latest - 1)):
+        known = {str(key) for key in GAMES} | (_configured(reader) if reader else set())
+        if config_key not in known:
+            near = get_close_matches(config_key, known, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
+            raise UnknownConfig(f"There is no configuration {config_key!r}.", hint=hint)
+
+
+def _configured(reader: JournalReader, after: int = 0) -> set[str]:
+    """Return the configurations that a run was configured with, also earlier ones when it is read from its start."""
+    events = history(reader, after=after, types={RunConfigured})
+    return {config["key"] for event in events for config in event.data.settings["configs"]}
 
 
 def before_last(reader: JournalReader, count: int, selection: Selection, end: int) -> int:
-    """Return the position after which the last ``count`` events wanted up to ``end`` lie. Only headers are read."""
-    positions: deque[int] = deque(maxlen=count)
-    for record in reader.headers(0):
-        frame = record.frame
-        for index, (kind, subject) in enumerate(zip(frame.type_refs, frame.subject_refs, strict=True)):
-            if record.first + index <= end and selection.admits(frame.types[kind], frame.subjects[subject]):
-                positions.append(record.first + index)
-    return positions[0] - 1 if positions else end
+    """Return the position after which the last ``count`` events wanted up to ``end`` lie.
+
+    Headers alone are read, from the end backwards, until there are enough.
+    """
+    names = None if selection.types is None else frozenset(payload.event_type for payload in selection.types)
+    wanted = (
+        position
+        for record in reader.headers_back(end)
+        if names is None or not names.isdisjoint(record.frame.types)
+        for position, kind, subject in _listed(record)
+        if position <= end and selection.admits(kind, subject)
+    )
+    return min(islice(wanted, count), default=end + 1) - 1
+
+
+def _listed(record: Record) -> list[tuple[int, str, str]]:
+    """Return position, type and subject of a record's events, the last first."""
+    frame = record.frame
+    types = (frame.types[kind] for kind in frame.type_refs)
+    subjects = (frame.subjects[subject] for subject in frame.subject_refs)
+    return list(zip(range(record.first, record.last + 1), types, subjects, strict=True))[::-1]
 
 
 def before_since(reader: JournalReader, since: str) -> int:
@@ -113,7 +135,11 @@ def before_since(reader: JournalReader, since: str) -> int:
     if since.isdecimal():
         return min(int(since) - 1, reader.head)
     start_us = (_moment(since) - EPOCH) // timedelta(microseconds=1)
-    return next((record.first - 1 for record in reader.headers(0) if record.recorded_us >= start_us), reader.head)
+    return bisect_left(range(1, reader.head + 1), start_us, key=lambda position: _recorded_us(reader, position))
+
+
+def _recorded_us(reader: JournalReader, position: int) -> int:
+    return next(reader.headers_back(position)).recorded_us
 
 
 def _moment(text: str) -> datetime:

@@ -61,13 +61,13 @@ class MemoryJournal:
                 break
         return Chunk(tuple(chosen), position)
 
-    def headers(self, after: int) -> Iterator[Record]:
-        """Iterate over the records after a position."""
-        yield from self._records[self._index(after) :]
+    def headers_back(self, upto: int) -> Iterator[Record]:
+        """Iterate backwards over the records up to a position."""
+        yield from reversed(self._records[: bisect_right(self._firsts, upto)])
 
     def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
         """Iterate over the records after a position: first position and hashes of the event ids."""
-        return ((record.first, record.frame.ids) for record in self.headers(after))
+        return ((record.first, record.frame.ids) for record in self._records[self._index(after) :])
 
     def mark(self, producer: str, epoch: int) -> int | None:
         """Return the next sequence number of a producer's epoch; None when it was never seen."""

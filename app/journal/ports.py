@@ -52,8 +52,11 @@ class JournalReader(Protocol):
         """
         ...
 
-    def headers(self, after: int) -> Iterator[Record]:
-        """Iterate over the records that hold events after a position, without their bodies."""
+    def headers_back(self, upto: int) -> Iterator[Record]:
+        """Iterate backwards over the records that hold events up to a position, without their bodies.
+
+        The first is the one that holds the position, or the journal's last. It is found at once.
+        """
         ...
 
     def landmark(self, event_type: str) -> int:

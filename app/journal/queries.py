@@ -57,13 +57,15 @@ def read_chunk(db: sqlite3.Connection, after: int, limit: int, max_bytes: int, t
     return Chunk(tuple(records), position)
 
 
-def read_headers(db: sqlite3.Connection, after: int) -> Iterator[Record]:
-    """Do what ``JournalReader.headers`` says."""
-    position = after
-    with closing(_rows(db, "head", after, -1)) as rows:
+def read_headers_back(db: sqlite3.Connection, upto: int) -> Iterator[Record]:
+    """Do what ``JournalReader.headers_back`` says."""
+    after: int | None = None
+    with closing(db.execute("SELECT first, head FROM frames WHERE first <= ? ORDER BY first DESC", (upto,))) as rows:
         for first, head in rows:
             record = Record.open(head, expected=first, bodies=False)
-            position = _continued(record, position)
+            if after is not None and record.last < after - 1:
+                raise damaged(record.last + 1, f"{after - record.last - 1} events missing")
+            after = record.first
             yield record
 
 

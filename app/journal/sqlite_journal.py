@@ -83,10 +83,10 @@ class SqliteJournal:
         with explained(self._db.path):
             return queries.read_chunk(self._db.connection, after, limit, max_bytes, types)
 
-    def headers(self, after: int) -> Iterator[Record]:
-        """Iterate over the records after a position, without their bodies."""
+    def headers_back(self, upto: int) -> Iterator[Record]:
+        """Iterate backwards over the records up to a position, without their bodies."""
         with explained(self._db.path):
-            yield from queries.read_headers(self._db.connection, after)
+            yield from queries.read_headers_back(self._db.connection, upto)
 
     def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
         """Iterate over the records after a position: first position and hashes of the event ids."""
@@ -156,10 +156,10 @@ class SqliteJournalReader:
         with explained(self._path):
             return queries.read_chunk(self._db, after, limit, max_bytes, types)
 
-    def headers(self, after: int) -> Iterator[Record]:
-        """Iterate over the records after a position, without their bodies."""
+    def headers_back(self, upto: int) -> Iterator[Record]:
+        """Iterate backwards over the records up to a position, without their bodies."""
         with explained(self._path):
-            yield from queries.read_headers(self._db, after)
+            yield from queries.read_headers_back(self._db, upto)
 
     def landmark(self, event_type: str) -> int:
         """Return the position of the latest event of a type in ``LANDMARKS``; 0 when there is none."""

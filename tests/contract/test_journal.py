@@ -70,8 +70,13 @@ def test_reading_selected_types_leaves_out_other_frames_and_advances_over_them(f
     assert [r.frame.bodies() for r in filled.read(0, types={"c"}).records] == [[b"4", b"5", b"6"]]
 
 
-def test_headers_are_read_without_bodies(filled):
-    assert [(r.first, r.last, r.frame.types) for r in filled.headers(2)] == [(3, 3, ("a",)), (4, 6, ("c",))]
+def test_headers_are_read_backwards(filled):
+    assert [(r.first, r.last, r.frame.types) for r in filled.headers_back(3)] == [(3, 3, ("a",)), (1, 2, ("a", "b"))]
+
+
+@pytest.mark.parametrize(("upto", "expected"), [(0, []), (2, [1]), (5, [4, 3, 1]), (99, [4, 3, 1])])
+def test_headers_begin_with_the_record_that_holds_the_position(filled, upto, expected):
+    assert [r.first for r in filled.headers_back(upto)] == expected
 
 
 def test_ids_are_read_for_the_window(filled):
@@ -165,6 +170,9 @@ def test_damage_is_refused_loudly_and_names_the_position(tmp_path, change):
     reader = SqliteJournalReader(tmp_path / "j.db")
     with pytest.raises(DamagedRecord, match="position 2"):
         reader.read(0)
+    if "bodies" not in change:
+        with pytest.raises(DamagedRecord, match=r"position (2|20)\b"):
+            list(reader.headers_back(99))
     assert "position 2" in str(next(iter(reader.damage())))
     reader.close()
 

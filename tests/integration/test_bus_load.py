@@ -29,7 +29,7 @@ def test_four_publishers_at_once_are_recorded_completely_once_and_each_in_order(
     reader = SqliteJournalReader(tmp_path / "journal.db")
     assert reader.head == 4 * count
     times, marks = [0], {}
-    for record in reader.headers(0):
+    for record in reversed(list(reader.headers_back(reader.head))):
         times.append(record.recorded_us)
         assert record.frame.base >= marks.get(record.source, 0), "a producer's frames keep their order"
         marks[record.source] = record.frame.base + record.frame.count
