@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Literal
 
 from app.core import Clock
+from app.runtime.stderr_file import StderrFile
 
 HOPELESS = frozenset({2, 4})
 """Exit codes after which starting again cannot help: wrong usage, unknown name."""
 
-REASON_BYTES = 8192
-
+BOUND_SECONDS = 30.0
+"""How often the length of a running process's file of errors is looked at."""
 
 What = Literal["started", "failed", "hopeless", "stopped", "killed"]
 
@@ -33,7 +34,7 @@ class ChildSpec:
     Attributes:
         name: unique.
         argv: the command.
-        errors: file that its stderr is appended to.
+        errors: file that its stderr is appended to, and that is kept short.
         env: variables added to the supervisor's own.
     """
 
@@ -135,6 +136,7 @@ class Supervisor:
 class _Child:
     def __init__(self, spec: ChildSpec, clock: Clock, report: Callable[[ChildReport], None], backoff: Backoff) -> None:
         self._spec, self._clock, self._report, self._backoff = spec, clock, report, backoff
+        self._errors = StderrFile(spec.errors)
         self._process: Process | None = None
         self._leaving = asyncio.Event()
         self._killed = False
@@ -162,15 +164,22 @@ class _Child:
 
     async def _run(self) -> tuple[int, int, str]:
         """Run the process to its end. Returns its id, its exit code, and why it ended if that was not asked for."""
-        process, errors_at = await _spawn(self._spec)
+        process = await _spawn(self._spec, self._errors)
         self._process = process
         self._report(ChildReport(self._spec.name, "started", process.pid))
         if self._leaving.is_set():  # asked while the process was starting
             self.leave()
-        code = await process.wait()
+        code = await self._end_of_process(process)
         if self._leaving.is_set() and code in (0, -signal.SIGTERM):
             return process.pid, code, ""
-        return process.pid, code, _reason(code, self._spec.errors, errors_at)
+        return process.pid, code, _reason(code, self._errors.last_line())
+
+    async def _end_of_process(self, process: Process) -> int:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BOUND_SECONDS):
+                    return await process.wait()
+            self._errors.bound()
 
     def leave(self) -> None:
         """Ask the process to end, and start no other."""
@@ -211,26 +220,18 @@ def end_with_stdin() -> None:
     threading.Thread(target=watch, name="end-with-stdin", daemon=True).start()
 
 
-async def _spawn(spec: ChildSpec) -> tuple[Process, int]:
-    """Start a process. Returns it, and where in the file of errors its own begin."""
-    spec.errors.parent.mkdir(parents=True, exist_ok=True)
-    with spec.errors.open("ab") as errors:
-        errors_at = errors.tell()
-        process = await asyncio.create_subprocess_exec(
+async def _spawn(spec: ChildSpec, errors: StderrFile) -> Process:
+    with errors.open() as stderr:
+        return await asyncio.create_subprocess_exec(
             *spec.argv,
             stdin=PIPE,
             stdout=DEVNULL,
-            stderr=errors,
+            stderr=stderr,
             env={**os.environ, **spec.env},
             start_new_session=True,
         )
-        return process, errors_at
 
 
-def _reason(code: int, errors: Path, errors_at: int) -> str:
+def _reason(code: int, last: str) -> str:
     how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    with errors.open("rb") as said:
-        said.seek(max(errors_at, said.seek(0, os.SEEK_END) - REASON_BYTES))
-        lines = [line.strip() for line in said.read().decode(errors="replace").splitlines()]
-    last = next((line for line in reversed(lines) if line), "")
     return f"{last} ({how})" if last else how
