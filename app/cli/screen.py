@@ -141,7 +141,7 @@ class LiveScreen:
     def _paint(self) -> None:
         parts: list[RenderableType] = list(self._lines)
         if self._status is not None:
-            parts = [status_table(self._status), "", daemons_text(self._status), "", *parts]
+            parts = [status_table(self._status, self._live.console.width), "", daemons_text(self._status), "", *parts]
         self._live.update(Group(*parts), refresh=True)
 
 

@@ -2,18 +2,10 @@
 
 from app.dashboard.snapshot import load_board, save_board
 from app.dashboard.status import READS, Board, BoardState, ConfigStatus, DaemonStatus, Status
-from app.dashboard.summary import short, summarise
+from app.dashboard.summary import short, show_age, summarise
+from app.dashboard.tables import daemons_table, status_table
 from app.dashboard.trace import AmbiguousEvent, Node, Trace, UnknownEvent, trace
-from app.dashboard.views import (
-    daemons_table,
-    daemons_text,
-    event_text,
-    show_age,
-    state_counts,
-    status_table,
-    trace_json,
-    trace_tree,
-)
+from app.dashboard.views import daemons_text, event_text, state_counts, trace_json, trace_tree
 
 __all__ = [
     "READS",

@@ -41,6 +41,14 @@ def show_rate(rate: Rate | None) -> str:
     return f"{rate.mean:.1%} [{rate.lower:.1%}, {rate.upper:.1%}] n={rate.n}"
 
 
+def show_age(seconds: float) -> str:
+    """Return a duration in the unit that suits it."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 def summarise(data: Payload) -> str:
     """Say in one line what a payload says."""
     special = SUMMARIES.get(type(data))

@@ -11,6 +11,9 @@ from typing import Any
 from app.core import FlyballError
 from app.events import Event
 
+NAMED = 8
+"""Candidates named when an id is ambiguous."""
+
 Read = Callable[[], Iterable[Event[Any]]]
 
 
@@ -63,7 +66,7 @@ def trace(read: Read, prefix: str, *, causes: int = 8, effects: int = 6) -> Trac
 
     Raises:
         UnknownEvent: there is none.
-        AmbiguousEvent: there are several; the message names some.
+        AmbiguousEvent: there are several; the message names them, or the first of many.
     """
     cause_of: dict[str, str | None] = {event.id: event.envelope.causationid for event in read()}
     found = _find(cause_of, prefix)
@@ -94,8 +97,11 @@ def _find(ids: Iterable[str], prefix: str) -> str:
     if not found:
         raise UnknownEvent(f"There is no event with the id {prefix!r}.", hint="See the ids with: flyball tail --json")
     if len(found) > 1:
-        some = ", ".join(found[:3])
-        raise AmbiguousEvent(f"{len(found)} events have ids that begin with {prefix!r}: {some}.", hint="Write more.")
+        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        raise AmbiguousEvent(
+            f"{len(found)} events have ids that begin with {prefix!r}: {', '.join(found[:NAMED])}{more}.",
+            hint="Write more of the id.",
+        )
     return found[0]
 
 

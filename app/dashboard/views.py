@@ -3,86 +3,32 @@
 from collections import Counter
 from typing import Any
 
-from rich.markup import escape
-from rich.table import Table
+from rich.columns import Columns
 from rich.text import Text
 from rich.tree import Tree
 
-from app.dashboard.status import ConfigStatus, Status
-from app.dashboard.summary import UNKNOWN, short, show_elo, show_rate, summarise
+from app.dashboard.status import DaemonStatus, Status
+from app.dashboard.summary import short, summarise
+from app.dashboard.tables import STATE_STYLES
 from app.dashboard.trace import Node, Trace
 from app.events import Event, Kind
 
 STYLES = {Kind.FACT: "cyan", Kind.REQUEST: "yellow", Kind.DECISION: "bold magenta"}
-STATE_STYLES = {"ready": "green", "started": "yellow", "silent": "red", "failed": "bold red", "stopped": "dim"}
-COLUMNS = ("configuration", "games", "games/s", "step", "Elo", "win rate v. random", "loops", "+/-", "last decision")
 
 
-def status_table(status: Status) -> Table:
-    """Return a table with a row for each configuration."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in COLUMNS:
-        table.add_column(name, justify="left" if name in ("configuration", "last decision") else "right")
-    for config in status.configs:
-        table.add_row(*_cells(config))
-    return table
+def daemons_text(status: Status) -> Columns:
+    """Return all daemons side by side, coloured by state; what is unusual is said in words."""
+    return Columns([_daemon_text(daemon) for daemon in status.daemons], padding=(0, 2))
 
 
-def _cells(config: ConfigStatus) -> tuple[str, ...]:
-    decision = config.last_decision
-    rate = config.games_per_second
-    return (
-        config.key,
-        f"{config.games:,}",
-        UNKNOWN if rate is None else f"{rate:,.0f}",
-        UNKNOWN if config.step is None else str(config.step),
-        show_elo(config.elo, config.elo_stderr),
-        show_rate(config.win_rate_random),
-        str(config.loops),
-        f"{config.promotions}/{config.rejections}",
-        f"{decision.name} {show_age(decision.age_seconds)} ago ({short(decision.id)})" if decision else UNKNOWN,
-    )
-
-
-def show_age(seconds: float) -> str:
-    """Return a duration in the unit that suits it."""
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
-
-
-def daemons_text(status: Status) -> Text:
-    """Return one line with all daemons, coloured by state; what is unusual is said in words."""
-    text = Text()
-    for daemon in status.daemons:
-        text.append("● ", STATE_STYLES[daemon.state])
-        text.append(daemon.daemon)
-        notes: list[str] = [daemon.state] if daemon.state != "ready" else []
-        notes += [f"{daemon.restarts} restarts"] if daemon.restarts else []
-        notes += [f"{daemon.lag} behind"] if daemon.lag else []
-        notes += [f"{daemon.jobs}/{daemon.capacity}"] if daemon.capacity else []
-        text.append(f" ({', '.join(notes)})  " if notes else "  ", "dim")
-    return text
-
-
-def daemons_table(status: Status) -> Table:
-    """Return a table with a row for each daemon."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("daemon", "node", "state", "heard", "restarts", "behind", "jobs", "error"):
-        table.add_column(name, justify="right" if name in ("restarts", "behind", "jobs") else "left")
-    for daemon in status.daemons:
-        table.add_row(
-            daemon.daemon,
-            daemon.node,
-            Text(daemon.state, STATE_STYLES[daemon.state]),
-            f"{show_age(daemon.heard_seconds_ago)} ago",
-            str(daemon.restarts),
-            UNKNOWN if daemon.lag is None else str(daemon.lag),
-            f"{daemon.jobs}/{daemon.capacity}",
-            escape(daemon.error or ""),
-        )
-    return table
+def _daemon_text(daemon: DaemonStatus) -> Text:
+    text = Text("● ", STATE_STYLES[daemon.state], no_wrap=True)
+    text.append(daemon.daemon, "default")
+    notes: list[str] = [daemon.state] if daemon.state != "ready" else []
+    notes += [f"{daemon.restarts} restarts"] if daemon.restarts else []
+    notes += [f"{daemon.lag} behind"] if daemon.lag else []
+    notes += [f"{daemon.jobs}/{daemon.capacity}"] if daemon.capacity else []
+    return text.append(f" ({', '.join(notes)})", "dim") if notes else text
 
 
 def state_counts(status: Status) -> str:

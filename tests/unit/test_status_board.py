@@ -7,6 +7,7 @@ from event_strategies import events as any_events
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded_run import KEY, NEW, OLD, START, Recording, recording, trained
+from rich.console import Console
 
 from app.core import ModelHash
 from app.dashboard import READS, Board, DaemonStatus, Status, daemons_table, daemons_text, status_table
@@ -120,8 +121,6 @@ def test_cutting_a_history_changes_nothing(events: list[Event], data: st.DataObj
 
 
 def test_the_views_say_it(capsys: pytest.CaptureFixture[str]) -> None:
-    from rich.console import Console
-
     run = recording()
     run.add(DaemonFailed(daemon="training", node="laptop", error="no [room]"))
     run.add(trained(NEW, 12), run.events[10])
@@ -130,3 +129,44 @@ def test_the_views_say_it(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     for part in (KEY, "600", "12", "-12 ± 20", "45.0% [38.3%, 51.9%] n=200", "1/1", "PROMOTION_REJECTED", "no [room]"):
         assert part in shown
+
+
+@pytest.fixture
+def wide() -> Status:
+    """Return a status whose table would need some 170 columns."""
+    run = recording()
+    run.add(DaemonFailed(daemon="training", node="laptop", error="the disk is full, " * 20))
+    return status_of(run)
+
+
+@pytest.mark.parametrize(
+    ("width", "shown", "left_out"),
+    [
+        (200, ["configuration", "games/s", "Elo", "win rate v. random", "last decision"], []),
+        (120, ["configuration", "games/s", "Elo", "win rate v. random", "+/-"], ["last decision"]),
+        (80, ["configuration", "games/s", "Elo", "+/-"], ["last decision", "win rate v. random"]),
+        (30, ["configuration", "Elo"], ["games", "loops"]),
+    ],
+)
+def test_where_there_is_little_room_columns_are_left_out_and_no_row_wraps(capsys, wide, width, shown, left_out):
+    Console(width=width).print(status_table(wide, width))
+    lines = capsys.readouterr().out.rstrip().splitlines()
+    assert len(lines) == 1 + len(wide.configs)
+    assert all(name in lines[0] for name in shown)
+    assert not any(name in lines[0] for name in left_out)
+    assert "…" not in "".join(lines)
+
+
+def test_in_a_narrow_table_of_daemons_only_errors_go_on_in_the_next_line(capsys, wide):
+    Console(width=80).print(daemons_table(wide, 80))
+    lines = [line.split() for line in capsys.readouterr().out.rstrip().splitlines()]
+    (said,) = (daemon.error for daemon in wide.daemons if daemon.error)
+    first, *rest = [line for line in lines[1:] if "training" not in line[0] or "failed" in line]
+    assert first[:3] == ["training", "laptop", "failed"]
+    assert " ".join([*first[first.index("the") :], *(word for line in rest for word in line)]) == said.strip()
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_daemons_side_by_side_keep_their_marks(capsys, wide, width):
+    Console(width=width).print(daemons_text(wide))
+    assert all(line.count("●") >= 1 for line in capsys.readouterr().out.rstrip().splitlines())

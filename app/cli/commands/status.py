@@ -2,7 +2,7 @@
 
 import click
 
-from app.cli.output import note, show, write_json
+from app.cli.output import note, show, stdout_console, write_json
 from app.cli.place import Place, json_option, placed
 from app.cli.selecting import open_journal
 from app.cli.watching import read_board
@@ -31,5 +31,6 @@ def status(place: Place, *, as_json: bool) -> None:
     if as_json:
         write_json(now.model_dump(mode="json") | {"head": head})
         return
-    show(status_table(now), "", daemons_table(now))
+    width = stdout_console().width
+    show(status_table(now, width), "", daemons_table(now, width))
     note(f"{head} events; daemons: {state_counts(now)}")
