@@ -1,6 +1,7 @@
 """Games of OpenSpiel behind the ``Table`` port, with its fast observers and one list of legal actions a decision."""
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib.metadata import version
 from itertools import chain
 from random import Random
@@ -207,11 +208,13 @@ class OpenSpielTable:
 
 def load_game(game: str, players: int) -> Any:
     """Load an OpenSpiel game for ``players``. Raises ``UnknownGame`` when it is unknown or cannot be played here."""
+    _check_name(game.partition("(")[0])
     try:
         loaded = pyspiel.load_game(game)
     except pyspiel.SpielError as error:
         raise UnknownGame(
-            f"OpenSpiel does not load {game!r} ({error}).", hint="Correct the game string in the configuration."
+            f"OpenSpiel does not load {game!r}: {' '.join(str(error).split()).rstrip('.')}.",
+            hint="Correct the game string in the configuration.",
         ) from error
     kind = loaded.get_type()
     if loaded.num_players() != players:
@@ -226,3 +229,16 @@ def load_game(game: str, players: int) -> Any:
             hint="Choose a sequential game with an observation or information state tensor.",
         )
     return loaded
+
+
+def _check_name(name: str) -> None:
+    """Raise ``UnknownGame`` for a name that OpenSpiel does not know: its own error lists all of its games."""
+    known = pyspiel.registered_names()
+    if name not in known:
+        near = get_close_matches(name, known)
+        hint = (
+            f"Did you mean {' or '.join(near)}?"
+            if near
+            else "See https://openspiel.readthedocs.io/en/latest/games.html"
+        )
+        raise UnknownGame(f"OpenSpiel has no game {name!r}.", hint=hint)

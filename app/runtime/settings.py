@@ -13,6 +13,9 @@ from app.core import ConfigKey
 from app.runtime.layers import GAME_TABLES, BadSettings, Layer, checked, environment_layer, file_layer, flatten, nest
 
 DEFAULT, COMMAND_LINE = "default", "command line"
+NEEDED = frozenset({"game", "players"})
+"""What the table of a new configuration has to say."""
+
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -102,11 +105,19 @@ def _string_list(keys: object, origin: str) -> Sequence[str]:
 def _games(tables: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, GameConfig]:
     games: dict[str, GameConfig] = {str(key): game for key, game in GAMES.items()}
     for key, table in tables.items():
-        if key not in GAMES and not {"game", "players"} <= table.keys():
-            raise _unknown(key, games, origins[next(name for name in origins if name.startswith(f"games.{key}."))])
+        if key not in GAMES and (missing := NEEDED - table.keys()):
+            origin = origins[next(name for name in origins if name.startswith(f"{GAME_TABLES}.{key}."))]
+            raise _unknown(key, games, origin) if missing == NEEDED else _incomplete(key, missing, origin)
         base = flatten(GAMES[ConfigKey(key)].model_dump()) if key in GAMES else {"key": key}
         games[key] = _validated(GameConfig, nest(base | flatten(table)), f"{GAME_TABLES}.{key}.", origins)
     return games
+
+
+def _incomplete(key: str, missing: frozenset[str], origin: str) -> BadSettings:
+    return BadSettings(
+        f"[{GAME_TABLES}.{key}] ({origin}) lacks {' and '.join(sorted(missing))}.",
+        hint="A new configuration names its game and how many players it is for.",
+    )
 
 
 def _known(key: str, games: Mapping[str, GameConfig], origin: str) -> GameConfig:

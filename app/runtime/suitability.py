@@ -1,5 +1,10 @@
 """Whether settings can run: here, and in a run folder that has a past."""
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from app.config import GameConfig, RunSettings
 from app.core import HEURISTIC, FlyballError
 from app.runtime.layers import BadSettings
@@ -19,7 +24,8 @@ def check_playable(settings: RunSettings) -> None:
 
     for config in settings.configs:
         try:
-            heuristic = open_table(config, slots=0).spec.heuristic
+            with _silent_stderr():
+                heuristic = open_table(config, slots=0).spec.heuristic
         except FlyballError as error:
             raise BadSettings(f"{config.key} cannot be played: {error.message}", hint=error.hint) from error
         if HEURISTIC in config.builtins and heuristic is None:
@@ -27,6 +33,20 @@ def check_playable(settings: RunSettings) -> None:
                 f"{config.key} has {HEURISTIC!r} among its builtins, and {config.game} has no such player.",
                 hint=f"Take it out of games.{config.key}.builtins.",
             )
+
+
+@contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """Keep what OpenSpiel writes to stderr from it: the same that its exception says."""
+    sys.stderr.flush()
+    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(nowhere)
 
 
 def check_lasting(before: RunSettings | None, now: RunSettings) -> None:

@@ -43,3 +43,16 @@ def test_a_heuristic_player_is_wanted_only_where_there_is_one():
     for config in GAMES.values():
         has_one = open_table(config, 0).spec.heuristic is not None
         assert ("heuristic" in config.builtins) == has_one, config.key
+
+
+@pytest.mark.parametrize(
+    ("game", "said"),
+    [("cheess", "OpenSpiel has no game 'cheess'. Did you mean chess "), ("hex(size=3)", "Unknown parameter 'size'")],
+)
+def test_what_openspiel_says_is_said_once_and_in_a_line(capfd, game, said):
+    """OpenSpiel itself writes to stderr, for an unknown name the list of all its games."""
+    with pytest.raises(BadSettings) as refused:
+        check_playable(changed(game=game))
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert capfd.readouterr() == ("", "")

@@ -171,3 +171,9 @@ def test_a_matchmaking_preset_is_named_and_changed_in_part(tmp_path: Path, monke
     assert loaded.origins["league.matchmaking.peers"] == "environment FLYBALL_LEAGUE__MATCHMAKING__PEERS"
     with pytest.raises(BadSettings, match="'mirrors', which is no preset"):
         load(write(tmp_path, "[league]\nmatchmaking = 'mirrors'\n"))
+
+
+@pytest.mark.parametrize(("given", "missing"), [("game = 'hex'", "players"), ("players = 2", "game")])
+def test_a_new_configuration_that_is_incomplete_names_what_it_lacks(tmp_path: Path, given: str, missing: str) -> None:
+    with pytest.raises(BadSettings, match=rf"\[games.mine_2p\] \(flyball.toml\) lacks {missing}\."):
+        load(write(tmp_path, f"configs = ['mine_2p']\n[games.mine_2p]\n{given}\n"))
