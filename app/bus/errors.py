@@ -11,6 +11,8 @@ class BrokerUnavailable(BusError):
     """The broker did not acknowledge in time.
 
     Attributes:
+        endpoint: its address.
+        seconds: how long it was waited for.
         queued: the event is in the durable outbox and will be sent when the broker is back, even by another
             process with the same outbox. When False, it is in this process's memory only.
     """
@@ -25,7 +27,7 @@ class BrokerUnavailable(BusError):
             f"The broker at {endpoint} did not acknowledge within {seconds:g} s. {fate}",
             hint="Look whether the broker runs: `flyball status`.",
         )
-        self.queued = queued
+        self.endpoint, self.seconds, self.queued = endpoint, seconds, queued
 
 
 class PublishRefused(BusError):

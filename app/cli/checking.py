@@ -11,6 +11,7 @@ import click
 from rich.text import Text
 
 from app.cli.output import note, show, write_json
+from app.cli.pipes import though_unread
 from app.dashboard import event_text
 from app.journal import SqliteJournalReader, SqliteStateStore, StateStore, history
 from app.runtime.journal_replay import replay_journal
@@ -39,10 +40,11 @@ def check_journal(
         verify(lambda: history(reader), report)
     except NonDeterministicReplay as difference:
         found = difference
-    if as_json:
-        write_json(_as_json(report, report.position - after, seconds, found))
-    else:
-        _print(report, report.position - after, seconds, found)
+    with though_unread():  # the exit code tells whether it replays, read or not
+        if as_json:
+            write_json(_as_json(report, report.position - after, seconds, found))
+        else:
+            _print(report, report.position - after, seconds, found)
     if found:
         raise found
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from app.cli.pipes import though_unread
+
 COMMANDS = {
     "up": "Start all daemons of a run and watch them.",
     "status": "Show what is known of configurations and daemons.",
@@ -31,6 +33,7 @@ COMMANDS = {
 """Each command is the object of its name in the module of its name."""
 
 EXIT_CODES = {
+    "AmbiguousEvent": 4,
     "BadEnvironment": 2,
     "BadPolicy": 2,
     "UnknownDevice": 2,
@@ -39,6 +42,7 @@ EXIT_CODES = {
     "BadPlant": 2,
     "BadSettings": 2,
     "Pointless": 2,
+    "UnusableFolder": 2,
     "NotRunning": 3,
     "NotAJournal": 3,
     "UnknownConfig": 4,
@@ -50,6 +54,7 @@ EXIT_CODES = {
     "UnknownEventType": 4,
     "BrokerUnavailable": 5,
     "NeverCame": 5,
+    "NotAcknowledged": 5,
 }
 """By name of the error's class: telling them apart must not import what defines them."""
 
@@ -87,11 +92,12 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; tell errors in two lines, with the exit code they have."""
+        """Run a command; tell errors in two lines, with the exit code they have. That nobody reads on is none."""
         from app.core import FlyballError
 
         try:
-            return super().invoke(ctx)
+            with though_unread():
+                return super().invoke(ctx)
         except FlyballError as error:
             click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
             if error.hint:

@@ -35,6 +35,7 @@ class Database:
 
     Raises:
         StorageInUse: another process writes it.
+        StorageError: its folder can't be made or written.
         NotAJournal: the file is something else.
     """
 
@@ -48,8 +49,13 @@ class Database:
         reserve_bytes: int = 0,
     ) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock = _lock(path)
+        except OSError as error:
+            raise StorageError(
+                f"{path} cannot be written: {error}.", hint="Look at the folder's owner and mode, or name another."
+            ) from error
         self._reserve = path.with_name(path.name + ".reserve") if reserve_bytes else None
         try:
             with explained(path):

@@ -101,7 +101,7 @@ def file_layer(path: Path) -> Layer:
     """
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         tree = {}
     except (OSError, ValueError) as error:
         raise BadSettings(f"{path} cannot be read: {error}.", hint="It has to be TOML, in UTF-8.") from error

@@ -63,6 +63,13 @@ def test_what_is_emitted_is_recorded_where_it_says(broker: Path, flyball: Flybal
     assert told == {"position": events[-1].sequence + 1, "id": recorded(broker, "cli@laptop")[-1].id}
 
 
+def test_an_event_with_an_id_of_its_own_is_recorded_once(broker: Path, flyball: Flyball) -> None:
+    first = flyball("emit", *TICK, "--id", "mine")
+    assert (first.exit_code, first.stdout.split()[1]) == (0, "mine")
+    assert flyball("emit", *TICK, "--id", "mine").stdout == first.stdout
+    assert [event.id for event in recorded(broker, "cli@laptop")] == ["mine"]
+
+
 def test_the_same_replay_is_recorded_once(broker: Path, flyball: Flyball) -> None:
     flyball("emit", *TICK, "--count", 2)
     originals = recorded(broker, "cli@laptop")
@@ -108,9 +115,22 @@ def test_a_broker_that_never_answers_is_a_timeout(tmp_path: Path, flyball: Flyba
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(endpoint.removeprefix("ipc://"))
         deaf.listen()
-        result = flyball("emit", *TICK, "--timeout", "0.2")
-    assert result.exit_code == 5
-    assert "did not acknowledge" in result.stderr
+        result = flyball("emit", *TICK, "--timeout", "0.2", "--id", "mine")
+        many = flyball("emit", *TICK, "--timeout", "0.2", "--count", "5")
+    assert (result.exit_code, many.exit_code) == (5, 5)
+    assert "did not acknowledge mine within 0.2 s" in result.stderr
+    assert "--id" in result.stderr
+    assert " and 2 more within" in many.stderr
+
+
+def test_a_daemon_without_a_broker_says_that_it_waits(tmp_path: Path) -> None:
+    command = (*FLYBALL, "--run", str(tmp_path), "daemon", "run", "feedback")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        process.kill()
+    assert said.startswith("Waiting for a broker at ipc://")
+    assert f"flyball --run {tmp_path} daemon run broker" in said
 
 
 @pytest.mark.parametrize("endpoint", ["ipc:///nowhere/bus.sock", "tcp://127.0.0.1:1", "tcp://[::1]:1"])

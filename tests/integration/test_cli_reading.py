@@ -91,7 +91,12 @@ def test_exit_codes_belong_to_errors_that_exist() -> None:
         (["tail", "NOTHING_*"], 4, "no event type"),
         (["tail", "--config-key", "hart_4p"], 4, "hearts_4p"),
         (["trace", "zz"], 4, "'zz'"),
-        (["trace", "0"], 1, "Write more"),
+        (["trace", "0"], 4, "Write more"),
+        (["trace", ""], 2, "write an id"),
+        (["emit", "CLOCK_TICK", "{}", "--id", "x", "--count", "2"], 2, "leave --count out"),
+        (["emit", "CLOCK_TICK", "{}", "--id", ""], 2, "write an id"),
+        (["up", "--run", "/proc/nothing"], 2, "/proc/nothing cannot be used as a run folder"),
+        (["daemon", "run", "broker", "--run", "/proc/nothing"], 2, "--run FOLDER"),
         (["events", "schema", "ELO"], 4, "no event type"),
         (["daemon", "run", "brocker"], 4, "brocker"),
         (["tail", "-f", "-n", "0"], 3, "No broker listens"),
@@ -116,6 +121,32 @@ def test_without_a_journal_nothing_runs(flyball: Flyball, words: list[str]) -> N
     result = flyball(*words)
     assert result.exit_code == 3
     assert "hint:" in result.stderr
+
+
+def test_an_ambiguous_id_names_its_candidates(run: Path, flyball: Flyball) -> None:
+    ids = [json.loads(line)["id"] for line in flyball("tail", "-n", 100, "--json").stdout.splitlines()]
+    first = min(ids)[0]
+    candidates = [one for one in ids if one.startswith(first)]
+    assert len(candidates) > 1
+    assert all(one in flyball("trace", first).stderr for one in candidates[:8])
+
+
+def test_replay_says_that_what_is_published_happens_again(flyball: Flyball) -> None:
+    assert "happens again" in flyball("replay", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["status", "tail -n 100", "trace 0001", "replay --check", "config show"],
+)
+def test_a_reader_that_has_gone_is_no_error(run: Path, words: str) -> None:
+    command = [sys.executable, "-m", "app.cli", "--run", str(run), *words.split()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, "rror" in said) == (0, False), said
 
 
 def test_tail_shows_the_last_events(run: Path, flyball: Flyball) -> None:

@@ -1,6 +1,8 @@
 """``flyball replay --check`` and ``--what-if`` on journals of runs."""
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -190,3 +192,10 @@ def test_what_does_not_fit_is_refused(run, words, code, said):
     result = flyball(run, *words)
     assert (result.exit_code, result.stdout) == (code, "")
     assert said in result.stderr
+
+
+def test_a_check_that_fails_does_so_whether_anybody_reads_it_or_not(bent):
+    command = [sys.executable, "-m", "app.cli", "--run", str(bent), "replay", "--check"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        process.stdout.close()
+    assert process.returncode == 1

@@ -4,8 +4,12 @@ import sys
 
 import click
 
-from app.cli.output import write_json
+from app.cli.bus import is_listening
+from app.cli.output import note, write_json
 from app.cli.place import Place, json_option, placed
+from app.runtime.registry import BROKER, spec_of
+from app.runtime.settings import Loaded
+from app.runtime.sockets import bus_endpoint
 
 
 @click.group()
@@ -20,11 +24,24 @@ def daemon() -> None:
 def run(place: Place, name: str, *, supervised: bool) -> None:
     """Run the daemon NAME until SIGTERM or Ctrl-C; it drains before it leaves."""
     from app.runtime.daemon import run_daemon
+    from app.runtime.ground import prepare
     from app.runtime.supervisor import end_with_stdin
 
     if supervised:
         end_with_stdin()
-    sys.exit(run_daemon(name, place.load(), place.folder))
+    spec, loaded = spec_of(name), place.load()
+    prepare(place.folder)
+    if spec.name != BROKER and not supervised:
+        _tell_of_waiting(place, loaded)
+    sys.exit(run_daemon(spec.name, loaded, place.folder))
+
+
+def _tell_of_waiting(place: Place, loaded: Loaded) -> None:
+    """Say what a daemon waits for: without its broker it does nothing, and goes on doing it for days."""
+    endpoint = bus_endpoint(place.folder, loaded.deployment)
+    if not is_listening(endpoint):
+        start = f"flyball --run {place.folder.path} daemon run {BROKER}"
+        note(f"Waiting for a broker at {endpoint}. To start one: {start} (`up` runs it with all other daemons).")
 
 
 @daemon.command(name="list")

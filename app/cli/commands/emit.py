@@ -2,25 +2,32 @@
 
 import asyncio
 import sys
-from datetime import datetime
 from pathlib import Path
 
 import click
 from pydantic import ValidationError
 
+from app.bus import BrokerUnavailable
 from app.cli.bus import connected
 from app.cli.output import write_json
 from app.cli.place import Place, json_option, placed
 from app.cli.selecting import check_config, complete_types, open_journal
-from app.core import FlyballError, derive_id
+from app.core import EventId, FlyballError, derive_id
 from app.events import Envelope, Payload, Scope, originate, resolve
 from app.journal import NotAJournal
 from app.runtime.clock import SystemClock, boot_id
 from app.runtime.settings import Loaded
 
+SOME = 3
+"""Ids named when many events were not acknowledged."""
+
 
 class BadData(FlyballError):
     """The data is not what this event type holds."""
+
+
+class NotAcknowledged(FlyballError):
+    """The broker did not say in time whether it recorded the events."""
 
 
 @click.command()
@@ -28,6 +35,7 @@ class BadData(FlyballError):
 @click.argument("data", default="{}")
 @click.option("--config-key", help="The configuration the event is about.")
 @click.option("--count", default=1, show_default=True, type=click.IntRange(1), help="How many, each with its own id.")
+@click.option("--id", "event_id", help="The event's id. An id that is recorded already is not recorded again.")
 @click.option("--dry-run", is_flag=True, help="Validate and print, don't publish.")
 @click.option("--timeout", default=10.0, show_default=True, type=click.FloatRange(0, min_open=True), help="Seconds.")
 @json_option
@@ -39,6 +47,7 @@ def emit(
     *,
     config_key: str | None,
     count: int,
+    event_id: str | None,
     dry_run: bool,
     timeout: float,
     as_json: bool,
@@ -48,10 +57,13 @@ def emit(
     DATA is its payload as JSON, @FILE to read it from a file, - to read it from stdin. Prints the position and the
     id of each event once it is durable.
     """
+    if event_id is not None and (count > 1 or not event_id):
+        raise click.UsageError("--id names one event: write an id, and leave --count out.")
     payload = _payload(resolve(type_name), _text(data))
     _check_scope(place, payload, config_key)
     boot, now = boot_id(), SystemClock().now()
-    envelopes = [_envelope(payload, boot, number, now, config_key) for number in range(count)]
+    ids = [event_id or derive_id("cli", boot, number) for number in range(count)]
+    envelopes = [originate(payload, event_id=EventId(one), time=now, subject=config_key) for one in ids]
     if dry_run:
         for envelope in envelopes:
             write_json(envelope.model_dump(mode="json"))
@@ -68,11 +80,19 @@ async def _publish(
     place: Place, loaded: Loaded, envelopes: list[Envelope[Payload]], deadline_s: float
 ) -> tuple[int, ...]:
     async with connected(place, loaded, deadline_s) as bus:
-        return await bus.publish_many(envelopes)
+        try:
+            return await bus.publish_many(envelopes)
+        except BrokerUnavailable as error:
+            raise _unknown_fate([envelope.id for envelope in envelopes], error) from error
 
 
-def _envelope(payload: Payload, boot: str, number: int, now: datetime, config_key: str | None) -> Envelope[Payload]:
-    return originate(payload, event_id=derive_id("cli", boot, number), time=now, subject=config_key)
+def _unknown_fate(ids: list[str], error: BrokerUnavailable) -> NotAcknowledged:
+    named = ", ".join(ids[:SOME]) + (f" and {len(ids) - SOME} more" if len(ids) > SOME else "")
+    return NotAcknowledged(
+        f"The broker at {error.endpoint} did not acknowledge {named} within {error.seconds:g} s. "
+        "It may have been recorded all the same.",
+        hint="Publish it again with --id and the same id: then it is recorded once.",
+    )
 
 
 def _text(data: str) -> str:

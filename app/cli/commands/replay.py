@@ -66,6 +66,8 @@ def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
     flyball replay PATTERN --yes --reason WHY
         Publish recorded events again: as new events, each caused by its original. Their
         ids follow from the original and the reason: done twice, they are recorded once.
+        What is published happens again, in the run as it is now: a request is carried
+        out, a decision sets its knob, a promotion makes its model current.
     """
     mode = _mode(ctx)
     with open_journal(place) as reader:

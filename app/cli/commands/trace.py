@@ -21,6 +21,8 @@ NO_BOUND = 1 << 62
 @placed
 def trace(place: Place, event_id: str, *, causes: int, effects: int, everything: bool, as_json: bool) -> None:
     """Show what led to the event whose id begins with ID, and what came of it. Times are relative to it."""
+    if not event_id:
+        raise click.BadParameter("write an id, or its beginning.", param_hint="ID")
     if everything:
         causes = effects = NO_BOUND
     with open_journal(place) as reader:

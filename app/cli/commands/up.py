@@ -15,6 +15,7 @@ import structlog
 from app.cli.bus import is_listening
 from app.cli.commands.status import silent_after
 from app.cli.output import note
+from app.cli.pipes import though_unread
 from app.cli.place import Place, json_option, placed
 from app.cli.screen import Screen, choose_screen
 from app.cli.watching import JournalWatch
@@ -23,6 +24,7 @@ from app.core import FlyballError
 from app.journal import SqliteJournalReader, StorageError
 from app.runtime.brokerd import last_settings
 from app.runtime.clock import SystemClock
+from app.runtime.ground import prepare
 from app.runtime.layers import variable
 from app.runtime.registry import start_order
 from app.runtime.settings import COMMAND_LINE, Loaded
@@ -60,6 +62,7 @@ def up(
     given = {"profile": profile, "configs": list(configs) or None, "seed": seed}
     loaded = place.load({key: value for key, value in given.items() if value is not None})
     check_playable(loaded.run)
+    prepare(place.folder)
     # A journal that is not there yet, or can't be read, is the broker's to speak of.
     with suppress(StorageError), closing(SqliteJournalReader(place.folder.journal)) as journal:
         check_lasting(last_settings(journal), loaded.run)
@@ -81,17 +84,18 @@ async def _up(place: Place, loaded: Loaded, seconds: float | None, *, as_json: b
         supervisor = Supervisor(
             child_specs(place, loaded),
             SystemClock(),
-            _reporter(screen),
+            _reporter(screen, stop),
             drain_seconds=loaded.deployment.drain_seconds + AFTER_DRAIN_SECONDS,
         )
         _on_signals(lambda: _stop(stop, hurry, screen))
         async with asyncio.TaskGroup() as group:
-            watcher = group.create_task(_watch(watch, loaded, screen))
+            watcher = group.create_task(_watch(watch, loaded, screen, stop))
             timer = group.create_task(_stop_after(seconds, stop))
             fine = await supervisor.run(stop, hurry)
             watcher.cancel()
             timer.cancel()
-        _look(watch, loaded, screen)
+        with though_unread():
+            _look(watch, loaded, screen)
         watch.save()
     return fine
 
@@ -116,14 +120,15 @@ def child_environment(place: Place, loaded: Loaded) -> dict[str, str]:
     return environment
 
 
-def _reporter(screen: Screen) -> Callable[[ChildReport], None]:
+def _reporter(screen: Screen, stop: asyncio.Event) -> Callable[[ChildReport], None]:
     log = structlog.get_logger("supervisor")
 
     def report(report: ChildReport) -> None:
         write: Any = log.error if report.what in ("failed", "hopeless", "killed") else log.info
         fields = asdict(report)
         write(f"{report.name} {report.what}", child=fields.pop("name"), **fields)
-        screen.report(report)
+        with though_unread(stop.set):
+            screen.report(report)
 
     return report
 
@@ -138,7 +143,8 @@ def _stop(stop: asyncio.Event, hurry: asyncio.Event, screen: Screen) -> None:
         hurry.set()
         return
     stop.set()
-    screen.say("Stopping: running jobs get their time. Ctrl-C again does not wait.")
+    with though_unread():
+        screen.say("Stopping: running jobs get their time. Ctrl-C again does not wait.")
 
 
 async def _stop_after(seconds: float | None, stop: asyncio.Event) -> None:
@@ -147,9 +153,11 @@ async def _stop_after(seconds: float | None, stop: asyncio.Event) -> None:
         stop.set()
 
 
-async def _watch(watch: JournalWatch, loaded: Loaded, screen: Screen) -> None:
+async def _watch(watch: JournalWatch, loaded: Loaded, screen: Screen, stop: asyncio.Event) -> None:
+    """Show what is new again and again. When nobody looks any more, all is stopped in order."""
     while True:
-        _look(watch, loaded, screen)
+        with though_unread(stop.set):
+            _look(watch, loaded, screen)
         await asyncio.sleep(0 if watch.behind else LOOK_SECONDS)
 
 

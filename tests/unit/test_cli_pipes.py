@@ -1,0 +1,34 @@
+"""Output whose reader has gone ends a command, and is no error."""
+
+import errno
+import subprocess
+import sys
+
+import pytest
+
+from app.cli.pipes import though_unread
+
+PROGRAM = """
+import sys
+from app.cli.pipes import though_unread
+told = []
+with though_unread(lambda: told.append(1)):
+    print("a" * 100_000, flush=True)
+    told.append(2)
+print("more", flush=True)
+print("more", file=sys.stderr, flush=True)
+sys.exit(0 if told == [1] else 1)
+"""
+
+
+@pytest.mark.parametrize("stderr", [subprocess.STDOUT, subprocess.DEVNULL])
+def test_what_is_written_after_that_leads_nowhere(stderr: int) -> None:
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, stderr=stderr) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+    assert process.returncode == 0
+
+
+def test_other_errors_pass() -> None:
+    with pytest.raises(OSError, match="disk"), though_unread():
+        raise OSError(errno.ENOSPC, "the disk is full")
