@@ -40,7 +40,8 @@ def test_an_illegal_action_is_refused_with_the_legal_ones() -> None:
 @pytest.mark.parametrize(
     ("name", "players", "complaint"),
     [
-        ("no_such_game", 2, "does not load"),
+        ("no_such_game", 2, "has no game"),
+        ("hex(size=3)", 2, "does not load"),
         ("maedn(players=4)", 3, "played by 4"),
         ("goofspiel", 2, "simultaneous"),
     ],
