@@ -190,7 +190,7 @@ def level(hero: str, others: str, deals: int, seed: int = 1) -> tuple[float, flo
     games = deals * 4
     seating = np.ones((games, 4), dtype=np.int8)
     seating[np.arange(games), np.arange(games) % 4] = 0
-    schedule = Schedule([seed * 10**9 + game // 4 for game in range(games)], seating, 1.0, seed)
+    schedule = Schedule([seed * 10**9 + game // 4 for game in range(games)], seating, (1.0, 1.0), seed)
     table = HeartsTable(RULES, min(games, 2048))
     outcomes = Rollout(table, [PLAYERS[hero](), PLAYERS[others]()], schedule).run()
     points = points_of(outcomes.returns)
