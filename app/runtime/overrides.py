@@ -21,10 +21,11 @@ def parse(assignments: Sequence[str]) -> dict[str, Any]:
         BadSettings: a pair has no value, or its key is no setting of a run; names the nearest.
     """
     values = dict(_pair(assignment) for assignment in assignments)
-    for key in checked(Layer(WHERE, values), WHERE).values:
+    known = checked(Layer(WHERE, values), WHERE).values
+    for key in known:
         if key.partition(".")[0] in NO_RUN_SETTING:
             raise BadSettings(f"{key} ({WHERE}) does not decide anything in a run.", hint="See: flyball config show")
-    return values
+    return dict(known)
 
 
 def _pair(assignment: str) -> tuple[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.config import GAMES, GameConfig, RunSettings
+from app.config import GAMES, MATCHMAKING, GameConfig, RunSettings
 from app.core import ConfigKey
 
 ROWS_PER_TRAINING = 32_768
@@ -16,6 +16,9 @@ PACE: Mapping[str, float] = {
 }
 """Requests take a quarter of an hour, two wait at a node, and slow nodes are five times slower: leases are longer."""
 
+PLAYED_ALONE = {f"league.matchmaking.{name}": value for name, value in MATCHMAKING["mirror"].model_dump().items()}
+"""Models meet only themselves: games against others give fewer rows, and what they are worth besides is not modelled."""
+
 
 def worker_names(nodes: int) -> tuple[str, ...]:
     """Return the names of the self-play workers, one a node."""
@@ -26,7 +29,7 @@ def worker_names(nodes: int) -> tuple[str, ...]:
 def simulated(nodes: int, keys: Sequence[ConfigKey]) -> dict[str, Any]:
     """Return the settings that a simulation presets, by dotted key as in ``flyball.toml``."""
     rows = {f"games.{key}.rows_per_training": ROWS_PER_TRAINING for key in keys}
-    return {**PACE, "selfplay_workers": list(worker_names(nodes)), "configs": list(keys), **rows}
+    return {**PACE, **PLAYED_ALONE, "selfplay_workers": list(worker_names(nodes)), "configs": list(keys), **rows}
 
 
 def many_configs(count: int) -> tuple[GameConfig, ...]:
@@ -38,5 +41,9 @@ def many_configs(count: int) -> tuple[GameConfig, ...]:
 def scale_settings(nodes: int, configs: Sequence[GameConfig]) -> RunSettings:
     """Return the settings of a simulation of these configurations."""
     scheduler = {key.rsplit(".", 1)[1]: value for key, value in PACE.items() if key.startswith("feedback.scheduler")}
-    tree = {"tick_seconds": PACE["tick_seconds"], "feedback": {"scheduler": scheduler}}
+    tree = {
+        "tick_seconds": PACE["tick_seconds"],
+        "feedback": {"scheduler": scheduler},
+        "league": {"matchmaking": "mirror"},
+    }
     return RunSettings.model_validate({**tree, "selfplay_workers": worker_names(nodes), "configs": configs})

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 from sampled_opponents import CRITICAL, compared, draws_of
 
-from app.config import GAMES, AdmissionSettings
+from app.config import GAMES, AdmissionSettings, LeagueSettings
 from app.core import ConfigKey
 from app.events import Event, OpponentSampled, Payload, SelfplayComplete, SelfplayRequested
 from app.simulation import ALL, Simulation, arm_of, load_plant, scale_settings
@@ -20,7 +20,7 @@ OFTEN = AdmissionSettings(recent_every=2, recent_for=20, anchor_every=10)
 def events() -> list[Event[Payload]]:
     """Return three simulated days."""
     settings = scale_settings(6, [GAMES[ConfigKey(key)] for key in KEYS])
-    league = settings.league.model_copy(update={"admission": OFTEN})
+    league = LeagueSettings(admission=OFTEN)
     simulation = Simulation(
         settings.model_copy(update={"league": league}), load_plant(), arm_of(ALL), seed=1, seconds=72 * 3600.0
     )
