@@ -3,7 +3,7 @@
 from time import perf_counter
 
 from app.arena.match import MatchPlan, play_match
-from app.core import RANDOM, derive_seed
+from app.core import derive_seed
 from app.engine import JsonObject, Report
 from app.evaluation import BatchResult, BatchSpec
 from app.games import open_table
@@ -26,7 +26,7 @@ def play_batch(store: BlobStore, spec: BatchSpec) -> BatchResult:
     """Play a batch with the models of ``store``; the store named in the spec is not opened."""
     began = perf_counter()
     game, settings, asked = open_table(spec.config, 0).spec, spec.config.evaluation, spec.batch
-    name = asked.opponent.model or RANDOM
+    name = asked.opponent.player
     hero, other = (PLAYERS.load(store, player, game, spec.device) for player in (spec.model, name))
     seed = derive_seed(spec.seed, "match", name)
     plan = MatchPlan(asked.games, seed, settings.temperature, settings.opening_plies, asked.first)

@@ -16,12 +16,13 @@ from app.cli.place import Place
 from app.cli.selecting import open_journal
 from app.cli.watching import read_board
 from app.config import GameConfig
-from app.core import RANDOM, FlyballError, ModelHash
+from app.core import HEURISTIC, RANDOM, FlyballError, ModelHash
 from app.engine import Engine, InlineEngine, JsonObject, LocalEngine
 from app.evaluation import GauntletResult, GauntletSpec, Opponent
 from app.games import open_table
 from app.store import FileStore, get_checkpoint
 
+BUILT_IN = (RANDOM, HEURISTIC)
 CURRENT = ("current", "champion")
 SHORTEST_HASH = 6
 """Digits of a hash that are enough to name a model, if no other has them too."""
@@ -61,7 +62,7 @@ def evaluate_game(place: Place, request: GameRequest) -> dict[str, Any]:
         store = FileStore(Path(folder))
         model = _fetch(request.model, place, config, store)
         if model is None:
-            raise click.UsageError("The random bot is what others are measured by: name a model.")
+            raise click.UsageError(f"{request.model!r} is what models are measured by: name a model.")
         opponents = tuple(_opponents(request, model, place, config, store))
         games = sum(opponent.games for opponent in opponents)
         spec = GauntletSpec(
@@ -90,18 +91,21 @@ def evaluate_game(place: Place, request: GameRequest) -> dict[str, Any]:
 def _opponents(
     request: GameRequest, model: ModelHash, place: Place, config: GameConfig, store: FileStore
 ) -> Iterator[Opponent]:
-    seen: dict[ModelHash | None, str] = {model: "the model itself"}
+    seen: dict[str, str] = {model: "the model itself"}
     for name in request.against:
         found = _fetch(name, place, config, store)
-        if found in seen:
-            raise click.UsageError(f"--against {name} is the same as {seen[found]}.")
-        seen[found] = name
         settings = config.evaluation
         asked = request.games or (settings.random_games if found is None else settings.model_games)
         games = -(-asked // config.players) * config.players  # every seat equally often
         if games != asked:
             note(f"{games} games against {name} instead of {asked}: every seat is taken equally often.")
-        yield Opponent(name=name, kind="random" if found is None else "model", model=found, games=games)
+        opponent = Opponent.model_validate(
+            {"name": name, "kind": "model" if found else name, "model": found, "games": games}
+        )
+        if opponent.player in seen:
+            raise click.UsageError(f"--against {name} is the same as {seen[opponent.player]}.")
+        seen[opponent.player] = name
+        yield opponent
 
 
 def _spread(config: GameConfig, games: int, workers: int) -> GameConfig:
@@ -128,8 +132,8 @@ async def _play(spec: GauntletSpec, workers: int) -> GauntletResult:
 
 
 def _fetch(name: str, place: Place, config: GameConfig, store: FileStore) -> ModelHash | None:
-    """Copy a model into ``store`` and return its hash; None for the random bot."""
-    if name == RANDOM:
+    """Copy a model into ``store`` and return its hash; None for a built-in player."""
+    if name in BUILT_IN:
         return None
     if Path(name).is_file():
         data = Path(name).read_bytes()

@@ -12,15 +12,20 @@ class Opponent(Settings):
     """One opponent of a gauntlet, and how many games are played against it."""
 
     name: str = Field(min_length=1, description="its role: 'random', 'champion', 'recent'")
-    kind: Literal["random", "model"]
+    kind: Literal["random", "heuristic", "model"]
     model: ModelHash | None = None
     games: int = Field(ge=1)
 
     @model_validator(mode="after")
     def _model_when_it_is_one(self) -> Self:
-        if (self.model is None) != (self.kind == "random"):
+        if (self.model is None) != (self.kind != "model"):
             raise ValueError("an opponent names a model exactly when it is one")
         return self
+
+    @property
+    def player(self) -> str:
+        """What it is loaded by: its model's hash, or the name of a built-in player."""
+        return self.model or self.kind
 
 
 def plan_gauntlet(

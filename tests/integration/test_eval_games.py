@@ -82,6 +82,17 @@ def test_games_are_rounded_up_to_whole_rotations(flyball: Flyball, models: list[
     assert "6 games against random instead of 4" in done.stderr
 
 
+def test_built_in_players_are_opponents_where_there_are_any(
+    flyball: Flyball, models: list[ModelHash], tmp_path
+) -> None:
+    model = stored(tmp_path, 5, "connect_four_2p")
+    told = json.loads(flyball("--config", "connect_four_2p", "--model", model, "--against", "heuristic").stdout)
+    assert (told["results"][0]["opponent"], told["results"][0]["opponent_model"]) == ("heuristic", None)
+    assert told["results"][0]["score"]["mean"] < 0.3  # it has learned nothing yet
+    without = flyball("--config", KEY, "--against", "heuristic")
+    assert (without.exit_code, "no heuristic player" in without.stderr) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "why"),
     [
