@@ -29,7 +29,7 @@ def adapted(rate: float) -> AdaptiveParamsChanged:
 
 
 def asked(worker: str, model: str = OLD) -> SelfplayRequested:
-    return SelfplayRequested(worker=worker, model=model, opponents=(), games=10, seed=1, temperature=1)
+    return SelfplayRequested(worker=worker, model=model, lineups=(), games=10, seed=1, temperature=1)
 
 
 def played(request: str, shard: str = "c" * 64, model: str = OLD) -> SelfplayComplete:
