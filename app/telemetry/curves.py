@@ -56,6 +56,8 @@ def _(data: EvaluationCompleted) -> Iterator[Point]:
     for match in data.results:
         yield Point(f"{EVALUATION}/score/{match.opponent}", match.score.mean, data.step)
         yield Point(f"{EVALUATION}/win_rate/{match.opponent}", match.wins / match.games, data.step)
+        if match.opponent_elo is None:
+            continue
         yield Point(f"{EVALUATION}/opponent_elo/{match.opponent}", match.opponent_elo, data.step)
         if match.opponent in (RANDOM, HEURISTIC):
             yield Point(f"{LEAGUE}/{match.opponent}", match.opponent_elo, data.step)
