@@ -4,6 +4,7 @@ Source: DESIGN §1.8 (idempotent by construction).
 """
 
 from hashlib import blake2b
+from struct import Struct
 from typing import NewType
 
 ConfigKey = NewType("ConfigKey", str)
@@ -24,12 +25,16 @@ RANDOM = "random"
 HEURISTIC = "heuristic"
 """The built-in player that knows something of its game; not every game has one."""
 
+_LENGTH = Struct(">I")
+
 
 def derive_id(*parts: str | int) -> EventId:
     """Derive an id from its cause: the same parts always give the same id.
 
     Parts are length-prefixed, so ``("ab", "c")`` and ``("a", "bc")`` differ.
     """
-    datas = [str(part).encode() for part in parts]
-    prefixed = b"".join([len(data).to_bytes(4, "big") + data for data in datas])
+    prefixed = b""
+    for part in parts:
+        data = str(part).encode()
+        prefixed += _LENGTH.pack(len(data)) + data
     return EventId(blake2b(prefixed, digest_size=16).hexdigest())

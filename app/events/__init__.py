@@ -54,6 +54,7 @@ from app.events.facts import (
 from app.events.payload import Decision, Fact, Kind, Payload, Request, Scope, Value
 from app.events.reducer import Emission, Reducer, Step
 from app.events.requests import EvaluationRequested, RollbackRequested, SelfplayRequested, TrainingRequested
+from app.events.rows import AnyRow, Row
 from app.events.upcasts import NoUpcast, upcast
 from app.events.values import (
     Category,
@@ -76,6 +77,7 @@ __all__ = [
     "CATALOGUE",
     "ENVELOPES",
     "AdaptiveParamsChanged",
+    "AnyRow",
     "Category",
     "Cause",
     "CheckpointAdded",
@@ -129,6 +131,7 @@ __all__ = [
     "RegressionDetected",
     "Request",
     "RollbackRequested",
+    "Row",
     "RunConfigured",
     "SampledOpponent",
     "Scope",

@@ -13,7 +13,7 @@ from msgspec import Struct
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from app.core import EventId
-from app.events.payload import Payload, Scope, Value
+from app.events.payload import Payload, Scope, Value, trusted
 
 P_co = TypeVar("P_co", bound=Payload, covariant=True)
 NAME_LENGTH = 255
@@ -113,13 +113,14 @@ class Event(Struct, Generic[P_co], frozen=True):
     def cause(self) -> Cause:
         """This event as the cause of others."""
         envelope = self.envelope
-        return Cause(
-            id=self.id,
-            subject=envelope.subject,
-            correlationid=envelope.correlationid,
-            traceparent=envelope.traceparent,
-            recorded_us=self.recorded_us,
-        )
+        fields = {
+            "id": envelope.id,
+            "subject": envelope.subject,
+            "correlationid": envelope.correlationid,
+            "traceparent": envelope.traceparent,
+            "recorded_us": self.recorded_us,
+        }
+        return trusted(Cause, fields)
 
     def to_cloudevent(self) -> dict[str, Any]:
         """Return the event in CloudEvents' structured JSON form, stamps included."""

@@ -12,9 +12,10 @@ from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
 from msgspec import Struct
 
 from app.events.envelope import Event
-from app.events.payload import Payload, Value
+from app.events.payload import Payload
+from app.events.rows import AnyRow
 
-R = TypeVar("R", bound=Value)
+R = TypeVar("R", bound=AnyRow)
 
 
 class Emission(NamedTuple):

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from app.config import RunSettings
-from app.events import Event, Payload, Step, Value
+from app.events import AnyRow, Event, Payload, Step
 from app.feedback.state import FeedbackState
 
-R = TypeVar("R", bound=Value)
+R = TypeVar("R", bound=AnyRow)
 
 
 @dataclass(frozen=True)

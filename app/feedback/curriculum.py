@@ -10,7 +10,15 @@ from math import sqrt, tanh
 from typing import ClassVar
 
 from app.core import ConfigKey
-from app.events import ClockTick, CurriculumRebalanced, Emission, Event, Payload, Step, Value
+from app.events import (
+    ClockTick,
+    CurriculumRebalanced,
+    Emission,
+    Event,
+    Payload,
+    Row,
+    Step,
+)
 from app.feedback.controller import Controller
 from app.feedback.state import FeedbackState, state_of
 
@@ -19,7 +27,7 @@ ALL = ""
 """The one row: weights concern all configurations together."""
 
 
-class CurriculumRow(Value):
+class CurriculumRow(Row, frozen=True):
     """The weights in force, and when they were last looked at."""
 
     weights: dict[ConfigKey, float]

@@ -5,16 +5,16 @@ from app.events import (
     Intensity,
     Payload,
     QualityPenaltyApplied,
+    Row,
     TrainingBlockedByQuality,
     TrainingIntensityChanged,
     TrainingUnblocked,
-    Value,
 )
 
 US = 1_000_000
 
 
-class QualityRow(Value):
+class QualityRow(Row, frozen=True):
     """What quality has set for one configuration."""
 
     penalised: bool = False

@@ -75,8 +75,8 @@ class FeedbackFold:
 
     def _after(self, state: FeedbackState, data: Payload, now: datetime) -> FeedbackState:
         match data:
-            case EvaluationCompleted(purpose="rating"):
-                return self._evaluated(state, data, now)
+            case EvaluationCompleted(purpose=purpose):
+                return self._evaluated(state, data, now) if purpose == "rating" else state
             case ParityChecked(checked=checked, failures=failures):
                 return state.update_parity(checked, failures)
             case QualityScoreUpdated(score=score):

@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from app.core import ConfigKey
-from app.events import Emission, EvaluationCompleted, Event, HyperparameterUpdated, Payload, Step, Value
+from app.events import (
+    Emission,
+    EvaluationCompleted,
+    Event,
+    HyperparameterUpdated,
+    Payload,
+    Row,
+    Step,
+)
 from app.feedback.controller import Controller
 from app.feedback.state import FeedbackState
 from app.feedback.trend import SECONDS_PER_HOUR
@@ -13,7 +21,7 @@ US = 1_000_000
 Parameter = Literal["epochs", "games_per_iteration", "quality_threshold", "base_temperature"]
 
 
-class GauntletRow(Value):
+class GauntletRow(Row, frozen=True):
     """The parameters in force, and when they were last changed."""
 
     epochs: float
@@ -61,8 +69,8 @@ class GauntletFeedbackController(Controller[GauntletRow]):
     def _initial(self, key: str) -> GauntletRow:
         config = self.settings.config(ConfigKey(key))
         return GauntletRow(
-            epochs=config.ppo.epochs,
-            games_per_iteration=config.selfplay.games_per_request,
+            epochs=float(config.ppo.epochs),
+            games_per_iteration=float(config.selfplay.games_per_request),
             quality_threshold=self.settings.min_quality,
             base_temperature=config.selfplay.temperature,
             changed_us=0,
@@ -82,7 +90,8 @@ class GauntletFeedbackController(Controller[GauntletRow]):
         if (random := scores.get("random", 1.0)) < limits.weak_win_rate:
             why = f"{random:.1%} against random, below {limits.weak_win_rate:.0%}"
             most = self.settings.config(ConfigKey(key)).selfplay.games_per_request * limits.max_games_factor
-            wanted["epochs"] = max(row.epochs, min(limits.max_epochs, int(row.epochs * limits.work_factor))), why
+            epochs = min(limits.max_epochs, int(row.epochs * limits.work_factor))
             games = min(most, int(row.games_per_iteration * limits.work_factor))
-            wanted["games_per_iteration"] = max(row.games_per_iteration, games), why
+            wanted["epochs"] = max(row.epochs, float(epochs)), why
+            wanted["games_per_iteration"] = max(row.games_per_iteration, float(games)), why
         return wanted

@@ -12,9 +12,9 @@ from app.events import (
     HyperparameterUpdated,
     ModelRolledBack,
     Payload,
+    Row,
     Step,
     TrainingFailed,
-    Value,
 )
 from app.feedback.controller import Controller
 from app.feedback.state import FeedbackState
@@ -23,7 +23,7 @@ from app.feedback.trend import SECONDS_PER_HOUR
 US = 1_000_000
 
 
-class LearningRow(Value):
+class LearningRow(Row, frozen=True):
     """The settings of coming trainings, the latest ratings, and when the learning rate was last changed."""
 
     learning_rate: float

@@ -29,9 +29,9 @@ from app.events import (
     PromotionRejected,
     RegressionDetected,
     RollbackRequested,
+    Row,
     Step,
     TrainingCompleted,
-    Value,
 )
 from app.feedback.controller import Controller
 from app.feedback.state import FeedbackState
@@ -44,7 +44,7 @@ REMEMBERED = 10
 """Promoted models that a rollback can go back to."""
 
 
-class Promoted(Value):
+class Promoted(Row, frozen=True):
     """A model that was promoted."""
 
     model: ModelHash
@@ -52,7 +52,7 @@ class Promoted(Value):
     elo: float
 
 
-class Candidate(Value):
+class Candidate(Row, frozen=True):
     """The model that wants to be promoted, its rating evaluation if it was played, and its gate games.
 
     ``rotations`` adds up those of the ``MatchResult`` of every round.
@@ -79,7 +79,7 @@ class Candidate(Value):
         return self.model == model and self.rating_id is not None
 
 
-class ModelsRow(Value):
+class ModelsRow(Row, frozen=True):
     """One configuration's promoted models, the current one last, and its candidate."""
 
     promoted: tuple[Promoted, ...] = ()

@@ -17,12 +17,12 @@ from app.events import (
     PlateauDetected,
     QualityPenaltyApplied,
     QualityScoreUpdated,
+    Row,
     Step,
     TrainingBlockedByQuality,
     TrainingCompleted,
     TrainingIntensityChanged,
     TrainingUnblocked,
-    Value,
 )
 from app.feedback.controller import Controller
 from app.feedback.data_quality import US, QualityRow, apply_parity, apply_quality
@@ -36,7 +36,7 @@ SWEEP = ""
 """The row that says when all configurations were last looked at."""
 
 
-class Awaited(Value):
+class Awaited(Row, frozen=True):
     """The model whose evaluation is awaited, and how often it was asked for."""
 
     model: ModelHash
@@ -48,7 +48,7 @@ class Awaited(Value):
         return self.model == failed and self.attempts < MAX_ATTEMPTS
 
 
-class FeedbackRow(Value):
+class FeedbackRow(Row, frozen=True):
     """What the controller remembers of one configuration."""
 
     awaited: Awaited | None = None

@@ -9,14 +9,23 @@ from math import sqrt
 from typing import ClassVar
 
 from app.config.feedback import AnomalySettings
-from app.events import Emission, Event, LossAnomalyDetected, Payload, Step, TrainingCompleted, TrainingMetrics, Value
+from app.events import (
+    Emission,
+    Event,
+    LossAnomalyDetected,
+    Payload,
+    Row,
+    Step,
+    TrainingCompleted,
+    TrainingMetrics,
+)
 from app.feedback.controller import Controller
 from app.feedback.state import FeedbackState
 
 WATCHED = ("value_loss", "approx_kl")
 
 
-class Usual(Value):
+class Usual(Row, frozen=True):
     """The usual range of one figure."""
 
     mean: float
@@ -34,7 +43,7 @@ class Usual(Value):
         return Usual(mean=self.mean + weight * delta, variance=variance, count=self.count + 1)
 
 
-class LossRow(Value):
+class LossRow(Row, frozen=True):
     """The usual ranges of one configuration's figures."""
 
     usual: dict[str, Usual]

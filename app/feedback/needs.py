@@ -3,12 +3,19 @@
 from math import ceil
 
 from app.config import RunSettings
-from app.events import AdaptiveParamsChanged, HyperparameterUpdated, Intensity, Payload, TrainingIntensityChanged, Value
+from app.events import (
+    AdaptiveParamsChanged,
+    HyperparameterUpdated,
+    Intensity,
+    Payload,
+    Row,
+    TrainingIntensityChanged,
+)
 
 US = 1_000_000
 
 
-class Needs(Value):
+class Needs(Row, frozen=True):
     """What decisions have made of a configuration's needs; ``None``: as configured."""
 
     intensity: Intensity = "normal"

@@ -10,13 +10,13 @@ as the weights.
 from bisect import insort
 
 from app.core import ConfigKey, EventId, ModelHash
-from app.events import MatchmakingUpdated, Value
+from app.events import MatchmakingUpdated, Row
 from app.feedback.needs import Needs
 
 Waiting = tuple[float, ConfigKey]
 
 
-class ConfigRow(Value):
+class ConfigRow(Row, frozen=True):
     """What the scheduler knows of one configuration.
 
     Attributes:
@@ -44,7 +44,7 @@ class ConfigRow(Value):
     needs: Needs = Needs()
 
 
-class WorkerRow(Value):
+class WorkerRow(Row, frozen=True):
     """One self-play worker: how much it does at once, for whom, and when it was last heard."""
 
     node: str
@@ -59,7 +59,7 @@ class WorkerRow(Value):
         return 0 if self.lost else max(0, 2 * self.capacity - len(self.serving))
 
 
-class QueueRow(Value):
+class QueueRow(Row, frozen=True):
     """The queue.
 
     Attributes:
@@ -95,7 +95,7 @@ class QueueRow(Value):
         return self.model_copy(update={"paced": tuple(paced)})
 
 
-class SchedulerRow(Value):
+class SchedulerRow(Row, frozen=True):
     """One row of the scheduler's table: about a configuration, its matchmaking, a worker, or the queue."""
 
     config: ConfigRow | None = None

@@ -10,14 +10,19 @@ what it is, and so do its games: without other moves the data would stay poor, a
 from datetime import datetime
 
 from app.config.feedback import StallSettings
-from app.events import ExplorationBoost, Payload, PlateauDetected, Value
+from app.events import (
+    ExplorationBoost,
+    Payload,
+    PlateauDetected,
+    Row,
+)
 from app.feedback.state import FeedbackState
 from app.feedback.trend import SECONDS_PER_HOUR, Slope, slope_per_hour
 
 US = 1_000_000
 
 
-class BoostRow(Value):
+class BoostRow(Row, frozen=True):
     """The exploration boost in force, when it was last set, when a stall was last looked for."""
 
     multiplier: float = 1.0

@@ -21,6 +21,7 @@ from app.events import (
     Payload,
     PromotionRejected,
     QualityScoreUpdated,
+    Row,
     RunConfigured,
     ShardRef,
     Step,
@@ -30,7 +31,6 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingRequested,
     TrainingUnblocked,
-    Value,
 )
 from app.feedback.controller import Controller
 from app.feedback.needs import US, Needs
@@ -40,7 +40,7 @@ COLD_START_US = 10 * US
 """A configuration without a model that has been idle for so long is given its first training once more."""
 
 
-class TrainingRow(Value):
+class TrainingRow(Row, frozen=True):
     """What the trigger knows of one configuration.
 
     Attributes:

@@ -25,9 +25,9 @@ from app.events import (
     Payload,
     RegressionCleared,
     RegressionDetected,
+    Row,
     Severity,
     Step,
-    Value,
 )
 from app.feedback.controller import Controller
 from app.feedback.state import FeedbackState
@@ -40,7 +40,7 @@ NEVER = 1e-12
 SEVERITIES: tuple[Severity, ...] = ("minor", "moderate", "severe", "critical")
 
 
-class WatchRow(Value):
+class WatchRow(Row, frozen=True):
     """One configuration's test.
 
     Attributes:
@@ -152,7 +152,7 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
 def _tested(row: WatchRow, reference: Elo, settings: WatchdogSettings) -> WatchRow:
     statistic, games = row.statistic, row.games
     for match in row.matches:
-        if match.opponent != MOVING and match.opponent_elo is not None:
+        if match.opponent != MOVING:
             difference = reference - match.opponent_elo
             score, drop = match.score.mean, settings.design_drop_elo
             statistic = cusum_step(statistic, score, match.games, difference, drop)

@@ -61,6 +61,10 @@ class LeagueRow(Value):
     told: MatchmakingUpdated | None = None
 
 
+FIRST = LeagueRow()
+"""The row of a configuration of whose league nothing is known."""
+
+
 @dataclass(frozen=True)
 class LeagueKeeper:
     """Says who enters a league and who leaves it; owns whom self-play meets."""
@@ -75,7 +79,9 @@ class LeagueKeeper:
         """Fold one event."""
         if isinstance(event.data, RunConfigured):
             return self._configured(rows)
-        row = rows.get(event.subject, LeagueRow())
+        if isinstance(event.data, EvaluationCompleted) and event.data.purpose == "gate":
+            return Step()  # these games decide about one pair over and over
+        row = rows.get(event.subject) or FIRST
         league = row.league.with_baselines(self.settings.config(event.subject).builtins)
         row = row.model_copy(update={"league": fold_league(league, event, self.settings.league.admission)})
         match event.data:

@@ -4,15 +4,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel
-
 from app.config import RunSettings
 from app.core import FlyballError
-from app.events import Cause, Emission, Envelope, Event, Payload, Reducer, RunConfigured, Step, Value, follow
+from app.events import (
+    AnyRow,
+    Cause,
+    Emission,
+    Envelope,
+    Event,
+    Payload,
+    Reducer,
+    RunConfigured,
+    Step,
+    follow,
+)
 from app.feedback import Controller, FeedbackFold
 
 RowKey = tuple[str, str]
 """(reducer, row)."""
+
+Changed = dict[RowKey, AnyRow | RunSettings | None]
+"""Rows to save (``None``: deleted), and the settings."""
 
 Hosted = Reducer[Any] | Controller[Any]
 Factory = Callable[[RunSettings], Hosted]
@@ -37,7 +49,7 @@ class Outcome:
     """What a batch of events led to: what was said, rows to save (``None``: deleted)."""
 
     conclusions: list[Conclusion] = field(default_factory=list)
-    changed: dict[RowKey, BaseModel | None] = field(default_factory=dict)
+    changed: Changed = field(default_factory=dict)
 
     @property
     def envelopes(self) -> list[Envelope[Payload]]:
@@ -49,7 +61,7 @@ class Outcome:
         return written(self.changed)
 
 
-def written(rows: Mapping[RowKey, BaseModel | None]) -> dict[RowKey, bytes | None]:
+def written(rows: Changed) -> dict[RowKey, bytes | None]:
     """Return rows as a state store takes them."""
     return {key: None if row is None else row.model_dump_json().encode() for key, row in rows.items()}
 
@@ -63,7 +75,7 @@ class _Seat(NamedTuple):
     reducer: Hosted
     name: str
     step: Callable[..., Step[Any]]
-    rows: dict[str, Value]
+    rows: dict[str, AnyRow]
     shown: tuple[Mapping[str, Any], ...]
 
 
@@ -78,7 +90,7 @@ class Fold:
     def __init__(self, factories: Sequence[Factory], saved: dict[RowKey, bytes] | None = None) -> None:
         self._factories = factories
         self._saved = saved or {}
-        self._rows: dict[str, dict[str, Value]] = {}
+        self._rows: dict[str, dict[str, AnyRow]] = {}
         self._readers: dict[type[Payload], tuple[_Seat, ...]] = {}
         self.reducers: tuple[Hosted, ...] = ()
         self.settings: RunSettings | None = None
@@ -90,7 +102,7 @@ class Fold:
         """Return the rows of the reducer with this name."""
         return self._rows.get(reducer, {})
 
-    def tables(self) -> Mapping[str, Mapping[str, Value]]:
+    def tables(self) -> Mapping[str, Mapping[str, AnyRow]]:
         """Return the rows of all reducers, by the reducers' names."""
         return {reducer.name: self._rows[reducer.name] for reducer in self.reducers}
 
@@ -122,7 +134,7 @@ class Fold:
         shown = (self._rows.setdefault(FeedbackFold.name, {}),) if isinstance(reducer, Controller) else ()
         return _Seat(reducer, reducer.name, reducer.step, self._rows[reducer.name], shown)
 
-    def _load(self, reducer: Hosted) -> dict[str, Value]:
+    def _load(self, reducer: Hosted) -> dict[str, AnyRow]:
         return {
             key: reducer.row.model_validate_json(row)
             for (owner, key), row in self._saved.items()

@@ -13,7 +13,6 @@ from os import getpid
 from typing import Any
 
 import structlog
-from pydantic import BaseModel
 
 from app.bus import Batch, Bus
 from app.core import Clock, derive_id
@@ -32,7 +31,7 @@ from app.events import (
     originate,
 )
 from app.journal import StateStore
-from app.runtime.fold import Fold, RowKey, written
+from app.runtime.fold import Changed, Fold, written
 from app.runtime.jobs import JobRunner, worker_of
 from app.runtime.notify import Notifier
 from app.runtime.registry import DaemonSpec
@@ -82,7 +81,7 @@ class Host:
         self._fold = Fold(spec.factories(place), saved)
         self._head, self._said, self._ready = self._cursor, 0, False
         self._concluded: dict[str, Envelope[Payload]] = {}
-        self._unsaved: dict[RowKey, BaseModel | None] = {}
+        self._unsaved: Changed = {}
         self._jobs = JobRunner(ports.engine, spec.capacity, self._say_of_job) if ports.engine else None
         self._log = structlog.get_logger("host")
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import cast
 
 from app.core import FlyballError
-from app.events import Event, Payload, RunConfigured, Value
+from app.events import AnyRow, Event, Payload, RunConfigured
 from app.feedback import FeedbackFold
 from app.runtime.fold import Conclusion, Factory, Fold, Outcome, RowKey
 from app.runtime.ledger import Difference, Ledger
@@ -50,7 +50,7 @@ def controllers(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> tuple[Factory, .
     return cast("tuple[Factory, ...]", (FeedbackFold, *classes))
 
 
-def state_hash(tables: Mapping[str, Mapping[str, Value]]) -> str:
+def state_hash(tables: Mapping[str, Mapping[str, AnyRow]]) -> str:
     """Return SHA-256 over all rows, by reducer and key, as canonical JSON lines."""
     digest = sha256()
     for name, rows in sorted(tables.items()):
@@ -115,7 +115,7 @@ class Replay:
         kept, self._kept = self._kept, Outcome()
         return kept.saved() | {LEDGER_KEY: self.ledger.dump(), RUN_KEY: self._run.encode()}
 
-    def tables(self) -> dict[str, Mapping[str, Value]]:
+    def tables(self) -> dict[str, Mapping[str, AnyRow]]:
         """Return all rows by reducer."""
         return {name: rows for fold in self._folds for name, rows in fold.tables().items()}
 

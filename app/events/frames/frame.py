@@ -114,6 +114,8 @@ class Frame(Struct, frozen=True):
     def bodies(self) -> list[bytes]:
         """Return the bodies in order."""
         buffer = self.buffer
+        if len(self.lengths) == 1:
+            return [buffer[self.bodies_at :]]
         return [buffer[a:b] for a, b in pairwise(self.offsets())]
 
     def verify_bodies(self) -> None:

@@ -1,0 +1,51 @@
+"""Rows of state that are folded from events."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from msgspec import Raw, Struct
+from msgspec.json import decode, encode
+from msgspec.structs import replace
+from pydantic import BaseModel
+
+from app.events.payload import Value
+
+
+class Row(Struct, frozen=True):
+    """Base of rows that change at most events: msgspec copies them in a quarter of the time of a ``Value``.
+
+    What a row is read from is validated, what it is built from is not. It may hold values. Its methods are those of
+    values that hosts use: to them both are rows.
+    """
+
+    def model_copy(self, *, update: Mapping[str, Any]) -> Self:
+        """Return a copy with some fields changed."""
+        return replace(self, **update)
+
+    def model_dump_json(self) -> str:
+        """Write it as JSON."""
+        return encode(self, enc_hook=_written).decode()
+
+    def model_dump(self, *, mode: Literal["json"]) -> Any:  # noqa: ARG002 - there is no other
+        """Return it as what JSON can say."""
+        return decode(encode(self, enc_hook=_written))
+
+    @classmethod
+    def model_validate_json(cls, text: bytes | str) -> Self:
+        """Read what ``model_dump_json`` wrote.
+
+        Raises:
+            msgspec.DecodeError: it is something else.
+        """
+        return decode(text, type=cls, dec_hook=_read)
+
+
+AnyRow = Value | Row
+
+
+def _written(value: BaseModel) -> Raw:
+    return Raw(value.model_dump_json().encode())
+
+
+def _read(kind: type[BaseModel], value: object) -> BaseModel:
+    return kind.model_validate(value)
