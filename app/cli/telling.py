@@ -58,7 +58,7 @@ class Teller:
         if self._open and (remedy := self._plan.remedy):
             about = f" --config-key {self._plan.key}" if self._plan.key else ""
             data = shlex.quote(remedy.model_dump_json())
-            note(f"To put it right: flyball --run {self._folder.path} emit {remedy.seed_name} {data}{about}")
+            note(f"To put it right by hand: flyball --run {self._folder.path} emit {remedy.seed_name} {data}{about}")
 
     def _write(self, stage: str, event: Event[Any], seconds: float, *, follows: bool) -> None:
         if self._as_json:

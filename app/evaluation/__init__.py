@@ -24,7 +24,7 @@ from app.evaluation.episodes import (
     lower_median,
     summarise_episodes,
 )
-from app.evaluation.gauntlet import Opponent, plan_gauntlet
+from app.evaluation.gauntlet import ANCHOR, Opponent, plan_gauntlet
 from app.evaluation.matches import (
     MatchGames,
     MatchStatistics,
@@ -41,6 +41,7 @@ from app.evaluation.repetition import CERTAIN, repeated_games, repetition_eviden
 from app.evaluation.trajectory import trajectory_rows
 
 __all__ = [
+    "ANCHOR",
     "ATTEMPTS",
     "CERTAIN",
     "Autoreset",

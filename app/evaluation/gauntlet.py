@@ -1,18 +1,22 @@
-"""Whom a new model plays: the random bot, the champion and a recent snapshot."""
+"""Whom a new model plays: built-in players, the champion, a recent snapshot and anchors of the league."""
 
+from collections.abc import Iterable, Sequence
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from app.config import EvaluationSettings, Settings
+from app.config import Builtin, EvaluationSettings, Settings
 from app.core import RANDOM, ModelHash
+
+ANCHOR = "anchor_"
+"""What the roles of anchors begin with: a model keeps its role for one gauntlet only."""
 
 
 class Opponent(Settings):
     """One opponent of a gauntlet, and how many games are played against it."""
 
-    name: str = Field(min_length=1, description="its role: 'random', 'champion', 'recent'")
-    kind: Literal["random", "heuristic", "model"]
+    name: str = Field(min_length=1, description="its role, 'champion' or 'recent'; a built-in player's name")
+    kind: Builtin | Literal["model"]
     model: ModelHash | None = None
     games: int = Field(ge=1)
 
@@ -30,8 +34,8 @@ class Opponent(Settings):
 
 def plan_gauntlet(
     model: ModelHash,
-    champion: ModelHash | None,
-    recent: ModelHash | None,
+    candidates: Iterable[tuple[str, ModelHash | None]],
+    builtins: Sequence[Builtin],
     settings: EvaluationSettings,
     players: int,
 ) -> tuple[Opponent, ...]:
@@ -39,14 +43,23 @@ def plan_gauntlet(
 
     A model never plays itself (a champion cannot lose rating by beating itself, ERRATA 000) and no model twice.
     The numbers of games are rounded up so that every seat is taken equally often.
+
+    Args:
+        model: the hero.
+        candidates: models by their role; of those that are there, the first role counts.
+        builtins: players by name.
+        settings: how many games.
+        players: of a game.
     """
-    opponents = [Opponent(name=RANDOM, kind="random", games=_rotated(settings.random_games, players))]
+    ordered = sorted(set(builtins), key=lambda name: (name != RANDOM, name))
+    games = {name: settings.random_games if name == RANDOM else settings.anchor_games for name in ordered}
+    opponents = [Opponent(name=name, kind=name, games=_rotated(count, players)) for name, count in games.items()]
     seen = {model}
-    for name, candidate in (("champion", champion), ("recent", recent)):
+    for name, candidate in candidates:
         if candidate is not None and candidate not in seen:
             seen.add(candidate)
-            games = _rotated(settings.model_games, players)
-            opponents.append(Opponent(name=name, kind="model", model=candidate, games=games))
+            count = settings.anchor_games if name.startswith(ANCHOR) else settings.model_games
+            opponents.append(Opponent(name=name, kind="model", model=candidate, games=_rotated(count, players)))
     return tuple(opponents)
 
 

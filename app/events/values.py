@@ -73,9 +73,9 @@ class MatchResult(Value):
     pentanomial model.
     """
 
-    opponent: str = Field(min_length=1, description="'random', 'champion', 'recent' or another role")
+    opponent: str = Field(min_length=1, description="its role, 'champion' or 'recent'; a built-in player's name")
     opponent_model: ModelHash | None
-    opponent_elo: Rating
+    opponent_elo: Rating | None = Field(description="None for one that was not rated then")
     games: PositiveInt
     wins: NonNegativeInt
     draws: NonNegativeInt

@@ -152,7 +152,7 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
 def _tested(row: WatchRow, reference: Elo, settings: WatchdogSettings) -> WatchRow:
     statistic, games = row.statistic, row.games
     for match in row.matches:
-        if match.opponent != MOVING:
+        if match.opponent != MOVING and match.opponent_elo is not None:
             difference = reference - match.opponent_elo
             score, drop = match.score.mean, settings.design_drop_elo
             statistic = cusum_step(statistic, score, match.games, difference, drop)

@@ -4,7 +4,7 @@ from app.simulation.arms import ALL, ARMS, NONE, Arm, UnknownArm, arm_of
 from app.simulation.comparing import ArmSummary, Interval, Task, run_task, run_tasks, summarise
 from app.simulation.ledger import Ledger
 from app.simulation.plant_settings import BadPlant, PlantSettings, load_plant
-from app.simulation.plotting import NoPlots, plot
+from app.simulation.plotting import plot
 from app.simulation.results import RunResult
 from app.simulation.scenario import many_configs, scale_settings, simulated
 from app.simulation.simulation import Simulation
@@ -18,7 +18,6 @@ __all__ = [
     "BadPlant",
     "Interval",
     "Ledger",
-    "NoPlots",
     "PlantSettings",
     "RunResult",
     "Simulation",

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from app.core import FlyballError, ModelHash, Rate, expected_score
+from app.core import HEURISTIC, FlyballError, ModelHash, Rate, expected_score
 from app.engine import JobFailed
 from app.evaluation import Opponent, count_rotations
 from app.events import TrainingRequested
@@ -80,13 +80,16 @@ class Gauntlets:
         seconds = games * self._world.plant.time.rated_game
         if rng.random() < self._world.plant.troubles.evaluation_failure:
             return Computed(seconds / 2, FlyballError("The modelled gauntlet broke off."))
-        draws = self._world.plant.curve(key).draws
         players = job.parts[0]["config"]["players"]
-        results = [self._match(hero, opponent, draws, players, rng) for opponent in opponents]
+        results = [self._match(key, hero, opponent, players, rng) for opponent in opponents]
         return Computed(seconds, {"results": results, "lost_games": 0, "seconds": seconds})
 
-    def _match(self, hero: ModelHash, opponent: Opponent, draws: float, players: int, rng: Generator) -> Json:
-        wins, drawn, losses = played(self._world.difference(hero, opponent.model), opponent.games, draws, rng)
+    def _match(self, key: str, hero: ModelHash, opponent: Opponent, players: int, rng: Generator) -> Json:
+        curve = self._world.plant.curve(key)
+        difference = self._world.difference(hero, opponent.model)
+        if opponent.name == HEURISTIC:
+            difference -= curve.heuristic
+        wins, drawn, losses = played(difference, opponent.games, curve.draws, rng)
         return {
             "opponent": opponent.name,
             "opponent_model": opponent.model,

@@ -111,6 +111,7 @@ class CurveSettings(Settings):
         jitter_elo: standard deviation of models about their trend.
         rows_per_game: decisions a game.
         draws: share of drawn games between equals.
+        heuristic: strength of the built-in heuristic player, where there is one.
     """
 
     ceiling: float = Positive
@@ -118,6 +119,7 @@ class CurveSettings(Settings):
     jitter_elo: float = NonNegative
     rows_per_game: float = Positive
     draws: float = Probability
+    heuristic: float = 0.0
 
 
 class PlantSettings(Settings):

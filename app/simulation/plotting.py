@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from app.core import FlyballError
 from app.simulation.comparing import ArmSummary, Interval
 from app.simulation.results import HOURS_PER_DAY, RunResult
+from app.telemetry import drawn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,34 +17,18 @@ BAND = (2.5, 97.5)
 INCHES = (11.0, 4.5)
 
 
-class NoPlots(FlyballError):
-    """matplotlib is not there."""
-
-
 def plot(results: Sequence[RunResult], summaries: Sequence[ArmSummary], path: Path) -> None:
     """Draw a comparison into a file; its suffix says how (.svg, .png, .pdf).
 
     Raises ``NoPlots``, or ``FlyballError`` when the file cannot be written.
     """
-    try:
-        from matplotlib import rc_context
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise NoPlots("Figures need matplotlib.", hint="Install it with: pip install 'flyball[plots]'") from error
-    with rc_context({"svg.hashsalt": "flyball", "svg.fonttype": "none"}):
-        figure = Figure(figsize=INCHES, layout="constrained")
-        FigureCanvasAgg(figure)
+    with drawn(path, INCHES) as figure:
         curves, bars = figure.subplots(1, 2)
         for summary in summaries[:2]:
             _curve(curves, summary.arm, [result.total for result in results if result.arm == summary.arm])
         curves.set(xlabel="days", ylabel="true strength of all current models, Elo", title="mean and 95% of seeds")
         curves.legend()
         _bars(bars, summaries)
-        try:
-            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-        except (OSError, ValueError) as error:
-            raise FlyballError(f"{path} cannot be drawn: {error}.", hint="End it with .svg or .png.") from error
 
 
 def _curve(axes: "Axes", arm: str, totals: Sequence[Sequence[float]]) -> None:

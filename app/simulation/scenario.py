@@ -17,7 +17,7 @@ PACE: Mapping[str, float] = {
 """Requests take a quarter of an hour, two wait at a node, and slow nodes are five times slower: leases are longer."""
 
 PLAYED_ALONE = {f"league.matchmaking.{name}": value for name, value in MATCHMAKING["mirror"].model_dump().items()}
-"""Models meet only themselves: games against others give fewer rows, and what they are worth besides is not modelled."""
+"""Models meet only themselves: games against others give fewer rows, and what they are worth is not modelled."""
 
 
 def worker_names(nodes: int) -> tuple[str, ...]:

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from functools import singledispatch
 from typing import NamedTuple
 
-from app.events import EvaluationCompleted, Payload, TrainingCompleted
+from app.core import HEURISTIC, RANDOM
+from app.events import CheckpointAdded, EvaluationCompleted, Payload, TrainingCompleted
 
-CURVES: frozenset[type[Payload]] = frozenset({EvaluationCompleted, TrainingCompleted})
+CURVES: frozenset[type[Payload]] = frozenset({CheckpointAdded, EvaluationCompleted, TrainingCompleted})
 """The events that have points."""
 
-TRAIN, EVALUATION = "train", "evaluation"
+TRAIN, EVALUATION, LEAGUE = "train", "evaluation", "league/elo"
 
 
 class Point(NamedTuple):
@@ -55,4 +56,16 @@ def _(data: EvaluationCompleted) -> Iterator[Point]:
     for match in data.results:
         yield Point(f"{EVALUATION}/score/{match.opponent}", match.score.mean, data.step)
         yield Point(f"{EVALUATION}/win_rate/{match.opponent}", match.wins / match.games, data.step)
+        if match.opponent_elo is None:
+            continue
         yield Point(f"{EVALUATION}/opponent_elo/{match.opponent}", match.opponent_elo, data.step)
+        if match.opponent in (RANDOM, HEURISTIC):
+            yield Point(f"{LEAGUE}/{match.opponent}", match.opponent_elo, data.step)
+    yield Point(f"{LEAGUE}/hero", data.elo, data.step)
+
+
+@points.register
+def _(data: CheckpointAdded) -> Iterator[Point]:
+    """``league/elo/past_best``: a new high score of the league (seed 001 §2)."""
+    if "elite" in data.roles:
+        yield Point(f"{LEAGUE}/past_best", data.elo, data.step)

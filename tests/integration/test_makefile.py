@@ -1,14 +1,13 @@
 """What `make up` does with Ctrl-C, and what the targets run."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from terminal import CTRL_C, on_a_terminal, type_in
 
 ROOT = Path(__file__).parents[2]
 MAKE = ("make", "--no-print-directory", "-f", str(ROOT / "Makefile"), "-o", "venv")
-ON_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
 DRAINING = """#!/usr/bin/env python3
 import signal, sys, time
 signal.signal(signal.SIGINT, lambda *_: sys.exit({code}))
@@ -22,13 +21,11 @@ def interrupted(folder: Path, code: int) -> tuple[str, int]:
     flyball = folder / "flyball"
     flyball.write_text(DRAINING.format(code=code))
     flyball.chmod(0o755)
-    command = [sys.executable, "-c", ON_A_TERMINAL, *MAKE, "up", f"BIN={folder}", "ARGS=--seed 7"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as terminal:
-        assert terminal.stdin is not None
+    command = [*MAKE, "up", f"BIN={folder}", "ARGS=--seed 7"]
+    with on_a_terminal(command, stdout=subprocess.PIPE) as terminal:
         assert terminal.stdout is not None
         shown = terminal.stdout.readline()
-        terminal.stdin.write(b"\x03")
-        terminal.stdin.flush()
+        type_in(terminal, CTRL_C)
         shown += terminal.stdout.read()
     return shown.decode(), terminal.returncode
 

@@ -7,7 +7,7 @@ import pytest
 from driving import gated, match, rated, trained
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from app.events import Event, Payload, originate
+from app.events import CheckpointAdded, Event, Payload, originate
 from app.events.envelope import EPOCH
 from app.telemetry import CURVES, TensorBoardCurves, points
 
@@ -51,6 +51,16 @@ def test_an_evaluation_has_a_snapshot_of_the_ratings_at_the_training_step() -> N
     assert drawn["evaluation/score/random"].value == pytest.approx(0.75)
     assert drawn["evaluation/opponent_elo/random"].value == 50.0
     assert drawn["evaluation/lost_games"].value == 0
+
+
+def test_the_league_has_curves_of_hero_baselines_and_past_best() -> None:
+    drawn = {point.tag: point.value for point in points(rated(120.0, match(0.9), step=7))}
+    assert drawn["league/elo/hero"] == 120.0
+    assert drawn["league/elo/random"] == 0.0
+    joined = {"model": "a" * 64, "parent": None, "step": 7, "elo": 120.0, "elo_stderr": 9.0, "games": 9}
+    best = list(points(CheckpointAdded(**joined, roles=("elite",))))
+    assert best == [("league/elo/past_best", 120.0, 7)]
+    assert list(points(CheckpointAdded(**joined, roles=("recent",)))) == []
 
 
 def test_gate_games_are_kept_apart_from_rating_games() -> None:

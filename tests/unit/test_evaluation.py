@@ -24,8 +24,23 @@ A, B, C = (ModelHash(letter * 64) for letter in "abc")
 SETTINGS = EvaluationSettings(random_games=200, model_games=100)
 
 
+def roles(champion, recent):
+    return [("champion", champion), ("recent", recent)]
+
+
+def test_built_in_players_and_anchors_of_the_league_are_played_besides() -> None:
+    candidates = [*roles(B, B), ("anchor_1", C), ("anchor_2", A)]
+    plan = plan_gauntlet(A, candidates, ("heuristic", "random"), SETTINGS, players=4)
+    assert [(o.name, o.kind, o.games) for o in plan] == [
+        ("random", "random", 200),
+        ("heuristic", "heuristic", 52),
+        ("champion", "model", 100),
+        ("anchor_1", "model", 52),
+    ]
+
+
 def test_a_gauntlet_is_the_random_bot_the_champion_and_a_recent_snapshot() -> None:
-    plan = plan_gauntlet(A, B, C, SETTINGS, players=2)
+    plan = plan_gauntlet(A, roles(B, C), ("random",), SETTINGS, players=2)
     assert [(o.name, o.model, o.games) for o in plan] == [
         ("random", None, 200),
         ("champion", B, 100),
@@ -43,11 +58,16 @@ def test_a_gauntlet_is_the_random_bot_the_champion_and_a_recent_snapshot() -> No
     ],
 )
 def test_a_gauntlet_has_no_model_twice_and_never_the_hero(champion, recent, names) -> None:
-    assert [opponent.name for opponent in plan_gauntlet(A, champion, recent, SETTINGS, players=2)] == names
+    assert [
+        opponent.name for opponent in plan_gauntlet(A, roles(champion, recent), ("random",), SETTINGS, players=2)
+    ] == names
 
 
 def test_a_gauntlet_gives_every_seat_as_many_games() -> None:
-    assert [opponent.games for opponent in plan_gauntlet(A, B, None, SETTINGS, players=3)] == [201, 102]
+    assert [opponent.games for opponent in plan_gauntlet(A, roles(B, None), ("random",), SETTINGS, players=3)] == [
+        201,
+        102,
+    ]
 
 
 @pytest.mark.parametrize("model", [None, B])

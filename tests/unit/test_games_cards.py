@@ -1,5 +1,7 @@
 """The card games' observations, rebuilt here from nothing but the cards played."""
 
+from itertools import count
+
 import numpy as np
 import pytest
 
@@ -90,10 +92,20 @@ def expected(seat, history):
     )
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_hearts_features_are_what_the_seat_knows(seed: int) -> None:
+DIRECTIONS = ("hold", "left", "across", "right")
+
+
+def passed(direction: str) -> int:
+    """Return the seed of a hand in which cards are passed in a direction."""
+    first = (next(random_hand("hearts_4p", seed)).history(0)[0] for seed in count())
+    return next(seed for seed, found in enumerate(first) if DIRECTIONS[found] == direction)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_hearts_features_are_what_the_seat_knows(direction: str) -> None:
+    """Also of the cards that were passed to it, whichever way they went."""
     directions = set()
-    for table in random_hand("hearts_4p", seed):
+    for table in random_hand("hearts_4p", passed(direction)):
         obs, mask = table.observe(np.array([0]))
         assert obs.shape == (1, 270)
         np.testing.assert_allclose(obs[0], expected(int(table.seats()[0]), table.history(0)), atol=1e-6)
@@ -102,17 +114,29 @@ def test_hearts_features_are_what_the_seat_knows(seed: int) -> None:
     assert len(directions) == 1
 
 
-def test_hearts_returns_are_the_lead_over_the_others() -> None:
-    table = open_table(GAMES["hearts_4p"], 8)
-    table.reset(np.arange(8), range(8))
+def take_with_the_first_seat(table, live):
+    """Return what to play where seat 0 always plays high and hearts, and the others low and nothing that counts."""
+    mask, rank, dear = table.observe(live)[1], np.arange(52) % 13, np.where(np.arange(52) >= 39, 20, 0)
+    worth = np.where(table.seats()[live, None] == 0, rank + dear, -rank - dear)
+    return np.where(mask, worth, -99).argmax(axis=1).astype(np.int32)
+
+
+def test_hearts_returns_are_the_lead_over_the_others_and_a_moon_is_the_others_26() -> None:
+    games, moons = 1000, 0
+    table = open_table(GAMES["hearts_4p"], games)
+    table.reset(np.arange(games), range(games))
     while len(live := np.flatnonzero(table.seats() != FINISHED)):
-        table.step(live, table.observe(live)[1].argmax(axis=1).astype(np.int32))
-    for slot in range(8):
+        table.step(live, take_with_the_first_seat(table, live))
+    for slot in range(games):
         hands, _, cards = deal(table.history(slot))
         points = np.array(follow(hands, cards)[1])
-        points = np.where(points == 26, 0, 26) if points.max() == 26 else points
+        if points.max() == 26:
+            moons += 1
+            assert table.returns()[slot].max() == pytest.approx(1)
+            points = np.where(points == 26, 0, 26)
         lead = (points.sum() - points) / 3 - points
         np.testing.assert_allclose(table.returns()[slot], lead / 26, atol=1e-6)
+    assert moons >= 5
 
 
 @pytest.mark.parametrize("seed", range(4))

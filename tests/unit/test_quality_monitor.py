@@ -66,6 +66,6 @@ def test_a_shard_that_was_delivered_before_is_unfit_and_says_nothing_of_parity(m
     error = JobFailed(job.function, "RepeatedShard", "it was delivered before", hint="", trace="")
     (verdict,) = monitor.worker.failed(job, error)
     assert isinstance(verdict, QualityDegraded)
-    assert "delivered before" in verdict.reason
+    assert verdict.reason == "RepeatedShard: it was delivered before"
     monitor.feed(verdict)
     assert not monitor.jobs()

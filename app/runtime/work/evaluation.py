@@ -4,10 +4,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from app.core import FlyballError, ModelHash
-from app.evaluation import ATTEMPTS, GauntletSpec, OpponentScore, performance_rating, plan_gauntlet
+from app.config import GameConfig
+from app.core import Elo, FlyballError, ModelHash
+from app.evaluation import ANCHOR, ATTEMPTS, GauntletSpec, Opponent, OpponentScore, performance_rating, plan_gauntlet
 from app.events import (
     Cause,
+    CheckpointAdded,
+    CheckpointRetired,
     EvaluationCompleted,
     EvaluationFailed,
     EvaluationProgress,
@@ -20,6 +23,8 @@ from app.events import (
     Step,
     Value,
 )
+from app.league import League, fold_league
+from app.runtime.work.anchors import Known, anchors, known_ratings
 from app.runtime.work.worker import Job, Json, QuietWorker
 
 EvaluationJob = Job[EvaluationRequested]
@@ -48,10 +53,13 @@ class EvaluationPending(Value):
 class Champions(Value):
     """One configuration's row: its latest current models, newest last, and the requests that wait, oldest first.
 
+    Of the league only the members are known here, not what they have played.
+
     Usually one waits. An operator's comes on top: it must not displace the one that a candidate's verdict depends on.
     """
 
     promoted: tuple[RatedModel, ...] = ()
+    league: League = League()
     pending: tuple[EvaluationPending, ...] = ()
 
     @property
@@ -61,12 +69,20 @@ class Champions(Value):
 
 
 class Evaluator(QuietWorker[EvaluationRequested]):
-    """Runs ``app.arena.job:batch`` for batches of games against the random bot, the champion and a recent snapshot."""
+    """Runs ``app.arena.job:batch`` for batches of games: see ``plan_gauntlet`` for the opponents."""
 
     name: ClassVar[str] = "Evaluator"
     row: ClassVar[type[Champions]] = Champions
     reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {EvaluationRequested, EvaluationCompleted, EvaluationFailed, ModelPromoted, ModelRolledBack}
+        {
+            CheckpointAdded,
+            CheckpointRetired,
+            EvaluationCompleted,
+            EvaluationFailed,
+            EvaluationRequested,
+            ModelPromoted,
+            ModelRolledBack,
+        }
     )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted, EvaluationFailed, EvaluationProgress})
 
@@ -86,23 +102,22 @@ class Evaluator(QuietWorker[EvaluationRequested]):
                 changed = {
                     "promoted": (*others, RatedModel(model=model, elo=elo, stderr=evidence.elo_stderr))[-REMEMBERED:]
                 }
+            case CheckpointAdded() | CheckpointRetired():
+                changed = {"league": fold_league(row.league, event, self.settings.league.admission)}
             case _:
                 return Step()
         return Step({event.subject: _without_idle_gates(row.model_copy(update=changed))})
 
     def jobs(self, rows: Mapping[str, Champions]) -> Iterable[EvaluationJob]:
         """Return the pending requests, oldest first."""
-        pending = [(one, row.promoted) for row in rows.values() for one in row.pending]
-        for one, promoted in sorted(pending, key=lambda found: found[0].cause.recorded_us):
-            yield self._job(one.cause, one.request, promoted)
+        pending = [(one, row) for row in rows.values() for one in row.pending]
+        for one, row in sorted(pending, key=lambda found: found[0].cause.recorded_us):
+            yield self._job(one.cause, one.request, row)
 
-    def _job(self, cause: Cause, request: EvaluationRequested, promoted: tuple[RatedModel, ...]) -> EvaluationJob:
+    def _job(self, cause: Cause, request: EvaluationRequested, row: Champions) -> EvaluationJob:
         config = self.settings.config(cause.subject or "")
-        champion = promoted[-1].model if promoted else None
-        recent = promoted[0].model if promoted else None
-        opponents = plan_gauntlet(request.model, champion, recent, config.evaluation, config.players)
-        if request.purpose == "gate":
-            opponents = tuple(opponent for opponent in opponents if opponent.model == champion)
+        league = row.league.with_baselines(config.builtins)
+        opponents = _opponents(request, row.promoted, league, config)
         spec = GauntletSpec(
             store=Path(self.place.store), config=config, model=request.model, opponents=opponents, seed=request.seed
         )
@@ -116,7 +131,10 @@ class Evaluator(QuietWorker[EvaluationRequested]):
             attempts=ATTEMPTS,
             context={
                 "opponents": opponents,
-                "ratings": {rated.model: (rated.elo, rated.stderr) for rated in promoted},
+                "ratings": {
+                    **known_ratings(league),
+                    **{rated.model: (rated.elo, rated.stderr) for rated in row.promoted},
+                },
             },
         )
 
@@ -129,12 +147,15 @@ class Evaluator(QuietWorker[EvaluationRequested]):
 
     def completed(self, job: EvaluationJob, result: Json) -> tuple[Payload, ...]:
         """Say how each match went, and which rating explains them best."""
-        ratings = job.context["ratings"]
-        known = [ratings.get(match["opponent_model"], (0.0, 0.0)) for match in result["results"]]
-        results = tuple(_match(match, elo) for match, (elo, _) in zip(result["results"], known, strict=True))
-        errors = [stderr for _, stderr in known]
-        scores = [OpponentScore(m.opponent_elo, m.score.mean, m.games, e) for m, e in zip(results, errors, strict=True)]
-        elo, stderr = performance_rating(scores)
+        ratings: Mapping[str, Known] = job.context["ratings"]
+        known = [ratings.get(match["opponent_model"] or match["opponent"]) for match in result["results"]]
+        results = tuple(
+            _match(match, rating and rating[0]) for match, rating in zip(result["results"], known, strict=True)
+        )
+        rated = ((match, rating) for match, rating in zip(results, known, strict=True) if rating is not None)
+        elo, stderr = performance_rating(
+            [OpponentScore(Elo(elo), match.score.mean, match.games, error) for match, (elo, error) in rated]
+        )
         complete = EvaluationCompleted(
             request_id=job.id,
             purpose=job.request.purpose,
@@ -155,7 +176,23 @@ class Evaluator(QuietWorker[EvaluationRequested]):
         )
 
 
-def _match(match: Json, elo: float) -> MatchResult:
+def _opponents(
+    request: EvaluationRequested, promoted: tuple[RatedModel, ...], league: League, config: GameConfig
+) -> tuple[Opponent, ...]:
+    """Return whom a model plays: at the gate only the champion, else that and all who rate it."""
+    champion, settings = promoted[-1] if promoted else None, config.evaluation
+    candidates = [("champion", champion.model), ("recent", promoted[0].model)] if champion else []
+    if request.purpose == "gate":
+        gate = plan_gauntlet(request.model, candidates[:1], (), settings, config.players)
+        return tuple(opponent for opponent in gate if opponent.model is not None)
+    taken = {model for _, model in candidates}
+    elo = champion.elo if champion else None
+    found = anchors(league, request, elo, taken, settings.anchors)
+    candidates += [(f"{ANCHOR}{number}", model) for number, model in enumerate(found, 1)]
+    return plan_gauntlet(request.model, candidates, config.builtins, settings, config.players)
+
+
+def _match(match: Json, elo: float | None) -> MatchResult:
     counted = {field: match[field] for field in MatchResult.model_fields if field != "opponent_elo"}
     return MatchResult.model_validate({**counted, "opponent_elo": elo})
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from app.core import FlyballError, ShardKey
+from app.engine import JobFailed
 from app.events import (
     Cause,
     Event,
@@ -92,4 +93,5 @@ class QualityMonitor(QuietWorker[SelfplayComplete]):
     def failed(self, job: Inspection, error: FlyballError) -> tuple[Payload, ...]:
         """Say that the shard is unfit: missing, damaged, not what it claims to be, or delivered before."""
         played = job.request
-        return (QualityDegraded(request_id=played.request_id, shard=played.shard.key, reason=str(error)),)
+        reason = f"{error.kind}: {error.summary}" if isinstance(error, JobFailed) else str(error)
+        return (QualityDegraded(request_id=played.request_id, shard=played.shard.key, reason=reason),)

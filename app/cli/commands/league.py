@@ -1,0 +1,91 @@
+"""``flyball league``: who is in the leagues, how good they are, and whom self-play meets."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from app.cli.output import note, show, write_json
+from app.cli.place import Place, json_option, placed
+from app.cli.selecting import check_config, open_journal
+from app.core import FlyballError
+from app.dashboard import LEAGUES_READ, LeagueView, draw_league, read_leagues, short
+from app.journal import history
+from app.league import dump_league
+
+UNKNOWN = "-"
+LEFT = ("agent", "why", "parent")
+COLUMNS = ("agent", "why", "step", "Elo", "all games fitted", "games", "v. current", "met", "parent")
+
+
+class NoLeague(FlyballError):
+    """A configuration has no league yet."""
+
+
+@click.command()
+@click.argument("config_key", metavar="[CONFIG]", required=False)
+@click.option("--plot", "figure", type=click.Path(dir_okay=False, path_type=Path), help="Draw CONFIG's: .svg, .png.")
+@click.option(
+    "--export", "document", type=click.Path(dir_okay=False, path_type=Path), help="Write CONFIG's league.json."
+)
+@json_option
+@placed
+def league(place: Place, config_key: str | None, *, figure: Path | None, document: Path | None, as_json: bool) -> None:
+    """Show the league of CONFIG, or of all configurations.
+
+    Elo is the rating an agent was admitted with. 'All games fitted' is what explains all rated games among them
+    together, measured from the random bot at 0 (Bradley and Terry), with its 95% interval. 'met' is the share of
+    self-play games against it, '(n)' under a table how many were played by reason.
+    """
+    if (figure or document) and config_key is None:
+        raise click.UsageError("Say of which configuration: flyball league CONFIG --plot FILE.")
+    with open_journal(place) as reader:
+        check_config(reader, config_key)
+        views = read_leagues(history(reader, types=LEAGUES_READ, on_dead=lambda letter: note(letter.error)))
+    if config_key is not None and config_key not in views:
+        raise NoLeague(f"{config_key} has no league yet.", hint="It begins with the first model: flyball status.")
+    chosen = views if config_key is None else {config_key: views[config_key]}
+    if figure:
+        draw_league(chosen[config_key or ""], str(config_key), figure)
+    if document:
+        run_name = place.folder.path.absolute().name
+        document.write_bytes(dump_league(chosen[config_key or ""].league, run_name, str(config_key)))
+    if as_json:
+        write_json({key: view.json() for key, view in chosen.items()})
+    else:
+        for key, view in chosen.items():
+            _show(key, view)
+
+
+def _show(key: str, view: LeagueView) -> None:
+    table = Table(title=key, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for name in COLUMNS:
+        table.add_column(name, justify="left" if name in LEFT else "right")
+    for member in view.members():
+        table.add_row(*_cells(member))
+    show(table)
+    played = ", ".join(f"{category} {games:,}" for category, games in view.met.most_common())
+    show(f"games of self-play by reason: {played}" if played else "no games of self-play against the league yet")
+    if cycle := view.cycle():
+        first, second, third = (short(agent) for agent in cycle.agents)
+        show(
+            f"a circle: {first} beats {second}, {second} beats {third}, {third} beats {first}, p < {cycle.p_value:.2g}"
+        )
+    show("")
+
+
+def _cells(member: dict[str, Any]) -> tuple[str, ...]:
+    why = ", ".join(member["roles"]) or ("built in" if member["kind"] == "baseline" else "")
+    interval = member["fitted_interval"]
+    return (
+        short(member["agent"]) if member["kind"] == "checkpoint" else member["agent"],
+        f"{why}, current".lstrip(", ") if member["champion"] else why,
+        UNKNOWN if member["step"] is None else str(member["step"]),
+        UNKNOWN if member["elo"] is None else f"{member['elo']:+.0f} ± {member['elo_stderr'] or 0:.0f}",
+        UNKNOWN if interval is None else f"{member['fitted_elo']:+.0f} [{interval[0]:+.0f}, {interval[1]:+.0f}]",
+        f"{member['games']:,}",
+        UNKNOWN if member["champion_score"] is None else f"{1 - member['champion_score']:.0%}",
+        f"{member['met']:.0%}" if member["met"] else UNKNOWN,
+        short(member["parent"]) if member["parent"] else UNKNOWN,
+    )

@@ -1,0 +1,157 @@
+"""The leagues of a run as a read model: members, ratings fitted to all their games, whom self-play meets."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.config import RunSettings
+from app.core import Elo
+from app.events import (
+    EvaluationCompleted,
+    Event,
+    MatchmakingUpdated,
+    ModelPromoted,
+    OpponentPick,
+    OpponentSampled,
+    Payload,
+    RunConfigured,
+)
+from app.league import (
+    LEAGUE_READS,
+    Agent,
+    Cycle,
+    League,
+    PairTotals,
+    Ratings,
+    find_cycle,
+    fit_bradley_terry,
+    fold_league,
+    total,
+)
+
+LEAGUES_READ: frozenset[type[Payload]] = LEAGUE_READS | {MatchmakingUpdated, OpponentSampled, RunConfigured}
+"""The payload types that leagues are read from."""
+
+FITTED_AGENTS = 300
+"""Besides the members, so many of the models that were rated last take part in the fit: they tie members together."""
+
+
+@dataclass(slots=True)
+class LeagueView:
+    """One configuration's league, as far as it was read.
+
+    Attributes:
+        league: members and their games, as the keeper sees them.
+        pairs: totals of all rated games.
+        rated: rated models, the latest last, with the step of their training and the rating they had then.
+        promoted: the models that became current.
+        picks: whom the current model meets in self-play, and why.
+        met: games of self-play by category.
+    """
+
+    league: League = field(default_factory=League)
+    pairs: tuple[PairTotals, ...] = ()
+    rated: dict[str, tuple[int, float, float]] = field(default_factory=dict)
+    promoted: list[str] = field(default_factory=list)
+    picks: tuple[OpponentPick, ...] = ()
+    met: Counter[str] = field(default_factory=Counter)
+
+    def take(self, event: Event[Any], settings: RunSettings) -> None:
+        """Read one event about the configuration."""
+        key, data = event.subject, event.data
+        league = self.league.with_baselines(settings.config(key).builtins)
+        self.league = fold_league(league, event, settings.league.admission)
+        match data:
+            case EvaluationCompleted(purpose="rating"):
+                self.rated.pop(data.model, None)
+                self.rated[data.model] = (data.step, data.elo, data.elo_stderr)
+                self.pairs = total((*self.pairs, *_totals(data)))
+            case ModelPromoted(model=model):
+                self.promoted.append(model)
+            case MatchmakingUpdated(picks=picks):
+                self.picks = picks
+            case OpponentSampled(opponents=opponents):
+                for one in opponents:
+                    self.met[one.category] += one.games
+
+    def ratings(self) -> Ratings:
+        """Fit all games among the members, the current model and those who were rated lately, together."""
+        known = {*self.league.agents, *list(self.rated)[-FITTED_AGENTS:], self.league.champion or ""}
+        return fit_bradley_terry(pair for pair in self.pairs if {pair.first, pair.second} <= known)
+
+    def cycle(self) -> Cycle | None:
+        """Find three who beat each other in a circle, beyond chance."""
+        return find_cycle(self.pairs)
+
+    def chances(self) -> Mapping[str, float]:
+        """Return the probability with which each agent is met in self-play."""
+        met: Counter[str] = Counter()
+        for pick in self.picks:
+            met[pick.agent] += pick.probability  # type: ignore[assignment]  # a Counter adds up fractions as well
+        return met
+
+    def row(self, agent: Agent, ratings: Ratings) -> dict[str, Any]:
+        """Return what is known of a member, for tables and JSON."""
+        fitted = ratings.rating(agent.id) if agent.id in ratings.agents else None
+        champion = self.league.champion
+        games = None if champion in (None, agent.id) else self.league.between(champion or "", agent.id)
+        return {
+            "agent": agent.id,
+            "kind": agent.kind,
+            "roles": list(agent.roles),
+            "champion": agent.id == champion,
+            "step": agent.step,
+            "parent": agent.parent,
+            "elo": agent.elo,
+            "elo_stderr": agent.elo_stderr,
+            "fitted_elo": fitted and fitted.elo,
+            "fitted_interval": fitted and fitted.interval(),
+            "games": sum(pair.games for pair in self.pairs if agent.id in (pair.first, pair.second)),
+            "champion_score": games and games.score,
+            "met": self.chances().get(agent.id, 0.0),
+        }
+
+    def members(self) -> list[dict[str, Any]]:
+        """Return all active members, and the current model if it is none; baselines first, then by age."""
+        ratings, agents = self.ratings(), list(self.league.active)
+        champion = self.league.champion
+        if champion is not None and champion not in self.league.agents and champion in self.rated:
+            step, elo, stderr = self.rated[champion]
+            agents.append(Agent(id=champion, kind="checkpoint", step=step, elo=Elo(elo), elo_stderr=stderr))
+        return [self.row(agent, ratings) for agent in agents]
+
+    def matrix(self, agents: Iterable[str]) -> list[list[float | None]]:
+        """Return the mean score of each agent (row) against each other one (column), None where they never met."""
+        names = list(agents)
+        scores = {(pair.first, pair.second): pair.score / pair.games for pair in self.pairs}
+        scores |= {(second, first): 1 - score for (first, second), score in scores.items()}
+        return [[scores.get((one, other)) for other in names] for one in names]
+
+    def json(self) -> dict[str, Any]:
+        """Return everything as JSON."""
+        members, cycle = self.members(), self.cycle()
+        return {
+            "members": members,
+            "matchmaking": [pick.model_dump(mode="json") for pick in self.picks],
+            "met_games": dict(self.met),
+            "matrix": self.matrix(member["agent"] for member in members),
+            "cycle": cycle and cycle._asdict(),
+        }
+
+
+def read_leagues(events: Iterable[Event[Any]]) -> dict[str, LeagueView]:
+    """Read the leagues of all configurations from a journal's events of ``LEAGUES_READ``."""
+    settings, views = RunSettings(), dict[str, LeagueView]()
+    for event in events:
+        if isinstance(event.data, RunConfigured):
+            settings = RunSettings.model_validate(event.data.settings)
+        elif event.subject in settings:
+            views.setdefault(event.subject, LeagueView()).take(event, settings)
+    return views
+
+
+def _totals(data: EvaluationCompleted) -> Iterable[PairTotals]:
+    for match in data.results:
+        if sum(match.rotations):
+            yield PairTotals.of_rotations(data.model, match.opponent_model or match.opponent, match.rotations)

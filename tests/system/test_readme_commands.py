@@ -1,0 +1,93 @@
+"""Every command in the README works: as it stands there, in the order in which a newcomer meets it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from running_loop import SETTINGS, RunningLoop
+from terminal import CTRL_C, on_a_terminal, type_in
+
+from app.events import ModelPromoted
+from app.runtime.settings import load
+from app.runtime.suitability import check_playable
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+BLOCK = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
+COMMANDS = [line for block in BLOCK.findall((ROOT / "README.md").read_text()) for line in block.splitlines()]
+
+CONFIGS = ("tic_tac_toe_2p", "connect_four_2p", "hex7_2p")
+"""The least of the laptop's games that the commands name."""
+
+START = "make up"
+SCENARIO = "flyball scenario "
+CI = frozenset({"make test"})
+"""What runs these tests."""
+
+HERE = [command for command in COMMANDS if command not in {START, *CI} and not command.startswith(SCENARIO)]
+
+
+def test_the_blocks_are_found() -> None:
+    assert {START, *CI} <= set(COMMANDS)
+    assert len(HERE) >= 9
+
+
+@pytest.mark.parametrize("command", sorted(CI))
+def test_what_runs_these_tests_is_what_the_readme_says(command: str) -> None:
+    assert command in (ROOT / ".ci" / "run").read_text().splitlines()
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith(SCENARIO)])
+def test_a_scenario_is_played_by_a_test_of_its_own(command: str) -> None:
+    """They take minutes in a loop that has learned something."""
+    name = command.removeprefix(SCENARIO).split()[0]
+    assert f'Played(loop.folder, "{name}"' in (ROOT / "tests/system/test_scenarios.py").read_text()
+
+
+def test_the_settings_can_be_loaded_and_played(tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```toml\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    (tmp_path / "flyball.toml").write_text(block)
+    check_playable(load(tmp_path).run)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Start a loop with `make up` on a terminal; return where. At the end press Ctrl-C: make succeeds."""
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / "run").mkdir()
+    settings = SETTINGS.replace('["tic_tac_toe_2p"]', str([*CONFIGS]).replace("'", '"'))
+    (folder / "run" / "flyball.toml").write_text(settings)
+    shutil.copy(ROOT / "tests" / "policies" / "cartpole.safetensors", folder / "policy.safetensors")
+    target = START.removeprefix("make ")
+    command = ("make", "--no-print-directory", "-f", str(ROOT / "Makefile"), "-o", "venv", target, f"BIN={BIN}")
+    with ExitStack() as stack:
+        shown = stack.enter_context((folder / "up.out").open("wb"))
+        process = stack.enter_context(on_a_terminal(command, cwd=folder, stdout=shown, stderr=subprocess.STDOUT))
+        stack.callback(process.terminate)
+        loop = RunningLoop(folder / "run", process)
+        loop.wait_for("a model of each", lambda: {e.subject for e in loop.events(ModelPromoted)} == {*CONFIGS})
+        yield folder
+        type_in(process, CTRL_C)
+        assert process.wait(timeout=60) == 0
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("command", HERE)
+def test_a_command_works_beside_a_running_loop(place: Path, command: str) -> None:
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command],
+        cwd=place,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
