@@ -13,6 +13,7 @@ Curve = Literal["even", "hard", "var"]
 class AdmissionSettings(Settings):
     """The geometric schedule of seed 001 §1, with the retention that its errata ask for. Steps are trainings."""
 
+    founders: int = Field(default=2, ge=1, description="checkpoints that are there before the schedule is heeded")
     recent_every: int = Field(default=10, ge=1, description="steps between recent checkpoints")
     recent_for: int = Field(default=100, ge=1, description="steps after which a recent checkpoint retires")
     anchor_every: int = Field(default=100, ge=1, description="steps between anchors, which stay for ever")

@@ -6,7 +6,7 @@ from app.league.bradley_terry import fit_bradley_terry
 from app.league.cycles import Cycle, Misfit, find_cycle, misfit
 from app.league.document import DamagedLeague, LeagueMetadata, dump_league, load_league
 from app.league.elo import EloTable, UnratedAgent, elo_changes
-from app.league.keeper import LeagueKeeper, LeagueRow
+from app.league.keeper import LeagueKeeper
 from app.league.league import Games, League, founded
 from app.league.matchmaking import Pick, categories, curve_weight, distribution, win_probability
 from app.league.newton import NoConvergence
@@ -17,6 +17,7 @@ from app.league.projection import LEAGUE_READS, fold_league, league_after
 from app.league.ratings import Estimate, NotRated, Ratings
 from app.league.scale import ANCHORS, RatingPrior
 from app.league.strategies import STRATEGIES, Strategy, Wanted, select
+from app.league.succession import LeagueRow
 from app.league.totals import PairTotals, total
 
 __all__ = [

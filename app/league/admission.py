@@ -22,13 +22,14 @@ class Retirement(NamedTuple):
 def admission(step: int, elo: float | None, league: League, settings: AdmissionSettings) -> tuple[LeagueRole, ...]:
     """Return the roles in which a new checkpoint enters; none keeps it out.
 
-    The first checkpoint is always recent. A new high score is above everybody, and by the margin above those who stay
-    for ever: recents that creep up must not raise the bar that they will not hold. The unrated hold none.
+    The first ones are always recent: until they are there self-play meets built-in players only, and that would last
+    where ratings rise slowly. A new high score is above everybody, and by the margin above those who stay for ever:
+    recents that creep up must not raise the bar that they will not hold. The unrated hold none.
     """
     latest = league.latest_step
     timely = step % settings.recent_every == 0 and (latest is None or not _expired(step, latest, settings))
     wanted: dict[LeagueRole, bool] = {
-        "recent": latest is None or timely,
+        "recent": len(league.checkpoints) < settings.founders or timely,
         "anchor": step % settings.anchor_every == 0,
         "elite": elo is not None and _high_score(elo, league, settings.elite_margin),
     }

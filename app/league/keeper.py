@@ -9,7 +9,7 @@ What the keeper says it takes in at once, with the functions that everybody else
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from app.config import RunSettings
 from app.core import ModelHash
@@ -27,42 +27,18 @@ from app.events import (
     Payload,
     RunConfigured,
     Step,
-    Value,
 )
 from app.league.admission import admission, retirements
 from app.league.agents import Agent
 from app.league.league import League
 from app.league.matchmaking import distribution
 from app.league.projection import LEAGUE_READS, fold_league, league_after
-
-Leaving = Literal["expired", "evicted", "rolled_back"]
+from app.league.succession import FIRST, LeagueRow, cut_back, promoted_agent, rated_agent, retirement_of, taken_along
 
 REMEMBERED = 16
 """Promoted models whose place in the lineage is known, more than any rollback goes back."""
 
-
 READS = (LEAGUE_READS | {RunConfigured}) - {CheckpointAdded, CheckpointRetired, EloUpdated}
-
-
-class LeagueRow(Value):
-    """One configuration's league.
-
-    Attributes:
-        league: its members, and what they have played.
-        rated: the model that was rated last; not known is only its parent.
-        promoted: the latest current models, the present one last, members or not. Their parents are their nearest
-            ancestors in the league.
-        told: what was decided last about whom the current model meets.
-    """
-
-    league: League = League()
-    rated: Agent | None = None
-    promoted: tuple[Agent, ...] = ()
-    told: MatchmakingUpdated | None = None
-
-
-FIRST = LeagueRow()
-"""The row of a configuration of whose league nothing is known."""
 
 
 @dataclass(frozen=True)
@@ -86,15 +62,15 @@ class LeagueKeeper:
         row = row.model_copy(update={"league": fold_league(league, event, self.settings.league.admission)})
         match event.data:
             case EvaluationCompleted(purpose="rating") as data:
-                return self._rated(event, row.model_copy(update={"rated": _agent(data)}))
+                return self._rated(event, row.model_copy(update={"rated": rated_agent(data)}))
             case ModelPromoted() as data:
-                newest = _newest(row, data)
+                newest = promoted_agent(row, data)
                 others = tuple(agent for agent in row.promoted if agent.id != newest.id)
                 row = row.model_copy(update={"promoted": (*others, newest)[-REMEMBERED:]})
                 return self._said(event, row, self._entering(row.league, newest))
             case ModelRolledBack() as data:
-                kept, gone = _cut(row.promoted, data)
-                return self._said(event, row.model_copy(update={"promoted": kept}), _taken_along(row.league, gone))
+                kept, gone = cut_back(row.promoted, data)
+                return self._said(event, row.model_copy(update={"promoted": kept}), taken_along(row.league, gone))
         return self._said(event, row, ())
 
     def _configured(self, rows: Mapping[str, LeagueRow]) -> Step[LeagueRow]:
@@ -157,7 +133,7 @@ class LeagueKeeper:
         """Take in what is said, let those leave whose time is over then, and see whom the current model meets now."""
         league, emissions = self._with(row.league, event, said)
         leaving = retirements(league, self.settings.league.admission)
-        league, more = self._with(league, event, (_retired(one.agent, one.reason) for one in leaving))
+        league, more = self._with(league, event, (retirement_of(one.agent, one.reason) for one in leaving))
         row, decided = self._matched(row.model_copy(update={"league": league}))
         return Step({event.subject: row}, (*emissions, *more, *map(Emission, decided)))
 
@@ -168,47 +144,3 @@ class LeagueKeeper:
         for emission in emissions:
             league = league_after(league, emission.data, event.recorded_us, self.settings.league.admission)
         return league, emissions
-
-
-def _agent(data: EvaluationCompleted) -> Agent:
-    """Return a model as its rating games show it."""
-    return Agent(
-        id=data.model,
-        kind="checkpoint",
-        step=data.step,
-        elo=data.elo,
-        elo_stderr=data.elo_stderr,
-        matches=sum(match.games for match in data.results),
-    )
-
-
-def _newest(row: LeagueRow, data: ModelPromoted) -> Agent:
-    """Return a promoted model, with its rating if it was the last to be rated, and its nearest ancestor that is known.
-
-    It was trained from the model before it: of others no candidate is promoted.
-    """
-    before = next((agent for agent in row.promoted if agent.id == data.previous), None)
-    ancestors = (data.previous, before and before.parent)
-    parent = next((name for name in ancestors if name in row.league.agents and name != data.model), None)
-    if row.rated is not None and row.rated.id == data.model:
-        return row.rated.model_copy(update={"parent": parent})
-    return Agent(id=data.model, kind="checkpoint", step=data.step, parent=parent)
-
-
-def _cut(promoted: tuple[Agent, ...], data: ModelRolledBack) -> tuple[tuple[Agent, ...], tuple[Agent, ...]]:
-    """Return the promoted models up to the one that was gone back to, and those after it."""
-    names = [agent.id for agent in promoted]
-    if data.to_model in names:
-        end = names.index(data.to_model) + 1
-        return promoted[:end], promoted[end:]
-    bad = tuple(agent for agent in promoted if agent.id == data.from_model)
-    return tuple(agent for agent in promoted if agent not in bad), bad
-
-
-def _taken_along(league: League, gone: Iterable[Agent]) -> Iterable[CheckpointRetired]:
-    active = {agent.id for agent in league.checkpoints}
-    return (_retired(agent, "rolled_back") for agent in gone if agent.id in active)
-
-
-def _retired(agent: Agent, reason: Leaving) -> CheckpointRetired:
-    return CheckpointRetired(model=ModelHash(agent.id), step=agent.step or 0, reason=reason)

@@ -37,6 +37,7 @@ MIXES = st.sampled_from(list(MATCHMAKING.values())) | st.builds(
 SEEDS = st.integers(0, 2**63 - 1)
 SCHEDULES = st.builds(
     AdmissionSettings,
+    founders=st.integers(1, 4),
     recent_every=st.integers(1, 20),
     recent_for=st.integers(1, 200),
     anchor_every=st.integers(1, 100),

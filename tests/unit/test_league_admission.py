@@ -6,7 +6,7 @@ from leagues import checkpoint, league_of, model
 from app.config import AdmissionSettings
 from app.league import admission, retirements
 
-SCHEDULE = AdmissionSettings(elite_margin=0)
+SCHEDULE = AdmissionSettings(elite_margin=0, founders=1)
 
 
 def run(steps, elo=lambda step: 0.0, settings=SCHEDULE, champion=None):
@@ -54,6 +54,13 @@ def test_the_first_checkpoint_always_enters_and_expires_like_any_recent() -> Non
     assert steps_of(run([37, *range(40, 141)])) == [*range(50, 141, 10)]
 
 
+def test_founders_enter_whatever_their_step() -> None:
+    settings = AdmissionSettings()
+    league = run([0, 1, 2, 3], settings=settings)
+    assert steps_of(league) == [0, 1]
+    assert admission(5, 0.0, league.without(model(0)), settings) == ("recent",)
+
+
 def test_one_that_comes_late_is_no_recent_any_more_but_may_be_an_anchor() -> None:
     league = league_of(checkpoint(500, 0.0, roles=("anchor",)))
     assert admission(410, 0.0, league, SCHEDULE) == ("recent",)
@@ -68,7 +75,7 @@ def test_in_a_league_that_all_have_left_a_checkpoint_is_the_first_again() -> Non
 
 
 def test_a_high_score_beats_the_best_by_the_margin_and_stays_for_ever() -> None:
-    settings = AdmissionSettings(elite_margin=30)
+    settings = AdmissionSettings(elite_margin=30, founders=1)
     league = run(range(1, 401), elo=lambda step: min(step, 95) * 1.0, settings=settings)
     elites = [agent.step for agent in league.checkpoints if "elite" in agent.roles]
     assert elites == [2, 33, 64, 95]  # step 1 is no elite; then each is 31 above the elite before it

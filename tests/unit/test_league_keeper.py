@@ -22,7 +22,7 @@ EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, 
 
 def keeper_of(**schedule) -> Driven:
     """Return a keeper; what is admitted is to its schedule."""
-    settings = LeagueSettings(admission=AdmissionSettings.model_validate(schedule))
+    settings = LeagueSettings(admission=AdmissionSettings.model_validate({"founders": 1, **schedule}))
     return Driven(LeagueKeeper, run_settings().model_copy(update={"league": settings}))
 
 
