@@ -35,9 +35,10 @@ def _curves(axes: "Axes", view: LeagueView) -> None:
         axes.fill_between(steps, elo - 1.96 * stderr, elo + 1.96 * stderr, alpha=0.2, label="95% when it was rated")
         axes.plot(steps, np.maximum.accumulate(elo), label="past best")
     ratings = view.ratings()
-    for agent in view.league.baselines:
+    for number, agent in enumerate(view.league.baselines):
         if agent.id in ratings.agents:
-            axes.axhline(ratings.rating(agent.id).elo, linestyle="--", linewidth=1, label=agent.id)
+            level = ratings.rating(agent.id).elo
+            axes.axhline(level, linestyle="--", linewidth=1, color=f"C{number + 2}", label=agent.id)
     axes.set(xlabel="training step", ylabel="Elo over the random bot")
     axes.legend()
 
