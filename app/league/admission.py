@@ -27,9 +27,10 @@ def admission(step: int, elo: float | None, league: League, settings: AdmissionS
     recents that creep up must not raise the bar that they will not hold. The unrated hold none.
     """
     latest = league.latest_step
-    timely = step % settings.recent_every == 0 and (latest is None or not _expired(step, latest, settings))
+    in_time = latest is None or not _expired(step, latest, settings)
+    due = len(league.checkpoints) < settings.founders or step % settings.recent_every == 0
     wanted: dict[LeagueRole, bool] = {
-        "recent": len(league.checkpoints) < settings.founders or timely,
+        "recent": in_time and due,
         "anchor": step % settings.anchor_every == 0,
         "elite": elo is not None and _high_score(elo, league, settings.elite_margin),
     }
