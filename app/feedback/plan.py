@@ -1,13 +1,13 @@
 """One event's changes to the scheduler's table: copied on write, turned into a step at the end."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from app.config import RunSettings
 from app.core import ConfigKey, derive_id, derive_seed
 from app.events import Emission, Event, OpponentSampled, Payload, SelfplayRequested, Step
 from app.feedback.needs import US
 from app.feedback.opponents import meeting
-from app.feedback.queue import ConfigRow, QueueRow, SchedulerRow, WorkerRow
+from app.feedback.queue import Asked, ConfigRow, QueueRow, SchedulerRow, WorkerRow
 from app.feedback.state import FeedbackState, state_of
 from app.feedback.trend import SECONDS_PER_HOUR
 
@@ -62,11 +62,14 @@ class Plan:
     def set_worker(self, name: str, row: WorkerRow) -> None:
         """Change a worker's row, or add it; count its free places."""
         before = self.worker(name)
-        places = row.slots - (before.slots if before else 0)
-        queue = {"free": self.queue.free + (name,) * max(0, places)}
-        if before is None:
-            queue["workers"] = (*self.queue.workers, name)
-        if before is None or places > 0:
+        idle, slots = (before.idle, before.slots) if before else (0, 0)
+        free, spare = max(0, row.idle - idle), max(0, row.slots - row.idle - (slots - idle))
+        if before is None or free or spare:
+            queue = {
+                "free": self.queue.free + (name,) * free,
+                "spare": self.queue.spare + (name,) * spare,
+                "workers": self.queue.workers if before else (*self.queue.workers, name),
+            }
             self.queue = self.queue.model_copy(update=queue)
         self._workers[name] = row
 
@@ -74,30 +77,50 @@ class Plan:
         """Say something that concerns no single configuration."""
         self._emissions.append(Emission(data))
 
-    def release(self, row: ConfigRow, key: str) -> ConfigRow:
-        """Take a configuration's request off its worker; its result has come, or is not waited for any longer."""
-        if row.worker is not None and (worker := self.worker(row.worker)):
+    def release(self, key: str, row: ConfigRow, asked: Asked, *, failed: bool = False) -> ConfigRow:
+        """Take a request off its worker: it was played, or ``failed`` and is given up by the next sweep."""
+        self._unserve(key, asked)
+        ended = asked.model_copy(update={"worker": None, "failed": failed})
+        return row.model_copy(update={"out": tuple(ended if one is asked else one for one in row.out)})
+
+    def forget(self, key: str, row: ConfigRow, requests: Iterable[Asked]) -> ConfigRow:
+        """Expect nothing of some requests any more."""
+        given_up = frozenset(asked.request for asked in requests)
+        for asked in row.out:
+            if asked.request in given_up:
+                self._unserve(key, asked)
+        return row.model_copy(update={"out": tuple(one for one in row.out if one.request not in given_up)})
+
+    def _unserve(self, key: str, asked: Asked) -> None:
+        if asked.worker is not None and (worker := self.worker(asked.worker)):
             serving = list(worker.serving)
             if key in serving:
                 serving.remove(ConfigKey(key))
-                self.set_worker(row.worker, worker.model_copy(update={"serving": tuple(serving)}))
-        return row.model_copy(update={"outstanding": None, "worker": None, "written_off": False})
+                self.set_worker(asked.worker, worker.model_copy(update={"serving": tuple(serving)}))
 
     def want(self, key: str) -> None:
-        """Queue a configuration if it lacks fresh rows, nothing is outstanding and it does not wait already."""
+        """Queue a configuration whose rows, with those under way, do not make a training, unless it waits already."""
         row = self.config(key)
-        if row.model is None or row.outstanding is not None or row.queued:
-            return
-        needed = row.needs.rows(self.settings, key)
-        idle = row.blocked or needed is None
-        if needed is not None and row.fresh_rows >= needed and not row.blocked:
+        if row.model is None or row.queued or not self._lacks(row, key):
             return
         self.set_config(key, row.model_copy(update={"queued": True}))
-        due_us = self._due_us(row, idle=idle)
+        due_us = self._due_us(row, key)
         if due_us > self.now_us:
             self.queue = self.queue.with_paced(due_us, ConfigKey(key))
         else:
             self.queue = self.queue.with_waiting(self._tag(row), ConfigKey(key))
+
+    def _lacks(self, row: ConfigRow, key: str) -> bool:
+        """Whether more games shall be played. As long as nothing is known of a request's rows, one has to suffice."""
+        needed = self._needed(row, key)
+        if row.out and (needed is None or row.rows_per_game is None):
+            return False
+        promised = len(row.out) * row.needs.games(self.settings, key) * (row.rows_per_game or 0.0)
+        return needed is None or row.fresh_rows + promised < needed
+
+    def _needed(self, row: ConfigRow, key: str) -> float | None:
+        """Return how many rows make a training; ``None`` while there is none."""
+        return None if row.blocked else row.needs.rows(self.settings, key)
 
     def _tag(self, row: ConfigRow) -> float:
         """Return the tag to wait with: that of its last finish, unless it has been away for long.
@@ -107,13 +130,18 @@ class Plan:
         lowest = self.settings.feedback.scheduler.starvation_floor * HIGHEST
         return max(row.finish, self.queue.virtual - CREDIT_TURNS * row.seconds / lowest)
 
-    def _due_us(self, row: ConfigRow, *, idle: bool) -> int:
-        if not row.requests:
+    def _due_us(self, row: ConfigRow, key: str) -> int:
+        """Return when the next request may be made.
+
+        At a rate r a configuration whose n requests make a training makes one every (seconds of a request) / (n r).
+        """
+        needed, pause = self._needed(row, key), (1 / row.rate - 1) * row.seconds
+        if not row.requests or (row.rate == 1 and needed is not None):
             return self.now_us
-        pause = int((1 / row.rate - 1) * row.seconds * US)
-        return (
-            row.requested_us + int(row.seconds * US) + max(pause, IDLE_PACE_US if idle else 0) if pause or idle else 0
-        )
+        if needed is None:
+            return row.requested_us + int(row.seconds * US) + max(int(pause * US), IDLE_PACE_US)
+        rows = row.needs.games(self.settings, key) * (row.rows_per_game or needed)
+        return row.requested_us + int(row.seconds / max(1.0, needed / rows) / row.rate * US)
 
     def wake(self) -> None:
         """Let those whose time has come wait for a worker."""
@@ -129,13 +157,20 @@ class Plan:
             self.queue = self.queue.model_copy(update={"waiting": tuple(rest), "virtual": tag})
             if key in self.settings:
                 self._request(key, name, tag)
+                self.want(key)
             else:  # it is not played any more: its place goes back
                 self.queue = self.queue.model_copy(update={"free": (*self.queue.free, name)})
 
     def _free_place(self) -> str | None:
+        """Return a worker that would begin at once; if there is none, one at which a request may wait."""
         while self.queue.free:
             name, *rest = self.queue.free
             self.queue = self.queue.model_copy(update={"free": tuple(rest)})
+            if (worker := self.worker(name)) and worker.idle:
+                return name
+        while self.queue.spare:
+            name, *rest = self.queue.spare
+            self.queue = self.queue.model_copy(update={"spare": tuple(rest)})
             if (worker := self.worker(name)) and worker.slots:
                 return name
         return None
@@ -147,8 +182,7 @@ class Plan:
         state = state_of(self._states, key)
         request_id = derive_id(NAME, self._event.id, len(self._emissions))
         turn = {
-            "outstanding": request_id,
-            "worker": name,
+            "out": (*row.out, Asked(request=request_id, worker=name, at_us=self.now_us)),
             "requests": row.requests + 1,
             "requested_us": self.now_us,
             "finish": tag + row.seconds / self._priority(state),

@@ -16,13 +16,29 @@ from app.feedback.needs import Needs
 Waiting = tuple[float, ConfigKey]
 
 
+class Asked(Row, frozen=True):
+    """A request whose rows have not come yet.
+
+    Attributes:
+        worker: who plays it; ``None`` once it was played, or failed.
+        at_us: when it was made.
+        failed: nothing is to be expected of it any more; the next sweep gives it up.
+    """
+
+    request: EventId
+    worker: str | None
+    at_us: int
+    failed: bool = False
+
+
 class ConfigRow(Row, frozen=True):
     """What the scheduler knows of one configuration.
 
     Attributes:
         model: the distributed model; without one there is nothing to play with.
-        outstanding: the request that has no result yet, with the worker that has it and when it was made.
-        written_off: nothing is to be expected of it any more; the next sweep lets it go.
+        out: the requests that are under way, oldest first.
+        rows_per_game: of the latest shard; ``None`` before the first.
+        requested_us: when the latest request was made.
         finish: virtual time at which its last turn was over.
         seconds: worker time of its last request.
         queued: it waits for a worker, or for its time.
@@ -31,10 +47,9 @@ class ConfigRow(Row, frozen=True):
     model: ModelHash | None = None
     fresh_rows: int = 0
     requests: int = 0
-    outstanding: EventId | None = None
-    worker: str | None = None
+    out: tuple[Asked, ...] = ()
+    rows_per_game: float | None = None
     requested_us: int = 0
-    written_off: bool = False
     finish: float = 0.0
     seconds: float = 1.0
     queued: bool = False
@@ -42,6 +57,10 @@ class ConfigRow(Row, frozen=True):
     rate: float = 1.0
     temperature: float | None = None
     needs: Needs = Needs()
+
+    def asked(self, request: EventId) -> Asked | None:
+        """Return a request, if it is under way."""
+        return next((one for one in self.out if one.request == request), None)
 
 
 class WorkerRow(Row, frozen=True):
@@ -58,6 +77,11 @@ class WorkerRow(Row, frozen=True):
         """How many more requests it may be given: one runs, one waits, for each job it can run at once."""
         return 0 if self.lost else max(0, 2 * self.capacity - len(self.serving))
 
+    @property
+    def idle(self) -> int:
+        """How many of them it would begin at once."""
+        return 0 if self.lost else max(0, self.capacity - len(self.serving))
+
 
 class QueueRow(Row, frozen=True):
     """The queue.
@@ -66,7 +90,8 @@ class QueueRow(Row, frozen=True):
         virtual: virtual time: the tag of the turn given last.
         waiting: who waits for a worker, sorted by tag.
         paced: who waits for its time, sorted by it.
-        free: workers' free places, one entry each; places of lost workers are passed over when they are drawn.
+        free: idle places of workers, one entry each; those that are none any more are passed over when they are drawn.
+        spare: the same of places behind a request that runs.
         workers: all workers ever heard.
         swept_us: when all of them were last looked at.
     """
@@ -75,6 +100,7 @@ class QueueRow(Row, frozen=True):
     waiting: tuple[Waiting, ...] = ()
     paced: tuple[tuple[int, ConfigKey], ...] = ()
     free: tuple[str, ...] = ()
+    spare: tuple[str, ...] = ()
     workers: tuple[str, ...] = ()
     swept_us: int = 0
 

@@ -105,27 +105,29 @@ class SelfplayScheduler(Controller[SchedulerRow]):
     def _after(self, plan: Plan, key: str, data: Payload) -> ConfigRow | None:
         """Return a configuration's row as an event about it leaves it; ``None`` when it changes nothing."""
         row = plan.config(key)
-        if isinstance(data, ModelDistributed):
-            return plan.release(row, key).model_copy(update={"model": data.model, "fresh_rows": 0})
         match data:
-            case SelfplayComplete(request_id=request, seconds=seconds) if request == row.outstanding:
-                return plan.release(row, key).model_copy(
-                    update={"seconds": max(0.001, seconds), "outstanding": request}
-                )
-            case QualityScoreUpdated(shard=shard, score=score) if shard.model == row.model:
-                answered = plan.release(row, key) if data.request_id == row.outstanding else row
-                if row.needs.usable(self.settings, score):
-                    most = row.needs.most_rows(self.settings, key)
-                    return answered.model_copy(update={"fresh_rows": min(row.fresh_rows + shard.rows, most)})
-                # The next sweep asks again: a model that plays poor games must not spin.
-                repeated = {"outstanding": row.outstanding, "written_off": True}
-                return answered.model_copy(update=repeated) if answered is not row else None
-            case SelfplayFailed(request_id=request) | QualityDegraded(request_id=request) if request == row.outstanding:
+            case ModelDistributed(model=model):
+                return plan.forget(key, row, row.out).model_copy(update={"model": model, "fresh_rows": 0})
+            case SelfplayComplete(request_id=request, seconds=seconds) if asked := row.asked(request):
+                return plan.release(key, row, asked).model_copy(update={"seconds": max(0.001, seconds)})
+            case QualityScoreUpdated(shard=shard) if shard.model == row.model:
+                return self._scored(plan, key, row, data)
+            case SelfplayFailed() | QualityDegraded() if asked := row.asked(data.request_id):
                 # The next sweep repeats it: a failure that comes back must not spin.
-                return plan.release(row, key).model_copy(update={"outstanding": request, "written_off": True})
+                return plan.release(key, row, asked, failed=True)
             case PromotionRejected() | TrainingFailed() | EvaluationFailed():
                 return row.model_copy(update={"fresh_rows": 0})
         return _decided(row, data)
+
+    def _scored(self, plan: Plan, key: str, row: ConfigRow, data: QualityScoreUpdated) -> ConfigRow | None:
+        """Count a shard's rows, if they are good enough; poor ones are asked for again by the next sweep."""
+        asked, shard = row.asked(data.request_id), data.shard
+        if not row.needs.usable(self.settings, data.score):
+            return plan.release(key, row, asked, failed=True) if asked else None
+        answered = plan.forget(key, row, [asked]) if asked else row
+        fresh = min(row.fresh_rows + shard.rows, row.needs.most_rows(self.settings, key))
+        counted = {"fresh_rows": fresh, "rows_per_game": shard.rows / shard.games}
+        return answered.model_copy(update=counted)
 
     def _sweep(self, plan: Plan, rows: Mapping[str, SchedulerRow]) -> None:
         """Look for lost workers and for requests without an answer; not at every tick, as it looks at everything."""
@@ -136,12 +138,12 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         plan.queue = plan.queue.model_copy(update={"swept_us": plan.now_us})
         for name in plan.queue.workers:
             _look_after(plan, name, limits.node_silent_seconds)
+        due_us = plan.now_us - limits.lease_seconds * US
         for key in (config.key for config in self.settings.configs):
             if CONFIG + key in rows:
                 row = plan.config(key)
-                overdue = plan.now_us - row.requested_us >= limits.lease_seconds * US
-                if row.outstanding and (overdue or row.written_off):
-                    plan.set_config(key, plan.release(row, key))
+                if over := [asked for asked in row.out if asked.failed or asked.at_us <= due_us]:
+                    plan.set_config(key, plan.forget(key, row, over))
                 plan.want(key)
 
 
@@ -194,7 +196,7 @@ def _look_after(plan: Plan, name: str, silent_seconds: float) -> None:
         return
     plan.emit(NodeLost(node=worker.node, silent_seconds=(plan.now_us - worker.heard_us) / US))
     plan.set_worker(name, worker.model_copy(update={"lost": True, "serving": ()}))
-    for key in worker.serving:
-        if (row := plan.config(key)).worker == name:
-            plan.set_config(key, row.model_copy(update={"outstanding": None, "worker": None}))
-            plan.want(key)
+    for key in dict.fromkeys(worker.serving):
+        row = plan.config(key)
+        plan.set_config(key, plan.forget(key, row, [asked for asked in row.out if asked.worker == name]))
+        plan.want(key)

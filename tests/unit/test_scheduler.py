@@ -58,12 +58,12 @@ def row(scheduler: Driven, key: str = KEY):
 
 
 def complete(scheduler: Driven, key: str = KEY, seconds: float = 1.0, at: float = 0.0) -> list:
-    """Answer the outstanding request of a configuration, the inspection not yet done."""
+    """Answer the oldest request of a configuration that is under way, the inspection not yet done."""
     config = row(scheduler, key)
     shard = ShardRef(key="c" * 64, rows=9, games=7, model=config.model, seed=1)
     played = SelfplayComplete(
-        request_id=config.outstanding,
-        worker=config.worker,
+        request_id=config.out[0].request,
+        worker=config.out[0].worker,
         shard=shard,
         opponents=(),
         temperature=1.0,
@@ -75,10 +75,13 @@ def complete(scheduler: Driven, key: str = KEY, seconds: float = 1.0, at: float 
 
 
 def answer(scheduler: Driven, key: str = KEY, rows: int = 1, at: float = 0.0, seconds: float = 1.0) -> list:
-    """Play and inspect what is outstanding."""
-    request, model = row(scheduler, key).outstanding, row(scheduler, key).model
+    """Play and inspect the oldest request."""
+    request, model = row(scheduler, key).out[0].request, row(scheduler, key).model
     said = complete(scheduler, key, seconds, at)
-    return said + scheduler.feed(scored(rows=rows, model=model, request=request), key=key, at=at)
+    found = scored(rows=rows, model=model, request=request)
+    games = row(scheduler, key).needs.games(scheduler.settings, key)
+    whole = found.model_copy(update={"shard": found.shard.model_copy(update={"games": games})})
+    return said + scheduler.feed(whole, key=key, at=at)
 
 
 class TestDemand:
@@ -90,12 +93,36 @@ class TestDemand:
 
     def test_it_remembers_the_id_its_request_will_have(self, scheduler):
         (envelope,) = scheduler.envelopes(distributed())
-        assert row(scheduler).outstanding == envelope.id == derive_id(NAME, scheduler.events[-1].id, 0)
+        (asked,) = row(scheduler).out
+        assert asked.request == envelope.id == derive_id(NAME, scheduler.events[-1].id, 0)
 
     def test_it_asks_again_until_the_rows_suffice(self, scheduler):
         scheduler.feed(distributed())
         assert len(answer(scheduler, rows=NEED - 1)) == 1
         assert not answer(scheduler, rows=1)
+
+    def test_as_many_play_at_once_as_make_a_training(self, scheduler):
+        for node in "abcdef":
+            scheduler.feed(ready(node), key=None)
+        scheduler.feed(distributed())
+        asked = answer(scheduler, rows=NEED // 4)
+        assert len(asked) == 3
+        assert len({request.worker for request in asked}) == 3
+        assert not answer(scheduler, rows=NEED // 4)
+
+    def test_before_the_first_shard_one_request_has_to_suffice(self, scheduler):
+        scheduler.feed(ready("other"), key=None)
+        assert len(scheduler.feed(distributed())) == 1
+        assert not scheduler.feed(TICK, heartbeat(), key=None, at=20)
+
+    def test_requests_for_a_model_that_was_replaced_are_not_waited_for(self, scheduler):
+        scheduler.feed(ready("other"), distributed(), key=KEY)
+        answer(scheduler, rows=NEED // 4)
+        before = {asked.request for asked in row(scheduler).out}
+        assert before
+        scheduler.feed(distributed(NEW, 1))
+        assert not {asked.request for asked in row(scheduler).out} & before
+        assert row(scheduler).fresh_rows == 0
 
     def test_every_request_has_a_seed_of_its_own(self, scheduler):
         seeds = {scheduler.feed(distributed(NEW if n % 2 else OLD, n))[0].seed for n in range(20)}
@@ -121,7 +148,7 @@ class TestDemand:
     @pytest.mark.parametrize("failure", ["failed", "degraded", "poor"])
     def test_a_failure_is_repeated_by_a_later_sweep_not_at_once(self, scheduler, failure):
         scheduler.feed(distributed())
-        request = row(scheduler).outstanding
+        request = row(scheduler).out[0].request
         facts = {
             "failed": SelfplayFailed(request_id=request, worker="w", error="no"),
             "degraded": QualityDegraded(request_id=request, shard="c" * 64, reason="parity"),
@@ -154,6 +181,14 @@ class TestWorkers:
             scheduler.feed(ready(node), key=None)
         asked = [request for key in keys for request in scheduler.feed(distributed(), key=key)]
         assert Counter(request.worker for request in asked) == {"selfplay_worker@a": 2, "selfplay_worker@b": 2}
+
+    def test_idle_workers_come_before_those_at_which_requests_would_wait(self):
+        keys = list(GAMES)[:3]
+        scheduler = Driven(SelfplayScheduler, run_settings(*keys))
+        for node in ("a", "b", "c"):
+            scheduler.feed(ready(node), key=None)
+        asked = [request for key in keys for request in scheduler.feed(distributed(), key=key)]
+        assert len({request.worker for request in asked}) == 3
 
     def test_a_silent_worker_is_lost_and_its_request_asked_of_another(self, scheduler):
         scheduler.feed(distributed(), at=0)
@@ -195,7 +230,7 @@ def shares(weights: dict[str, float], turns: int = 300) -> dict[str, float]:
     while sum(counts.values()) < turns:
         key = queue.pop(0)
         counts[key] += 1
-        request, model = row(scheduler, key).outstanding, row(scheduler, key).model
+        request, model = row(scheduler, key).out[0].request, row(scheduler, key).model
         envelopes = []
         for fact in _answered(scheduler, key, request, model):
             envelopes += scheduler.envelopes(fact, key=key)
@@ -239,7 +274,7 @@ class TestPace:
     def test_a_penalty_halves_the_rate(self, scheduler):
         scheduler.feed(distributed(), at=0)
         scheduler.feed(QualityPenaltyApplied(rate_multiplier=0.5, quality_score=0.1, threshold=0.3), at=1)
-        assert not answer(scheduler, seconds=10.0, at=10), "as long as the games took, it waits"
+        assert not answer(scheduler, rows=NEED - 1, seconds=10.0, at=10), "as long as the games took, it waits"
         scheduler.feed(heartbeat(), key=None, at=19)
         assert not scheduler.feed(TICK, key=None, at=19)
         assert len(scheduler.feed(TICK, key=None, at=20)) == 1
@@ -247,17 +282,26 @@ class TestPace:
     def test_a_penalty_holds_for_games_too_poor_to_train_on(self, scheduler):
         scheduler.feed(distributed(), at=0)
         scheduler.feed(QualityPenaltyApplied(rate_multiplier=0.5, quality_score=0.1, threshold=0.3), at=1)
-        request = row(scheduler).outstanding
+        request = row(scheduler).out[0].request
         complete(scheduler, seconds=100.0, at=100)
         scheduler.feed(scored(0.1, request=request), at=100)
         said = {at: scheduler.feed(heartbeat(), TICK, key=None, at=at) for at in range(101, 300, 10)}
         assert [at for at, requests in said.items() if requests] == [201]
 
+    def test_a_penalty_halves_the_rate_of_those_that_play_at_several_places_too(self, scheduler):
+        scheduler.feed(ready("other"), key=None)
+        scheduler.feed(distributed(), at=0)
+        scheduler.feed(QualityPenaltyApplied(rate_multiplier=0.5, quality_score=0.1, threshold=0.3), at=1)
+        assert len(answer(scheduler, rows=NEED // 4, seconds=10.0, at=10)) == 1
+        scheduler.feed(heartbeat(), heartbeat("other"), key=None, at=14)
+        assert not scheduler.feed(TICK, key=None, at=14), "four requests make a training: at half the rate, 5 s each"
+        assert len(scheduler.feed(TICK, key=None, at=15)) == 1
+
     def test_lifted_it_plays_at_once_again(self, scheduler):
         scheduler.feed(distributed(), at=0)
         for rate in (0.5, 1.0):
             scheduler.feed(QualityPenaltyApplied(rate_multiplier=rate, quality_score=0.4, threshold=0.4), at=1)
-        assert len(answer(scheduler, seconds=10.0, at=10)) == 1
+        assert len(answer(scheduler, rows=NEED - 1, seconds=10.0, at=10)) == 1
 
     @pytest.mark.parametrize("reason", ["blocked", "paused"])
     def test_without_training_it_still_plays_now_and_then(self, scheduler, reason):
@@ -274,7 +318,7 @@ class TestPace:
 
     def test_unblocked_it_plays_as_before(self, scheduler):
         scheduler.feed(distributed(), TrainingBlockedByQuality(reason="parity"), TrainingUnblocked(reason="clean"))
-        assert len(answer(scheduler)) == 1
+        assert len(answer(scheduler, rows=NEED - 1)) == 1
 
 
 class TestSettingsThatWereDecided:
@@ -286,7 +330,7 @@ class TestSettingsThatWereDecided:
     def test_a_base_temperature_replaces_the_configured_one(self, scheduler):
         scheduler.feed(distributed())
         scheduler.feed(HyperparameterUpdated(parameter="base_temperature", value=0.8, previous=1, reason="x"))
-        (request,) = answer(scheduler)
+        (request,) = answer(scheduler, rows=NEED - 1)
         assert request.temperature == 0.8
 
     def test_what_was_decided_before_the_first_model_holds(self, scheduler):
@@ -297,7 +341,7 @@ class TestSettingsThatWereDecided:
     def test_more_games_per_iteration_are_asked_for(self, scheduler):
         scheduler.feed(distributed())
         scheduler.feed(AdaptiveParamsChanged(epochs=3, games_per_iteration=999, learning_rate=1e-3, reason="x"))
-        (request,) = answer(scheduler)
+        request, *_ = answer(scheduler)
         assert request.games == 999
 
 
@@ -318,7 +362,7 @@ class TestMatchmaking:
         assert {one.opponents for one in request.lineups} == {("random",)}
         assert sum(one.games for one in request.lineups) == request.games
         assert isinstance(sampled, OpponentSampled)
-        assert sampled.request_id == row(scheduler).outstanding
+        assert sampled.request_id == row(scheduler).out[0].request
         assert {(one.agent, one.category) for one in sampled.opponents} == {("random", "baselines")}
 
     def test_what_was_decided_for_another_model_holds_for_none(self, scheduler):

@@ -39,8 +39,12 @@ class SelfplayWorker(QuietWorker[SelfplayRequested]):
         """Take up requests, drop those that have their result."""
         match event.data:
             case SelfplayRequested(worker=self.place.name) as request:
-                # An older request of the configuration has been written off: what was asked last is what is wanted.
-                older = [key for key, row in rows.items() if row.cause.subject == event.subject]
+                # An older request of the configuration for another model has been written off.
+                older = [
+                    name
+                    for name, row in rows.items()
+                    if row.cause.subject == event.subject and row.request.model != request.model
+                ]
                 return Step({**dict.fromkeys(older), event.id: SelfplayPending(cause=event.cause, request=request)})
             case SelfplayComplete(request_id=done) | SelfplayFailed(request_id=done) if done in rows:
                 return Step({done: None})
