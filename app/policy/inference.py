@@ -58,15 +58,24 @@ class Policy:
                 hint="Ask only for seats that are to move in games that are not over.",
             )
         with torch.inference_mode():
-            features = _tensor(obs).to(self._device).float()
-            for weight, bias in self._trunk:
-                features = torch.addmm(bias, features, weight).relu_()
-            output = torch.addmm(self._heads[1], features, self._heads[0])
+            output = self._forward(obs)
             logits = output[:, : self.actions]
             if temperature != 1.0:
                 logits = logits / temperature
             log_probs = masked_log_probs(logits, _tensor(mask).to(self._device))
             return log_probs.cpu().numpy(), output[:, self.actions].cpu().numpy()
+
+    def outputs(self, obs: NDArray[np.generic]) -> NDArray[np.float32]:
+        """Return what the network itself says [N, A + 1]: a logit for each action, legal or not, then the value."""
+        with torch.inference_mode():
+            outputs: NDArray[np.float32] = self._forward(obs).cpu().numpy()
+            return outputs
+
+    def _forward(self, obs: NDArray[np.generic]) -> Tensor:
+        features = _tensor(obs).to(self._device).float()
+        for weight, bias in self._trunk:
+            features = torch.addmm(bias, features, weight).relu_()
+        return torch.addmm(self._heads[1], features, self._heads[0])
 
 
 def load_network(settings: NetworkSettings, obs_size: int, actions: int, parameters: Parameters) -> ActorCritic:

@@ -84,18 +84,3 @@ def _heuristic_of(spec: TableSpec) -> Heuristic:
             hint="Leave 'heuristic' out of the configuration's built-in players.",
         )
     return spec.heuristic
-
-
-def choose(log_probs: Floats, points: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Draw an action for each row of log-probabilities [K, A] from a uniform point in [0, 1) [K]."""
-    cumulative = np.cumsum(np.exp(log_probs), axis=1)
-    # Counting what lies at or below the point never ends on an action of probability 0.
-    below = cumulative <= (points * cumulative[:, -1])[:, None]
-    chosen: NDArray[np.int32] = np.count_nonzero(below, axis=1).astype(np.int32)
-    return chosen
-
-
-def choose_best(log_probs: Floats) -> NDArray[np.int32]:
-    """Return the most probable action of each row, the first of several."""
-    best: NDArray[np.int32] = np.argmax(log_probs, axis=1).astype(np.int32)
-    return best

@@ -1,6 +1,7 @@
 """From decisions taken down step by step to the shard of a training."""
 
 from dataclasses import fields
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,7 @@ class ShardRecorder:
         bootstrap = np.zeros(len(game), dtype=np.float32)
         for row in np.flatnonzero(truncated).tolist():
             bootstrap[row] = self._bootstraps[int(game[row]), int(seat[row])]
+        offsets = np.cumsum([0, *map(len, outcomes.histories)], dtype=np.int64)
         return Shard(
             **rows,
             reward=step_rewards(earned, last, outcomes.returns[game, seat]),
@@ -69,17 +71,27 @@ class ShardRecorder:
             truncated=truncated,
             bootstrap=bootstrap,
             returns=outcomes.returns,
-            history=np.array([action for history in outcomes.histories for action in history], dtype=np.int32),
-            history_offsets=np.cumsum([0, *map(len, outcomes.histories)], dtype=np.int64),
+            history=np.fromiter(chain.from_iterable(outcomes.histories), dtype=np.int32, count=int(offsets[-1])),
+            history_offsets=offsets,
             meta=meta,
         )
 
     def _ordered(self) -> dict[str, NDArray[Any]]:
+        """Return every column with its rows in order, each row having been copied once."""
         if not self._decisions:
             raise NoExperience(
                 "The hero had no choice in any of these games.", hint="Play more games, or give it more seats."
             )
-        names = [field.name for field in fields(Decisions)]
-        rows = {name: np.concatenate([getattr(part, name) for part in self._decisions]) for name in names}
-        order = np.lexsort((rows["step"], rows["seat"], rows["game"]))
-        return {name: column[order] for name, column in rows.items()}
+        game, seat, step = (
+            np.concatenate([getattr(part, name) for part in self._decisions]) for name in ("game", "seat", "step")
+        )
+        place = np.empty(len(game), dtype=np.int64)  # where each row goes
+        place[np.lexsort((step, seat, game))] = np.arange(len(game))
+        places = np.split(place, np.cumsum([len(part.game) for part in self._decisions])[:-1])
+        rows: dict[str, NDArray[Any]] = {}
+        for name in (field.name for field in fields(Decisions)):
+            first = getattr(self._decisions[0], name)
+            rows[name] = np.empty((len(place), *first.shape[1:]), dtype=first.dtype)
+            for part, there in zip(self._decisions, places, strict=True):
+                rows[name][there] = getattr(part, name)
+        return rows

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.games import FINISHED, Mask, Observations, Table
+from app.selfplay.choosing import ask
 from app.selfplay.draws import Streams, draw_points, number_streams
-from app.selfplay.players import Floats, Player, choose, choose_best
+from app.selfplay.players import Floats, Player
 
 Indices = NDArray[np.int64]
 HERO = 0
@@ -162,27 +163,19 @@ class Rollout:
     def _decide(self, live: Indices) -> None:
         obs, mask = self.table.observe(live)
         games, seats = self._games[live], self.table.seats()[live]
-        points = draw_points(self._choices[games], self._steps[games])
+        steps = self._steps[games]
+        points = draw_points(self._choices[games], steps)
         sitting = self.schedule.seating[games, seats]
         actions = np.empty(len(live), dtype=np.int32)
         for player in np.unique(sitting).tolist():
             rows = np.flatnonzero(sitting == player)
             whole = len(rows) == len(live)
             seen, legal = (obs, mask) if whole else (obs[rows], mask[rows])
-            taken, log_probs, values = self._ask(player, seen, legal, points[rows])
-            actions[rows] = taken
+            chosen = ask(self.players[player], seen, legal, self.schedule.temperatures[player], points[rows])
+            actions[rows] = chosen.action
             if player == HERO and self.recorder is not None:
-                game = games[rows].astype(np.int32)
-                log_prob = log_probs[np.arange(len(rows)), taken]
-                step = self._steps[game].astype(np.int32)
+                game, step = games[rows].astype(np.int32), steps[rows].astype(np.int32)
                 earned = self.table.earned(live[rows], seats[rows])
-                self.recorder.decided(Decisions(game, seats[rows], step, seen, legal, taken, log_prob, values, earned))
-        self._steps[games] += 1
+                self.recorder.decided(Decisions(game, seats[rows], step, seen, legal, *chosen, earned))
+        self._steps[games] = steps + 1
         self.table.step(live, actions)
-
-    def _ask(
-        self, player: int, obs: Observations, mask: Mask, points: NDArray[np.float64]
-    ) -> tuple[NDArray[np.int32], Floats, Floats]:
-        temperature = self.schedule.temperatures[player]
-        log_probs, values = self.players[player].forward(obs, mask, temperature or 1.0)
-        return (choose(log_probs, points) if temperature else choose_best(log_probs)), log_probs, values

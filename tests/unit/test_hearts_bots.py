@@ -134,6 +134,7 @@ def endgame(hand: str, trick: str, out: str, points) -> np.ndarray:
     game["plays"][0, : 36 + len(lying)] = gone + lying
     game["cards_played"], game["cards_passed"], game["direction"], game["options"] = 36 + len(lying), 12, 1, OPTIONS
     game["leader"], game["points"], game["broken"] = -len(lying) % 4, [points], True
+    game["choices"] = legal(game[0])
     return game
 
 

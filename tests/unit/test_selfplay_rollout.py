@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
+import torch
 
-from app.config import GAMES
+from app.config import GAMES, NetworkSettings
 from app.games import open_table
+from app.policy import NoLegalAction, Policy, init_policy
 from app.selfplay import HERO, RandomPlayer, Rollout, Schedule, ShardRecorder
-from app.selfplay.players import choose, choose_best
+from app.selfplay.choosing import GREEDY, ask, choose
 from app.selfplay.seating import selfplay_seating
 from app.store import ShardMeta
 
@@ -37,13 +39,29 @@ def shard_of(recorder, outcomes):
     return recorder.shard(outcomes, meta)
 
 
-def test_choices_follow_the_probabilities() -> None:
+def test_choices_follow_the_probabilities_of_the_legal_actions() -> None:
     probabilities = np.array([0.0, 0.2, 0.0, 0.5, 0.3, 0.0])
-    log_probs = np.tile(np.log(np.maximum(probabilities, 1e-45)), (10_000, 1)).astype(np.float32)
-    log_probs[:, probabilities == 0] = -1e9
-    chosen = choose(log_probs, (np.arange(10_000) + 0.5) / 10_000)
+    logits = np.tile(np.log(np.maximum(probabilities, 1e-45)), (10_000, 1)).astype(np.float32)
+    logits[:, [0, 2, 5]] = 7.0  # illegal, and therefore no matter
+    mask = np.tile(probabilities > 0, (10_000, 1))
+    chosen, log_probs = choose(logits, mask, 1.0, (np.arange(10_000) + 0.5) / 10_000)
     np.testing.assert_allclose(np.bincount(chosen, minlength=6) / 10_000, probabilities, atol=2e-4)
-    assert (choose_best(log_probs) == 3).all()
+    np.testing.assert_allclose(np.exp(log_probs), probabilities[chosen], rtol=1e-5)
+    best, log_probs = choose(logits, mask, 1.0, np.full(10_000, GREEDY))
+    assert (best == 3).all()
+    np.testing.assert_allclose(np.exp(log_probs), 0.5, rtol=1e-5)
+
+
+def test_a_choice_is_that_of_torch_s_distribution_at_any_temperature() -> None:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 3, (200, 30)).astype(np.float32)
+    mask = rng.random((200, 30)) < 0.3
+    mask[:, 4] = True
+    for temperature in (0.3, 1.0, 2.5):
+        chosen, log_probs = choose(logits, mask, 1 / temperature, rng.random(200))
+        masked = torch.from_numpy(np.where(mask, logits / temperature, -1e9))
+        expected = torch.distributions.Categorical(logits=masked).log_prob(torch.from_numpy(chosen))
+        np.testing.assert_allclose(log_probs, expected.numpy(), atol=1e-5)
 
 
 @pytest.mark.parametrize("point", [0.0, np.nextafter(1, 0)])
@@ -51,9 +69,31 @@ def test_the_ends_of_the_unit_interval_choose_legal_actions(point: float) -> Non
     rng = np.random.default_rng(0)
     mask = rng.random((500, 30)) < 0.2
     mask[:, 7] = True
-    log_probs, _ = RandomPlayer().forward(np.zeros((500, 1)), mask)
-    chosen = choose(log_probs, np.full(500, point))
+    chosen, _ = choose(np.zeros((500, 30), dtype=np.float32), mask, 1.0, np.full(500, point))
     assert mask[np.arange(500), chosen].all()
+
+
+def test_a_position_without_a_legal_action_is_refused() -> None:
+    mask = np.ones((3, 4), dtype=bool)
+    mask[1] = False
+    settings = NetworkSettings(hidden=(8,))
+    policy = Policy(settings, 5, 4, init_policy(settings, 5, 4, seed=0))
+    with pytest.raises(NoLegalAction, match="Row 1"):
+        ask(policy, np.zeros((3, 5), dtype=np.float32), mask, 1.0, np.zeros(3))
+
+
+def test_a_policy_is_asked_for_what_its_forward_pass_says() -> None:
+    settings, rng = NetworkSettings(hidden=(16,)), np.random.default_rng(1)
+    policy = Policy(settings, 5, 9, init_policy(settings, 5, 9, seed=0))
+    obs, mask = rng.random((50, 5), dtype=np.float32), rng.random((50, 9)) < 0.5
+    mask[:, 0] = True
+    log_probs, values = policy.forward(obs, mask, 0.7)
+    choices = ask(policy, obs, mask, 0.7, rng.random(50))
+    np.testing.assert_allclose(choices.log_prob, log_probs[np.arange(50), choices.action], atol=1e-5)
+    np.testing.assert_array_equal(choices.value, values)
+    greedy = ask(policy, obs, mask, 0.0, rng.random(50))
+    assert np.array_equal(greedy.action, log_probs.argmax(axis=1))
+    np.testing.assert_allclose(greedy.log_prob, policy.forward(obs, mask)[0].max(axis=1), atol=1e-5)
 
 
 def test_the_random_bot_is_even_over_the_legal_actions() -> None:

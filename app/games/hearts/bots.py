@@ -20,7 +20,7 @@ from app.games.hearts.search import search
 from app.games.hearts.state import GAME, option_set
 from app.games.table import Heuristic, Mask, Observations
 
-DEALS = 20
+DEALS = 128
 """Deals of the hard bot."""
 
 _SURE = 40.0

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.kernels import kernel
-from app.games.hearts.bits import count, lowest
+from app.games.hearts.bits import lowest
 from app.games.hearts.cards import CARDS, RANKS, SEATS
 from app.games.hearts.play import choose, deal, legal, result
 from app.games.hearts.state import HOLD, PASSED, Game, Games
@@ -32,7 +32,7 @@ def play_hands(games: Games, slots: Indices, actions: Indices) -> int:
     for k in range(len(slots)):
         game = games[slots[k]]
         action: int = actions[k]
-        if action < 0 or action >= CARDS or not legal(game) >> action & 1:
+        if action < 0 or action >= CARDS or not game["choices"] >> action & 1:
             return k
         choose(game, action)
         _play_forced(game)
@@ -75,7 +75,8 @@ def theirs(card: int) -> int:
 
 @kernel
 def _play_forced(game: Game) -> None:
-    choice = legal(game)
-    while choice and count(choice) == 1:
-        choose(game, lowest(choice))
-        choice = legal(game)
+    choices = legal(game)
+    while choices and choices & (choices - 1) == 0:
+        choose(game, lowest(choices))
+        choices = legal(game)
+    game["choices"] = choices

@@ -16,6 +16,7 @@ GAME = np.dtype(
         ("hand", np.int64, SEATS),  # the cards each seat holds, as sets
         ("given", np.int64, SEATS),  # the cards each seat passed
         ("played", np.int64),
+        ("choices", np.int64),  # what the seat to move may choose, where the table has played what was forced
         ("deck", np.int8, CARDS),  # card k was dealt to seat k mod 4
         ("passes", np.int8, SEATS * PASSED),  # in the order they were chosen, seat after seat
         ("plays", np.int8, CARDS),
@@ -42,6 +43,7 @@ class Game(TypedDict):
     hand: NDArray[np.int64]
     given: NDArray[np.int64]
     played: int
+    choices: int
     deck: NDArray[np.int8]
     passes: NDArray[np.int8]
     plays: NDArray[np.int8]

@@ -1,0 +1,177 @@
+"""Hearts: our rules and self-play against OpenSpiel from Python, in one run, by CPU time, on one thread.
+
+Run with ``pytest tests/benchmarks/bench_hearts.py -m benchmark -s``. Ratios are asserted, not figures.
+"""
+
+from collections.abc import Callable, Iterator
+from time import process_time
+
+import numpy as np
+import pyspiel
+import pytest
+import torch
+from open_spiel.python.observation import make_observation
+from torch.distributions import Categorical
+
+from app.config import GAMES, GameConfig
+from app.core import ModelHash, derive_seed
+from app.core.kernels import kernel
+from app.games import FINISHED, open_table
+from app.games.hearts import bots
+from app.games.hearts.rules import HeartsRules
+from app.policy import Policy, init_policy, load_network
+from app.selfplay import HeuristicPlayer, Rollout, Schedule, ShardRecorder
+from app.store import ShardMeta
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
+CONFIG = GAMES["hearts_4p"]
+GAME = pyspiel.load_game(CONFIG.game)
+ROUNDS = 5
+SLOTS = 1024
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def rate(work: Callable[[int], int], seed: int) -> float:
+    """Return units of work a second of CPU time."""
+    began = process_time()
+    return work(seed) / (process_time() - began)
+
+
+def compare(ours: Callable[[int], int], *others: Callable[[int], int]) -> list[float]:
+    """Return the median rates of some works, taken in turn; the first round warms up."""
+    rates = [[rate(work, seed) for work in (ours, *others)] for seed in range(ROUNDS + 1)]
+    return np.median(np.array(rates[1:]), axis=0).tolist()
+
+
+@kernel
+def pick(mask: np.ndarray, starts: np.ndarray, actions: np.ndarray) -> None:
+    """Choose the first legal action at or after a random one, round the deck."""
+    for k in range(len(mask)):
+        action = starts[k]
+        while not mask[k, action]:
+            action = action + 1 if action < 51 else 0
+        actions[k] = action
+
+
+def play(config: GameConfig, seed: int, hands: int, slots: int) -> int:
+    """Play hands at random, observing and masking every decision; return their number."""
+    rng, table, decisions = np.random.default_rng(seed), open_table(config, slots), 0
+    for first in range(seed * hands, (seed + 1) * hands, slots):
+        table.reset(np.arange(slots), range(first, first + slots))
+        while len(live := np.flatnonzero(table.seats() != FINISHED)):
+            _, mask = table.observe(live)
+            actions = np.empty(len(live), dtype=np.int32)
+            pick(mask, rng.integers(0, 52, len(live), dtype=np.int32), actions)
+            table.step(live, actions)
+            decisions += len(live)
+    return decisions
+
+
+def their_decisions(seed: int, hands: int = 60) -> int:
+    """Do the same with OpenSpiel's fast observer, one game at a time, and leave it at its 5,088 raw features."""
+    rng, decisions = np.random.default_rng(seed), 0
+    points = rng.random(hands * 200).tolist()
+    observation = make_observation(GAME, pyspiel.IIGObservationType(perfect_recall=True))
+    for _ in range(hands):
+        state = GAME.new_initial_state()
+        while not state.is_terminal():
+            legal = state.legal_actions()
+            if not state.is_chance_node() and len(legal) > 1:
+                observation.set_from(state, state.current_player())
+                decisions += 1
+            state.apply_action(legal[int(points.pop() * len(legal))])
+    return decisions
+
+
+def test_the_environment_alone() -> None:
+    theirs = CONFIG.model_copy(update={"engine": "openspiel"})
+    ours, same, raw = compare(
+        lambda seed: play(CONFIG, seed, 2048, 256), lambda seed: play(theirs, seed, 64, 64), their_decisions
+    )
+    print(  # noqa: T201
+        f"environment: {ours:,.0f} decisions/s; OpenSpiel {same:,.0f} with these features ({ours / same:.0f} times), "
+        f"{raw:,.0f} with its own ({ours / raw:.1f} times)"
+    )
+    assert ours / same >= 50
+    assert ours / raw >= 8
+
+
+def our_hands(seed: int, hands: int = 2 * SLOTS) -> int:
+    """Play hands of one model against itself into a shard, forced moves left out."""
+    seating = np.zeros((hands, 4), dtype=np.int8)
+    schedule = Schedule([derive_seed(seed, game) for game in range(hands)], seating, (1.0,), seed)
+    recorder = ShardRecorder()
+    outcomes = Rollout(open_table(CONFIG, SLOTS), [policy()], schedule, recorder).run()
+    meta = ShardMeta(
+        config_key=CONFIG.key,
+        rules_version="",
+        model=ModelHash("a" * 64),
+        opponents=(),
+        seed=seed,
+        worker="",
+        temperature=1.0,
+    )
+    return recorder.shard(outcomes, meta).games
+
+
+def parameters():
+    return init_policy(CONFIG.network, 270, 52, seed=0)
+
+
+def policy() -> Policy:
+    return Policy(CONFIG.network, 270, 52, parameters())
+
+
+def sequential_hands(seed: int, hands: int = 12) -> int:
+    """Do the same as seed 004 does it: one position a forward pass, a ``Categorical`` for each, a record a decision.
+
+    The observation is OpenSpiel's information state, of which the network sees 270 features, so that it is no larger
+    than ours: encoding them as ours are would take longer still.
+    """
+    network, rng = load_network(CONFIG.network, 270, 52, parameters()), np.random.default_rng(seed)
+    records = []
+    for _ in range(hands):
+        state = GAME.new_initial_state()
+        while not state.is_terminal():
+            legal = state.legal_actions()
+            if state.is_chance_node():
+                state.apply_action(legal[int(rng.random() * len(legal))])
+                continue
+            obs = torch.tensor(state.information_state_tensor()[:270]).unsqueeze(0)
+            mask = torch.tensor(state.legal_actions_mask(), dtype=torch.bool).unsqueeze(0)
+            with torch.no_grad():
+                logits, value = network(obs)
+                policy = Categorical(logits=logits.masked_fill(~mask, -1e9))
+                action = policy.sample()
+                log_prob = policy.log_prob(action)
+            records.append((obs, mask, action.item(), log_prob.item(), value.item(), state.current_player()))
+            state.apply_action(records[-1][2])
+    return hands
+
+
+def test_self_play_with_recorded_rows() -> None:
+    ours, sequential = compare(our_hands, sequential_hands)
+    ratio = ours / sequential
+    print(f"self-play: {ours:,.0f} hands/s, one decision at a time {sequential:,.0f}, {ratio:.0f} times")  # noqa: T201
+    assert ratio >= 100
+
+
+@pytest.mark.parametrize(("level", "hands"), [("easy", 1024), ("normal", 1024), ("hard", 32)])
+def test_what_the_bots_cost(level: str, hands: int) -> None:
+    def work(seed: int) -> int:
+        seating = np.zeros((hands, 4), dtype=np.int8)
+        schedule = Schedule(range(seed * hands, (seed + 1) * hands), seating, (1.0,), seed)
+        player = HeuristicPlayer(bots.LEVELS[level](HeartsRules()))
+        return int(Rollout(open_table(CONFIG, hands), [player], schedule).run().lengths.sum())
+
+    work(0)
+    decisions = np.median([rate(work, seed) for seed in range(3)])
+    print(f"{level}: {1e6 / decisions:,.1f} µs a decision, the table included")  # noqa: T201
+    assert decisions > 0
