@@ -26,12 +26,12 @@ def draw(weights: Mapping[T, float], point: float) -> T:
         point: for instance from ``derive_point``.
     """
     left = point * sum(weights.values())
-    drawn = [key for key, weight in weights.items() if weight > 0]
-    for key in drawn:
-        left -= weights[key]
+    drawn = [(key, weight) for key, weight in weights.items() if weight > 0]
+    for key, weight in drawn:
+        left -= weight
         if left < 0:
             return key
-    return drawn[-1]  # rounding has left a crumb behind the last one
+    return drawn[-1][0]  # rounding has left a crumb behind the last one
 
 
 def lineup(weights: Mapping[T, float], seats: int, distinct: int, seed: int) -> tuple[T, ...]:

@@ -10,15 +10,7 @@ from math import sqrt, tanh
 from typing import ClassVar
 
 from app.core import ConfigKey
-from app.events import (
-    ClockTick,
-    CurriculumRebalanced,
-    Emission,
-    Event,
-    Payload,
-    Row,
-    Step,
-)
+from app.events import ClockTick, CurriculumRebalanced, Emission, Event, Payload, Row, Step
 from app.feedback.controller import Controller
 from app.feedback.state import FeedbackState, state_of
 

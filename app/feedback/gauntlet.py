@@ -4,15 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from app.core import ConfigKey
-from app.events import (
-    Emission,
-    EvaluationCompleted,
-    Event,
-    HyperparameterUpdated,
-    Payload,
-    Row,
-    Step,
-)
+from app.events import Emission, EvaluationCompleted, Event, HyperparameterUpdated, Payload, Row, Step
 from app.feedback.controller import Controller
 from app.feedback.state import FeedbackState
 from app.feedback.trend import SECONDS_PER_HOUR

@@ -9,16 +9,7 @@ from math import sqrt
 from typing import ClassVar
 
 from app.config.feedback import AnomalySettings
-from app.events import (
-    Emission,
-    Event,
-    LossAnomalyDetected,
-    Payload,
-    Row,
-    Step,
-    TrainingCompleted,
-    TrainingMetrics,
-)
+from app.events import Emission, Event, LossAnomalyDetected, Payload, Row, Step, TrainingCompleted, TrainingMetrics
 from app.feedback.controller import Controller
 from app.feedback.state import FeedbackState
 

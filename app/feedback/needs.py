@@ -3,14 +3,7 @@
 from math import ceil
 
 from app.config import RunSettings
-from app.events import (
-    AdaptiveParamsChanged,
-    HyperparameterUpdated,
-    Intensity,
-    Payload,
-    Row,
-    TrainingIntensityChanged,
-)
+from app.events import AdaptiveParamsChanged, HyperparameterUpdated, Intensity, Payload, Row, TrainingIntensityChanged
 
 US = 1_000_000
 

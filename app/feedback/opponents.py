@@ -33,14 +33,15 @@ def meeting(decided: MatchmakingUpdated | None, model: ModelHash, players: int, 
     """
     if decided is None or decided.model != model or all(pick.category == ITSELF for pick in decided.picks):
         return Meeting()
-    weights = {pick: pick.probability for pick in decided.picks}
+    weights = {place: pick.probability for place, pick in enumerate(decided.picks)}
     rotations = games // players
     seats, distinct = players - 1, min(players - 1, DISTINCT)
     lineups, draws = list[Lineup](), list[SampledOpponent]()
     count = min(DRAWS, rotations)
     for number in range(count):
         share = players * ((number + 1) * rotations // count - number * rotations // count)
-        seated = lineup(weights, seats, distinct, derive_seed(seed, "lineup", number))
+        places = lineup(weights, seats, distinct, derive_seed(seed, "lineup", number))
+        seated = [decided.picks[place] for place in places]
         lineups.append(Lineup(opponents=tuple(pick.agent for pick in seated), games=share))
         firsts = (seated[-(-draw * seats // distinct)] for draw in range(distinct))  # where each draw sits first
         draws += [SampledOpponent(agent=pick.agent, category=pick.category, games=share) for pick in firsts]

@@ -10,12 +10,7 @@ what it is, and so do its games: without other moves the data would stay poor, a
 from datetime import datetime
 
 from app.config.feedback import StallSettings
-from app.events import (
-    ExplorationBoost,
-    Payload,
-    PlateauDetected,
-    Row,
-)
+from app.events import ExplorationBoost, Payload, PlateauDetected, Row
 from app.feedback.state import FeedbackState
 from app.feedback.trend import SECONDS_PER_HOUR, Slope, slope_per_hour
 

@@ -6,18 +6,7 @@ from typing import Any, NamedTuple
 
 from app.config import RunSettings
 from app.core import FlyballError
-from app.events import (
-    AnyRow,
-    Cause,
-    Emission,
-    Envelope,
-    Event,
-    Payload,
-    Reducer,
-    RunConfigured,
-    Step,
-    follow,
-)
+from app.events import AnyRow, Cause, Emission, Envelope, Event, Payload, Reducer, RunConfigured, Step, follow
 from app.feedback import Controller, FeedbackFold
 
 RowKey = tuple[str, str]

@@ -28,9 +28,9 @@ class Times:
 def timed(controller: type[Controller], times: Times) -> type[Controller]:
     """Return the controller as one whose steps are timed."""
 
-    def step(self, rows, event, states):
+    def step(self, rows, event, *states):
         began = process_time()
-        done = controller.step(self, rows, event, states)
+        done = controller.step(self, rows, event, *states)
         times.seconds[controller.name] += process_time() - began
         return done
 
