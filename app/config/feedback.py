@@ -66,6 +66,7 @@ class LearningRateSettings(Settings):
     evaluations: int = Field(default=5, ge=2, description="averaged differences")
     raise_at_elo: float = Field(default=10.0)
     lower_at_elo: float = Field(default=-10.0)
+    confidence: float = Field(default=3.0, ge=0, description="standard errors that a difference must exceed")
     raise_factor: float = Field(default=1.1, gt=1)
     lower_factor: float = Field(default=0.8, gt=0, lt=1)
     minimum: float = Field(default=1e-6, gt=0)
@@ -104,8 +105,8 @@ class WatchdogSettings(Settings):
 class LifecycleSettings(Settings):
     """Promotion by GSPRT, rollback on severe regressions."""
 
-    elo0: float = Field(default=-20.0)
-    elo1: float = Field(default=20.0)
+    elo0: float = Field(default=-40.0, description="so much weaker a candidate is kept out")
+    elo1: float = Field(default=0.0, description="an equal one is let in: it holds what it has learned")
     alpha: float = Field(default=0.05, gt=0, lt=0.5)
     beta: float = Field(default=0.05, gt=0, lt=0.5)
     max_games: int = Field(default=2000, ge=2, description="undecided after so many: the candidate is kept out")
@@ -122,11 +123,15 @@ class SchedulerSettings(Settings):
 
 
 class TriggerSettings(Settings):
-    """When to train."""
+    """When to train.
+
+    Good data does not make a training sooner by default: only rows of the current model are trained on, so those played
+    during a training and its evaluations are lost, and many small trainings lose more of them (measured, ADR-012).
+    """
 
     cooldown_seconds: float = Field(default=0.0, ge=0)
-    hot_path: float = Field(default=0.5, gt=0, description="share of rows_per_training that is enough")
-    accelerated: float = Field(default=0.75, gt=0)
+    hot_path: float = Field(default=1.0, gt=0, description="share of rows_per_training that is enough")
+    accelerated: float = Field(default=1.0, gt=0)
     normal: float = Field(default=1.0, gt=0)
     reduced: float = Field(default=2.0, gt=0)
 

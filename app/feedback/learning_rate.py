@@ -1,6 +1,11 @@
-"""EvaluationFeedbackHandler: the learning rate follows the gain in rating (DESIGN §4)."""
+"""EvaluationFeedbackHandler: the learning rate follows the gain in rating (DESIGN §4).
+
+Ratings come with errors of tens of Elo, and the rule is asked every hour: a mean gain that is not significant counts as
+none. Without that, noise alone lowers a learning rate by a tenth of itself a day, for a cut is larger than a raise.
+"""
 
 from collections.abc import Mapping
+from math import hypot
 from typing import ClassVar
 
 from app.core import ConfigKey
@@ -30,6 +35,7 @@ class LearningRow(Row, frozen=True):
     epochs: int
     games_per_iteration: int
     elos: tuple[float, ...]
+    stderrs: tuple[float, ...]
     changed_us: int
 
 
@@ -57,12 +63,13 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
             case HyperparameterUpdated(parameter="learning_rate", value=value, reason=reason):
                 # An operator's word: it holds for a cooldown, then the rule goes on from there.
                 return _told(event.subject, self._set(row, value, event.recorded_us), reason)
-            case EvaluationCompleted(purpose="rating", elo=elo):
-                elos = (*row.elos, elo)[-self.settings.feedback.learning_rate.evaluations - 1 :]
-                return self._adjusted(event, row.model_copy(update={"elos": elos}))
+            case EvaluationCompleted(purpose="rating", elo=elo, elo_stderr=stderr):
+                first = -self.settings.feedback.learning_rate.evaluations - 1
+                ratings = {"elos": (*row.elos, elo)[first:], "stderrs": (*row.stderrs, stderr)[first:]}
+                return self._adjusted(event, row.model_copy(update=ratings))
             case ModelRolledBack():
                 # The leap back up to the model from before is no gain.
-                return Step({event.subject: row.model_copy(update={"elos": ()})})
+                return Step({event.subject: row.model_copy(update={"elos": (), "stderrs": ()})})
             case TrainingFailed(reason="diverged"):
                 # A divergence calls for a lower learning rate (ERRATA 004), at once.
                 factor = self.settings.feedback.learning_rate.lower_factor
@@ -83,6 +90,7 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
             epochs=config.ppo.epochs,
             games_per_iteration=config.selfplay.games_per_request,
             elos=(),
+            stderrs=(),
             changed_us=0,
         )
 
@@ -93,7 +101,8 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
         if len(row.elos) <= limits.evaluations or cooling:
             return Step({key: row})
         gain = (row.elos[-1] - row.elos[0]) / limits.evaluations
-        if limits.lower_at_elo < gain < limits.raise_at_elo:
+        noise = limits.confidence * hypot(row.stderrs[-1], row.stderrs[0]) / limits.evaluations
+        if min(limits.lower_at_elo, -noise) < gain < max(limits.raise_at_elo, noise):
             return Step({key: row})
         factor = limits.raise_factor if gain >= limits.raise_at_elo else limits.lower_factor
         changed = self._set(row, row.learning_rate * factor, event.recorded_us)

@@ -66,7 +66,8 @@ class TestGauntlet:
 class TestLearningRate:
     @staticmethod
     def gains(handler, gain, count=6, start=0.0):
-        return [p for n in range(count) for p in handler.feed(rated(start + gain * n), at=1 + n)]
+        ratings = (rated(start + gain * n, stderr=5.0) for n in range(count))
+        return [p for n, one in enumerate(ratings) for p in handler.feed(one, at=1 + n)]
 
     @pytest.mark.parametrize(("gain", "factor"), [(10.0, 1.1), (9.9, None), (-9.9, None), (-10.0, 0.8)])
     def test_it_follows_the_mean_gain_of_the_last_five(self, gain, factor):
@@ -76,6 +77,12 @@ class TestLearningRate:
         said = self.gains(handler, gain)
         assert [p.learning_rate for p in said] == pytest.approx([] if factor is None else [1e-4 * factor])
         assert all(isinstance(p, AdaptiveParamsChanged) for p in said)
+
+    @pytest.mark.parametrize(("stderr", "changes"), [(23.5, 1), (23.6, 0)])
+    def test_a_gain_within_three_standard_errors_counts_as_none(self, handler, stderr, changes):
+        # Ratings 100 Elo apart, each of the two with this error: 3 * sqrt(2) * 23.57 = 100.
+        said = [p for n in range(6) for p in handler.feed(rated(-20.0 * n, stderr=stderr), at=1 + n)]
+        assert len(said) == changes
 
     def test_four_gains_are_too_few(self, handler):
         assert not self.gains(handler, -100, count=5)

@@ -53,7 +53,7 @@ class TestGate:
     def test_undecided_rounds_add_up(self, lifecycle):
         candidate(lifecycle)
         rounds = 0
-        while isinstance((said := lifecycle.feed(gated(53, 0, 47)))[0], EvaluationRequested):
+        while isinstance((said := lifecycle.feed(gated(50, 0, 50)))[0], EvaluationRequested):
             rounds += 1
         assert isinstance(said[0], ModelPromoted)
         assert 2 <= rounds <= 20
@@ -61,12 +61,12 @@ class TestGate:
 
     def test_undecided_after_2000_games_is_kept_out(self, lifecycle):
         candidate(lifecycle)
-        said = [lifecycle.feed(gated(50, 0, 50))[0] for _ in range(20)]
+        said = [lifecycle.feed(gated(47, 0, 53))[0] for _ in range(20)]  # -20 Elo: halfway between the bounds
         assert isinstance(said[-1], PromotionRejected)
         assert all(isinstance(request, EvaluationRequested) for request in said[:-1])
 
     def test_every_round_has_a_seed_of_its_own(self, lifecycle):
-        seeds = {candidate(lifecycle)[0].seed} | {lifecycle.feed(gated(50, 0, 50))[0].seed for _ in range(10)}
+        seeds = {candidate(lifecycle)[0].seed} | {lifecycle.feed(gated(47, 0, 53))[0].seed for _ in range(10)}
         assert len(seeds) == 11
 
     def test_a_failed_round_is_repeated_but_not_for_ever(self, lifecycle):

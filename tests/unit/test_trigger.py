@@ -127,7 +127,10 @@ def test_blocked_it_does_not_train_and_what_was_played_before_is_gone(trigger):
 @pytest.mark.parametrize(
     ("intensity", "share"), [("hot_path", 0.5), ("accelerated", 0.75), ("normal", 1.0), ("reduced", 2.0)]
 )
-def test_intensity_sets_how_many_rows_are_enough(trigger, intensity, share):
+def test_intensity_sets_how_many_rows_are_enough(intensity, share):
+    shares = {"hot_path": 0.5, "accelerated": 0.75, "normal": 1.0, "reduced": 2.0}
+    trigger = Driven(TrainingTrigger, run_settings(trigger=shares))
+    trigger.feed(distributed())
     trigger.feed(TrainingIntensityChanged(intensity=intensity, previous="normal", quality_score=0.5))
     rows = int(NEED * share)
     assert not trigger.feed(scored(rows=rows - 1))
