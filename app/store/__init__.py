@@ -2,6 +2,7 @@
 
 from app.store.blobs import BlobStore, DamagedBlob, MemoryStore, MissingBlob
 from app.store.checkpoints import Checkpoint, Manifest, delete_checkpoint, get_checkpoint, put_checkpoint
+from app.store.experience import BadExperience, Experience, experience_lines, read_experience
 from app.store.files import FileStore
 from app.store.header import note_of, with_note
 from app.store.leagues import ForeignLeague, LeagueFile
@@ -9,10 +10,12 @@ from app.store.shard import BadShard, Shard, ShardMeta
 from app.store.shards import delete_shard, get_shard, put_shard
 
 __all__ = [
+    "BadExperience",
     "BadShard",
     "BlobStore",
     "Checkpoint",
     "DamagedBlob",
+    "Experience",
     "FileStore",
     "ForeignLeague",
     "LeagueFile",
@@ -23,10 +26,12 @@ __all__ = [
     "ShardMeta",
     "delete_checkpoint",
     "delete_shard",
+    "experience_lines",
     "get_checkpoint",
     "get_shard",
     "note_of",
     "put_checkpoint",
     "put_shard",
+    "read_experience",
     "with_note",
 ]

@@ -1,8 +1,11 @@
 """Hearts players of three levels, as preferences over the observation: ``Heuristic``s, which see no hidden card.
 
 - ``easy``: the first legal card.
-- ``normal``: see ``normal``.
-- ``hard``: see ``search``; what it costs is in the number of its deals.
+- ``normal``: see ``normal``. One against three random ones takes 1.58 ± 0.13 points a hand, against easy ones
+  2.28 ± 0.21 (each by 4,000 hands, every deal with the bot in each seat; four equal players take 6.5 and a little for
+  moons). It costs about a microsecond a decision.
+- ``hard``: see ``search``. One against three normal ones takes 6.05 ± 0.17 points, 1.48 ± 0.25 fewer than they do. It
+  costs about a millisecond a decision.
 """
 
 from collections.abc import Callable
@@ -21,7 +24,7 @@ from app.games.hearts.state import GAME, option_set
 from app.games.table import Heuristic, Mask, Observations
 
 DEALS = 128
-"""Deals of the hard bot."""
+"""Deals of the hard bot. With 20 it takes more points than a normal one: it sees moons in the noise."""
 
 _SURE = 40.0
 """The log-weight of the card that is chosen, against 0: the bots do not mix."""

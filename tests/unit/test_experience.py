@@ -1,0 +1,119 @@
+"""Experience as lines of JSON: nothing is lost, and what is wrong is named by file, line and field."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from app.config import GAMES
+from app.games import open_table
+from app.selfplay import RandomPlayer, Rollout, Schedule, ShardRecorder
+from app.store import BadExperience, Shard, ShardMeta, experience_lines, read_experience
+from app.training import make_samples
+
+META = ShardMeta(
+    config_key="hearts_4p", rules_version="r", model="a" * 64, opponents=(), seed=0, worker="w", temperature=1.0
+)
+
+
+def shard_of(key: str, games: int, **changes) -> Shard:
+    config, recorder = GAMES[key].model_copy(update=changes), ShardRecorder()
+    schedule = Schedule(list(range(games)), np.zeros((games, config.players), dtype=np.int8), (1.0,), 3)
+    return recorder.shard(Rollout(open_table(config, 8), [RandomPlayer()], schedule, recorder).run(), META)
+
+
+def read(lines, players=4, kind=np.float32) -> Shard:
+    return read_experience(lines, "data.jsonl", META, players, kind)
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"), [("hearts_4p", {}), ("connect_four_2p", {}), ("chinese_checkers_3p", {"max_moves": 9})]
+)
+def test_what_is_written_is_read_again(key: str, changes: dict) -> None:
+    shard = shard_of(key, 5, **changes)
+    lines = list(experience_lines(shard))
+    again = read(lines, shard.returns.shape[1], shard.obs.dtype.type)
+    for name in ("obs", "mask", "action", "log_prob", "value", "reward", "done", "truncated", "bootstrap", "seat"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(shard, name))
+        assert getattr(again, name).dtype == getattr(shard, name).dtype
+    np.testing.assert_array_equal(again.game, shard.game)
+    np.testing.assert_array_equal(again.step, shard.step)
+    np.testing.assert_allclose(again.returns, shard.returns, atol=1e-6)
+    if key == "hearts_4p":
+        first = "obs mask action reward value log_prob done game_id step_id seat"
+        assert " ".join(json.loads(lines[0])) == first
+        assert len(json.loads(lines[0])["obs"]) == 270
+
+
+def test_it_can_be_trained_on_in_any_order_and_with_any_numbers_of_games() -> None:
+    shard = shard_of("hearts_4p", 3)
+    lines = [json.loads(line) for line in experience_lines(shard)]
+    for line in lines:
+        line["game_id"] = [70, 700, 8000][line["game_id"]]
+    shuffled = [json.dumps(lines[k]) for k in np.random.default_rng(0).permutation(len(lines))]
+    again = read(["", *shuffled, "\n"])
+    np.testing.assert_array_equal(again.game, shard.game)
+    expected, found = make_samples([shard], 1.0, 0.95), make_samples([again], 1.0, 0.95)
+    np.testing.assert_allclose(found.advantage.numpy(), expected.advantage.numpy(), atol=1e-6)
+
+
+def edited(change) -> list[str]:
+    """Return the lines of two hands, the third of them changed."""
+    lines = list(experience_lines(shard_of("hearts_4p", 2)))
+    row = json.loads(lines[2])
+    change(row)
+    lines[2] = json.dumps(row)
+    return lines
+
+
+def put(name, value):
+    return lambda row: row.update({name: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda row: row.pop("mask"), r"line 3: field mask: Field required"),
+        (put("obs", [0.0] * 269), r"line 3: field obs: 269 numbers, the first line has 270"),
+        (put("mask", [1] * 51), r"line 3: field mask: 51 numbers|line 3: action"),
+        (lambda row: row["obs"].__setitem__(7, "x"), r"line 3: field obs\[7\]: Input should be a valid number"),
+        (lambda row: row["mask"].__setitem__(row["action"], 0), r"line 3: action \d+ is not legal"),
+        (put("action", 52), r"line 3: action 52 is not legal"),
+        (put("reward", None), r"line 3: field reward"),
+        (put("log_prob", 0.5), r"line 3: field log_prob: Input should be less than or equal to 0"),
+        (put("seat", 4), r"line 3: field seat: 4, but there are 4 players"),
+        (put("done", True), r"line 3: field done: seat 0 in game 0 ends here but goes on later"),
+        (put("step", 3), r"line 3: field step: Extra inputs are not permitted"),
+        (put("truncated", True), r"line 3: field done: seat 0 in game 0 ends here"),
+    ],
+)
+def test_a_bad_line_is_named(change, complaint: str) -> None:
+    with pytest.raises(BadExperience, match=r"data\.jsonl, " + complaint):
+        read(edited(change))
+
+
+def test_bad_files_are_named() -> None:
+    lines = list(experience_lines(shard_of("hearts_4p", 1)))
+    with pytest.raises(BadExperience, match="line 2: Invalid JSON"):
+        read([lines[0], lines[1][:50]])
+    with pytest.raises(BadExperience, match=r"line \d+: field done: seat 3 in game 0 never ends"):
+        read(lines[:-1])
+    with pytest.raises(BadExperience, match=r"line \d: field step_id: seat 0 in game 0 has step \d twice"):
+        read([lines[0], lines[0], *lines[1:]])
+    with pytest.raises(BadExperience, match="no experience"):
+        read([])
+    with pytest.raises(BadExperience, match=r"line 1: field value: .* finite"):
+        read([json.dumps(json.loads(lines[0]) | {"value": float("nan")}), *lines[1:]])
+
+
+def test_shards_with_rows_in_another_order_are_written_as_they_are() -> None:
+    shard = shard_of("connect_four_2p", 2)
+    turned = {
+        name: getattr(shard, name)[::-1].copy() for name in ("obs", "mask", "action", "log_prob", "value", "reward")
+    }
+    turned |= {
+        name: getattr(shard, name)[::-1].copy() for name in ("done", "truncated", "bootstrap", "seat", "game", "step")
+    }
+    backwards = replace(shard, **turned)
+    assert list(experience_lines(backwards)) == list(experience_lines(shard))[::-1]

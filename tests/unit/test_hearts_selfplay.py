@@ -1,0 +1,76 @@
+"""Hearts of a model against itself: what seed 004 §9 asks of collecting experience."""
+
+from time import process_time
+
+import numpy as np
+import pytest
+import torch
+
+from app.config import GAMES
+from app.games import open_table
+from app.policy import Policy, init_policy
+from app.selfplay import Rollout, Schedule, ShardRecorder
+from app.store import MemoryStore, ShardMeta, put_shard
+
+CONFIG = GAMES["hearts_4p"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def collect(hands: int, seed: int = 0, slots: int = 256):
+    """Return the shard of some hands of a first model, which prefers nothing much, so that it tries everything."""
+    policy = Policy(CONFIG.network, 270, 52, init_policy(CONFIG.network, 270, 52, seed=1))
+    schedule = Schedule(list(range(hands)), np.zeros((hands, 4), dtype=np.int8), (1.0,), seed)
+    recorder = ShardRecorder()
+    outcomes = Rollout(open_table(CONFIG, slots), [policy], schedule, recorder).run()
+    meta = ShardMeta(
+        config_key=CONFIG.key, rules_version="r", model="a" * 64, opponents=(), seed=seed, worker="w", temperature=1.0
+    )
+    return recorder.shard(outcomes, meta)
+
+
+def test_legal_masking() -> None:
+    """No illegal card is ever chosen, and none has any probability; a card that is forced is no decision."""
+    shard = collect(300)
+    assert np.take_along_axis(shard.mask, shard.action[:, None].astype(np.int64), axis=1).all()
+    assert (shard.obs[:, :52] >= shard.mask).all()
+    assert shard.mask.sum(axis=1).min() >= 2
+    assert shard.log_prob.max() < 0
+
+
+def test_records_of_a_hand() -> None:
+    """52 plays and 12 or no passes a hand (ERRATA 004), less those without a choice; all seats, in turn order."""
+    shard = collect(400)
+    rows = np.bincount(shard.game)
+    assert 40 < rows.mean() < 55
+    lengths = np.diff(shard.history_offsets) - 53
+    assert set(lengths.tolist()) == {52, 64}
+    assert (rows <= lengths).all()
+    for game in range(20):
+        mine = shard.game == game
+        assert set(shard.seat[mine].tolist()) == {0, 1, 2, 3}
+        assert sorted(shard.step[mine].tolist()) == list(range(rows[game]))
+
+
+def test_determinism() -> None:
+    """The same seeds give the same bytes, however many games are in flight."""
+    keys = [put_shard(MemoryStore(), collect(60, slots=slots)) for slots in (60, 60, 17)]
+    assert keys[0] == keys[1]
+    first, other = collect(60, slots=60), collect(60, slots=17)
+    np.testing.assert_array_equal(first.history, other.history)
+    np.testing.assert_array_equal(first.action, other.action)
+    assert put_shard(MemoryStore(), collect(60, seed=1, slots=60)) != keys[0]
+
+
+def test_collection_speed() -> None:
+    """More than 100 games a second, by CPU time; ``tests/benchmarks/bench_hearts.py`` says how many."""
+    collect(8)
+    began = process_time()
+    collect(512)
+    assert 512 / (process_time() - began) > 100
