@@ -1,6 +1,7 @@
 """What several tests need: events as the broker would have recorded them."""
 
 import os
+import signal
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import count
@@ -13,6 +14,9 @@ from app.events.envelope import EPOCH
 
 # One thread a process: torch's threads fight over busy cores, and jobs in this process get many times slower.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell that runs tests in the background has them ignore Ctrl-C, and so would every command that they interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no fault of the code's.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
