@@ -21,7 +21,7 @@ from typing import Any
 from generated_run import generated, hasty
 from running_loop import SETTINGS, running_loop
 
-from app.events import CATALOGUE, Event, Kind, Payload, from_cloudevent
+from app.events import CATALOGUE, Event, Kind, Payload, PlateauDetected, from_cloudevent
 from app.journal import SqliteJournalReader, history
 from app.runtime.replaying import Report, replay
 
@@ -68,11 +68,11 @@ def save(name: str, events: Iterable[Event[Payload]]) -> None:
 
 
 def eventful() -> list[Event[Payload]]:
-    """Return a generated run in which every kind of decision is taken."""
-    decisions = {payload for payload in CATALOGUE if payload.kind is Kind.DECISION}
+    """Return a generated run in which every kind of decision is taken, and a plateau is met."""
+    wanted = {payload for payload in CATALOGUE if payload.kind is Kind.DECISION} | {PlateauDetected}
     for seed in count():
         events = list(generated(EVENTS, seed=seed, settings=hasty(), trouble=10))
-        if decisions <= {type(event.data) for event in events}:
+        if wanted <= {type(event.data) for event in events}:
             return events
     raise AssertionError("count() ends nowhere")
 

@@ -356,12 +356,13 @@ async def test_draining_starts_no_further_job(stage):
     assert len(stage.of(SelfplayComplete)) == 1
 
 
-async def test_a_newer_request_of_a_configuration_replaces_the_older(stage):
+async def test_a_request_for_a_newer_model_replaces_those_for_the_older(stage):
     for name in ("first", "second"):
         await stage.publish(REQUEST, name)
+    await stage.publish(REQUEST.model_copy(update={"model": "d" * 64}), "third")
     engine = ScriptedEngine(RESULT)
     (done,) = await stage.until(SelfplayComplete, stage.host("selfplay_worker", MemoryStateStore(), engine))
-    assert (done.request_id, engine.calls) == ("second", 1)
+    assert (done.request_id, engine.calls) == ("third", 1)
 
 
 async def test_the_watchdog_hears_of_the_event_loop_while_the_broker_is_away(stage, tmp_path):
