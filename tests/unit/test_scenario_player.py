@@ -9,12 +9,14 @@ from driving import KEY, run_settings
 from scenario_events import adapted, asked, boosted, played, promoted
 
 from app.bus import MemoryBus
+from app.cli.commands.trace import trace
 from app.cli.playing import NeverCame, Player
 from app.core import derive_id
 from app.events import Event, NodeLost, Payload, PlateauDetected, originate
 from app.journal import MemoryJournal, history
 from app.runtime.clock import SystemClock
 from app.runtime.scenarios import SCENARIOS, Known, Plan, Seen
+from app.runtime.scenarios.watch import TRACED
 from app.store import MemoryStore
 
 PLATEAU = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0)
@@ -146,3 +148,8 @@ async def test_what_happened_before_does_not_count(loop):
     await loop.say(adapted(1e-6))
     with pytest.raises(NeverCame):
         await loop.player(plan("stall")).play(0.1)
+
+
+def test_what_a_trace_shows_is_what_the_watch_counts_on():
+    (effects,) = [option for option in trace.params if option.name == "effects"]
+    assert effects.default == TRACED

@@ -6,6 +6,9 @@ from typing import Any
 from app.events import Event, Scope
 from app.runtime.scenarios.plan import Expected, Plan, Stage
 
+TRACED = 6
+"""Generations of effects that ``flyball trace`` shows unless it is asked for more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -36,7 +39,7 @@ class Watch:
         self._plan, self._trouble = plan, trouble
         self._descendants: set[str] = {trouble.id}
         self._roots: list[str] = [trouble.id]
-        self._shown: set[str] = {trouble.id}
+        self._shown: dict[str, int] = {trouble.id: 0}  # and how many generations after the root of their trace
         self.seen: list[Seen] = []
 
     @property
@@ -46,9 +49,11 @@ class Watch:
 
     def feed(self, event: Event[Any]) -> Seen | None:
         """Take in the next event. Returns the step that it is, if it is one."""
-        for line in (self._descendants, self._shown):
-            if event.envelope.causationid in line:
-                line.add(event.id)
+        cause = event.envelope.causationid
+        if cause in self._descendants:
+            self._descendants.add(event.id)
+        if cause is not None and self._shown.get(cause, TRACED) < TRACED:
+            self._shown[event.id] = self._shown[cause] + 1
         expected = self.awaited
         if expected is None or not self._is(expected, event):
             return None
@@ -58,7 +63,7 @@ class Watch:
         if event.id not in self._shown:  # its cause shows what else came of it at once
             root = event.envelope.causationid or event.id
             self._roots.append(root)
-            self._shown |= {root, event.id}
+            self._shown |= {root: 0, event.id: 1 if root != event.id else 0}
         return found
 
     def traces(self) -> list[str]:
