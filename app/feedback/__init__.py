@@ -8,6 +8,7 @@ from app.feedback.learning_rate import EvaluationFeedbackHandler
 from app.feedback.lifecycle import ModelLifecycleCoordinator
 from app.feedback.loop import FeedbackLoopController
 from app.feedback.loss_watch import LossWatch
+from app.feedback.needs import Needs
 from app.feedback.scheduler import SelfplayScheduler
 from app.feedback.state import (
     CanonicalFeedbackState,
@@ -32,6 +33,7 @@ __all__ = [
     "ModelLifecycleCoordinator",
     "ModelPerformanceWatchdog",
     "MonitoringFeedbackState",
+    "Needs",
     "RatingPoint",
     "SelfplayScheduler",
     "SignalFeedbackState",

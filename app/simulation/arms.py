@@ -1,6 +1,6 @@
 """Arms: which controllers run. Those that are left out are replaced by their neutral baselines."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -15,7 +15,7 @@ from app.feedback import (
 from app.runtime.fold import Factory, Hosted
 from app.runtime.registry import DAEMONS
 from app.simulation.baselines import EvaluateAlways, PromoteAlways, TrainAlways
-from app.simulation.uniform import UniformScheduler
+from app.simulation.uniform import UniformBesideTrigger, UniformScheduler
 
 ControllerClass = type[Hosted]
 CONTROLLERS: tuple[ControllerClass, ...] = tuple(
@@ -52,8 +52,14 @@ class Arm:
 
 
 def _without(*left_out: ControllerClass) -> tuple[ControllerClass, ...]:
-    kept = (BASELINES.get(one) if one in left_out else one for one in CONTROLLERS)
+    kept = (_baseline(one, left_out) if one in left_out else one for one in CONTROLLERS)
     return tuple(controller for controller in kept if controller is not None)
+
+
+def _baseline(controller: ControllerClass, left_out: Collection[ControllerClass]) -> ControllerClass | None:
+    if controller is SelfplayScheduler and TrainingTrigger not in left_out:
+        return UniformBesideTrigger
+    return BASELINES.get(controller)
 
 
 ARMS: Mapping[str, Arm] = {

@@ -1,8 +1,8 @@
 """What stands in for a controller that is left out: the simplest thing that keeps the loop turning.
 
 An evaluation after every training, promotion of whatever was trained, training as soon as there are enough rows. None
-of them looks at quality, ratings or troubles. They honour what other controllers decide about the learning rate and the
-epochs, so that leaving one controller out disables only that one.
+of them looks at quality, ratings or troubles. They honour what other controllers decide about the learning rate, the
+epochs and how many rows make a training, so that leaving one controller out disables only that one.
 """
 
 from collections.abc import Mapping
@@ -17,24 +17,26 @@ from app.events import (
     EvaluationRequested,
     Event,
     Evidence,
+    HyperparameterUpdated,
     ModelDistributed,
     ModelPromoted,
     ModelRolledBack,
     Payload,
     PromotionRejected,
     QualityScoreUpdated,
+    Row,
     RunConfigured,
     ShardRef,
     Step,
     TrainingCompleted,
     TrainingFailed,
+    TrainingIntensityChanged,
     TrainingRequested,
-    Value,
 )
-from app.feedback import Controller, FeedbackState
+from app.feedback import Controller, FeedbackState, Needs
 
 
-class TrainedModel(Value):
+class TrainedModel(Row, frozen=True):
     """The latest trained model."""
 
     model: ModelHash
@@ -107,20 +109,21 @@ class PromoteAlways(Controller[TrainedModel]):
         return Step({event.subject: TrainedModel(model=data.model, step=data.step)}, (Emission(promotion),))
 
 
-class Learner(Value):
+class Learner(Row, frozen=True):
     """One configuration. ``busy``: a training or its evaluation is under way."""
 
+    learning_rate: float
+    epochs: int
     model: ModelHash | None = None
     step: int = 0
     trainings: int = 1
     shards: tuple[ShardRef, ...] = ()
     busy: bool = True
-    learning_rate: float
-    epochs: int
+    needs: Needs = Needs()
 
 
 class TrainAlways(Controller[Learner]):
-    """Asks for a training as soon as there are enough rows of the current model, whatever their quality."""
+    """Asks for a training as soon as there are enough rows of the current model, of any quality: it never pauses."""
 
     name: ClassVar[str] = "TrainAlways"
     row: ClassVar[type[Learner]] = Learner
@@ -128,12 +131,14 @@ class TrainAlways(Controller[Learner]):
         {
             AdaptiveParamsChanged,
             EvaluationFailed,
+            HyperparameterUpdated,
             ModelDistributed,
             ModelRolledBack,
             PromotionRejected,
             QualityScoreUpdated,
             RunConfigured,
             TrainingFailed,
+            TrainingIntensityChanged,
         }
     )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({TrainingRequested})
@@ -156,7 +161,8 @@ class TrainAlways(Controller[Learner]):
         return Step() if row is None else self._train_if_ready(event.subject, _after(row, event.data))
 
     def _train_if_ready(self, key: str, row: Learner) -> Step[Learner]:
-        if row.busy or sum(shard.rows for shard in row.shards) < self.settings.config(key).rows_per_training:
+        needed = row.needs.rows(self.settings, key) or self.settings.config(key).rows_per_training
+        if row.busy or sum(shard.rows for shard in row.shards) < needed:
             return Step({key: row})
         asked = row.model_copy(update={"busy": True, "trainings": row.trainings + 1})
         return Step({key: asked.model_copy(update={"shards": ()})}, (self._request(key, asked),))
@@ -184,5 +190,7 @@ def _after(row: Learner, data: Payload) -> Learner:
         case QualityScoreUpdated(shard=shard) if shard.model == row.model:
             return row.model_copy(update={"shards": (*row.shards, shard)})
         case AdaptiveParamsChanged(learning_rate=rate, epochs=epochs):
-            return row.model_copy(update={"learning_rate": rate, "epochs": epochs})
+            return row.model_copy(update={"learning_rate": rate, "epochs": epochs, "needs": row.needs.after(data)})
+        case HyperparameterUpdated() | TrainingIntensityChanged():
+            return row.model_copy(update={"needs": row.needs.after(data)})
     return row

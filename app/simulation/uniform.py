@@ -1,8 +1,8 @@
 """Uniform allocation of self-play: the stand-in for SelfplayScheduler.
 
 Whoever lacks fresh rows waits in one queue, and every free worker serves the head of it: a configuration is given one
-request and goes to the end, until what it has and what it was promised make a training. There are no priorities, and
-nothing is known of quality. The temperature is that of the settings, or what other controllers decided.
+request and goes to the end, until what it has and what it was promised make a training. There are no priorities. How
+many rows make a training, and the temperature, are those of the settings, or what other controllers decided.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from typing import ClassVar
 from app.config import RunSettings
 from app.core import ConfigKey, EventId, ModelHash, derive_id, derive_seed
 from app.events import (
+    AdaptiveParamsChanged,
     ClockTick,
     DaemonReady,
     Emission,
@@ -22,32 +23,42 @@ from app.events import (
     PromotionRejected,
     QualityDegraded,
     QualityScoreUpdated,
+    Row,
     SelfplayComplete,
     SelfplayFailed,
     SelfplayRequested,
     Step,
+    TrainingBlockedByQuality,
     TrainingFailed,
-    Value,
+    TrainingIntensityChanged,
 )
-from app.feedback import Controller, FeedbackState
+from app.feedback import Controller, FeedbackState, Needs
 
 US = 1_000_000
 NAME, POOL, WORKER = "UniformScheduler", "pool", "worker:"
 
 
-class Needy(Value):
-    """A configuration: fresh rows of its model, requests that are out, rows that one of them brings."""
+class Needy(Row, frozen=True):
+    """A configuration: its model, fresh rows of it, requests that are out, rows that one of them brings."""
 
-    model: ModelHash
+    model: ModelHash | None = None
     fresh_rows: int = 0
     out: tuple[EventId, ...] = ()
     requests: int = 0
     rows_each: int = 1
     queued: bool = False
     temperature: float | None = None
+    needs: Needs = Needs()
+
+    def wants(self, settings: RunSettings, key: str) -> bool:
+        """Whether its model lacks rows. While training is paused, one request at a time may end the pause."""
+        if self.model is None:
+            return False
+        needed = self.needs.rows(settings, key)
+        return not self.out if needed is None else self.fresh_rows + len(self.out) * self.rows_each < needed
 
 
-class Lease(Value):
+class Lease(Row, frozen=True):
     """What a worker was asked for, and when."""
 
     key: ConfigKey
@@ -55,14 +66,14 @@ class Lease(Value):
     at_us: int
 
 
-class Pool(Value):
+class Pool(Row, frozen=True):
     """Free workers, and configurations that wait."""
 
     free: tuple[str, ...] = ()
     waiting: tuple[ConfigKey, ...] = ()
 
 
-class UniformRow(Value):
+class UniformRow(Row, frozen=True):
     """A row about a configuration, a worker, or the pool."""
 
     config: Needy | None = None
@@ -88,22 +99,21 @@ class Allocation:
     def _row(self, name: str) -> UniformRow:
         return (self._changed[name] if name in self._changed else self._rows.get(name)) or UniformRow()
 
-    def config(self, key: str) -> Needy | None:
-        """Return a configuration's row, if it has a model."""
-        return self._row(key).config
+    def config(self, key: str) -> Needy:
+        """Return a configuration's row. Decisions may come before its first model."""
+        return self._row(key).config or Needy()
 
     def set_config(self, key: str, row: Needy) -> None:
         """Change a configuration's row, and let it wait for a worker if it lacks rows."""
-        promised = row.fresh_rows + len(row.out) * row.rows_each
-        wants = promised < self._settings.config(key).rows_per_training
-        if wants and not row.queued:
+        if row.wants(self._settings, key) and not row.queued:
             self.pool = Pool(free=self.pool.free, waiting=(*self.pool.waiting, ConfigKey(key)))
             row = row.model_copy(update={"queued": True})
         self._changed[key] = UniformRow(config=row)
 
     def give_up(self, key: str, request: EventId) -> None:
         """Expect nothing of a request any more."""
-        if (row := self.config(key)) and request in row.out:
+        row = self.config(key)
+        if request in row.out:
             out = tuple(other for other in row.out if other != request)
             self.set_config(key, row.model_copy(update={"out": out}))
 
@@ -118,7 +128,6 @@ class Allocation:
             worker, key = self.pool.free[0], self.pool.waiting[0]
             self.pool = Pool(free=self.pool.free[1:], waiting=self.pool.waiting[1:])
             row = self.config(key)
-            assert row is not None  # only those with a model wait
             request = derive_id(NAME, self._event.id, len(self._emissions))
             self._emissions.append(Emission(self._request(key, row, worker), key))
             lease = Lease(key=key, request=request, at_us=self._event.recorded_us)
@@ -127,6 +136,7 @@ class Allocation:
             self.set_config(key, row.model_copy(update=turn))
 
     def _request(self, key: ConfigKey, row: Needy, worker: str) -> SelfplayRequested:
+        assert row.model is not None  # only those with a model wait
         selfplay, state = self._settings.config(key).selfplay, self._states.get(key)
         return SelfplayRequested(
             worker=worker,
@@ -149,6 +159,7 @@ class UniformScheduler(Controller[UniformRow]):
     row: ClassVar[type[UniformRow]] = UniformRow
     reads: ClassVar[frozenset[type[Payload]]] = frozenset(
         {
+            AdaptiveParamsChanged,
             ClockTick,
             DaemonReady,
             EvaluationFailed,
@@ -159,7 +170,9 @@ class UniformScheduler(Controller[UniformRow]):
             QualityScoreUpdated,
             SelfplayComplete,
             SelfplayFailed,
+            TrainingBlockedByQuality,
             TrainingFailed,
+            TrainingIntensityChanged,
         }
     )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayRequested})
@@ -180,7 +193,7 @@ class UniformScheduler(Controller[UniformRow]):
                 if WORKER + worker in rows or worker not in allocation.pool.free:
                     allocation.free(worker)
         if event.subject:
-            _update(allocation, event.subject, data)
+            self._update(allocation, event.subject, data)
         allocation.dispatch()
         return allocation.step()
 
@@ -191,23 +204,43 @@ class UniformScheduler(Controller[UniformRow]):
             if row.lease and now_us - row.lease.at_us >= limit:
                 allocation.give_up(row.lease.key, row.lease.request)
 
+    def _update(self, allocation: Allocation, key: str, data: Payload) -> None:
+        """Take in what an event says of a configuration."""
+        row = allocation.config(key)
+        match data:
+            case ModelDistributed(model=model):
+                allocation.set_config(key, row.model_copy(update={"model": model, "fresh_rows": 0, "out": ()}))
+            case QualityScoreUpdated(shard=shard, request_id=request) if shard.model == row.model:
+                counted = shard.rows if self._counts(row, data.score) else 0
+                rows = {"fresh_rows": row.fresh_rows + counted, "rows_each": shard.rows}
+                allocation.set_config(key, row.model_copy(update={**rows, "out": _without(row.out, request)}))
+            case QualityDegraded(request_id=request) | SelfplayFailed(request_id=request):
+                allocation.give_up(key, request)
+            case _ if decided := _decided(row, data):
+                allocation.set_config(key, decided)
 
-def _update(allocation: Allocation, key: str, data: Payload) -> None:
-    """Take in what an event says of a configuration."""
-    row = allocation.config(key)
+    def _counts(self, row: Needy, score: float) -> bool:  # noqa: ARG002 - those beside a trigger look at them
+        """Whether rows of this quality are trained on: TrainAlways takes any."""
+        return True
+
+
+class UniformBesideTrigger(UniformScheduler):
+    """The same beside the real TrainingTrigger: that leaves poor rows out, and would wait for others for ever."""
+
+    def _counts(self, row: Needy, score: float) -> bool:
+        return row.needs.usable(self.settings, score)
+
+
+def _decided(row: Needy, data: Payload) -> Needy | None:
+    """Return a configuration's row as the end of a training or another controller's decision leaves it."""
     match data:
-        case ModelDistributed(model=model):
-            fresh = row or Needy(model=model)
-            allocation.set_config(key, fresh.model_copy(update={"model": model, "fresh_rows": 0, "out": ()}))
-        case QualityScoreUpdated(shard=shard, request_id=request) if row and shard.model == row.model:
-            rows = {"fresh_rows": row.fresh_rows + shard.rows, "rows_each": shard.rows}
-            allocation.set_config(key, row.model_copy(update={**rows, "out": _without(row.out, request)}))
-        case QualityDegraded(request_id=request) | SelfplayFailed(request_id=request):
-            allocation.give_up(key, request)
-        case PromotionRejected() | TrainingFailed() | EvaluationFailed(purpose="rating") if row:
-            allocation.set_config(key, row.model_copy(update={"fresh_rows": 0}))
-        case HyperparameterUpdated(parameter="base_temperature", value=value) if row:
-            allocation.set_config(key, row.model_copy(update={"temperature": value}))
+        case PromotionRejected() | TrainingFailed() | EvaluationFailed(purpose="rating") | TrainingBlockedByQuality():
+            return row.model_copy(update={"fresh_rows": 0})
+        case HyperparameterUpdated(parameter="base_temperature", value=value):
+            return row.model_copy(update={"temperature": value})
+        case AdaptiveParamsChanged() | HyperparameterUpdated() | TrainingIntensityChanged():
+            return row.model_copy(update={"needs": row.needs.after(data)})
+    return None
 
 
 def _without(requests: tuple[EventId, ...], done: EventId) -> tuple[EventId, ...]:

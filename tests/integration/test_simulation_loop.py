@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.config import GAMES, RunSettings
+from app.config.feedback import TriggerSettings
 from app.core import ConfigKey
 from app.events import (
     DaemonReady,
@@ -36,9 +37,15 @@ def settings(nodes: int = 6) -> RunSettings:
 
 
 def simulated(
-    arm: str = ALL, seed: int = 1, hours: float = 12, plant: PlantSettings = PLANT, nodes: int = 6
+    arm: str = ALL,
+    seed: int = 1,
+    hours: float = 12,
+    plant: PlantSettings = PLANT,
+    nodes: int = 6,
+    run: RunSettings | None = None,
 ) -> tuple[Simulation, list[Event[Payload]]]:
-    simulation, events = Simulation(settings(nodes), plant, arm_of(arm), seed, hours * HOURS), list[Event[Payload]]()
+    simulation = Simulation(run or settings(nodes), plant, arm_of(arm), seed, hours * HOURS)
+    events = list[Event[Payload]]()
     simulation.listeners.append(events.append)
     simulation.run()
     return simulation, events
@@ -99,6 +106,24 @@ def test_every_arm_turns_the_loop(arm) -> None:
     assert all(learned[key] >= 2 for key in KEYS), learned
     current = {event.subject: event.data.model for event in events if isinstance(event.data, ModelDistributed)}
     assert sum(simulation.world.models[model].skill for model in current.values()) > 0
+
+
+@pytest.mark.parametrize("arm", ["without SelfplayScheduler", "without TrainingTrigger"])
+@pytest.mark.parametrize(
+    "quality",
+    [{"healthy": 0.6}, {"healthy": 0.95}, {"healthy": 0.75, "noise_sd": 0.3}],
+    ids=["more rows for a training", "fewer rows for a training", "some rows too poor for any"],
+)
+def test_baselines_honour_how_many_rows_of_which_quality_make_a_training(arm, quality) -> None:
+    """Else one of scheduler and trigger waits for rows that the other does not bring."""
+    plant = PLANT.model_copy(update={"quality": PLANT.quality.model_copy(update=quality)})
+    known = settings()
+    feedback = known.feedback.model_copy(update={"trigger": TriggerSettings(hot_path=0.5, accelerated=0.5)})
+    run = known.model_copy(update={"feedback": feedback})
+    _, events = simulated(arm, hours=24, plant=plant, run=run)
+    half = events[0].recorded_us + 12 * HOURS * SECOND_US
+    late = Counter(e.subject for e in events if isinstance(e.data, TrainingRequested) and e.recorded_us > half)
+    assert all(late[key] >= 2 for key in KEYS), late
 
 
 def test_what_a_dead_node_was_asked_for_is_played_after_its_return() -> None:
