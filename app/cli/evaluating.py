@@ -38,7 +38,7 @@ class LostGames(FlyballError):
 
 @dataclass(frozen=True, slots=True)
 class GameRequest:
-    """What to play; ``games`` against each opponent, None for as many as the configuration says."""
+    """What to play; ``games`` against each opponent and ``temperature`` None for what the configuration says."""
 
     config_key: str
     model: str
@@ -47,6 +47,7 @@ class GameRequest:
     seed: int
     workers: int
     device: str
+    temperature: float | None = None
 
 
 def evaluate_game(place: Place, request: GameRequest) -> dict[str, Any]:
@@ -58,6 +59,9 @@ def evaluate_game(place: Place, request: GameRequest) -> dict[str, Any]:
         LostGames: not all games could be played.
     """
     config = place.load({"configs": [request.config_key]}).run.config(request.config_key)
+    if request.temperature is not None:
+        settings = config.evaluation.model_copy(update={"temperature": request.temperature})
+        config = config.model_copy(update={"evaluation": settings})
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
         store = FileStore(Path(folder))
         model = _fetch(request.model, place, config, store)
@@ -129,6 +133,16 @@ async def _play(spec: GauntletSpec, workers: int) -> GauntletResult:
         return await EvaluationManager(engine).evaluate(spec, tell)
     finally:
         await engine.close()
+
+
+def fetch_player(name: str, place: Place, config: GameConfig, store: FileStore) -> str:
+    """Copy a model, if it is one, into ``store``, and return what ``load_player`` calls it.
+
+    Raises ``UnknownModel``.
+    """
+    if name in open_table(config, 0).spec.levels:
+        return name
+    return _fetch(name, place, config, store) or name
 
 
 def _fetch(name: str, place: Place, config: GameConfig, store: FileStore) -> ModelHash | None:

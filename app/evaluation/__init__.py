@@ -35,6 +35,7 @@ from app.evaluation.matches import (
     match_statistics,
     seat_wins,
 )
+from app.evaluation.paired import HandResults, PairedStatistics, compare_paired, win_shares
 from app.evaluation.quality import QualityScore, ShardStatistics, quality_score
 from app.evaluation.rating import OpponentScore, Prior, performance_rating
 from app.evaluation.repetition import CERTAIN, repeated_games, repetition_evidence
@@ -53,6 +54,7 @@ __all__ = [
     "EvalState",
     "GauntletResult",
     "GauntletSpec",
+    "HandResults",
     "MatchGames",
     "MatchStatistics",
     "NoEpisodes",
@@ -62,6 +64,7 @@ __all__ = [
     "Opponent",
     "OpponentResult",
     "OpponentScore",
+    "PairedStatistics",
     "Prior",
     "QualityScore",
     "ShardStatistics",
@@ -69,6 +72,7 @@ __all__ = [
     "UnfinishedEpisodes",
     "advance",
     "begin_episodes",
+    "compare_paired",
     "count_rotations",
     "game_scores",
     "lower_median",
@@ -82,4 +86,5 @@ __all__ = [
     "seat_wins",
     "summarise_episodes",
     "trajectory_rows",
+    "win_shares",
 ]

@@ -1,7 +1,7 @@
 """The port of the rules: many games played at once, each position seen by the seat that is to move."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -46,6 +46,7 @@ class TableSpec:
         rules_version: names the rules and their implementation, for instance ``openspiel-2.0.2:othello``.
         symmetries: those besides the identity.
         heuristic: a simple strong player, where there is one.
+        levels: all such players by the names of their levels, where there are several.
     """
 
     players: int
@@ -55,6 +56,7 @@ class TableSpec:
     rules_version: str
     symmetries: tuple[Symmetry, ...]
     heuristic: Heuristic | None = None
+    levels: Mapping[str, Heuristic] = field(default_factory=dict)
 
 
 class Table(Protocol):

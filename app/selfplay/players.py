@@ -57,7 +57,9 @@ class HeuristicPlayer:
 
 
 def load_player(store: BlobStore, name: str, spec: TableSpec, device: str = "cpu") -> Player:
-    """Return the player called ``name``: a model's hash, ``'random'`` or ``'heuristic'``. Networks run on ``device``.
+    """Return the player called ``name``; networks run on ``device``.
+
+    It is a model's hash, ``'random'``, ``'heuristic'``, or one of the game's levels of heuristics.
 
     Raises ``WrongModel``, ``NoHeuristic``, ``MissingBlob`` or ``DamagedBlob``.
     """
@@ -65,6 +67,8 @@ def load_player(store: BlobStore, name: str, spec: TableSpec, device: str = "cpu
         return RandomPlayer()
     if name == HEURISTIC:
         return HeuristicPlayer(_heuristic_of(spec))
+    if name in spec.levels:
+        return HeuristicPlayer(spec.levels[name])
     checkpoint = get_checkpoint(store, ModelHash(name))
     manifest = checkpoint.manifest
     if (manifest.obs_size, manifest.actions) != (spec.observation_size, spec.actions):

@@ -8,7 +8,7 @@ from click.core import ParameterSource
 from app.cli.output import data_only_on_stdout, write_json
 from app.cli.place import Place, placed
 
-OF_GAMES = ("against", "games", "workers")
+OF_GAMES = ("against", "games", "workers", "paired", "reference", "temperature")
 OF_ENVIRONMENTS = (
     "policy",
     "episodes",
@@ -27,9 +27,17 @@ SEEDS = click.IntRange(0, 2**63 - 1)
 @click.option("--model", metavar="MODEL", help="A file; in our games also a hash, or 'current', which is the default.")
 @click.option("--seed", default=0, show_default=True, type=SEEDS, help="Of all that is drawn.")
 @click.option("--device", default="cpu", show_default=True, help="Where networks run: cpu, cuda, cuda:1.")
-@click.option("--against", default="random", show_default=True, help="By commas: random, heuristic, champion, models.")
+@click.option(
+    "--against",
+    default="random",
+    show_default=True,
+    help="By commas: random, heuristic, champion, models; in Hearts also easy, normal, hard with --paired.",
+)
 @click.option("--games", type=click.IntRange(1), help="Against each opponent.  [default: the configuration's]")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Processes that play.")
+@click.option("--temperature", type=click.FloatRange(0, 10), help="Of all players; 0 is greedy.  [default: configured]")
+@click.option("--paired", is_flag=True, help="Hearts: compare with a reference that is dealt the same cards.")
+@click.option("--reference", metavar="PLAYER", help="Of --paired.  [default: the opponent itself]")
 @click.option("--policy", default="mlp", show_default=True, help="What plays: mlp, random, or one that is installed.")
 @click.option("--episodes", default=100, show_default=True, type=click.IntRange(1), help="Of all environments.")
 @click.option("--num-envs", default=1, show_default=True, type=click.IntRange(1), help="Environments at once.")
@@ -50,6 +58,9 @@ def eval(  # noqa: A001 - the name of the command
     against: str,
     games: int | None,
     workers: int,
+    temperature: float | None,
+    paired: bool,
+    reference: str | None,
     policy: str,
     episodes: int,
     num_envs: int,
@@ -61,12 +72,16 @@ def eval(  # noqa: A001 - the name of the command
     """Evaluate a checkpoint and write one JSON object; the same arguments write the same bytes.
 
     --config plays one of our games against other players, seats in rotation, with the temperature and openings of the
-    configuration. --env plays a Gymnasium environment; what its figures mean is written in
+    configuration. With --paired (Hearts) the hands of each deal are played again with a reference in the model's place:
+    the difference in points a hand, its 95% interval and p-value, win shares with ties split, moon rates; --games are
+    hands then, 4,000 if nothing is said. --env plays a Gymnasium environment; what its figures mean is written in
     app/evaluation/episodes.py, the format of the model's file in app/arena/environments/mlp.py.
 
     Where the device is missing it writes {"skipped": reason} and exits with 0.
     """
     _check_combination(config_key, environment)
+    if reference is not None and not paired:
+        raise click.UsageError("--reference goes with --paired.")
     from app.policy import missing_device, use_one_thread  # loads torch
 
     if reason := missing_device(device):
@@ -74,13 +89,29 @@ def eval(  # noqa: A001 - the name of the command
         return
     use_one_thread()
     with data_only_on_stdout():
-        if config_key is not None:
+        names = tuple(name.strip() for name in against.split(","))
+        if config_key is not None and paired:
+            from app.cli.pairing import PairedRequest, evaluate_paired
+
+            summary = evaluate_paired(
+                place,
+                PairedRequest(
+                    config_key=config_key,
+                    policy=model or "current",
+                    reference=reference,
+                    against=names,
+                    hands=games,
+                    temperature=temperature,
+                    seed=seed,
+                    workers=workers,
+                    device=device,
+                ),
+            )
+        elif config_key is not None:
             from app.cli.evaluating import GameRequest, evaluate_game
 
-            names = tuple(name.strip() for name in against.split(","))
-            summary = evaluate_game(
-                place, GameRequest(config_key, model or "current", names, games, seed, workers, device)
-            )
+            request = GameRequest(config_key, model or "current", names, games, seed, workers, device, temperature)
+            summary = evaluate_game(place, request)
         else:
             from app.cli.episodes import EnvironmentRequest, evaluate_environment
 

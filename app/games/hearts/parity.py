@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from app.games.hearts.cards import CARDS, POINTS, SEATS
 from app.games.hearts.layout import DIRECTION_ORDER, SCORE_UNIT, SCORES
+from app.games.hearts.points import hand_points
 from app.games.hearts.rules import HeartsRules
 from app.games.hearts.state import HOLD, PASSED
 from app.games.parity import Decision, IllegalMove, ParityChecker, Replay
@@ -66,11 +67,8 @@ class HeartsChecker(ParityChecker):
             raise IllegalMove(f"hand {number}: cards were passed in direction {direction}, not {expected}")
 
     def _points(self, outcome: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return the points of a hand [4] from its outcome, in which only a moon is worth 1."""
-        shooter = outcome > 1 - 1 / POINTS
-        if not shooter.any():
-            return np.rint((POINTS - (SEATS - 1) * POINTS * outcome) / SEATS).astype(np.int64)
-        return np.where(shooter, -POINTS, 0) if self._match.moon_for_shooter else np.where(shooter, 0, POINTS)
+        points: NDArray[np.int64] = hand_points(outcome[None], moon_for_shooter=self._match.moon_for_shooter)[0]
+        return points
 
     def _outcome(self, scores: NDArray[np.int64]) -> NDArray[np.float32]:
         if self._match.hands:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from app.core import derive_seed
 from app.games.errors import IllegalAction, UnknownGame
-from app.games.hearts.bots import normal
+from app.games.hearts.bots import LEVELS
 from app.games.hearts.cards import CARDS, POINTS, SEATS
 from app.games.hearts.encode import observe, view
 from app.games.hearts.hands import RECORD, deal_hands, play_hands, results, write_record
@@ -57,6 +57,7 @@ class HeartsTable:
     @property
     def spec(self) -> TableSpec:
         """See ``Table.spec``."""
+        levels = {name: level(self._rules) for name, level in LEVELS.items()}
         return TableSpec(
             players=SEATS,
             actions=CARDS,
@@ -64,7 +65,8 @@ class HeartsTable:
             observation_type=np.float32,
             rules_version=f"flyball-{VERSION}:{self._rules.game}",
             symmetries=(),
-            heuristic=normal(self._rules),
+            heuristic=levels["normal"],
+            levels=levels,
         )
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:

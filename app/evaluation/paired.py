@@ -1,0 +1,121 @@
+"""The paired comparison of two policies at a card table: the same deals, seats and opponents for both (ERRATA 004).
+
+Four equal players take 6.5 points a hand whatever they are worth, and a seat's points scatter by 6.8 around it, most
+of it luck of the deal. So a hero is compared with a reference policy that sits in its place when the same cards are
+dealt again, in every seat in turn. Each deal is one observation: the mean difference over its seats; those of one
+deal are not independent, those of different deals are.
+"""
+
+from math import sqrt
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from app.config import Settings
+from app.evaluation.matches import NoGames
+
+Floats = NDArray[np.float64]
+
+CONFIDENCE = 0.95
+
+
+class HandResults(Settings):
+    """What a policy's hands came to, in order of the deals, P consecutive ones each: the policy in seats 0 … P - 1."""
+
+    points: tuple[float, ...] = ()
+    win_shares: tuple[float, ...] = Field(default=(), description="1 for the fewest points alone, else the part of it")
+    moons: tuple[bool, ...] = Field(default=(), description="the policy shot the moon")
+
+    def plus(self, later: Self) -> Self:
+        """Return both together."""
+        fields = type(self).model_fields
+        return self.model_copy(update={name: getattr(self, name) + getattr(later, name) for name in fields})
+
+
+class Side(Settings):
+    """One policy's hands."""
+
+    points: float = Field(description="a hand")
+    stderr: float = Field(ge=0, description="of them, from the deals")
+    win_share: float = Field(ge=0, le=1, description="hands won, a tie split among those who share it")
+    moon_rate: float = Field(ge=0, le=1)
+
+
+class PairedStatistics(Settings):
+    """A hero and a reference in the same hands. A difference below 0 says that the hero takes fewer points."""
+
+    hands: int = Field(ge=4, description="of each of the two")
+    deals: int = Field(ge=2)
+    hero: Side
+    reference: Side
+    difference: float = Field(description="points a hand, the hero's less the reference's")
+    stderr: float = Field(ge=0)
+    lower: float = Field(description="of its 95% interval")
+    upper: float
+    p_value: float = Field(ge=0, le=1, description="two-sided, of no difference: Student's t over the deals")
+
+
+def win_shares(points: NDArray[np.int64]) -> Floats:
+    """Return each seat's share of the win [G, P] from the points of all seats [G, P]: the fewest win."""
+    best = points == points.min(axis=1, keepdims=True)
+    return np.asarray(best / best.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+def compare_paired(hero: HandResults, reference: HandResults, players: int) -> PairedStatistics:
+    """Compare two policies by the hands that they played of the same deals.
+
+    Args:
+        hero: its results.
+        reference: those of the policy that it is compared with, of the same deals in the same order.
+        players: P.
+
+    Raises ``NoGames`` for fewer than two deals.
+    """
+    deals = len(hero.points) // players
+    if deals < 2 or len(hero.points) != len(reference.points):
+        raise NoGames(
+            f"{len(hero.points)} and {len(reference.points)} hands of {players} seats cannot be compared.",
+            hint=f"Play the same deals for both, {2 * players} hands at least.",
+        )
+    differences = _by_deal(hero.points, players) - _by_deal(reference.points, players)
+    mean, stderr = _mean(differences)
+    reach, p_value = _student(mean, stderr, deals - 1)
+    return PairedStatistics(
+        hands=len(hero.points),
+        deals=deals,
+        hero=_side(hero, players),
+        reference=_side(reference, players),
+        difference=mean,
+        stderr=stderr,
+        lower=mean - reach,
+        upper=mean + reach,
+        p_value=p_value,
+    )
+
+
+def _side(results: HandResults, players: int) -> Side:
+    points, stderr = _mean(_by_deal(results.points, players))
+    shares, shot = float(np.mean(results.win_shares)), float(np.mean(results.moons))
+    return Side(points=points, stderr=stderr, win_share=shares, moon_rate=shot)
+
+
+def _by_deal(values: tuple[Any, ...], players: int) -> Floats:
+    """Return the mean of each deal's hands [D]."""
+    return np.asarray(np.reshape(values, (-1, players)).mean(axis=1), dtype=np.float64)
+
+
+def _mean(values: Floats) -> tuple[float, float]:
+    """Return the mean and its standard error."""
+    return float(values.mean()), float(values.std(ddof=1)) / sqrt(len(values))
+
+
+def _student(mean: float, stderr: float, freedom: int) -> tuple[float, float]:
+    """Return how far the 95% interval reaches to each side, and the two-sided p-value of a mean of 0."""
+    from scipy.special import stdtr, stdtrit
+
+    if stderr == 0:  # the same difference in every deal
+        return 0.0, float(mean == 0)
+    reach = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * stderr
+    return reach, 2 * float(stdtr(freedom, -abs(mean) / stderr))

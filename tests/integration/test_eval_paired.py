@@ -1,0 +1,85 @@
+"""``flyball eval --paired``: Hearts, hand for hand."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from selfplay_rig import put_model
+
+from app.cli import main
+from app.config import GAMES
+
+KEY = "hearts_4p"
+Flyball = Callable[..., Result]
+
+
+@pytest.fixture
+def flyball(tmp_path: Path) -> Flyball:
+    words = ("--run", str(tmp_path), "eval", "--config", KEY, "--paired")
+    return lambda *more: CliRunner().invoke(main, [*words, *map(str, more)])
+
+
+def test_a_checkpoint_is_compared_with_each_opponent_in_its_place(flyball: Flyball, tmp_path: Path) -> None:
+    model = put_model(tmp_path / "store", GAMES[KEY])
+    done = flyball("--model", model[:8], "--against", "normal,easy", "--games", 200, "--temperature", 0)
+    assert done.exit_code == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 1
+    told = json.loads(done.stdout)
+    assert (told["config"], told["policy"], told["temperature"]) == (KEY, model, 0)
+    first, second = told["results"]
+    assert [first["opponent"], first["reference_player"], second["opponent"]] == ["normal", "normal", "easy"]
+    assert (first["hands"], first["deals"]) == (200, 50)
+    assert first["lower"] < first["difference"] < first["upper"]
+    assert first["difference"] == pytest.approx(first["hero"]["points"] - first["reference"]["points"])
+    assert first["difference"] > 2  # it has learned nothing yet
+    assert first["p_value"] < 0.001
+    assert first["reference"]["win_share"] == pytest.approx(0.25)
+
+
+def test_the_same_arguments_write_the_same_bytes_however_many_play(flyball: Flyball) -> None:
+    words = ("--model", "random", "--against", "easy", "--reference", "normal", "--games", 120)
+    written = flyball(*words).stdout_bytes
+    assert written == flyball(*words, "--workers", 2).stdout_bytes
+    assert written != flyball(*words, "--seed", 4).stdout_bytes
+    assert json.loads(written)["results"][0]["reference_player"] == "normal"
+
+
+def test_a_policy_is_no_better_than_itself(flyball: Flyball) -> None:
+    (found,) = json.loads(flyball("--model", "normal", "--against", "normal", "--games", 40).stdout)["results"]
+    assert (found["difference"], found["p_value"]) == (0, 1)
+
+
+def test_hands_are_rounded_up_to_whole_deals(flyball: Flyball) -> None:
+    done = flyball("--model", "easy", "--against", "normal", "--games", 1)
+    assert json.loads(done.stdout)["results"][0]["hands"] == 8
+    assert "8 hands instead of 1" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (("--model", "normal", "--against", "abcdef"), 4, "has no models"),
+        (("--model", "random", "--against", "hard", "--config", "connect_four_2p"), 4, "'hard' is no file"),
+        (("--model", "random", "--config", "connect_four_2p"), 1, "without --paired"),
+        (("--episodes", 4), 2, "--episodes goes with --env"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_a_reason(flyball: Flyball, words, code: int, why: str) -> None:
+    done = flyball(*words)
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert why in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--config", KEY, "--reference", "easy"),
+        ("--env", "CartPole-v1", "--paired"),
+        ("--env", "CartPole-v1", "--temperature", "1"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(words) -> None:
+    done = CliRunner().invoke(main, ["eval", *words])
+    assert (done.exit_code, "goes with" in done.stderr) == (2, True)

@@ -1,0 +1,156 @@
+"""The paired comparison of Hearts policies: the same deals and seats, a test that finds what is there, and no more."""
+
+import numpy as np
+import pytest
+from hearts_games import play, random_choice
+from scipy import stats
+
+from app.arena import HandsPlan, compare_hands, play_hands
+from app.config import GAMES
+from app.evaluation import HandResults, NoGames, compare_paired, win_shares
+from app.games import UnknownGame, open_table
+from app.games.hearts.layout import PASSING
+from app.games.hearts.points import hand_points, moons
+from app.games.hearts.rules import HeartsRules
+from app.games.hearts.table import HeartsTable
+from app.selfplay import HeuristicPlayer, RandomPlayer
+
+CONFIG = GAMES["hearts_4p"]
+LEVELS = {name: HeuristicPlayer(bot) for name, bot in open_table(CONFIG, 0).spec.levels.items()}
+
+
+def results(points) -> HandResults:
+    flat = np.ravel(points).tolist()
+    return HandResults(points=flat, win_shares=[0.25] * len(flat), moons=[False] * len(flat))
+
+
+def test_the_test_is_students_over_the_deals() -> None:
+    rng = np.random.default_rng(0)
+    luck = rng.normal(0, 7, (50, 1))
+    hero, reference = (6 + luck + rng.normal(shift, 2, (50, 4)) for shift in (-0.5, 0))
+    found = compare_paired(results(hero), results(reference), 4)
+    differences = (hero - reference).mean(axis=1)
+    expected = stats.ttest_1samp(differences, 0)
+    interval = expected.confidence_interval(0.95)
+    assert (found.hands, found.deals) == (200, 50)
+    assert found.difference == pytest.approx(differences.mean())
+    assert found.p_value == pytest.approx(expected.pvalue)
+    assert (found.lower, found.upper) == pytest.approx((interval.low, interval.high))
+    assert found.hero.points == pytest.approx(hero.mean())
+    assert found.stderr < found.hero.stderr / 2  # luck cancels
+
+
+def test_hands_of_a_deal_are_one_observation() -> None:
+    """Four times the same difference in a deal says no more than once."""
+    each = np.array([[1.0], [-2], [3], [0], [2]])
+    alike = compare_paired(results(np.tile(each, 4)), results(np.zeros((5, 4))), 4)
+    assert alike.p_value == pytest.approx(stats.ttest_1samp(each[:, 0], 0).pvalue)
+
+
+def test_equal_results_differ_by_nothing_and_too_few_cannot_be_compared() -> None:
+    same = compare_paired(results(np.ones((3, 4))), results(np.ones((3, 4))), 4)
+    assert (same.difference, same.lower, same.upper, same.p_value) == (0, 0, 0, 1)
+    always = compare_paired(results(np.ones((3, 4))), results(np.zeros((3, 4))), 4)
+    assert (always.difference, always.p_value) == (1, 0)
+    for hero, reference in (((1, 4), (1, 4)), ((3, 4), (2, 4))):
+        with pytest.raises(NoGames, match="cannot be compared"):
+            compare_paired(results(np.ones(hero)), results(np.ones(reference)), 4)
+
+
+def test_ties_are_split() -> None:
+    shares = win_shares(np.array([[0, 0, 13, 13], [26, 0, 0, 0], [5, 6, 7, 8]]))
+    np.testing.assert_allclose(shares, [[0.5, 0.5, 0, 0], [0, 1 / 3, 1 / 3, 1 / 3], [1, 0, 0, 0]])
+
+
+@pytest.mark.parametrize("moon_for_shooter", [False, True])
+def test_points_are_those_of_the_hand(moon_for_shooter: bool) -> None:
+    table = HeartsTable(HeartsRules(moon_for_shooter=moon_for_shooter), 400)
+    play(table, range(400), random_choice(np.random.default_rng(1)))
+    taken = table._games["points"].astype(int)
+    shot = taken == 26
+    others = shot.any(axis=1, keepdims=True) & ~shot
+    shooter, rest = (-26, 0) if moon_for_shooter else (0, 26)
+    expected = np.where(shot, shooter, np.where(others, rest, taken))
+    assert shot.any()
+    np.testing.assert_array_equal(hand_points(table.returns(), moon_for_shooter=moon_for_shooter), expected)
+    np.testing.assert_array_equal(moons(table.returns()), shot)
+
+
+class Watched:
+    """Plays as another does, and notes the hands that it was dealt, as it sees them before passing."""
+
+    def __init__(self, player) -> None:
+        self.player, self.dealt = player, set()
+
+    def forward(self, obs, mask, temperature=1.0):
+        untouched = (obs[:, PASSING] > 0) & (obs[:, :52].sum(axis=1) == 13)
+        self.dealt |= {tuple(np.flatnonzero(row)) for row in obs[untouched, :52]}
+        return self.player.forward(obs, mask, temperature)
+
+
+def test_hero_and_reference_are_dealt_the_same_cards_in_every_seat() -> None:
+    hero, reference = Watched(LEVELS["easy"]), Watched(RandomPlayer())
+    compare_hands(CONFIG, hero, reference, LEVELS["normal"], HandsPlan(40, 5, 1.0))
+    assert hero.dealt == reference.dealt
+    cards = [card for hand in hero.dealt for card in hand]
+    passed = len(cards) // 52  # of 40 deals; in about a quarter nothing is passed
+    assert 20 < passed < 40
+    assert np.bincount(cards).tolist() == [passed] * 52
+
+
+def test_one_hand_a_deal_says_what_four_would_where_all_seats_are_alike() -> None:
+    twin = HeuristicPlayer(open_table(CONFIG, 0).spec.levels["normal"])
+    plan = HandsPlan(40, 9)
+    assert play_hands(CONFIG, twin, LEVELS["normal"], plan) == play_hands(CONFIG, twin, twin, plan)
+
+
+def test_hands_are_the_same_whatever_parts_they_are_played_in() -> None:
+    easy, normal = LEVELS["easy"], LEVELS["normal"]
+    for policy in (easy, normal, RandomPlayer()):
+        whole = play_hands(CONFIG, policy, normal, HandsPlan(30, 3, 1.0))
+        parts = [play_hands(CONFIG, policy, normal, HandsPlan(n, 3, 1.0, first)) for first, n in ((0, 11), (11, 19))]
+        assert parts[0].plus(parts[1]) == whole
+        assert play_hands(CONFIG, policy, normal, HandsPlan(30, 4, 1.0)) != whole
+
+
+def test_a_known_difference_is_found() -> None:
+    found = compare_hands(CONFIG, LEVELS["normal"], LEVELS["easy"], LEVELS["easy"], HandsPlan(50, 0))
+    assert found.p_value < 1e-6
+    assert found.upper < -2
+    assert found.hero.win_share > 0.4
+    assert found.reference.win_share == pytest.approx(0.25)
+    assert 6 < found.reference.points < 9
+
+
+class Chancy:
+    """Plays at random by chance of its own."""
+
+    def __init__(self, rng) -> None:
+        self.rng = rng
+
+    def forward(self, obs, mask, temperature=1.0):
+        return np.where(mask, self.rng.random(mask.shape), -1e9).astype(np.float32), np.zeros(len(mask))
+
+
+def test_equal_policies_are_told_apart_no_more_often_than_by_chance() -> None:
+    """Two random players choose differently among the same cards: their p-values are even in [0, 1]."""
+
+    p_values = []
+    for seed in range(80):
+        hero, other = (Chancy(np.random.default_rng((seed, number))) for number in range(2))
+        p_values.append(compare_hands(CONFIG, hero, other, LEVELS["easy"], HandsPlan(20, seed)).p_value)
+    assert stats.kstest(p_values, "uniform").pvalue > 0.01
+    assert np.mean(np.array(p_values) < 0.05) <= 0.12
+
+
+def test_only_hearts_by_our_own_rules_has_points_a_hand() -> None:
+    plan = HandsPlan(2, 0)
+    with pytest.raises(UnknownGame, match="connect_four"):
+        play_hands(GAMES["connect_four_2p"], RandomPlayer(), RandomPlayer(), plan)
+
+
+def test_a_match_of_several_hands_is_compared_by_single_ones() -> None:
+    shaped = CONFIG.selfplay.model_copy(update={"rewards": "shaped"})
+    longer = CONFIG.model_copy(update={"game": "hearts(hands=4)", "selfplay": shaped})
+    normal, plan = LEVELS["normal"], HandsPlan(10, 0)
+    assert play_hands(longer, normal, normal, plan) == play_hands(CONFIG, normal, normal, plan)
