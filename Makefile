@@ -23,8 +23,9 @@ $(STAMP): pyproject.toml deploy/constraints.txt
 up: venv
 	@test ! -t 0 || set -m; $(BIN)/flyball up $(ARGS); exit $$?
 
+# Files of tests side by side on two cores: much of what they do is to wait. For the debugger: make test ARGS="-n 0 --pdb"
 test: venv
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 check: venv
 	@$(BIN)/ruff check .
