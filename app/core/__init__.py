@@ -1,6 +1,6 @@
 """Ids, units, seeds, clock and errors: what everything else is said in."""
 
-from app.core.chance import derive_point, draw, lineup
+from app.core.chance import Wheel, derive_point, derive_points, lineups
 from app.core.clock import Clock
 from app.core.errors import FlyballError
 from app.core.ids import HEURISTIC, RANDOM, ConfigKey, EventId, ModelHash, ShardKey, derive_id
@@ -22,13 +22,14 @@ __all__ = [
     "Rate",
     "ShardKey",
     "Verdict",
+    "Wheel",
     "derive_id",
     "derive_point",
+    "derive_points",
     "derive_seed",
-    "draw",
     "expected_score",
     "gsprt_llr",
-    "lineup",
+    "lineups",
     "rotation_outcomes",
     "sprt_verdict",
     "wilson_interval",

@@ -4,48 +4,66 @@ Controllers draw with this and with nothing else: a generator's stream is only p
 and a journal is replayed for longer than that.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping
-from typing import TypeVar
+from hashlib import shake_128
+from itertools import accumulate
+from struct import unpack
+from typing import Generic, TypeVar
 
-from app.core.seeds import SEED_BITS, derive_seed
+from app.core.ids import prefixed
 
-MANTISSA_BITS = 53
+POINT_BYTES, MANTISSA_BITS = 8, 53
 T = TypeVar("T")
+
+
+def derive_points(root: int, *purpose: str | int, count: int) -> tuple[float, ...]:
+    """Derive independent uniform points in [0, 1), [count], from a seed and what the points are for.
+
+    One hash gives all of them: a scheduler draws thousands a second.
+    """
+    stream = shake_128(prefixed("points", root, *purpose)).digest(POINT_BYTES * count)
+    spare, scale = 8 * POINT_BYTES - MANTISSA_BITS, 1 / (1 << MANTISSA_BITS)
+    return tuple([(word >> spare) * scale for word in unpack(f">{count}Q", stream)])
 
 
 def derive_point(root: int, *purpose: str | int) -> float:
     """Derive a uniform point in [0, 1) from a seed and what the point is for."""
-    return (derive_seed(root, *purpose) >> (SEED_BITS - MANTISSA_BITS)) / (1 << MANTISSA_BITS)
+    return derive_points(root, *purpose, count=1)[0]
 
 
-def draw(weights: Mapping[T, float], point: float) -> T:
-    """Return the key on which a point in [0, 1) falls when all are laid side by side, as wide as their weights.
+class Wheel(Generic[T]):
+    """Keys side by side, as wide as their weights: laid out once, for any number of draws.
 
     Args:
         weights: finite, not negative, and not all 0; a key of weight 0 is never drawn. Their order matters.
-        point: for instance from ``derive_point``.
     """
-    left = point * sum(weights.values())
-    drawn = [(key, weight) for key, weight in weights.items() if weight > 0]
-    for key, weight in drawn:
-        left -= weight
-        if left < 0:
-            return key
-    return drawn[-1][0]  # rounding has left a crumb behind the last one
+
+    def __init__(self, weights: Mapping[T, float]) -> None:
+        self._keys = [key for key, weight in weights.items() if weight > 0]
+        self._ends = list(accumulate(weights[key] for key in self._keys))
+
+    def draw(self, point: float) -> T:
+        """Return the key on which a point in [0, 1) falls, for instance one of ``derive_points``."""
+        place = bisect_right(self._ends, point * self._ends[-1])
+        return self._keys[min(place, len(self._keys) - 1)]  # rounding may reach the very end
 
 
-def lineup(weights: Mapping[T, float], seats: int, distinct: int, seed: int) -> tuple[T, ...]:
-    """Draw who takes some seats, [seats].
+def lineups(weights: Mapping[T, float], count: int, *, seats: int, distinct: int, seed: int) -> list[tuple[T, ...]]:
+    """Draw who takes some seats, several times, [count][seats].
 
     Every seat has the distribution of the weights, whatever ``distinct`` is: at most so many draws are made, and each
     is cloned over neighbouring seats, as evenly as possible. That keeps the number of models in memory small (cluster
     sampling, seed 001 §4).
 
     Args:
-        weights: see ``draw``.
-        seats: how many.
+        weights: see ``Wheel``.
+        count: how many lineups.
+        seats: of each.
         distinct: at most so many different ones take them.
         seed: of the draws.
     """
-    draws = [draw(weights, derive_point(seed, "seat", number)) for number in range(min(seats, distinct))]
-    return tuple(draws[seat * len(draws) // seats] for seat in range(seats))
+    wheel, draws = Wheel(weights), min(seats, distinct)
+    drawn = [wheel.draw(point) for point in derive_points(seed, "lineups", count=count * draws)]
+    places = [seat * draws // seats for seat in range(seats)]
+    return [tuple([drawn[first + place] for place in places]) for first in range(0, count * draws, draws)]

@@ -33,8 +33,10 @@ def derive_id(*parts: str | int) -> EventId:
 
     Parts are length-prefixed, so ``("ab", "c")`` and ``("a", "bc")`` differ.
     """
-    prefixed = b""
-    for part in parts:
-        data = str(part).encode()
-        prefixed += _LENGTH.pack(len(data)) + data
-    return EventId(blake2b(prefixed, digest_size=16).hexdigest())
+    return EventId(blake2b(prefixed(*parts), digest_size=16).hexdigest())
+
+
+def prefixed(*parts: str | int) -> bytes:
+    """Write parts one after the other, each after its length: what ids and chance are hashed from."""
+    encoded = [str(part).encode() for part in parts]
+    return b"".join([_LENGTH.pack(len(part)) + part for part in encoded])

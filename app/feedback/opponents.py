@@ -1,9 +1,10 @@
 """Whom a request's games are played against, drawn from what matchmaking decided last. Pure: chance is the seed's."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
-from app.core import ModelHash, derive_seed, lineup
-from app.events import Lineup, MatchmakingUpdated, SampledOpponent
+from app.core import ModelHash, lineups
+from app.events import Category, Lineup, MatchmakingUpdated, SampledOpponent
 
 DRAWS = 8
 """Lineups of a request: more vary the opponents more, fewer keep the batches of games against each larger."""
@@ -12,6 +13,9 @@ DISTINCT = 2
 """Different opponents at one table (cluster sampling, seed 001 §4)."""
 
 ITSELF = "mirror"
+
+KEPT = 4096
+"""Lineups and draws that are kept: few opponents are met again and again, and to validate one is dear."""
 
 
 class Meeting(NamedTuple):
@@ -36,13 +40,22 @@ def meeting(decided: MatchmakingUpdated | None, model: ModelHash, players: int, 
     weights = {place: pick.probability for place, pick in enumerate(decided.picks)}
     rotations = games // players
     seats, distinct = players - 1, min(players - 1, DISTINCT)
-    lineups, draws = list[Lineup](), list[SampledOpponent]()
+    firsts = [-(-draw * seats // distinct) for draw in range(distinct)]  # where each draw sits first
+    met, draws = list[Lineup](), list[SampledOpponent]()
     count = min(DRAWS, rotations)
-    for number in range(count):
+    for number, places in enumerate(lineups(weights, count, seats=seats, distinct=distinct, seed=seed)):
         share = players * ((number + 1) * rotations // count - number * rotations // count)
-        places = lineup(weights, seats, distinct, derive_seed(seed, "lineup", number))
         seated = [decided.picks[place] for place in places]
-        lineups.append(Lineup(opponents=tuple(pick.agent for pick in seated), games=share))
-        firsts = (seated[-(-draw * seats // distinct)] for draw in range(distinct))  # where each draw sits first
-        draws += [SampledOpponent(agent=pick.agent, category=pick.category, games=share) for pick in firsts]
-    return Meeting(tuple(lineups), tuple(draws))
+        met.append(_lineup(tuple([pick.agent for pick in seated]), share))
+        draws += [_sampled(seated[first].agent, seated[first].category, share) for first in firsts]
+    return Meeting(tuple(met), tuple(draws))
+
+
+@lru_cache(maxsize=KEPT)
+def _lineup(opponents: tuple[str, ...], games: int) -> Lineup:
+    return Lineup(opponents=opponents, games=games)
+
+
+@lru_cache(maxsize=KEPT)
+def _sampled(agent: str, category: Category, games: int) -> SampledOpponent:
+    return SampledOpponent(agent=agent, category=category, games=games)

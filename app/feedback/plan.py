@@ -5,9 +5,20 @@ from collections.abc import Iterable, Mapping
 from app.config import RunSettings
 from app.core import ConfigKey, derive_id, derive_seed
 from app.events import Emission, Event, OpponentSampled, Payload, SelfplayRequested, Step
+from app.feedback.lines import Lines, page_name
 from app.feedback.needs import US
 from app.feedback.opponents import meeting
-from app.feedback.queue import Asked, ConfigRow, QueueRow, SchedulerRow, WorkerRow
+from app.feedback.queue import (
+    FREE,
+    PACED,
+    SPARE,
+    WAITING,
+    Asked,
+    ConfigRow,
+    QueueRow,
+    SchedulerRow,
+    WorkerRow,
+)
 from app.feedback.state import FeedbackState, state_of
 from app.feedback.trend import SECONDS_PER_HOUR
 
@@ -29,6 +40,15 @@ IDLE_PACE_US = 60 * US
 """While training is blocked or paused, games only serve to see whether the cause is gone."""
 
 
+NEXT_PACED = page_name(PACED, 0)
+
+
+def is_due(rows: Mapping[str, SchedulerRow], now_us: int) -> bool:
+    """Whether the time of a configuration has come."""
+    page = rows.get(NEXT_PACED, EMPTY).page
+    return page is not None and page[0][0] <= now_us
+
+
 class Plan:
     """The table as one event changes it."""
 
@@ -46,6 +66,7 @@ class Plan:
         self._emissions: list[Emission] = []
         self._before = rows.get(QUEUE, EMPTY).queue
         self.queue = self._before or QueueRow(swept_us=event.recorded_us)
+        self._lines = Lines(lambda name: rows.get(name, EMPTY).page or (), self.queue.sizes)
 
     def config(self, key: str) -> ConfigRow:
         """Return a configuration's row; before any event about it, an empty one."""
@@ -63,15 +84,14 @@ class Plan:
         """Change a worker's row, or add it; count its free places."""
         before = self.worker(name)
         idle, slots = (before.idle, before.slots) if before else (0, 0)
-        free, spare = max(0, row.idle - idle), max(0, row.slots - row.idle - (slots - idle))
-        if before is None or free or spare:
-            queue = {
-                "free": self.queue.free + (name,) * free,
-                "spare": self.queue.spare + (name,) * spare,
-                "workers": self.queue.workers if before else (*self.queue.workers, name),
-            }
-            self.queue = self.queue.model_copy(update=queue)
+        self._freed(FREE, name, row.idle - idle)
+        self._freed(SPARE, name, row.slots - row.idle - (slots - idle))
         self._workers[name] = row
+
+    def _freed(self, line: str, name: str, places: int) -> None:
+        for number in range(self.queue.places, self.queue.places + places):
+            self._lines.push(line, number, name)
+            self.queue = self.queue.model_copy(update={"places": number + 1})
 
     def emit(self, data: Payload) -> None:
         """Say something that concerns no single configuration."""
@@ -106,9 +126,9 @@ class Plan:
         self.set_config(key, row.model_copy(update={"queued": True}))
         due_us = self._due_us(row, key)
         if due_us > self.now_us:
-            self.queue = self.queue.with_paced(due_us, ConfigKey(key))
+            self._lines.push(PACED, due_us, key)
         else:
-            self.queue = self.queue.with_waiting(self._tag(row), ConfigKey(key))
+            self._lines.push(WAITING, self._tag(row), key)
 
     def _lacks(self, row: ConfigRow, key: str) -> bool:
         """Whether more games shall be played. As long as nothing is known of a request's rows, one has to suffice."""
@@ -145,32 +165,29 @@ class Plan:
 
     def wake(self) -> None:
         """Let those whose time has come wait for a worker."""
-        while self.queue.is_due(self.now_us):
-            (_, key), *rest = self.queue.paced
-            self.queue = self.queue.model_copy(update={"paced": tuple(rest)})
-            self.queue = self.queue.with_waiting(self._tag(self.config(key)), key)
+        while (paced := self._lines.first(PACED)) and paced[0] <= self.now_us:
+            _, key = self._lines.pop(PACED)
+            self._lines.push(WAITING, self._tag(self.config(key)), key)
 
     def dispatch(self) -> None:
         """Give free places to those who wait, least tag first."""
-        while self.queue.waiting and (name := self._free_place()):
-            (tag, key), *rest = self.queue.waiting
-            self.queue = self.queue.model_copy(update={"waiting": tuple(rest), "virtual": tag})
+        while self._lines.first(WAITING) and (name := self._free_place()):
+            tag, key = self._lines.pop(WAITING)
+            self.queue = self.queue.model_copy(update={"virtual": tag})
             if key in self.settings:
-                self._request(key, name, tag)
+                self._request(ConfigKey(key), name, tag)
                 self.want(key)
             else:  # it is not played any more: its place goes back
-                self.queue = self.queue.model_copy(update={"free": (*self.queue.free, name)})
+                self._freed(FREE, name, 1)
 
     def _free_place(self) -> str | None:
         """Return a worker that would begin at once; if there is none, one at which a request may wait."""
-        while self.queue.free:
-            name, *rest = self.queue.free
-            self.queue = self.queue.model_copy(update={"free": tuple(rest)})
+        while self._lines.first(FREE):
+            _, name = self._lines.pop(FREE)
             if (worker := self.worker(name)) and worker.idle:
                 return name
-        while self.queue.spare:
-            name, *rest = self.queue.spare
-            self.queue = self.queue.model_copy(update={"spare": tuple(rest)})
+        while self._lines.first(SPARE):
+            _, name = self._lines.pop(SPARE)
             if (worker := self.worker(name)) and worker.slots:
                 return name
         return None
@@ -222,6 +239,10 @@ class Plan:
             CONFIG + key: SchedulerRow(config=row) for key, row in self._configs.items()
         }
         changed |= {WORKER + name: SchedulerRow(worker=row) for name, row in self._workers.items()}
-        if self.queue is not self._before:
-            changed[QUEUE] = SchedulerRow(queue=self.queue)
+        changed |= {name: SchedulerRow(page=page) if page else None for name, page in self._lines.pages.items()}
+        queue = self.queue
+        if queue.sizes is not self._lines.sizes:
+            queue = queue.model_copy(update={"sizes": self._lines.sizes})
+        if queue is not self._before:
+            changed[QUEUE] = SchedulerRow(queue=queue)
         return Step(changed, tuple(self._emissions))

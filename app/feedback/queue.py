@@ -7,13 +7,17 @@ first. Whatever the weights within their bounds, every waiting configuration's t
 as the weights.
 """
 
-from bisect import insort
+from msgspec import field
 
 from app.core import ConfigKey, EventId, ModelHash
 from app.events import MatchmakingUpdated, Row
+from app.feedback.lines import Page
 from app.feedback.needs import Needs
 
-Waiting = tuple[float, ConfigKey]
+WAITING, PACED, FREE, SPARE = "waiting", "paced", "free", "spare"
+"""Lines: configurations that wait for a worker, by tag, and for their time, by it; idle places of workers, one entry
+each, and places behind a request that runs, in the order in which they became free. Places that are none any more are
+passed over when they are drawn."""
 
 
 class Asked(Row, frozen=True):
@@ -84,47 +88,26 @@ class WorkerRow(Row, frozen=True):
 
 
 class QueueRow(Row, frozen=True):
-    """The queue.
+    """What holds for all lines together.
 
     Attributes:
         virtual: virtual time: the tag of the turn given last.
-        waiting: who waits for a worker, sorted by tag.
-        paced: who waits for its time, sorted by it.
-        free: idle places of workers, one entry each; those that are none any more are passed over when they are drawn.
-        spare: the same of places behind a request that runs.
-        workers: all workers ever heard.
-        swept_us: when all of them were last looked at.
+        sizes: how many wait in each line.
+        places: how many places of workers ever became free.
+        swept_us: when all workers and requests were last looked at.
     """
 
     virtual: float = 0.0
-    waiting: tuple[Waiting, ...] = ()
-    paced: tuple[tuple[int, ConfigKey], ...] = ()
-    free: tuple[str, ...] = ()
-    spare: tuple[str, ...] = ()
-    workers: tuple[str, ...] = ()
+    sizes: dict[str, int] = field(default_factory=dict)
+    places: int = 0
     swept_us: int = 0
-
-    def is_due(self, now_us: int) -> bool:
-        """Whether somebody's time has come."""
-        return bool(self.paced) and self.paced[0][0] <= now_us
-
-    def with_waiting(self, tag: float, key: ConfigKey) -> "QueueRow":
-        """Add a configuration to those that wait for a worker."""
-        waiting = list(self.waiting)
-        insort(waiting, (tag, key))
-        return self.model_copy(update={"waiting": tuple(waiting)})
-
-    def with_paced(self, due_us: int, key: ConfigKey) -> "QueueRow":
-        """Add a configuration to those that wait for their time."""
-        paced = list(self.paced)
-        insort(paced, (due_us, key))
-        return self.model_copy(update={"paced": tuple(paced)})
 
 
 class SchedulerRow(Row, frozen=True):
-    """One row of the scheduler's table: about a configuration, its matchmaking, a worker, or the queue."""
+    """One row of the scheduler's table: about a configuration, its matchmaking, a worker, all lines, a page of one."""
 
     config: ConfigRow | None = None
     worker: WorkerRow | None = None
     queue: QueueRow | None = None
+    page: Page | None = None
     matchmaking: MatchmakingUpdated | None = None

@@ -38,7 +38,7 @@ from app.events import (
 )
 from app.feedback.controller import Controller
 from app.feedback.needs import US
-from app.feedback.plan import CONFIG, MATCHMAKING, NAME, QUEUE, WORKER, Plan
+from app.feedback.plan import CONFIG, MATCHMAKING, NAME, WORKER, Plan, is_due
 from app.feedback.queue import ConfigRow, SchedulerRow, WorkerRow
 from app.feedback.state import FeedbackState
 
@@ -136,8 +136,8 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         if plan.now_us - plan.queue.swept_us < period * US:
             return
         plan.queue = plan.queue.model_copy(update={"swept_us": plan.now_us})
-        for name in plan.queue.workers:
-            _look_after(plan, name, limits.node_silent_seconds)
+        for name in sorted(name for name in rows if name.startswith(WORKER)):  # rows are in no order that lasts
+            _look_after(plan, name.removeprefix(WORKER), limits.node_silent_seconds)
         due_us = plan.now_us - limits.lease_seconds * US
         for key in (config.key for config in self.settings.configs):
             if CONFIG + key in rows:
@@ -169,11 +169,11 @@ def _alive(
 
     Most events of a large cluster are such heartbeats, and a plan costs more than all the rest of them.
     """
-    name, queue = f"{WORKER}{data.daemon}@{data.node}", rows.get(QUEUE)
+    name = f"{WORKER}{data.daemon}@{data.node}"
     row = rows.get(name)
     if row is None or row.worker is None or row.worker.lost or isinstance(data, DaemonReady):
         return {}
-    if queue is None or queue.queue is None or queue.queue.is_due(now_us):
+    if is_due(rows, now_us):
         return {}
     return {name: row.model_copy(update={"worker": row.worker.model_copy(update={"heard_us": now_us})})}
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.config import Curve
-from app.core import derive_point, draw
+from app.core import Wheel, derive_point
 from app.league.agents import Agent
 from app.league.league import League
 from app.league.matchmaking import curve_weight, win_probability
@@ -78,7 +78,7 @@ def _drawn(weights: dict[Agent, float], wanted: Wanted) -> Sequence[Agent]:
     """Draw without putting back."""
     left, drawn = dict(weights), list[Agent]()
     while len(drawn) < wanted.count and any(left.values()):
-        agent = draw(left, derive_point(wanted.seed, "select", len(drawn)))
+        agent = Wheel(left).draw(derive_point(wanted.seed, "select", len(drawn)))
         drawn.append(agent)
         del left[agent]
     return drawn

@@ -7,7 +7,7 @@ from league_strategies import heroes, leagues
 from leagues import checkpoint, model
 
 from app.config import MATCHMAKING, AdmissionSettings, MatchmakingSettings
-from app.core import lineup
+from app.core import lineups
 from app.league import (
     STRATEGIES,
     HeadToHead,
@@ -55,7 +55,7 @@ def test_probabilities_sum_to_one_and_only_the_active_are_met(league, mix, seed,
         assert (pick.category == "mirror") == (pick.agent == hero.id)
         assert pick.category == "mirror" or not league.agents[pick.agent].retired
     seats, distinct = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 6))
-    drawn = lineup(picks, seats, distinct, seed)
+    (drawn,) = lineups(picks, 1, seats=seats, distinct=distinct, seed=seed)
     assert len(drawn) == seats
     assert len(set(drawn)) <= distinct
     assert set(drawn) <= set(picks)

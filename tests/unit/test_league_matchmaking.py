@@ -8,7 +8,7 @@ from leagues import checkpoint, league_of, meet, model
 from pydantic import ValidationError
 
 from app.config import MATCHMAKING, LeagueSettings, MatchmakingSettings
-from app.core import expected_score, lineup
+from app.core import expected_score, lineups
 from app.league import Pick, curve_weight, distribution, win_probability
 
 BALANCED = MATCHMAKING["balanced"]
@@ -46,9 +46,15 @@ def assert_drawn(counts, expected) -> None:
     assert statistic < chi_squared_bound(len(expected) - 1)
 
 
+def drawn(picks, count: int) -> list[Pick]:
+    """Draw opponents at tables of two: half of them each from a seed of its own, as requests are."""
+    apart = [lineups(picks, 1, seats=1, distinct=1, seed=seed)[0] for seed in range(count // 2)]
+    return [pick for (pick,) in (*apart, *lineups(picks, count - count // 2, seats=1, distinct=1, seed=count))]
+
+
 def test_the_categories_are_met_30_40_20_10() -> None:
     picks = distribution(full_league(), HERO, BALANCED)
-    draws = [lineup(picks, seats=1, distinct=1, seed=seed)[0] for seed in range(20_000)]
+    draws = drawn(picks, 20_000)
     assert_drawn(
         Counter(pick.category for pick in draws), {"mirror": 0.3, "peers": 0.4, "exploitable": 0.2, "baselines": 0.1}
     )
@@ -62,7 +68,7 @@ def test_the_categories_are_met_30_40_20_10() -> None:
 
 def test_a_whole_run_of_lineups_keeps_the_shares_though_opponents_are_cloned() -> None:
     picks = distribution(full_league(), HERO, BALANCED)
-    seats = [lineup(picks, seats=6, distinct=2, seed=seed) for seed in range(12_000)]
+    seats = lineups(picks, 12_000, seats=6, distinct=2, seed=1)
     shares = {"mirror": 0.3, "peers": 0.4, "exploitable": 0.2, "baselines": 0.1}
     for seat in range(6):
         assert_drawn(Counter(one[seat].category for one in seats), shares)
@@ -71,9 +77,10 @@ def test_a_whole_run_of_lineups_keeps_the_shares_though_opponents_are_cloned() -
 
 def test_lineups_are_the_same_for_the_same_seed() -> None:
     picks = distribution(full_league(), HERO, BALANCED)
-    assert lineup(picks, 3, 3, seed=5) == lineup(picks, 3, 3, seed=5)
-    assert len({lineup(picks, 3, 3, seed=seed) for seed in range(50)}) > 40
-    assert len(lineup(picks, 3, 8, seed=1)) == 3
+    assert lineups(picks, 8, seats=3, distinct=3, seed=5) == lineups(picks, 8, seats=3, distinct=3, seed=5)
+    assert len({lineups(picks, 1, seats=3, distinct=3, seed=seed)[0] for seed in range(50)}) > 25
+    assert len(lineups(picks, 1, seats=3, distinct=8, seed=1)[0]) == 3
+    assert lineups(picks, 0, seats=3, distinct=3, seed=5) == []
 
 
 def test_empty_categories_share_out_in_proportion() -> None:
@@ -148,7 +155,7 @@ def test_alphastars_mix_weighs_the_whole_league(preset, weight) -> None:
     expected = {Pick("prioritised", name): 0.65 * w / sum(weights.values()) for name, w in weights.items()}
     picks = distribution(league, HERO, settings)
     assert picks == pytest.approx({Pick("mirror", HERO.id): 0.35, **expected})
-    draws = Counter(lineup(picks, 1, 1, seed=seed)[0] for seed in range(20_000))
+    draws = Counter(drawn(picks, 20_000))
     likely = {pick: share for pick, share in picks.items() if share > 1e-3}  # the others are expected too seldom
     assert_drawn(Counter(pick for pick in draws.elements() if pick in likely), likely)
 
