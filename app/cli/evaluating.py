@@ -11,25 +11,15 @@ import click
 
 from app.arena import EvaluationManager
 from app.arena.match import IN_FLIGHT
+from app.cli.models import fetch_model
 from app.cli.output import note
 from app.cli.place import Place
-from app.cli.selecting import open_journal
-from app.cli.watching import read_board
 from app.config import GameConfig
-from app.core import HEURISTIC, RANDOM, FlyballError, ModelHash
+from app.core import FlyballError, ModelHash
 from app.engine import Engine, InlineEngine, JsonObject, LocalEngine
 from app.evaluation import GauntletResult, GauntletSpec, Opponent
 from app.games import open_table
-from app.store import FileStore, get_checkpoint
-
-BUILT_IN = (RANDOM, HEURISTIC)
-CURRENT = ("current", "champion")
-SHORTEST_HASH = 6
-"""Digits of a hash that are enough to name a model, if no other has them too."""
-
-
-class UnknownModel(FlyballError):
-    """A model that is not there."""
+from app.store import FileStore
 
 
 class LostGames(FlyballError):
@@ -64,7 +54,7 @@ def evaluate_game(place: Place, request: GameRequest) -> dict[str, Any]:
         config = config.model_copy(update={"evaluation": settings})
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
         store = FileStore(Path(folder))
-        model = _fetch(request.model, place, config, store)
+        model = fetch_model(request.model, place, config.key, store)
         if model is None:
             raise click.UsageError(f"{request.model!r} is what models are measured by: name a model.")
         opponents = tuple(_opponents(request, model, place, config, store))
@@ -97,7 +87,7 @@ def _opponents(
 ) -> Iterator[Opponent]:
     seen: dict[str, str] = {model: "the model itself"}
     for name in request.against:
-        found = _fetch(name, place, config, store)
+        found = fetch_model(name, place, config.key, store)
         settings = config.evaluation
         asked = request.games or (settings.random_games if found is None else settings.model_games)
         games = -(-asked // config.players) * config.players  # every seat equally often
@@ -133,48 +123,3 @@ async def _play(spec: GauntletSpec, workers: int) -> GauntletResult:
         return await EvaluationManager(engine).evaluate(spec, tell)
     finally:
         await engine.close()
-
-
-def fetch_player(name: str, place: Place, config: GameConfig, store: FileStore) -> str:
-    """Copy a model, if it is one, into ``store``, and return what ``load_player`` calls it.
-
-    Raises ``UnknownModel``.
-    """
-    if name in open_table(config, 0).spec.levels:
-        return name
-    return _fetch(name, place, config, store) or name
-
-
-def _fetch(name: str, place: Place, config: GameConfig, store: FileStore) -> ModelHash | None:
-    """Copy a model into ``store`` and return its hash; None for a built-in player."""
-    if name in BUILT_IN:
-        return None
-    if Path(name).is_file():
-        data = Path(name).read_bytes()
-    else:
-        if not place.folder.store.is_dir():
-            raise UnknownModel(f"{name!r} is no file, and {place.folder.path} has no models.", hint="Look at --run.")
-        models = FileStore(place.folder.store)
-        data = models.get(_current(place, config) if name in CURRENT else _full_hash(name, models))
-    model = ModelHash(store.put(data))
-    get_checkpoint(store, model)  # refuses what is no model before anything is played
-    return model
-
-
-def _full_hash(name: str, store: FileStore) -> str:
-    found = [key for key in store.keys() if key.startswith(name)]  # noqa: SIM118 - a store is no mapping
-    if len(name) < SHORTEST_HASH:
-        found = []
-    if len(found) != 1:
-        what = f"{len(found)} models begin with" if found else "There is no model"
-        raise UnknownModel(f"{what} {name!r}.", hint="Write a file, a hash of at least 6 digits, or current.")
-    return found[0]
-
-
-def _current(place: Place, config: GameConfig) -> ModelHash:
-    with open_journal(place) as reader:
-        board = read_board(place.folder, reader, lambda letter: note(f"{letter.position}: {letter.error}"))
-    model = next((row.model for row in board.state().configs if row.key == config.key), None)
-    if model is None:
-        raise UnknownModel(f"{config.key} has no current model yet.", hint="Name a model by its hash or file.")
-    return model

@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from app.arena.hands import HandsSpec
-from app.cli.evaluating import LostGames, fetch_player
+from app.cli.evaluating import LostGames
+from app.cli.models import fetch_player
 from app.cli.output import note
 from app.cli.place import Place
 from app.config import GameConfig

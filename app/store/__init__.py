@@ -6,6 +6,7 @@ from app.store.experience import BadExperience, Experience, experience_lines, re
 from app.store.files import FileStore
 from app.store.header import note_of, with_note
 from app.store.leagues import ForeignLeague, LeagueFile
+from app.store.portable import UnusablePolicy, export_checkpoint, imported_checkpoint
 from app.store.shard import BadShard, Shard, ShardMeta
 from app.store.shards import delete_shard, get_shard, put_shard
 
@@ -24,11 +25,14 @@ __all__ = [
     "MissingBlob",
     "Shard",
     "ShardMeta",
+    "UnusablePolicy",
     "delete_checkpoint",
     "delete_shard",
     "experience_lines",
+    "export_checkpoint",
     "get_checkpoint",
     "get_shard",
+    "imported_checkpoint",
     "note_of",
     "put_checkpoint",
     "put_shard",

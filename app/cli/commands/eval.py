@@ -24,7 +24,11 @@ SEEDS = click.IntRange(0, 2**63 - 1)
 @click.command()
 @click.option("--config", "config_key", metavar="KEY", help="Play one of our games.")
 @click.option("--env", "environment", metavar="ID", help="Play a Gymnasium environment.")
-@click.option("--model", metavar="MODEL", help="A file; in our games also a hash, or 'current', which is the default.")
+@click.option(
+    "--model",
+    metavar="MODEL",
+    help="A file, exported ones too; in our games also a hash, or 'current', which is the default.",
+)
 @click.option("--seed", default=0, show_default=True, type=SEEDS, help="Of all that is drawn.")
 @click.option("--device", default="cpu", show_default=True, help="Where networks run: cpu, cuda, cuda:1.")
 @click.option(

@@ -1,0 +1,44 @@
+"""``flyball export``: a policy as a file for programs that are not ours."""
+
+from pathlib import Path
+
+import click
+
+from app.cli.output import write_json
+from app.cli.place import Place, json_option, placed
+
+
+@click.command()
+@click.argument("model")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--config", "config_key", metavar="KEY", help="Whose model is meant by 'current'.")
+@json_option
+@placed
+def export(place: Place, model: str, file: Path, *, config_key: str | None, as_json: bool) -> None:
+    """Write the policy of MODEL, with its critic, into FILE.npz or FILE.json, and say what was written.
+
+    MODEL is a file, a hash, or 'current' with --config. app/portable.py describes the formats, and plays them with
+    nothing but NumPy; 'flyball eval --model FILE' evaluates what was written.
+    """
+    from app.cli.models import UnknownModel, fetch_model
+    from app.core import ModelHash
+    from app.store import MemoryStore, export_checkpoint, get_checkpoint
+
+    store = MemoryStore()
+    key = fetch_model(model, place, config_key, store)
+    if key is None:
+        raise UnknownModel(f"{model!r} is built in and has no parameters.", hint="Export a model.")
+    policy = export_checkpoint(get_checkpoint(store, ModelHash(key)), file)
+    told = {
+        "file": str(file),
+        "game": policy.game,
+        "model": policy.model,
+        "content_hash": policy.content_hash,
+        "observation_size": policy.observation_size,
+        "hidden": list(policy.hidden),
+        "actions": policy.actions,
+    }
+    if as_json:
+        write_json(told)
+    else:
+        click.echo("\n".join(f"{name:<17} {value}" for name, value in told.items()))

@@ -1,0 +1,283 @@
+"""Policies as files for programs that are not ours, and a player of them that needs NumPy and nothing else.
+
+This module imports nothing of Flyball, so it can be copied to where a policy shall play::
+
+    policy = read_policy("policy.npz")
+    logits, values = policy.forward(observations)                # [N, D] to [N, A] and [N]
+    probabilities = policy.probabilities(observations, mask)     # [N, A], exactly 0 where the mask [N, A] is False
+
+Schema version 1. A policy is a header and tensors of float32::
+
+    trunk.0.weight [H0, D]   trunk.0.bias [H0]   trunk.1.weight [H1, H0]   and so on, ReLU after each
+    actor.weight   [A, H]    actor.bias   [A]    a logit for each action, legal or not
+    critic.weight  [1, H]    critic.bias  [1]    the value, an expected outcome in [-1, 1]
+
+The header says ``schema``, ``schema_version``, ``content_hash``, ``game`` (the configuration that it plays), ``model``
+(the hash of the checkpoint) with its ``step``, ``parent`` and ``optimizer``, and ``architecture``: ``type``,
+``activation``, ``observation_size`` D, ``hidden`` [H0, H1 …], ``actions`` A. As ``.json`` it is one object, the header
+with ``tensors`` by name besides, as nested lists. As ``.npz`` the tensors are arrays by name, the header is the array
+``header``, a string of JSON. Both hold the same numbers and have the same hash.
+"""
+
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+SCHEMA, SCHEMA_VERSION = "flyball.policy", 1
+TYPE, ACTIVATION = "actor_critic_mlp", "relu"
+FORMATS = (".npz", ".json")
+
+_HEADER, _TENSORS = "header", "tensors"
+_DIGITS = 9  # of a decimal number that names one float32
+
+Floats = NDArray[np.float32]
+
+
+class BadPolicyFile(ValueError):
+    """A file that is no policy, or one that has been changed. The text names the file, the field and the remedy."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PortablePolicy:
+    """An actor-critic network with what there is to know of it.
+
+    Attributes:
+        game: the configuration that it plays.
+        model: hash of the checkpoint that it was exported from.
+        tensors: by name, as in the module's text.
+        lineage: ``step``, ``parent`` and ``optimizer`` of the checkpoint.
+
+    Raises ``BadPolicyFile`` where the tensors do not make one network.
+    """
+
+    game: str
+    model: str
+    tensors: Mapping[str, Floats]
+    lineage: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_tensors(self.tensors, _architecture(self.tensors))
+
+    @property
+    def observation_size(self) -> int:
+        """D, the features of an observation."""
+        return int(self.tensors["trunk.0.weight"].shape[1])
+
+    @property
+    def actions(self) -> int:
+        """A, the actions of the game."""
+        return int(self.tensors["actor.weight"].shape[0])
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Widths of the trunk's layers."""
+        return tuple(self.tensors[f"trunk.{layer}.weight"].shape[0] for layer in _layers(self.tensors))
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of header and tensors, the same for each format."""
+        return _hashed(_header(self), self.tensors)
+
+    def forward(self, observations: ArrayLike) -> tuple[Floats, Floats]:
+        """Return logits [N, A], not masked, and values [N] of observations [N, D]. Raises ``ValueError``."""
+        features = np.asarray(observations, dtype=np.float32)
+        if features.ndim != 2 or features.shape[1] != self.observation_size:
+            raise ValueError(f"observations are {features.shape}, not [N, {self.observation_size}]")
+        for layer in _layers(self.tensors):
+            features = np.maximum(self._linear(f"trunk.{layer}", features), 0)
+        return self._linear("actor", features), self._linear("critic", features)[:, 0]
+
+    def probabilities(self, observations: ArrayLike, mask: ArrayLike) -> Floats:
+        """Return what the policy does [N, A] where ``mask`` [N, A] is legal. Raises ``ValueError``."""
+        logits, _ = self.forward(observations)
+        legal = np.asarray(mask, dtype=np.bool_)
+        if legal.shape != logits.shape or not legal.any(axis=1).all():
+            raise ValueError(f"a mask is {logits.shape} with a legal action in each row, not {legal.shape}")
+        shifted = np.where(legal, logits, -np.inf)
+        weights = np.exp(shifted - shifted.max(axis=1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True), dtype=np.float32)
+
+    def _linear(self, name: str, features: Floats) -> Floats:
+        return features @ self.tensors[f"{name}.weight"].T + self.tensors[f"{name}.bias"]
+
+
+def write_policy(path: str | os.PathLike[str], policy: PortablePolicy) -> None:
+    """Write a policy; the suffix says how, ``.npz`` or ``.json``. The same policy gives the same bytes.
+
+    Raises ``BadPolicyFile`` for another suffix, or ``OSError``.
+    """
+    header = {**_header(policy), "content_hash": policy.content_hash}
+    tensors = dict(sorted(policy.tensors.items()))
+    if _suffix(path) == ".npz":
+        buffer = BytesIO()
+        arrays: dict[str, Any] = {_HEADER: np.array(json.dumps(header)), **tensors}
+        np.savez(buffer, **arrays)
+        data = buffer.getvalue()
+    else:
+        decimals = {name: _decimals(tensor) for name, tensor in tensors.items()}
+        data = json.dumps({**header, _TENSORS: decimals}, separators=(",", ":")).encode()
+    Path(path).write_bytes(data)
+
+
+def read_policy(path: str | os.PathLike[str]) -> PortablePolicy:
+    """Read and check a policy. Raises ``BadPolicyFile``, or ``OSError``."""
+    suffix, data = _suffix(path), Path(path).read_bytes()
+    try:
+        header, tensors = _read_npz(data) if suffix == ".npz" else _read_json(data)
+        return _checked(header, tensors)
+    except BadPolicyFile as error:
+        raise BadPolicyFile(f"{path}: {error}") from error
+
+
+def _suffix(path: str | os.PathLike[str]) -> str:
+    suffix = Path(path).suffix
+    if suffix not in FORMATS:
+        raise BadPolicyFile(f"{path} ends neither with .npz nor with .json: name it after its format")
+    return suffix
+
+
+def _header(policy: PortablePolicy) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "game": policy.game,
+        "model": policy.model,
+        **policy.lineage,
+        "architecture": {
+            "type": TYPE,
+            "activation": ACTIVATION,
+            "observation_size": policy.observation_size,
+            "hidden": list(policy.hidden),
+            "actions": policy.actions,
+        },
+    }
+
+
+def _hashed(header: Mapping[str, Any], tensors: Mapping[str, Floats]) -> str:
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True, separators=(",", ":")).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"\n{name} {tensor.shape}\n".encode())
+        digest.update(np.ascontiguousarray(tensor, dtype="<f4").tobytes())
+    return digest.hexdigest()
+
+
+def _decimals(tensor: Floats) -> Any:
+    if tensor.ndim > 1:
+        return [_decimals(row) for row in tensor]
+    return [float(f"{value:.{_DIGITS}g}") for value in tensor.tolist()]
+
+
+def _read_npz(data: bytes) -> tuple[Any, dict[str, Any]]:
+    try:
+        with np.load(BytesIO(data), allow_pickle=False) as arrays:
+            tensors = {name: arrays[name] for name in arrays.files}
+        header = json.loads(str(tensors.pop(_HEADER)))
+    except KeyError:
+        raise BadPolicyFile(f"it has no array {_HEADER!r}: is it another program's .npz?") from None
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise BadPolicyFile(f"it is no .npz file of a policy ({error}): export the policy again") from error
+    return header, tensors
+
+
+def _read_json(data: bytes) -> tuple[Any, dict[str, Any]]:
+    try:
+        header = json.loads(data)
+        tensors = header.pop(_TENSORS)
+        return header, {name: np.array(values, dtype=np.float64) for name, values in tensors.items()}
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise BadPolicyFile(f"it is no JSON ({error}): export the policy again") from error
+    except (AttributeError, KeyError, TypeError):
+        raise BadPolicyFile(f"it has no object {_TENSORS!r}: is it a policy?") from None
+    except ValueError as error:
+        raise BadPolicyFile(f"{_TENSORS} hold something else than rectangles of numbers ({error})") from error
+
+
+def _checked(header: Any, tensors: Mapping[str, Any]) -> PortablePolicy:
+    if not isinstance(header, dict) or header.get("schema") != SCHEMA:
+        raise BadPolicyFile(f"its schema is not {SCHEMA!r}: is it a policy?")
+    if header.get("schema_version") != SCHEMA_VERSION:
+        raise BadPolicyFile(
+            f"schema_version is {header.get('schema_version')!r}, and {SCHEMA_VERSION} is what can be read here: "
+            f"export the policy again, or use the version of Flyball that wrote it"
+        )
+    _check_header(header)
+    _check_tensors(tensors, header["architecture"])
+    floats = {name: np.asarray(tensor, dtype=np.float32) for name, tensor in tensors.items()}
+    lineage = {name: header[name] for name in ("step", "parent", "optimizer") if name in header}
+    policy = PortablePolicy(header["game"], header["model"], floats, lineage)
+    written = {name: value for name, value in header.items() if name != "content_hash"}
+    if _hashed(written, floats) != header["content_hash"]:
+        raise BadPolicyFile("content_hash is not that of the content, which was changed: export the policy again")
+    return policy
+
+
+def _check_header(header: Mapping[str, Any]) -> None:
+    kinds: dict[str, type] = {"content_hash": str, "game": str, "model": str, "architecture": dict}
+    for name, kind in kinds.items():
+        if not isinstance(header.get(name), kind):
+            raise BadPolicyFile(f"{name} is {header.get(name)!r}, not a {kind.__name__}")
+    found = header["architecture"]
+    if (found.get("type"), found.get("activation")) != (TYPE, ACTIVATION):
+        raise BadPolicyFile(f"architecture is {found!r}; what can be played here is {TYPE} with {ACTIVATION}")
+    sizes = found.get("observation_size"), *_listed(found.get("hidden")), found.get("actions")
+    if not all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in sizes):
+        raise BadPolicyFile(f"architecture is {found!r}: observation_size, hidden and actions are numbers above 0")
+
+
+def _listed(hidden: Any) -> list[Any]:
+    return hidden if isinstance(hidden, list) and hidden else [None]
+
+
+def _layers(tensors: Mapping[str, Any]) -> range:
+    return range(sum(name.startswith("trunk.") and name.endswith(".weight") for name in tensors))
+
+
+def _architecture(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the tensors themselves say, where they are there."""
+
+    def shape(name: str) -> tuple[int, ...]:
+        if name not in tensors or np.ndim(tensors[name]) != 2:
+            raise BadPolicyFile(f"there is no matrix {name}")
+        return np.shape(tensors[name])
+
+    hidden = [shape(f"trunk.{layer}.weight")[0] for layer in _layers(tensors)]
+    return {
+        "observation_size": shape("trunk.0.weight")[1],
+        "hidden": hidden,
+        "actions": shape("actor.weight")[0],
+    }
+
+
+def _check_tensors(tensors: Mapping[str, Any], architecture: Mapping[str, Any]) -> None:
+    expected = dict(_shapes(architecture))
+    for name in sorted(expected.keys() | tensors.keys()):
+        if name not in tensors:
+            raise BadPolicyFile(f"there is no tensor {name}, which the architecture asks for")
+        if name not in expected:
+            raise BadPolicyFile(f"there is a tensor {name}, which the architecture does not know")
+        tensor = tensors[name]
+        if tensor.shape != expected[name]:
+            raise BadPolicyFile(f"tensor {name} is {tensor.shape}, the architecture says {expected[name]}")
+        if tensor.dtype not in (np.float32, np.float64) or not np.isfinite(tensor).all():
+            raise BadPolicyFile(f"tensor {name} holds something else than finite numbers of float32")
+
+
+def _shapes(architecture: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    widths = [architecture["observation_size"], *architecture["hidden"]]
+    for layer, (wide, narrow) in enumerate(pairwise(widths)):
+        yield f"trunk.{layer}.weight", (narrow, wide)
+        yield f"trunk.{layer}.bias", (narrow,)
+    for head, size in (("actor", architecture["actions"]), ("critic", 1)):
+        yield f"{head}.weight", (size, widths[-1])
+        yield f"{head}.bias", (size,)

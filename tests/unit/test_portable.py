@@ -1,0 +1,269 @@
+"""Exported policies: what they play with NumPy alone is what the network plays, and what was changed is refused."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from selfplay_rig import put_model
+
+from app.cli import main
+from app.config import GAMES
+from app.games import FINISHED, open_table
+from app.policy import bytes_to_parameters, load_network, masked_log_probs
+from app.portable import BadPolicyFile, PortablePolicy, read_policy, write_policy
+from app.store import Checkpoint, FileStore, UnusablePolicy, export_checkpoint, get_checkpoint, imported_checkpoint
+
+CONFIG = GAMES["hearts_4p"]
+FORMATS = ("npz", "json")
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    return stored(tmp_path)
+
+
+def stored(folder: Path, key: str = "hearts_4p") -> Checkpoint:
+    model = put_model(folder / "store", GAMES[key], seed=3, scale=2.0)
+    return get_checkpoint(FileStore(folder / "store"), model)
+
+
+def positions(key: str, games: int = 64):
+    """Return observations and masks of the first decisions, and of later ones, of some games played at random."""
+    table, rng = open_table(GAMES[key], games), np.random.default_rng(0)
+    table.reset(np.arange(games), range(games))
+    obs, mask = [], []
+    for _ in range(30):
+        live = np.flatnonzero(table.seats() != FINISHED)
+        seen, legal = table.observe(live)
+        obs.append(seen)
+        mask.append(legal)
+        table.step(live, (rng.random(legal.shape) * legal).argmax(axis=1).astype(np.int32))
+    return np.concatenate(obs), np.concatenate(mask)
+
+
+@pytest.mark.parametrize("key", ["hearts_4p", "connect_four_2p"])
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_numpy_alone_says_what_the_network_says(tmp_path: Path, key: str, suffix: str) -> None:
+    checkpoint, file = stored(tmp_path, key), tmp_path / f"policy.{suffix}"
+    export_checkpoint(checkpoint, file)
+    policy, (obs, mask) = read_policy(file), positions(key)
+    network = load_network(
+        GAMES[key].network, policy.observation_size, policy.actions, bytes_to_parameters(checkpoint.parameters)
+    )
+    with torch.inference_mode():
+        logits, values = network(torch.from_numpy(obs).float())
+        expected = masked_log_probs(logits, torch.from_numpy(mask)).exp().numpy()
+    found_logits, found_values = policy.forward(obs)
+    np.testing.assert_allclose(found_logits, logits.numpy(), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(found_values, values.numpy(), rtol=0, atol=1e-5)
+    assert found_logits.dtype == found_values.dtype == np.float32
+    assert np.ptp(found_logits) > 0.1
+    probabilities = policy.probabilities(obs, mask)
+    np.testing.assert_allclose(probabilities, expected, atol=1e-5)
+    assert not probabilities[~mask].any()
+
+
+def test_importing_the_player_imports_numpy_and_nothing_else() -> None:
+    code = (
+        "import sys, app.portable\n"
+        "bare = sys.stdlib_module_names | {'app', 'numpy'}\n"
+        "assert {'numpy', 'app.portable'} <= set(sys.modules)\n"
+        "print(sorted({name.split('.')[0] for name in sys.modules} - bare - {'__main__'}))\n"
+        "print(sorted(name for name in sys.modules if name.startswith('app.')))\n"
+    )
+    said = subprocess.run([sys.executable, "-S", "-c", with_packages(code)], capture_output=True, text=True, check=True)
+    others, ours = said.stdout.splitlines()
+    assert json.loads(others.replace("'", '"')) == []
+    assert json.loads(ours.replace("'", '"')) == ["app.portable"]
+
+
+def with_packages(code: str) -> str:
+    """Return code that finds packages without the site module, whose .pth files may import others."""
+    root = Path(__file__).parents[2]
+    return f"import sys\nsys.path += {[str(root), *(path for path in sys.path if 'site-packages' in path)]!r}\n{code}"
+
+
+def test_both_formats_hold_the_same_and_are_the_same_each_time(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    files = [tmp_path / name for name in ("a.npz", "b.npz", "a.json", "b.json")]
+    hashes = {export_checkpoint(checkpoint, file).content_hash for file in files}
+    assert hashes == {read_policy(file).content_hash for file in files}
+    assert len(hashes) == 1
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert files[2].read_bytes() == files[3].read_bytes()
+    told = json.loads(files[2].read_text())
+    assert (told["schema"], told["schema_version"], told["game"]) == ("flyball.policy", 1, "hearts_4p")
+    assert told["architecture"] == {
+        "type": "actor_critic_mlp",
+        "activation": "relu",
+        "observation_size": 270,
+        "hidden": [256, 128],
+        "actions": 52,
+    }
+    assert {"actor.weight", "critic.weight", "trunk.1.bias"} <= told["tensors"].keys()
+    other = PortablePolicy("hearts_4p", checkpoint.model, {**read_policy(files[0]).tensors, "critic.bias": ones(1)})
+    assert other.content_hash not in hashes
+
+
+def ones(*shape: int):
+    return np.ones(shape, dtype=np.float32)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_an_exported_policy_is_its_checkpoint_again(tmp_path: Path, checkpoint: Checkpoint, suffix: str) -> None:
+    export_checkpoint(checkpoint, tmp_path / f"policy.{suffix}")
+    assert imported_checkpoint(tmp_path / f"policy.{suffix}") == checkpoint.parameters
+
+
+def test_a_trained_model_keeps_its_lineage(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    from app.store import put_checkpoint
+
+    store = FileStore(tmp_path / "store")
+    manifest = checkpoint.manifest.model_copy(update={"step": 4, "parent": checkpoint.model})
+    child = get_checkpoint(store, put_checkpoint(store, manifest, checkpoint.parameters, b"the state of an optimiser"))
+    export_checkpoint(child, tmp_path / "policy.npz")
+    assert imported_checkpoint(tmp_path / "policy.npz") == child.parameters
+
+
+def changed_json(change):
+    def write(file: Path) -> Path:
+        told = json.loads(file.with_suffix(".json").read_text())
+        change(told)
+        file.with_suffix(".json").write_text(json.dumps(told))
+        return file.with_suffix(".json")
+
+    return write
+
+
+def changed_npz(change):
+    def write(file: Path) -> Path:
+        arrays = dict(np.load(file.with_suffix(".npz")))
+        change(arrays)
+        np.savez(file.with_suffix(".npz"), **arrays)
+        return file.with_suffix(".npz")
+
+    return write
+
+
+def bytes_of(suffix: str, change):
+    def write(file: Path) -> Path:
+        file = file.with_suffix(suffix)
+        file.write_bytes(change(file.read_bytes()))
+        return file
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (changed_json(lambda it: it.update(schema="other")), "schema is not 'flyball.policy'"),
+        (changed_json(lambda it: it.update(schema_version=3)), "schema_version is 3, and 1 is what can be read"),
+        (changed_json(lambda it: it.pop("game")), "game is None, not a str"),
+        (changed_json(lambda it: it.update(architecture=[])), r"architecture is \[\], not a dict"),
+        (changed_json(lambda it: it["architecture"].update(activation="tanh")), "actor_critic_mlp with relu"),
+        (changed_json(lambda it: it["architecture"].update(hidden=[256, "x"])), "numbers above 0"),
+        (changed_json(lambda it: it["architecture"].update(hidden=[])), "numbers above 0"),
+        (changed_json(lambda it: it["architecture"].update(actions=51)), r"actor\.bias is \(52,\), .* \(51,\)"),
+        (changed_json(lambda it: it["tensors"].pop("critic.bias")), r"no tensor critic\.bias"),
+        (changed_json(lambda it: it["tensors"].update(more=[1.0])), "a tensor more, which"),
+        (changed_json(lambda it: it["tensors"]["actor.bias"].append(1)), r"actor\.bias is \(53,\)"),
+        (changed_json(lambda it: it["tensors"]["actor.weight"][3].pop()), "rectangles"),
+        (changed_json(lambda it: it["tensors"]["actor.bias"].__setitem__(0, float("nan"))), "finite"),
+        (changed_json(lambda it: it["tensors"]["actor.bias"].__setitem__(0, 0.125)), "content_hash is not"),
+        (changed_json(lambda it: it.update(game="hearts_5p")), "content_hash is not"),
+        (changed_json(lambda it: it.pop("tensors")), "no object 'tensors'"),
+        (bytes_of(".json", lambda data: data[:1000]), "is no JSON"),
+        (bytes_of(".json", lambda _: b"[1, 2]"), "no object 'tensors'"),
+        (changed_npz(lambda it: it.pop("header")), "no array 'header'"),
+        (changed_npz(lambda it: it.update(header="{")), r"no \.npz file of a policy"),
+        (changed_npz(lambda it: it.update({"actor.bias": ones(52).astype(np.int64)})), "finite numbers of float32"),
+        (changed_npz(lambda it: it.update({"trunk.0.weight": ones(256, 269)})), r"\(256, 269\), .* \(256, 270\)"),
+        (changed_npz(lambda it: it.update({"critic.bias": ones(1)})), "content_hash is not"),
+        (bytes_of(".npz", lambda data: data[:5000]), r"no \.npz file of a policy"),
+        (bytes_of(".npz", lambda _: b"nothing"), r"no \.npz file of a policy"),
+    ],
+)
+def test_what_is_no_policy_is_refused_with_what_is_wrong(
+    tmp_path: Path, checkpoint: Checkpoint, damage, complaint: str
+) -> None:
+    for suffix in FORMATS:
+        export_checkpoint(checkpoint, tmp_path / f"policy.{suffix}")
+    file = damage(tmp_path / "policy")
+    with pytest.raises(BadPolicyFile, match=rf"policy\.(npz|json): .*{complaint}"):
+        read_policy(file)
+    with pytest.raises(UnusablePolicy, match=complaint):
+        imported_checkpoint(file)
+
+
+def test_a_flipped_bit_is_found(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    export_checkpoint(checkpoint, tmp_path / "policy.npz")
+    whole = (tmp_path / "policy.npz").read_bytes()
+    for place in np.random.default_rng(0).integers(0, len(whole), 20).tolist():
+        (tmp_path / "policy.npz").write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            again = read_policy(tmp_path / "policy.npz")
+        except (BadPolicyFile, NotImplementedError):
+            continue
+        assert again.content_hash == read_whole(tmp_path, whole).content_hash  # in what a zip does not need
+
+
+def read_whole(folder: Path, data: bytes) -> PortablePolicy:
+    (folder / "whole.npz").write_bytes(data)
+    return read_policy(folder / "whole.npz")
+
+
+def test_observations_and_masks_that_do_not_fit_are_refused(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    policy = export_checkpoint(checkpoint, tmp_path / "policy.npz")
+    with pytest.raises(ValueError, match=r"observations are \(3, 269\), not \[N, 270\]"):
+        policy.forward(np.zeros((3, 269)))
+    with pytest.raises(ValueError, match="observations are"):
+        policy.forward(np.zeros(270))
+    with pytest.raises(ValueError, match="legal action in each row"):
+        policy.probabilities(np.zeros((1, 270)), np.zeros((1, 52)))
+
+
+def test_files_have_a_known_suffix_and_a_place(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    with pytest.raises(UnusablePolicy, match=r"neither with \.npz nor with \.json"):
+        export_checkpoint(checkpoint, tmp_path / "policy.pt")
+    with pytest.raises(UnusablePolicy, match="cannot be written"):
+        export_checkpoint(checkpoint, tmp_path / "nowhere" / "policy.npz")
+    policy = export_checkpoint(checkpoint, tmp_path / "policy.npz")
+    with pytest.raises(BadPolicyFile, match="no tensor critic"):
+        PortablePolicy("g", "m", {name: it for name, it in policy.tensors.items() if name != "critic.bias"})
+    with pytest.raises(BadPolicyFile, match="no matrix"):
+        PortablePolicy("g", "m", {})
+    foreign = PortablePolicy(policy.game, "0" * 64, policy.tensors, policy.lineage)
+    write_policy(tmp_path / "foreign.json", foreign)
+    with pytest.raises(UnusablePolicy, match="its content is another"):
+        imported_checkpoint(tmp_path / "foreign.json")
+    write_policy(tmp_path / "made.json", PortablePolicy("hearts_4p", "0" * 64, policy.tensors))
+    with pytest.raises(UnusablePolicy, match="of no checkpoint of ours"):
+        imported_checkpoint(tmp_path / "made.json")
+
+
+def test_the_command_exports_and_the_export_is_evaluated(tmp_path: Path) -> None:
+    def flyball(*words: str):
+        return CliRunner().invoke(main, ["--run", str(tmp_path), *words])
+
+    model, file = put_model(tmp_path / "store", CONFIG, seed=1), tmp_path / "policy.json"
+    done = flyball("export", model[:9], str(file), "--json")
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["model"], told["content_hash"]) == (model, read_policy(file).content_hash)
+    assert "observation_size  270" in flyball("export", str(file), str(tmp_path / "again.npz")).stdout
+    words = ("eval", "--config", "hearts_4p", "--games", "8", "--model")
+    found = flyball(*words, str(tmp_path / "again.npz"))
+    assert (found.exit_code, found.stdout) == (0, flyball(*words, model).stdout)
+    for wrong, code, why in (
+        (("random", "x.npz"), 4, "has no parameters"),
+        (("current", "x.npz"), 2, "--config KEY"),
+        ((model, "x.txt"), 2, "neither with"),
+        (("abc", "x.npz"), 4, "no model 'abc'"),
+    ):
+        refused = flyball("export", *wrong)
+        assert (refused.exit_code, why in " ".join(refused.stderr.split())) == (code, True)
