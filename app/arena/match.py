@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.arena.opening import OpenedTable
 from app.config import GameConfig
 from app.core import derive_seed
 from app.evaluation import MatchGames, match_games
 from app.games import open_table
-from app.selfplay import HERO, Player, Rollout, Schedule
+from app.selfplay import HERO, Outcomes, Player, Rollout, Schedule
 
 IN_FLIGHT = 1024
 """Games at once: a step costs as much Python for a few games as for many."""
@@ -40,6 +41,14 @@ class MatchPlan:
 
 def play_match(config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan) -> MatchGames:
     """Play a match, or a part of it. Deterministic for its plan on a CPU."""
+    outcomes, heroes = play_rotations(config, hero, opponent, plan)
+    return match_games(outcomes.returns, heroes, outcomes.truncated, outcomes.lengths, outcomes.histories)
+
+
+def play_rotations(
+    config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan
+) -> tuple[Outcomes, NDArray[np.int64]]:
+    """Play a match and return how its games ended, and the hero's seat in each [G]."""
     rotations, heroes = np.divmod(np.arange(plan.first, plan.first + plan.games), config.players)
     seating = np.full((plan.games, config.players), _OPPONENT, dtype=np.int8)
     seating[np.arange(plan.games), heroes] = HERO
@@ -47,5 +56,4 @@ def play_match(config: GameConfig, hero: Player, opponent: Player, plan: MatchPl
     seeds = [deals[rotation] for rotation in rotations.tolist()]
     schedule = Schedule(seeds, seating, (plan.temperature,) * 2, derive_seed(plan.seed, "choices"), plan.first)
     table = OpenedTable(open_table(config, min(plan.games, IN_FLIGHT)), plan.opening_plies)
-    outcomes = Rollout(table, [hero, opponent], schedule).run()
-    return match_games(outcomes.returns, heroes, outcomes.truncated, outcomes.lengths, outcomes.histories)
+    return Rollout(table, [hero, opponent], schedule).run(), heroes

@@ -5,6 +5,14 @@ from app.config.feedback import FeedbackSettings
 from app.config.folder import DEFAULT_RUN_FOLDER, RunFolder
 from app.config.games import GAMES
 from app.config.league import MATCHMAKING, AdmissionSettings, Curve, LeagueSettings, MatchmakingSettings
+from app.config.pipeline import (
+    SELF,
+    CloningSettings,
+    PipelinePpoSettings,
+    PipelineSettings,
+    TrainingSettings,
+    suited,
+)
 from app.config.run import LAPTOP, PROFILES, RunSettings
 from app.config.settings import (
     Builtin,
@@ -22,8 +30,10 @@ __all__ = [
     "LAPTOP",
     "MATCHMAKING",
     "PROFILES",
+    "SELF",
     "AdmissionSettings",
     "Builtin",
+    "CloningSettings",
     "Curve",
     "Deployment",
     "EvaluationSettings",
@@ -33,9 +43,13 @@ __all__ = [
     "LogLevel",
     "MatchmakingSettings",
     "NetworkSettings",
+    "PipelinePpoSettings",
+    "PipelineSettings",
     "PpoSettings",
     "RunFolder",
     "RunSettings",
     "SelfplaySettings",
     "Settings",
+    "TrainingSettings",
+    "suited",
 ]

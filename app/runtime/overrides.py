@@ -20,7 +20,7 @@ def parse(assignments: Sequence[str]) -> dict[str, Any]:
     Raises:
         BadSettings: a pair has no value, or its key is no setting of a run; names the nearest.
     """
-    values = dict(_pair(assignment) for assignment in assignments)
+    values = dict(pair(assignment, "feedback.stall.velocity=3") for assignment in assignments)
     known = checked(Layer(WHERE, values), WHERE).values
     for key in known:
         if key.partition(".")[0] in NO_RUN_SETTING:
@@ -28,10 +28,14 @@ def parse(assignments: Sequence[str]) -> dict[str, Any]:
     return dict(known)
 
 
-def _pair(assignment: str) -> tuple[str, Any]:
+def pair(assignment: str, example: str) -> tuple[str, Any]:
+    """Return the key and the value of ``key=value``; what is no value of TOML is text.
+
+    Raises ``BadSettings``, which gives the example, when it has no value.
+    """
     key, equals, text = assignment.partition("=")
     if not equals:
-        raise BadSettings(f"{assignment!r} ({WHERE}) has no value.", hint="Write feedback.stall.velocity=3")
+        raise BadSettings(f"{assignment!r} ({WHERE}) has no value.", hint=f"Write {example}")
     try:
         return key.strip(), tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

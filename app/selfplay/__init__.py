@@ -8,6 +8,7 @@ from app.selfplay.players import HeuristicPlayer, NoHeuristic, Player, RandomPla
 from app.selfplay.recording import NoExperience, ShardRecorder
 from app.selfplay.repeats import RepeatedShard
 from app.selfplay.rollout import HERO, Decisions, Outcomes, Recorder, Rollout, Schedule
+from app.selfplay.seating import selfplay_schedule
 
 __all__ = [
     "HERO",
@@ -34,4 +35,5 @@ __all__ = [
     "draw_points",
     "load_player",
     "number_streams",
+    "selfplay_schedule",
 ]

@@ -8,14 +8,14 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from app.config import GameConfig, Settings
-from app.core import ModelHash, derive_seed
+from app.core import ModelHash
 from app.engine import JsonObject, Report
 from app.evaluation import seat_wins
 from app.games import open_table
 from app.selfplay.cache import PLAYERS
 from app.selfplay.recording import ShardRecorder
 from app.selfplay.rollout import Rollout, Schedule
-from app.selfplay.seating import selfplay_seating
+from app.selfplay.seating import selfplay_schedule
 from app.store import BlobStore, FileStore, ShardMeta, put_shard
 
 IN_FLIGHT = 256
@@ -116,12 +116,10 @@ def play_into(store: BlobStore, spec: SelfplaySpec, report: Report) -> SelfplayR
 
 
 def _schedule(spec: SelfplaySpec) -> Schedule:
-    seeds = [derive_seed(spec.seed, "game", game) for game in range(spec.games)]
     numbers = {name: number for number, name in enumerate((spec.model, *spec.opponents))}
     lineups = [([numbers[name] for name in lineup.opponents], lineup.games) for lineup in spec.lineups]
-    seating = selfplay_seating(spec.games, spec.config.players, lineups)
     temperatures = (spec.temperature, *[spec.config.selfplay.temperature] * len(spec.opponents))
-    return Schedule(seeds, seating, temperatures, derive_seed(spec.seed, "choices"))
+    return selfplay_schedule(spec.games, spec.config.players, lineups, temperatures, spec.seed)
 
 
 def _progress(games: int, report: Report) -> Callable[[int], None]:

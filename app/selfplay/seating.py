@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from app.selfplay.rollout import HERO
+from app.core import derive_seed
+from app.selfplay.rollout import HERO, Schedule
 
 
 def selfplay_seating(games: int, players: int, lineups: Sequence[tuple[Sequence[int], int]]) -> NDArray[np.int8]:
@@ -24,3 +25,19 @@ def selfplay_seating(games: int, players: int, lineups: Sequence[tuple[Sequence[
             seating[np.arange(first, first + count), (heroes + place) % players] = opponent
         first += count
     return seating
+
+
+def selfplay_schedule(
+    games: int,
+    players: int,
+    lineups: Sequence[tuple[Sequence[int], int]],
+    temperatures: Sequence[float],
+    seed: int,
+) -> Schedule:
+    """Return ``games`` games with the seating of ``selfplay_seating``, their deals and choices drawn from ``seed``."""
+    return Schedule(
+        seeds=[derive_seed(seed, "game", game) for game in range(games)],
+        seating=selfplay_seating(games, players, lineups),
+        temperatures=temperatures,
+        seed=derive_seed(seed, "choices"),
+    )

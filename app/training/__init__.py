@@ -1,13 +1,16 @@
 """Training: advantages, PPO, and the jobs that make models."""
 
 from app.training.checks import UnfitData
+from app.training.cloning import CloningMetrics
 from app.training.gae import UnfinishedEpisode
 from app.training.job import InitialiseSpec, TrainSpec
-from app.training.learner import Improvement, improve
+from app.training.learner import Improvement, imitate, improve
 from app.training.ppo import EpochMetrics, TrainingDiverged
-from app.training.samples import Samples, make_samples
+from app.training.preparing import prepare
+from app.training.samples import Samples, explained_variance, make_samples
 
 __all__ = [
+    "CloningMetrics",
     "EpochMetrics",
     "Improvement",
     "InitialiseSpec",
@@ -16,6 +19,9 @@ __all__ = [
     "TrainingDiverged",
     "UnfinishedEpisode",
     "UnfitData",
+    "explained_variance",
+    "imitate",
     "improve",
     "make_samples",
+    "prepare",
 ]

@@ -17,8 +17,8 @@ from app.store import FileStore, Manifest, delete_shard, get_checkpoint, get_sha
 from app.training.checks import check_base, check_shards
 from app.training.learner import improve
 from app.training.ppo import EpochMetrics
-from app.training.samples import explained_variance, make_samples
-from app.training.symmetry import oriented
+from app.training.preparing import prepare
+from app.training.samples import explained_variance
 
 
 class InitialiseSpec(Settings):
@@ -78,13 +78,10 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
     game = open_table(wanted.config, slots=0).spec
     check_base(base, wanted.config, wanted.step)
     check_shards(shards, wanted.config, game)
-    samples = make_samples(shards, wanted.ppo.gamma, wanted.ppo.gae_lambda)
-    if wanted.ppo.symmetries:
-        generator = torch.Generator().manual_seed(derive_seed(wanted.seed, "symmetries"))
-        samples = oriented(samples, game.symmetries, generator)
+    samples = prepare(shards, wanted.ppo, game.symmetries, wanted.seed)
 
     def tell(epoch: int, metrics: EpochMetrics) -> None:
-        report({"epoch": epoch, "epochs": wanted.ppo.epochs, **asdict(metrics)})
+        report({"epoch": epoch, "epochs": wanted.ppo.epochs, **_published(metrics)})
 
     result = improve(base, samples, wanted.ppo, seed=wanted.seed, device=_device(wanted.device), report=tell)
     manifest = base.manifest.model_copy(update={"step": base.manifest.step + 1, "parent": base.model})
@@ -97,11 +94,16 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
         "step": manifest.step,
         "rows": len(samples),
         "metrics": {
-            **asdict(result.metrics),
+            **_published(result.metrics),
             "explained_variance": explained_variance(samples),
             "seconds": time.perf_counter() - begun,
         },
     }
+
+
+def _published(metrics: EpochMetrics) -> dict[str, float]:
+    """Return what events say of an epoch."""
+    return {name: value for name, value in asdict(metrics).items() if name != "gradient_norm"}
 
 
 def _device(asked: str) -> torch.device:

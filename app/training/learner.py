@@ -2,24 +2,33 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import torch
+from torch.optim import Adam
 
-from app.config import PpoSettings
-from app.policy import bytes_to_parameters, load_network, parameters_to_bytes
+from app.config import CloningSettings, PpoSettings
+from app.policy import ActorCritic, bytes_to_parameters, load_network, parameters_to_bytes
 from app.store import Checkpoint
+from app.training.cloning import CloningMetrics, clone
 from app.training.optimizer import make_optimizer, optimizer_bytes
 from app.training.ppo import EpochMetrics, update
 from app.training.samples import Samples
 
+M = TypeVar("M")
+
 
 @dataclass(frozen=True, slots=True)
-class Improvement:
-    """What came of a training: two safetensors files, and the metrics of the last epoch."""
+class Improvement(Generic[M]):
+    """What came of a training: two safetensors files, and the metrics of the last epoch.
+
+    ``gradients`` are the norms of the last batch's gradient, clipped, by parameter.
+    """
 
     parameters: bytes
     optimizer: bytes
-    metrics: EpochMetrics
+    metrics: M
+    gradients: dict[str, float]
 
 
 def improve(
@@ -30,18 +39,38 @@ def improve(
     seed: int,
     device: torch.device,
     report: Callable[[int, EpochMetrics], None],
-) -> Improvement:
-    """Train a copy of ``base``, with its optimiser's state if it has one. Raises ``TrainingDiverged``.
+) -> Improvement[EpochMetrics]:
+    """Train a copy of ``base`` by PPO, with its optimiser's state if it has one. Raises ``TrainingDiverged``.
 
     On the CPU, the same arguments and number of threads give the same bytes.
     """
-    manifest, parameters = base.manifest, bytes_to_parameters(base.parameters)
-    network = load_network(manifest.network, manifest.obs_size, manifest.actions, parameters).to(device)
-    optimizer = make_optimizer(network, settings.learning_rate, base.optimizer)
+    network, optimizer = _learner(base, settings.learning_rate, device)
     generator = torch.Generator().manual_seed(seed)
     metrics = update(network, optimizer, samples.to(device), settings, generator=generator, report=report)
+    return _improvement(network, optimizer, metrics)
+
+
+def imitate(
+    base: Checkpoint, samples: Samples, settings: CloningSettings, *, seed: int, device: torch.device
+) -> Improvement[CloningMetrics]:
+    """Train a copy of ``base`` to do what was done in ``samples``; otherwise as ``improve``."""
+    network, optimizer = _learner(base, settings.learning_rate, device)
+    generator = torch.Generator().manual_seed(seed)
+    metrics = clone(network, optimizer, samples.to(device), settings, generator=generator)
+    return _improvement(network, optimizer, metrics)
+
+
+def _learner(base: Checkpoint, learning_rate: float, device: torch.device) -> tuple[ActorCritic, Adam]:
+    manifest, parameters = base.manifest, bytes_to_parameters(base.parameters)
+    network = load_network(manifest.network, manifest.obs_size, manifest.actions, parameters).to(device)
+    return network, make_optimizer(network, learning_rate, base.optimizer)
+
+
+def _improvement(network: ActorCritic, optimizer: Adam, metrics: M) -> Improvement[M]:
+    named = network.named_parameters()
     return Improvement(
         parameters=parameters_to_bytes(network.state_dict()),
         optimizer=optimizer_bytes(optimizer, network),
         metrics=metrics,
+        gradients={name: float(p.grad.norm()) for name, p in named if p.grad is not None},
     )

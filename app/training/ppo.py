@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -12,18 +11,22 @@ from torch.optim import Optimizer
 from app.config import PpoSettings
 from app.core import FlyballError
 from app.policy import ActorCritic, masked_log_probs
-from app.training.samples import Samples
+from app.training.samples import Samples, minibatches
 
 
 @dataclass(frozen=True, slots=True)
 class EpochMetrics:
-    """Means over one epoch. Losses without their coefficients; entropy and KL divergence in nats."""
+    """Means over one epoch. Losses without their coefficients; entropy and KL divergence in nats.
+
+    ``gradient_norm`` is that of a batch before it was clipped.
+    """
 
     policy_loss: float
     value_loss: float
     entropy: float
     approx_kl: float
     clip_fraction: float
+    gradient_norm: float
 
 
 class TrainingDiverged(FlyballError):
@@ -60,13 +63,9 @@ def update(
         generator: shuffles, on the CPU, so that a seed means the same on every device.
         report: told the number, from 1, and the metrics of each epoch.
     """
-    batches = max(1, round(len(samples) / settings.batch_size))
     for epoch in range(1, settings.epochs + 1):
-        order = torch.randperm(len(samples), generator=generator).to(samples.action.device)
-        shuffled = samples.at(order)  # once, so that the batches are views
-        bounds = [len(samples) * batch // batches for batch in range(batches + 1)]
-        parts = [shuffled.at(slice(start, stop)) for start, stop in pairwise(bounds)]
-        metrics = _means([_learn(network, optimizer, part, settings) for part in parts])
+        batches = minibatches(samples, settings.batch_size, generator)
+        metrics = _means([_learn(network, optimizer, batch, settings) for batch in batches])
         _check(network, metrics, settings)
         report(epoch, metrics)
         if metrics.approx_kl > settings.target_kl:
@@ -75,7 +74,7 @@ def update(
 
 
 def losses(network: ActorCritic, batch: Samples, settings: PpoSettings) -> tuple[Tensor, Tensor]:
-    """Return the loss, and the five metrics of ``EpochMetrics`` as one tensor without gradient."""
+    """Return the loss, and the first five metrics of ``EpochMetrics`` as one tensor without gradient."""
     logits, values = network(batch.obs.float())
     all_log_probs = masked_log_probs(logits / batch.temperature, batch.mask)
     log_ratio = all_log_probs.gather(1, batch.action).squeeze(1) - batch.log_prob
@@ -100,11 +99,17 @@ def clipped_value_loss(values: Tensor, old: Tensor, target: Tensor, epsilon: flo
 
 def _learn(network: ActorCritic, optimizer: Optimizer, batch: Samples, settings: PpoSettings) -> Tensor:
     loss, metrics = losses(network, batch, settings)
+    norm = descend(network, optimizer, loss, settings.max_grad_norm)
+    return torch.cat((metrics, norm[None]))
+
+
+def descend(network: ActorCritic, optimizer: Optimizer, loss: Tensor, max_norm: float) -> Tensor:
+    """Take one step down the gradient of ``loss``, clipped to ``max_norm``; return its norm before."""
     optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
-    clip_grad_norm_(network.parameters(), settings.max_grad_norm)
+    norm = clip_grad_norm_(network.parameters(), max_norm)
     optimizer.step()
-    return metrics
+    return norm
 
 
 def _means(metrics: list[Tensor]) -> EpochMetrics:

@@ -1,7 +1,8 @@
 """The rows of shards as the tensors an update reads."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -24,7 +25,7 @@ class Samples:
         temperature: [N, 1] what the logits were divided by.
         log_prob: [N] of the action, under the policy that played.
         value: [N] the critic's value then.
-        advantage: [N] of mean 0 and deviation 1.
+        advantage: [N] of mean 0 and deviation 1, unless they were asked for as they are.
         target: [N] what the critic should have said.
     """
 
@@ -49,8 +50,24 @@ class Samples:
         return type(self)(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
 
 
-def make_samples(shards: Sequence[Shard], gamma: float, gae_lambda: float) -> Samples:
-    """Estimate the advantages within each shard and put all rows together. Raises ``UnfinishedEpisode``."""
+def minibatches(samples: Samples, size: int, generator: torch.Generator) -> Iterator[Samples]:
+    """Yield all samples once, shuffled, in batches of about ``size``. A seed means the same on every device."""
+    batches = max(1, round(len(samples) / size))
+    order = torch.randperm(len(samples), generator=generator).to(samples.action.device)
+    shuffled = samples.at(order)  # once, so that the batches are views
+    for start, stop in pairwise(len(samples) * batch // batches for batch in range(batches + 1)):
+        yield shuffled.at(slice(start, stop))
+
+
+def make_samples(shards: Sequence[Shard], gamma: float, gae_lambda: float, *, normalise: bool = True) -> Samples:
+    """Estimate the advantages within each shard and put all rows together. Raises ``UnfinishedEpisode``.
+
+    Args:
+        shards: the rows.
+        gamma: discount of a decision.
+        gae_lambda: of ``app.training.gae``; with 1 the targets are the returns themselves.
+        normalise: bring the advantages to mean 0 and deviation 1.
+    """
     advantage = np.concatenate([advantages(_trajectory(shard), gamma, gae_lambda) for shard in shards])
     value = np.concatenate([shard.value for shard in shards])
     temperature = [np.full((shard.rows, 1), shard.meta.temperature, dtype=np.float32) for shard in shards]
@@ -61,7 +78,7 @@ def make_samples(shards: Sequence[Shard], gamma: float, gae_lambda: float) -> Sa
         temperature=torch.from_numpy(np.concatenate(temperature)),
         log_prob=torch.from_numpy(np.concatenate([shard.log_prob for shard in shards])),
         value=torch.from_numpy(value),
-        advantage=torch.from_numpy(_normalised(advantage)),
+        advantage=torch.from_numpy(_normalised(advantage) if normalise else advantage),
         target=torch.from_numpy(advantage + value),
     )
 

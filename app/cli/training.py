@@ -1,0 +1,69 @@
+"""``flyball train``: begin or resume a run, show it, and sum it up."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app.cli.output import note
+from app.cli.pipeline_settings import changed, training_settings
+from app.cli.progress import TrainingProgress
+from app.config import GameConfig
+from app.pipeline import RunHead, RunPlace, TrainingRun, described, final_evaluations, run_game
+from app.store import FileStore
+
+QUIET = ("WARNING", "ERROR")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRequest:
+    """What the command line says; ``seed`` None where it says nothing."""
+
+    config: GameConfig
+    file: Path | None
+    assignments: Sequence[str]
+    seed: int | None
+    output: Path
+    resume: bool
+
+
+def train_game(request: TrainRequest) -> dict[str, Any]:
+    """Train, and return the summary. Raises ``BadSettings``, and what begins or ends a run."""
+    place = RunPlace(request.output)
+    head = _resumed(place, request) if request.resume else _new(request)
+    settings = head.settings
+    game = run_game(request.config, settings, FileStore(place.models))
+    if request.resume:
+        place.change(head)
+    else:
+        place.begin(head)
+    note(f"Run folder {place.path.absolute()}; if interrupted, it goes on by --resume.")
+    iterations, logging = settings.collection.num_iterations, settings.logging
+    with TrainingProgress(iterations, logging.print_frequency, quiet=logging.log_level in QUIET) as progress:
+        state = TrainingRun(place, game, settings, head.seed, (progress,), progress.say).run()
+        best = place.model(state.best.model)
+        finals = final_evaluations(game, game.policy(best, settings.training.device), settings.training, head.seed)
+    for found in finals:
+        note(f"The best policy, of iteration {state.best.iteration}: {described(found)}.")
+    return {
+        "config": head.config,
+        "seed": head.seed,
+        **state.model_dump(mode="json"),
+        "final": [asdict(found) for found in finals],
+    }
+
+
+def _new(request: TrainRequest) -> RunHead:
+    settings = training_settings(request.config, request.file, request.assignments)
+    return RunHead(config=request.config.key, seed=request.seed or 0, settings=settings)
+
+
+def _resumed(place: RunPlace, request: TrainRequest) -> RunHead:
+    if request.file is not None or request.seed is not None:
+        raise click.UsageError("A run that goes on keeps its settings and seed; --set changes what is left of it.")
+    head = place.head()
+    if head.config != request.config.key:
+        raise click.UsageError(f"The run in {place.path} is one of {head.config}.")
+    return head.model_copy(update={"settings": changed(head.settings, request.assignments)})

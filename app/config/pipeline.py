@@ -1,0 +1,148 @@
+"""What can be set for a training run of one command, ``flyball train``; keys as in seed 004 §5, and some more."""
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from app.config.settings import GameConfig, PpoSettings, Settings
+from app.core import HEURISTIC, RANDOM, ConfigKey
+
+SELF = "self"
+"""In place of an opponent: the policy itself, in every seat."""
+
+
+class EnvSettings(Settings):
+    """What is played."""
+
+    reward_mode: Literal["terminal", "per_trick", "shaped"] = Field(
+        default="terminal", description="how rewards are spread over a game; but for Hearts there is only its end"
+    )
+    normalize_rewards: Literal[True] = Field(default=True, description="outcomes are in [-1, 1]; there are no others")
+    collect_all_seats: bool = Field(default=True, description="in games against itself, learn from every seat")
+    game: str | None = Field(default=None, description="instead of the configuration's, for instance 'hearts(hands=4)'")
+
+
+class CollectionSettings(Settings):
+    """How much is played, and against whom."""
+
+    games_per_iteration: int = Field(default=256, ge=1)
+    num_iterations: int = Field(default=100, ge=1)
+    initial_policy: Literal["random", "behavioral_clone"] = "random"
+    temperature: float = Field(default=1.0, gt=0, le=10, description="divides the policy's logits before sampling")
+    opponents: dict[str, float] = Field(
+        default={SELF: 1.0}, description="shares of the games: 'self', or a bot in all other seats"
+    )
+
+    @model_validator(mode="after")
+    def _shares(self) -> Self:
+        if not self.opponents or min(self.opponents.values()) < 0 or sum(self.opponents.values()) <= 0:
+            raise ValueError("opponents are shares of the games: none below 0, and some above it")
+        return self
+
+
+class CloningSettings(Settings):
+    """Behavioural cloning before the first iteration."""
+
+    teacher: str = Field(default="heuristic", description="a bot of the game; it plays all seats")
+    rounds: int = Field(default=1, ge=1, description="of games that are played, learned from and forgotten")
+    games_per_round: int = Field(default=4096, ge=1)
+    epochs: int = Field(default=1, ge=1, description="over each round's rows")
+    batch_size: int = Field(default=256, ge=8)
+    learning_rate: float = Field(default=1e-3, gt=0, le=1)
+    value_coef: float = Field(default=0.5, ge=0)
+    max_grad_norm: float = Field(default=0.5, gt=0)
+
+
+class TrunkSettings(Settings):
+    """The network: a trunk of two layers, ``hidden_dim`` and half as wide, or of those in ``hidden``."""
+
+    obs_dim: int | None = Field(default=None, ge=1, description="what the game has; another number is refused")
+    action_dim: int | None = Field(default=None, ge=1, description="what the game has; another number is refused")
+    hidden_dim: int = Field(default=256, ge=2)
+    hidden: tuple[int, ...] | None = Field(default=None, min_length=1)
+    shared_trunk: Literal[True] = True
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the hidden layers."""
+        return self.hidden or (self.hidden_dim, self.hidden_dim // 2)
+
+
+class PipelinePpoSettings(PpoSettings):
+    """PPO, with schedules over the iterations; the defaults are seed 004's."""
+
+    learning_rate: float = Field(default=3e-4, gt=0, le=1)
+    learning_rate_end: float | None = Field(default=None, gt=0, le=1, description="of the last iteration")
+    gamma: float = Field(default=0.99, gt=0, le=1)
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    entropy_coef: float = Field(default=0.01, ge=0)
+    entropy_coef_end: float | None = Field(default=None, ge=0, description="of the last iteration")
+    schedule: Literal["linear", "cosine"] = Field(default="linear", description="from first to last values")
+    epochs: int = Field(default=4, ge=1, description="also called ppo_epochs, as in seed 004")
+    normalize_advantages: bool = True
+    target_kl: float = Field(default=0.05, gt=0, description="an epoch that ends above it is the last")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or "ppo_epochs" not in values:
+            return values
+        if "epochs" in values:
+            raise ValueError("epochs and ppo_epochs are the same: keep one")
+        return {"epochs" if name == "ppo_epochs" else name: value for name, value in values.items()}
+
+
+class TrainingSettings(Settings):
+    """When to stop, evaluate and save, and on what to compute."""
+
+    max_episodes: int | None = Field(default=None, ge=1, description="games, after which no iteration begins")
+    early_stopping: bool = True
+    patience: int = Field(default=10, ge=1, description="evaluations without improvement, after which it ends")
+    checkpoint_frequency: int = Field(default=5, ge=1, description="iterations; a resumed run repeats fewer")
+    eval_frequency: int = Field(default=1, ge=1, description="iterations")
+    eval_games: int = Field(default=100, ge=1, description="rounded up to whole rotations of the seats")
+    eval_opponent: str = Field(default="random", description="a bot, in all other seats")
+    eval_temperature: float = Field(default=0.0, ge=0, le=10, description="of the policy; 0 is greedy")
+    final_games: int = Field(default=1000, ge=0, description="of the best policy against each bot, on fresh deals")
+    max_recoveries: int = Field(default=5, ge=0, description="updates that may diverge before the run fails")
+    threads: int = Field(default=1, ge=1, description="of the arithmetic; part of what decides the last bits")
+    device: Literal["cpu", "cuda"] = "cpu"
+
+
+class LoggingSettings(Settings):
+    """What is written besides checkpoints."""
+
+    tensorboard: bool = True
+    csv_log: str | None = Field(default="training_log.csv", description="in the output folder")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    print_frequency: int = Field(default=1, ge=1, description="iterations")
+
+
+class PipelineSettings(Settings):
+    """A training run."""
+
+    env: EnvSettings = EnvSettings()
+    collection: CollectionSettings = CollectionSettings()
+    cloning: CloningSettings = CloningSettings()
+    network: TrunkSettings = TrunkSettings()
+    ppo: PipelinePpoSettings = PipelinePpoSettings()
+    training: TrainingSettings = TrainingSettings()
+    logging: LoggingSettings = LoggingSettings()
+
+
+_TUNED: dict[ConfigKey, dict[str, Any]] = {
+    ConfigKey("hearts_4p"): {
+        "env.reward_mode": "per_trick",
+        "collection.opponents": {HEURISTIC: 1.0},
+        "collection.initial_policy": "behavioral_clone",
+    }
+}
+"""Settings that were found by trying, see ADR-015; for other games PPO is that of the daemons."""
+
+
+def suited(config: GameConfig) -> dict[str, Any]:
+    """Return what suits a game better than the defaults, by dotted key."""
+    ppo = {f"ppo.{name}": value for name, value in config.ppo.model_dump().items()}
+    opponent = HEURISTIC if HEURISTIC in config.builtins else RANDOM
+    collection = {"collection.games_per_iteration": config.selfplay.games_per_request}
+    return {**ppo, **collection, "training.eval_opponent": opponent, **_TUNED.get(config.key, {})}

@@ -1,0 +1,58 @@
+"""How good a policy is against a bot, in the course of a run."""
+
+from math import sqrt
+
+import numpy as np
+
+from app.arena import MatchPlan, play_rotations
+from app.config import TrainingSettings
+from app.core import derive_seed
+from app.pipeline.game import RunGame
+from app.pipeline.iteration import Evaluation
+from app.selfplay import Player
+
+
+def evaluate(game: RunGame, policy: Player, opponent: str, *, games: int, temperature: float, seed: int) -> Evaluation:
+    """Play a policy against a bot in all other seats.
+
+    Args:
+        game: what is played.
+        policy: the hero.
+        opponent: name of the bot.
+        games: rounded up to whole rotations, in each of which the hero takes every seat of one deal.
+        temperature: of the policy; 0 is greedy.
+        seed: of the deals; the same one gives all policies the same.
+    """
+    seats = game.config.players
+    rotations = max(2, -(-games // seats))
+    plan = MatchPlan(rotations * seats, seed, temperature, game.config.evaluation.opening_plies)
+    outcomes, heroes = play_rotations(game.config, policy, game.bot(opponent), plan)
+    returns, numbers = outcomes.returns, np.arange(plan.games)
+    means = returns[numbers, heroes].reshape(rotations, seats).mean(axis=1, dtype=np.float64)
+    best = returns == returns.max(axis=1, keepdims=True)
+    return Evaluation(
+        opponent=opponent,
+        games=plan.games,
+        outcome=float(means.mean()),
+        stderr=float(means.std(ddof=1)) / sqrt(rotations),
+        win_share=float((best[numbers, heroes] / best.sum(axis=1)).mean()),
+    )
+
+
+def final_evaluations(game: RunGame, policy: Player, settings: TrainingSettings, seed: int) -> list[Evaluation]:
+    """Play a policy against every bot of the game on deals that decided nothing in its run."""
+    asked = settings.final_games
+    fresh = derive_seed(seed, "final evaluation")
+    return [
+        evaluate(game, policy, bot, games=asked, temperature=settings.eval_temperature, seed=fresh)
+        for bot in (game.bots if asked else ())
+    ]
+
+
+def described(evaluation: Evaluation) -> str:
+    """Return an evaluation in words."""
+    points = "" if evaluation.points is None else f"{evaluation.points:.2f} points a hand, "
+    return (
+        f"{points}outcome {evaluation.outcome:+.4f} ± {evaluation.stderr:.4f}, win share {evaluation.win_share:.3f} "
+        f"in {evaluation.games} games against {evaluation.opponent}"
+    )

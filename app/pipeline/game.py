@@ -1,0 +1,65 @@
+"""What a run plays: the configuration as its settings change it, and who else sits at the table."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from app.config import GameConfig, NetworkSettings, PipelineSettings
+from app.core import HEURISTIC, RANDOM, FlyballError
+from app.games import TableSpec, open_table
+from app.policy import Policy, bytes_to_parameters
+from app.selfplay import Player, load_player
+from app.store import BlobStore, Checkpoint
+
+
+class UnfitSettings(FlyballError):
+    """Settings of a run that do not fit its game."""
+
+
+@dataclass(frozen=True)
+class RunGame:
+    """A game and its built-in players.
+
+    Args:
+        config: with the rewards, rules and network of the run.
+        store: of the run's models.
+    """
+
+    config: GameConfig
+    store: BlobStore
+
+    @cached_property
+    def spec(self) -> TableSpec:
+        """What the game is like."""
+        return open_table(self.config, slots=0).spec
+
+    @property
+    def bots(self) -> tuple[str, ...]:
+        """Names of the built-in players, from the weakest on."""
+        if self.spec.levels:
+            return (RANDOM, *self.spec.levels)
+        return (RANDOM,) if self.spec.heuristic is None else (RANDOM, HEURISTIC)
+
+    def bot(self, name: str) -> Player:
+        """Return a built-in player."""
+        return load_player(self.store, name, self.spec)
+
+    def policy(self, checkpoint: Checkpoint, device: str = "cpu") -> Policy:
+        """Return a model that plays."""
+        parameters = bytes_to_parameters(checkpoint.parameters)
+        return Policy(self.config.network, self.spec.observation_size, self.spec.actions, parameters, device)
+
+
+def run_game(config: GameConfig, settings: PipelineSettings, store: BlobStore) -> RunGame:
+    """Return the game of a run. Raises ``UnfitSettings`` where they do not fit it, ``UnknownGame``."""
+    changes = {
+        "game": settings.env.game or config.game,
+        "network": NetworkSettings(hidden=settings.network.widths),
+        "selfplay": config.selfplay.model_copy(update={"rewards": settings.env.reward_mode}),
+    }
+    game = RunGame(config.model_copy(update=changes), store)
+    sizes = {"obs_dim": game.spec.observation_size, "action_dim": game.spec.actions}
+    for key, size in sizes.items():
+        asked = getattr(settings.network, key)
+        if asked is not None and asked != size:
+            raise UnfitSettings(f"network.{key} is {asked}; {config.key} has {size}.", hint="Leave it out.")
+    return game

@@ -1,0 +1,65 @@
+"""The first policy of a run: drawn at random, or cloned from a bot."""
+
+from collections.abc import Callable
+
+import torch
+
+from app.config import PipelineSettings
+from app.core import derive_seed
+from app.pipeline.collecting import lessons
+from app.pipeline.game import RunGame
+from app.policy import init_policy, parameters_to_bytes
+from app.store import Checkpoint, Manifest, MemoryStore, get_checkpoint, put_checkpoint
+from app.training import imitate, make_samples
+
+
+def first_policy(game: RunGame, settings: PipelineSettings, seed: int, say: Callable[[str], None]) -> Checkpoint:
+    """Return the policy that a run begins with; ``say`` is told how cloning goes."""
+    drawn = _drawn(game, seed)
+    return drawn if settings.collection.initial_policy == "random" else _cloned(game, drawn, settings, seed, say)
+
+
+def successor(base: Checkpoint, parameters: bytes, optimizer: bytes | None) -> Checkpoint:
+    """Return what came of a training of ``base`` as a checkpoint."""
+    manifest = base.manifest.model_copy(update={"step": base.manifest.step + 1, "parent": base.model})
+    return _checkpoint(manifest, parameters, optimizer)
+
+
+def _drawn(game: RunGame, seed: int) -> Checkpoint:
+    spec, config = game.spec, game.config
+    parameters = init_policy(config.network, spec.observation_size, spec.actions, derive_seed(seed, "parameters"))
+    manifest = Manifest(
+        config_key=config.key,
+        network=config.network,
+        obs_size=spec.observation_size,
+        actions=spec.actions,
+        step=0,
+        parent=None,
+        optimizer=None,
+    )
+    return _checkpoint(manifest, parameters_to_bytes(parameters), None)
+
+
+def _cloned(
+    game: RunGame, student: Checkpoint, settings: PipelineSettings, seed: int, say: Callable[[str], None]
+) -> Checkpoint:
+    """Let the teacher play, learn from its games and forget them, round after round."""
+    asked, device = settings.cloning, torch.device(settings.training.device)
+    teacher = game.bot(asked.teacher)
+    for number in range(1, asked.rounds + 1):
+        games = lessons(game, teacher, student.model, asked.games_per_round, derive_seed(seed, "lesson", number))
+        samples = make_samples([games.shard], settings.ppo.gamma, gae_lambda=1.0)  # the critic learns whole returns
+        result = imitate(student, samples, asked, seed=derive_seed(seed, "cloning", number), device=device)
+        metrics = result.metrics
+        say(
+            f"cloning {number}/{asked.rounds}: {len(samples):,} rows of {asked.teacher}, accuracy "
+            f"{metrics.accuracy:.3f}, cross-entropy {metrics.cross_entropy:.3f}, value loss {metrics.value_loss:.4f}"
+        )
+        # What Adam knows of imitating is no help in reinforcement.
+        student = successor(student, result.parameters, result.optimizer if number < asked.rounds else None)
+    return student
+
+
+def _checkpoint(manifest: Manifest, parameters: bytes, optimizer: bytes | None) -> Checkpoint:
+    store = MemoryStore()
+    return get_checkpoint(store, put_checkpoint(store, manifest, parameters, optimizer), optimizer=True)

@@ -1,0 +1,124 @@
+"""Where a run is: what a resumed one goes on from."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from pydantic import Field, ValidationError
+
+from app.config import PipelineSettings, Settings
+from app.core import ConfigKey, FlyballError, ModelHash
+from app.pipeline.iteration import Evaluation
+from app.store import Checkpoint, FileStore, get_checkpoint, put_checkpoint
+from app.store.durable import replace_durably
+
+S = TypeVar("S", bound=Settings)
+
+
+class NoRun(FlyballError):
+    """A folder without a run that can be resumed."""
+
+
+class RunExists(FlyballError):
+    """A folder in which another run would be overwritten."""
+
+
+class Best(Settings):
+    """The best policy so far."""
+
+    iteration: int = Field(ge=0)
+    model: ModelHash
+    outcome: float = Field(description="mean, in the evaluation that made it the best")
+    evaluation: dict[str, Any]
+
+    @classmethod
+    def of(cls, iteration: int, model: ModelHash, evaluation: Evaluation) -> Self:
+        """Note an evaluation."""
+        return cls(iteration=iteration, model=model, outcome=evaluation.outcome, evaluation=asdict(evaluation))
+
+
+class RunState(Settings):
+    """All that an iteration needs to know of those before it, but for the model."""
+
+    iteration: int = Field(ge=0, description="that were made")
+    model: ModelHash
+    games: int = Field(default=0, ge=0, description="that were played to learn from")
+    best: Best
+    stale: int = Field(default=0, ge=0, description="evaluations since the best")
+    recoveries: int = Field(default=0, ge=0, description="updates that diverged")
+
+
+class RunHead(Settings):
+    """What a run is: its first file."""
+
+    config: ConfigKey
+    seed: int = Field(ge=0)
+    settings: PipelineSettings
+
+
+class RunPlace:
+    """The folder of a run: ``run.json``, ``state.json``, and the models it refers to.
+
+    Attributes:
+        path: of the folder.
+        models: the folder of the store of models.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._head = path / "run.json"
+        self._state = path / "state.json"
+        self.models = path / "models"
+
+    def begin(self, head: RunHead) -> None:
+        """Make the folder of a new run. Raises ``RunExists``."""
+        if self._head.exists():
+            raise RunExists(f"{self.path} holds a run.", hint="Go on with it by --resume, or choose another --output.")
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._write(self._head, head)
+
+    def head(self) -> RunHead:
+        """Return what the run is. Raises ``NoRun``."""
+        return self._read(self._head, RunHead)
+
+    def change(self, head: RunHead) -> None:
+        """Replace the settings of the run: what is left of it follows the new ones."""
+        self._write(self._head, head)
+
+    def state(self) -> RunState | None:
+        """Return where the run is; None before its first checkpoint. Raises ``NoRun``."""
+        return self._read(self._state, RunState) if self._state.exists() else None
+
+    def model(self, model: ModelHash) -> Checkpoint:
+        """Return a model of the last checkpoint, or the best one."""
+        return get_checkpoint(FileStore(self.models), model, optimizer=True)
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Store a model."""
+        put_checkpoint(FileStore(self.models), checkpoint.manifest, checkpoint.parameters, checkpoint.optimizer)
+
+    def save(self, state: RunState, current: Checkpoint) -> None:
+        """Make a checkpoint: the run can be resumed from here. Models that it does not need are deleted."""
+        self.keep(current)
+        self._write(self._state, state)
+        store, needed = FileStore(self.models), set(self._needed(state))
+        for key in [key for key in store.keys() if key not in needed]:  # noqa: SIM118 - a store is no mapping
+            store.delete(key)
+
+    def _needed(self, state: RunState) -> Iterator[str]:
+        for model in (state.model, state.best.model):
+            yield model
+            if optimizer := self.model(model).manifest.optimizer:
+                yield optimizer
+
+    def _read(self, path: Path, kind: type[S]) -> S:
+        try:
+            return kind.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            raise NoRun(f"{self.path} holds no run.", hint="Look at --output; begin one without --resume.") from None
+        except ValidationError as error:
+            raise NoRun(f"{path} is damaged or of another version: {error}.", hint="Begin a new run.") from error
+
+    def _write(self, path: Path, content: Settings) -> None:
+        replace_durably(path, content.model_dump_json(indent=1).encode(), self.path)

@@ -1,0 +1,164 @@
+"""``flyball train``: settings from files and the command line, a run, and what it says."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from app.cli import main
+from app.cli.pipeline_settings import by_key, training_settings
+from app.config import GAMES
+from app.runtime.layers import BadSettings
+
+SMALL = (
+    "collection.games_per_iteration=16",
+    "collection.num_iterations=2",
+    "network.hidden=[16]",
+    "training.eval_games=8",
+    "training.final_games=8",
+)
+SEED_004 = """
+env:
+  reward_mode: "shaped"          # "terminal" | "per_trick" | "shaped"
+  normalize_rewards: true
+  collect_all_seats: true        # 4x data per game
+collection:
+  games_per_iteration: 100       # 20,800 experiences per iteration
+  num_iterations: 100
+  initial_policy: "behavioral_clone"  # "random" | "behavioral_clone"
+network:
+  obs_dim: 270
+  hidden_dim: 256
+  action_dim: 52
+  shared_trunk: true
+ppo:
+  learning_rate: 3e-4
+  gamma: 0.99                    # Discount factor
+  gae_lambda: 0.95               # GAE parameter
+  clip_epsilon: 0.2              # PPO clip range
+  value_coef: 0.5                # Value loss coefficient
+  entropy_coef: 0.01             # Entropy bonus
+  max_grad_norm: 0.5             # Gradient clipping
+  ppo_epochs: 4                  # Updates per iteration
+  batch_size: 256
+  normalize_advantages: true
+training:
+  max_episodes: 100000
+  early_stopping: true
+  patience: 10                   # Iterations without improvement
+  checkpoint_frequency: 5
+  eval_frequency: 1
+  eval_games: 100
+logging:
+  tensorboard: true
+  csv_log: "training_log.csv"
+  log_level: "INFO"
+  print_frequency: 1
+"""
+HEARTS = GAMES["hearts_4p"]
+
+
+def train(*words: object) -> Result:
+    return CliRunner().invoke(main, ["train", *map(str, words)], prog_name="flyball")
+
+
+def small(folder: Path, *words: str, game: str = "tic_tac_toe_2p") -> Result:
+    assignments = [word for setting in SMALL for word in ("--set", setting)]
+    return train(game, "--output", folder, *assignments, *words)
+
+
+def test_the_document_s_own_file_is_understood(tmp_path: Path) -> None:
+    file = tmp_path / "ppo_default.yaml"
+    file.write_text(SEED_004)
+    settings = training_settings(HEARTS, file, ())
+    assert settings.ppo.learning_rate == 3e-4, "YAML 1.1 takes it for a text"
+    assert settings.ppo.epochs == 4
+    assert settings.env.reward_mode == "shaped"
+    assert settings.network.widths == (256, 128)
+
+
+def test_toml_says_the_same_and_the_command_line_has_the_last_word(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text("[ppo]\nlearning_rate = 3e-4\ngamma = 0.9\n[collection.opponents]\nself = 0.5\nrandom = 0.5\n")
+    settings = training_settings(HEARTS, file, ["ppo.gamma=0.8", "collection.initial_policy=random"])
+    assert (settings.ppo.learning_rate, settings.ppo.gamma) == (3e-4, 0.8)
+    assert settings.collection.opponents == {"self": 0.5, "random": 0.5}
+    assert settings.collection.initial_policy == "random"
+
+
+def test_a_game_has_settings_of_its_own() -> None:
+    assert training_settings(HEARTS, None, ()).training.eval_opponent == "heuristic"
+    four = training_settings(GAMES["clobber_2p"], None, ())
+    assert four.ppo.gae_lambda == GAMES["clobber_2p"].ppo.gae_lambda
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("run.toml", "[ppo]\nlerning_rate = 1\n", r"Unknown setting 'ppo.lerning_rate' in .*run.toml"),
+        ("run.toml", "[ppo]\ngamma = 7\n", r"ppo.gamma \(.*run.toml\): .*less than or equal to 1, not 7"),
+        ("run.yaml", "ppo:\n  gamma: hot\n", r"ppo.gamma \(.*run.yaml\): .*valid number.*'hot'"),
+        ("run.yaml", "ppo: [\n", r"run.yaml cannot be read"),
+        ("run.yaml", "- 1\n", r"run.yaml holds no tables"),
+        ("run.toml", "ppo = 3\n", r"Unknown setting 'ppo' in"),
+        ("run.toml", "[env]\nnormalize_rewards = false\n", r"env.normalize_rewards \(.*\): Input should be True"),
+        ("run.toml", "[collection.opponents]\nself = -1.0\n", r"collection\.?\w* \(.*\): opponents are shares"),
+    ],
+)
+def test_errors_name_the_key_and_the_file(tmp_path: Path, name: str, text: str, complaint: str) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    with pytest.raises(BadSettings, match=complaint) as refused:
+        training_settings(HEARTS, file, ())
+    assert refused.value.hint
+
+
+def test_a_run_is_trained_summed_up_and_resumed(tmp_path: Path) -> None:
+    done = small(tmp_path / "run", "--json", "--seed", "3")
+    assert done.exit_code == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["config"], summary["seed"], summary["iteration"]) == ("tic_tac_toe_2p", 3, 2)
+    assert summary["final"][0]["games"] == 8
+    assert "2/2  return" in done.stderr
+    again = small(tmp_path / "run")
+    assert again.exit_code == 2
+    assert "--resume" in again.stderr
+    longer = train("tic_tac_toe_2p", "--output", tmp_path / "run", "--resume", "--set", "collection.num_iterations=3")
+    assert longer.exit_code == 0, longer.stderr
+    assert "Going on after iteration 2" in longer.stderr
+    whole = small(tmp_path / "whole", "--seed", "3", "--json", "--set", "collection.num_iterations=3")
+    state = json.loads((tmp_path / "run" / "state.json").read_text())
+    assert json.loads(whole.stdout)["model"] == state["model"]
+
+
+def test_hearts_is_trained_from_a_clone(tmp_path: Path) -> None:
+    done = small(tmp_path, "--start", "bc", "--set", "cloning.rounds=1", "--set", "cloning.games_per_round=16",
+                 game="hearts_4p")  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    assert "cloning 1/1" in done.stderr
+    assert "against heuristic" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        (("hearts_5p",), 4, "Did you mean hearts_4p"),
+        (("hearts_4p", "--set", "ppo.gamma"), 2, "has no value"),
+        (("hearts_4p", "--resume"), 4, "holds no run"),
+        (("hearts_4p", "--set", "network.obs_dim=3"), 2, "hearts_4p has 270"),
+        (("tic_tac_toe_2p", "--set", "env.reward_mode=shaped"), 1, "rewarded at its end"),
+        (("tic_tac_toe_2p", "--set", 'training.eval_opponent="heuristic"'), 1, "no heuristic player"),
+    ],
+)
+def test_what_cannot_be_done_says_so(tmp_path: Path, words: tuple[str, ...], code: int, complaint: str) -> None:
+    refused = train(*words, "--output", tmp_path / "run")
+    assert refused.exit_code == code
+    assert complaint in refused.stderr
+
+
+def test_settings_are_shown_with_what_they_mean() -> None:
+    shown = train("hearts_4p", "--settings", "--json", "--start", "random")
+    assert json.loads(shown.stdout) == by_key(training_settings(HEARTS, None, ["collection.initial_policy=random"]))
+    table = train("hearts_4p", "--settings").stdout
+    assert "divides the policy's logits" in table

@@ -1,0 +1,263 @@
+"""The loop of a training run: what it plays, what it learns from, what it keeps, and that it can be interrupted."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from app.config import GAMES, SELF, PipelinePpoSettings, PipelineSettings
+from app.core import ModelHash
+from app.games import open_table
+from app.pipeline import RunExists, RunPlace, TooManyDivergences, TrainingRun, UnfitSettings, run_game
+from app.pipeline.collecting import collect, divided, lessons
+from app.pipeline.evaluating import evaluate
+from app.pipeline.schedules import scheduled
+from app.pipeline.start import first_policy
+from app.pipeline.state import NoRun, RunHead
+from app.selfplay import RandomPlayer
+from app.store import FileStore, MemoryStore
+
+TINY = {
+    "collection": {"games_per_iteration": 32, "num_iterations": 5},
+    "network": {"hidden": [16]},
+    "ppo": {"epochs": 2, "batch_size": 64, "target_kl": 1.0},
+    "training": {"eval_games": 8, "checkpoint_frequency": 2, "early_stopping": False},
+}
+MODEL = ModelHash("a" * 64)
+
+
+def settings_of(**changes) -> PipelineSettings:
+    tree = {section: TINY.get(section, {}) | changes.get(section, {}) for section in {*TINY, *changes}}
+    return PipelineSettings.model_validate(tree)
+
+
+class Listener:
+    """Takes iterations down, and interrupts the run when one of them comes."""
+
+    def __init__(self, interrupt_at: int | None = None) -> None:
+        self.iterations = []
+        self._interrupt_at = interrupt_at
+
+    def write(self, iteration, policy) -> None:
+        if iteration.number == self._interrupt_at:
+            raise KeyboardInterrupt
+        self.iterations.append(iteration)
+
+    def close(self) -> None:
+        """Nothing is left."""
+
+
+def begin(folder, settings, key="tic_tac_toe_2p", seed=1, *sinks, said=None) -> TrainingRun:
+    place = RunPlace(folder)
+    place.begin(RunHead(config=key, seed=seed, settings=settings))
+    return resume(folder, *sinks, said=said)
+
+
+def resume(folder, *sinks, said=None) -> TrainingRun:
+    place = RunPlace(folder)
+    head = place.head()
+    game = run_game(GAMES[head.config], head.settings, FileStore(place.models))
+    say = (lambda _text: None) if said is None else said.append
+    return TrainingRun(place, game, head.settings, head.seed, sinks, say)
+
+
+def figures(iteration):
+    """All that an iteration says but for the time it took."""
+    told = {field.name: getattr(iteration, field.name) for field in dataclasses.fields(iteration)}
+    distributions = told.pop("distributions")
+    del told["seconds"]
+    return told, distributions.values.tolist(), distributions.advantages.tolist(), dict(distributions.gradients)
+
+
+def test_an_iteration_collects_learns_evaluates_and_tells(tmp_path) -> None:
+    listener = Listener()
+    state = begin(tmp_path, settings_of(), "tic_tac_toe_2p", 1, listener).run()
+    assert [iteration.number for iteration in listener.iterations] == [1, 2, 3, 4, 5]
+    first = listener.iterations[0]
+    assert first.games == 32
+    assert first.rows > 32 * 4
+    assert first.mean_return == pytest.approx(0, abs=1e-6), "both seats are recorded, and their outcomes sum to 0"
+    assert first.epochs == 2
+    assert 0 < first.entropy < np.log(9)
+    assert first.approx_kl >= 0
+    assert first.gradient_norm > 0
+    assert first.evaluation.opponent == "random"
+    assert first.evaluation.games == 8
+    assert first.distributions.gradients.keys() >= {"policy_head.weight", "trunk.0.weight"}
+    assert len(first.distributions.values) == min(first.rows, 1024)
+    assert (state.iteration, state.games) == (5, 160)
+    assert RunPlace(tmp_path).state() == state
+
+
+def test_the_same_seed_gives_the_same_weights_bit_for_bit(tmp_path) -> None:
+    models = [
+        begin(tmp_path / str(number), settings_of(), "tic_tac_toe_2p", seed).run().model
+        for number, seed in enumerate((1, 1, 2))
+    ]
+    assert models[0] == models[1] != models[2]
+
+
+@pytest.mark.parametrize("interrupted_at", [1, 3, 4])
+@pytest.mark.parametrize("start", ["random", "behavioral_clone"])
+def test_interrupted_and_resumed_equals_uninterrupted(tmp_path, interrupted_at, start) -> None:
+    settings = settings_of(
+        collection={"initial_policy": start, "opponents": {SELF: 0.5, "heuristic": 0.5}},
+        cloning={"rounds": 2, "games_per_round": 16},
+    )
+    whole, before, after = Listener(), Listener(interrupted_at), Listener()
+    expected = begin(tmp_path / "whole", settings, "connect_four_2p", 1, whole).run()
+    with pytest.raises(KeyboardInterrupt):
+        begin(tmp_path / "cut", settings, "connect_four_2p", 1, before).run()
+    assert resume(tmp_path / "cut", after).run() == expected
+    for iteration in before.iterations + after.iterations:
+        assert figures(iteration) == figures(whole.iterations[iteration.number - 1])
+    assert after.iterations[0].number == 2 * ((interrupted_at - 1) // 2) + 1, "from the last checkpoint on"
+
+
+def test_a_checkpoint_holds_the_current_and_the_best_model_and_no_other(tmp_path) -> None:
+    state = begin(tmp_path, settings_of(training={"patience": 2, "early_stopping": True})).run()
+    place = RunPlace(tmp_path)
+    current, best = place.model(state.model), place.model(state.best.model)
+    needed = {state.model, state.best.model, current.manifest.optimizer, best.manifest.optimizer} - {None}
+    assert set(FileStore(place.models).keys()) == needed
+    assert best.manifest.step == state.best.iteration
+
+
+def test_it_stops_when_nothing_gets_better(tmp_path) -> None:
+    said = []
+    settings = settings_of(
+        collection={"num_iterations": 50},
+        ppo={"learning_rate": 1e-9},
+        training={"early_stopping": True, "patience": 3},
+    )
+    state = begin(tmp_path, settings, said=said).run()
+    assert state.iteration == 3
+    assert state.best.iteration == 0
+    assert "3 evaluations brought no better policy" in said[-1]
+
+
+def test_it_stops_when_enough_was_played(tmp_path) -> None:
+    assert begin(tmp_path, settings_of(training={"max_episodes": 40})).run().games == 64
+
+
+def test_an_update_that_diverges_is_thrown_away_and_the_next_ones_are_smaller(tmp_path) -> None:
+    listener, said = Listener(), []
+    settings = settings_of(ppo={"learning_rate": 0.5, "max_kl": 0.2}, training={"max_recoveries": 50})
+    begin(tmp_path, settings, "tic_tac_toe_2p", 1, listener, said=said).run()
+    first, second = listener.iterations[:2]
+    assert first.recovered
+    assert second.learning_rate == first.learning_rate / 2
+    assert second.entropy_coef > first.entropy_coef
+    assert "thrown away" in said[1]
+
+
+def test_what_diverges_again_and_again_fails(tmp_path) -> None:
+    settings = settings_of(ppo={"learning_rate": 0.5, "max_kl": 1e-9}, training={"max_recoveries": 1})
+    with pytest.raises(TooManyDivergences, match="2 updates diverged in 2 iterations"):
+        begin(tmp_path, settings).run()
+
+
+def test_schedules_go_from_first_to_last_and_diverging_makes_them_careful() -> None:
+    ppo = PipelinePpoSettings(
+        learning_rate=1e-3, learning_rate_end=1e-4, entropy_coef=0.02, entropy_coef_end=0.0, clip_epsilon=0.2
+    )
+    assert scheduled(ppo, 0, 0) == ppo
+    assert scheduled(ppo, 1, 0).learning_rate == pytest.approx(1e-4)
+    assert scheduled(ppo, 0.5, 0).entropy_coef == pytest.approx(0.01)
+    cosine = ppo.model_copy(update={"schedule": "cosine"})
+    assert scheduled(cosine, 0.25, 0).learning_rate > scheduled(ppo, 0.25, 0).learning_rate
+    careful = scheduled(ppo, 0, 1)
+    assert careful.learning_rate == 5e-4
+    assert careful.clip_epsilon == 0.1, "lower, not higher (ERRATA 004)"
+    steady = PipelinePpoSettings()
+    assert scheduled(steady, 1, 0) == steady
+
+
+def test_games_are_divided_by_their_shares() -> None:
+    assert divided(100, {SELF: 1.0, "random": 3.0}) == {SELF: 25, "random": 75}
+    assert sum(divided(7, {"a": 0.2, "b": 0.3, "c": 0.1}).values()) == 7
+
+
+@pytest.mark.parametrize(
+    ("opponents", "all_seats", "seats"),
+    [({SELF: 1.0}, True, 4), ({SELF: 1.0}, False, 1), ({"random": 1.0}, True, 1), ({SELF: 1, "random": 1}, True, 2.5)],
+)
+def test_rows_are_those_of_the_seats_that_learn(opponents, all_seats, seats) -> None:
+    settings = settings_of(
+        collection={"opponents": opponents, "games_per_iteration": 16}, env={"collect_all_seats": all_seats}
+    )
+    game = run_game(GAMES["hearts_4p"], settings, MemoryStore())
+    games = collect(game, MODEL, RandomPlayer(), settings, seed=3)
+    episodes = len(np.unique(games.shard.game * 4 + games.shard.seat))
+    assert episodes == games.recorded.sum() == 16 * seats
+    assert games.shard.meta.opponents == tuple(name for name in opponents if name != SELF or not all_seats)
+
+
+def test_all_passing_directions_come_up_and_no_game_twice() -> None:
+    """On-policy data: new deals each iteration (ERRATA 004)."""
+    settings = settings_of(env={"reward_mode": "per_trick"})
+    game = run_game(GAMES["hearts_4p"], settings, MemoryStore())
+    first, second = (collect(game, MODEL, RandomPlayer(), settings, seed).outcomes.histories for seed in (1, 2))
+    assert {history[0] for history in first} == {0, 1, 2, 3}, "the first chance outcome is the direction"
+    assert not set(map(tuple, first)) & set(map(tuple, second))
+
+
+def test_a_student_does_what_its_teacher_does() -> None:
+    settings = settings_of(
+        collection={"initial_policy": "behavioral_clone"},
+        cloning={"teacher": "heuristic", "rounds": 4, "games_per_round": 128, "learning_rate": 3e-3, "epochs": 2},
+        network={"hidden": [64]},
+    )
+    game = run_game(GAMES["connect_four_2p"], settings, MemoryStore())
+    said: list[str] = []
+    student = first_policy(game, settings, 1, said.append)
+    assert student.manifest.step == 4
+    assert student.optimizer is None, "what Adam knows of imitating is no help in reinforcement"
+    teaching = lessons(game, game.bot("heuristic"), MODEL, 64, seed=9).shard
+    log_probs, values = game.policy(student).forward(teaching.obs, teaching.mask)
+    agreed = np.exp(log_probs[np.arange(teaching.rows), teaching.action]).mean()
+    assert agreed > 1.5 / teaching.mask.sum(axis=1).mean()
+    outcome = teaching.returns[teaching.game, teaching.seat]
+    assert np.corrcoef(values, outcome)[0, 1] > 0.1
+    assert len(said) == 4
+
+
+def test_an_evaluation_of_equals_is_even_and_of_a_better_player_is_not() -> None:
+    settings = settings_of()
+    game = run_game(GAMES["hearts_4p"], settings, MemoryStore())
+    bot = game.bot("heuristic")
+    equal = evaluate(game, bot, "heuristic", games=6, temperature=0, seed=1)
+    assert equal.games == 8, "whole rotations"
+    assert equal.outcome == pytest.approx(0, abs=1e-7)
+    assert equal.stderr == pytest.approx(0, abs=1e-7), "all seats of a deal, played by the same"
+    better = evaluate(game, bot, "random", games=200, temperature=0, seed=1)
+    assert better.outcome > 4 * better.stderr
+    assert 0.25 < better.win_share <= 1
+
+
+def test_settings_that_do_not_fit_the_game_are_refused() -> None:
+    with pytest.raises(UnfitSettings, match=r"network.obs_dim is 271; hearts_4p has 270"):
+        run_game(GAMES["hearts_4p"], settings_of(network={"obs_dim": 271}), MemoryStore())
+    seeds = settings_of(network={"obs_dim": 270, "action_dim": 52, "hidden": None}, env={"game": "hearts(hands=4)"})
+    game = run_game(GAMES["hearts_4p"], seeds, MemoryStore())
+    assert game.config.network.hidden == (256, 128)
+    assert "hands=4" in open_table(game.config, 0).spec.rules_version
+
+
+def test_a_folder_holds_one_run(tmp_path) -> None:
+    begin(tmp_path, settings_of(collection={"num_iterations": 1})).run()
+    with pytest.raises(RunExists):
+        begin(tmp_path, settings_of())
+    with pytest.raises(NoRun):
+        resume(tmp_path / "elsewhere")
+    (tmp_path / "state.json").write_text(json.dumps({"iteration": -1}))
+    with pytest.raises(NoRun, match="damaged"):
+        resume(tmp_path).run()
+
+
+def test_global_randomness_is_neither_used_nor_touched(tmp_path) -> None:
+    before = torch.random.get_rng_state()
+    begin(tmp_path, settings_of()).run()
+    assert torch.equal(before, torch.random.get_rng_state())
