@@ -32,6 +32,11 @@ class Collected:
         """Mean outcome of the recorded seats."""
         return float(self.outcomes.returns[self.recorded].mean())
 
+    def mean_points(self, game: RunGame) -> float | None:
+        """Mean points a hand of the recorded seats, where the game counts them."""
+        points = game.points(self.outcomes.returns)
+        return None if points is None else float(points[self.recorded].mean())
+
 
 def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineSettings, seed: int) -> Collected:
     """Play an iteration's games.

@@ -30,12 +30,15 @@ def evaluate(game: RunGame, policy: Player, opponent: str, *, games: int, temper
     returns, numbers = outcomes.returns, np.arange(plan.games)
     means = returns[numbers, heroes].reshape(rotations, seats).mean(axis=1, dtype=np.float64)
     best = returns == returns.max(axis=1, keepdims=True)
+    points = game.points(returns)
     return Evaluation(
         opponent=opponent,
         games=plan.games,
         outcome=float(means.mean()),
         stderr=float(means.std(ddof=1)) / sqrt(rotations),
         win_share=float((best[numbers, heroes] / best.sum(axis=1)).mean()),
+        points=None if points is None else float(points[numbers, heroes].mean()),
+        moon_rate=None if points is None else float((returns[numbers, heroes] == 1).mean()),
     )
 
 

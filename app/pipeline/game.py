@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from app.config import GameConfig, NetworkSettings, PipelineSettings
 from app.core import HEURISTIC, RANDOM, FlyballError
 from app.games import TableSpec, open_table
@@ -38,6 +41,16 @@ class RunGame:
         if self.spec.levels:
             return (RANDOM, *self.spec.levels)
         return (RANDOM,) if self.spec.heuristic is None else (RANDOM, HEURISTIC)
+
+    def points(self, returns: NDArray[np.float32]) -> NDArray[np.int64] | None:
+        """Return the points [G, P] of games from their outcomes [G, P], where a game is one hand of Hearts."""
+        if self.config.engine != "flyball":
+            return None
+        from app.games.hearts.points import hand_points
+        from app.games.hearts.rules import parse_rules
+
+        rules = parse_rules(self.config.game)
+        return hand_points(returns, moon_for_shooter=rules.moon_for_shooter) if rules.hands == 1 else None
 
     def bot(self, name: str) -> Player:
         """Return a built-in player."""

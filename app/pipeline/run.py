@@ -114,7 +114,7 @@ class TrainingRun:
             games=settings.collection.games_per_iteration,
             rows=games.shard.rows,
             mean_return=games.mean_return,
-            mean_points=None,
+            mean_points=games.mean_points(self.game),
             **asdict(learned.metrics),
             explained_variance=explained_variance(samples),
             learning_rate=ppo.learning_rate,

@@ -192,6 +192,7 @@ def test_rows_are_those_of_the_seats_that_learn(opponents, all_seats, seats) -> 
     games = collect(game, MODEL, RandomPlayer(), settings, seed=3)
     episodes = len(np.unique(games.shard.game * 4 + games.shard.seat))
     assert episodes == games.recorded.sum() == 16 * seats
+    assert 0 < games.mean_points(game) < 26
     assert games.shard.meta.opponents == tuple(name for name in opponents if name != SELF or not all_seats)
 
 
@@ -234,6 +235,8 @@ def test_an_evaluation_of_equals_is_even_and_of_a_better_player_is_not() -> None
     assert equal.stderr == pytest.approx(0, abs=1e-7), "all seats of a deal, played by the same"
     better = evaluate(game, bot, "random", games=200, temperature=0, seed=1)
     assert better.outcome > 4 * better.stderr
+    assert equal.points > 6.4 > 3 > better.points
+    assert 0 <= better.moon_rate < 0.3
     assert 0.25 < better.win_share <= 1
 
 
