@@ -71,6 +71,13 @@ class Policy:
             outputs: NDArray[np.float32] = self._forward(obs).cpu().numpy()
             return outputs
 
+    def weights(self) -> dict[str, NDArray[np.float32]]:
+        """Return the matrices by layer, [inputs, outputs] each; the two heads apart."""
+        matrices = {f"trunk.{number}": weight for number, (weight, _) in enumerate(self._trunk)}
+        heads = self._heads[0]
+        matrices |= {"policy_head": heads[:, : self.actions], "value_head": heads[:, self.actions :]}
+        return {name: weight.cpu().numpy() for name, weight in matrices.items()}
+
     def _forward(self, obs: NDArray[np.generic]) -> Tensor:
         features = _tensor(obs).to(self._device).float()
         for weight, bias in self._trunk:

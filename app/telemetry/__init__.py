@@ -1,9 +1,10 @@
 """What a run shows of itself: structured logs after OpenTelemetry's data model, and training curves."""
 
+from app.telemetry.board import Board
 from app.telemetry.curves import CURVES, Point, points
 from app.telemetry.figures import NoPlots, drawn
 from app.telemetry.logs import configure
 from app.telemetry.sink import LogFile
 from app.telemetry.tensorboard import TensorBoardCurves
 
-__all__ = ["CURVES", "LogFile", "NoPlots", "Point", "TensorBoardCurves", "configure", "drawn", "points"]
+__all__ = ["CURVES", "Board", "LogFile", "NoPlots", "Point", "TensorBoardCurves", "configure", "drawn", "points"]

@@ -1,13 +1,11 @@
 """Curves as TensorBoard event files, a folder for each configuration: ``tensorboard --logdir RUN/curves``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from app.events import Event, Payload
+from app.telemetry.board import Board
 from app.telemetry.curves import CURVES, points
-
-if TYPE_CHECKING:
-    from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 MICROSECONDS = 1_000_000
 
@@ -23,32 +21,21 @@ class TensorBoardCurves:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._writers: dict[str, EventFileWriter] = {}
+        self._boards: dict[str, Board] = {}
 
     def take(self, event: Event[Payload]) -> None:
         """Write an event's points."""
-        from tensorboard.compat.proto.event_pb2 import Event as Record
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
         for tag, value, step in points(event.data):
-            summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
-            record = Record(wall_time=event.recorded_us / MICROSECONDS, step=step, summary=summary)
-            self._writer(event.subject).add_event(record)
+            board = self._boards.setdefault(event.subject, Board(self._folder / event.subject))
+            board.scalar(tag, value, step, event.recorded_us / MICROSECONDS)
 
     def flush(self) -> None:
         """Make sure that what was taken is in the files."""
-        for writer in self._writers.values():
-            writer.flush()
+        for board in self._boards.values():
+            board.flush()
 
     def close(self) -> None:
         """Write what remains, and end."""
-        for writer in self._writers.values():
-            writer.close()
-        self._writers.clear()
-
-    def _writer(self, config: str) -> "EventFileWriter":
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
-        if config not in self._writers:
-            self._writers[config] = EventFileWriter(str(self._folder / config))
-        return self._writers[config]
+        for board in self._boards.values():
+            board.close()
+        self._boards.clear()

@@ -1,0 +1,19 @@
+"""Who listens to a run: TensorBoard, a log as CSV, Weights & Biases."""
+
+from app.pipeline.sinks.board import TensorBoardSink
+from app.pipeline.sinks.csv_log import COLUMNS, SEED, CsvLog, ForeignLog, read_log
+from app.pipeline.sinks.scalars import histograms, scalars
+from app.pipeline.sinks.wandb import NoWandb, WandbSink
+
+__all__ = [
+    "COLUMNS",
+    "SEED",
+    "CsvLog",
+    "ForeignLog",
+    "NoWandb",
+    "TensorBoardSink",
+    "WandbSink",
+    "histograms",
+    "read_log",
+    "scalars",
+]

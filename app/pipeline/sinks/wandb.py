@@ -1,0 +1,61 @@
+"""A run at Weights & Biases, which is an extra: ``pip install 'flyball[wandb]'``."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from app.core import FlyballError
+from app.pipeline.iteration import Iteration
+from app.pipeline.sinks.scalars import histograms, scalars
+from app.policy import Policy
+
+Mode = Literal["online", "offline"]
+
+_STEP = "iteration"
+
+
+class NoWandb(FlyballError):
+    """wandb is not installed."""
+
+
+class WandbSink:
+    """Logs iterations to a W&B run. Offline it is written to ``folder/wandb``, and can be sent by ``wandb sync``.
+
+    The iteration is a value of its own that all curves are drawn over: W&B's steps never go back, and those of a
+    resumed run do.
+
+    Args:
+        folder: of the run.
+        name: of the run at W&B, and its id: a run that is resumed goes on there.
+        settings: of the run.
+        mode: ``offline`` sends nothing.
+
+    Raises ``NoWandb``.
+    """
+
+    def __init__(self, folder: Path, name: str, settings: dict[str, Any], mode: Mode) -> None:
+        try:
+            import wandb
+        except ImportError as error:
+            raise NoWandb(
+                "Logging to Weights & Biases needs wandb.",
+                hint="Install it with: pip install 'flyball[wandb]', or leave logging.wandb off.",
+            ) from error
+        folder.mkdir(parents=True, exist_ok=True)
+        self._wandb = wandb
+        self._run = wandb.init(
+            project="flyball", name=name, id=name, dir=str(folder), config=settings, mode=mode, resume="allow"
+        )
+        self._run.define_metric(_STEP)
+        self._run.define_metric("*", step_metric=_STEP)
+
+    def write(self, iteration: Iteration, policy: Policy) -> None:
+        """See ``Sink.write``."""
+        logged: dict[str, Any] = dict(scalars(iteration))
+        logged |= {tag: self._wandb.Histogram(values.ravel()) for tag, values in histograms(iteration, policy)}
+        self._run.log({_STEP: iteration.number, **logged})
+        if iteration.best:
+            self._run.summary["best_iteration"] = iteration.number
+
+    def close(self) -> None:
+        """See ``Sink.close``."""
+        self._run.finish()
