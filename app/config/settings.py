@@ -59,9 +59,9 @@ class EvaluationSettings(Settings):
     """The gauntlet played after each training."""
 
     random_games: int = Field(default=200, ge=1)
-    model_games: int = Field(default=100, ge=1, description="against the champion, and again a recent snapshot")
-    anchors: int = Field(default=2, ge=0, description="members of the league that are played besides")
-    anchor_games: int = Field(default=50, ge=1, description="against each of them, and each built-in player but random")
+    model_games: int = Field(default=100, ge=1, description="against the champion and the newest lasting anchor")
+    anchors: int = Field(default=2, ge=0, description="lasting anchors; members of the league until there are some")
+    anchor_games: int = Field(default=50, ge=1, description="against each other opponent")
     temperature: float = Field(
         default=0.3, ge=0, le=10, description="of both sides; 0 is greedy: only chance and openings make games differ"
     )

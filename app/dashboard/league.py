@@ -1,13 +1,16 @@
-"""The leagues of a run as a read model: members, ratings fitted to all their games, whom self-play meets."""
+"""The leagues of a run as a read model: members, their ratings and games, whom self-play meets."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 from app.config import RunSettings
 from app.core import Elo
 from app.events import (
+    AgentRating,
+    EloUpdated,
     EvaluationCompleted,
     Event,
     MatchmakingUpdated,
@@ -21,20 +24,17 @@ from app.league import (
     LEAGUE_READS,
     Agent,
     Cycle,
+    Estimate,
     League,
     PairTotals,
-    Ratings,
     find_cycle,
-    fit_bradley_terry,
     fold_league,
     total,
+    totals_of,
 )
 
 LEAGUES_READ: frozenset[type[Payload]] = LEAGUE_READS | {MatchmakingUpdated, OpponentSampled, RunConfigured}
 """The payload types that leagues are read from."""
-
-FITTED_AGENTS = 300
-"""Besides the members, so many of the models that were rated last take part in the fit: they tie members together."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class LeagueView:
     Attributes:
         league: members and their games, as the keeper sees them.
         pairs: totals of all rated games.
-        rated: rated models, the latest last, with the step of their training and the rating they had then.
+        rated: rated models, the latest last, with the step of their training and their rating as told last.
         promoted: the models that became current.
         picks: whom the current model meets in self-play, and why.
         met: games of self-play by category.
@@ -66,19 +66,20 @@ class LeagueView:
             case EvaluationCompleted(purpose="rating"):
                 self.rated.pop(data.model, None)
                 self.rated[data.model] = (data.step, data.elo, data.elo_stderr)
-                self.pairs = total((*self.pairs, *_totals(data)))
+                self.pairs = total((*self.pairs, *totals_of(data.model, data.results)))
+            case EloUpdated(ratings=ratings):
+                self._rate(ratings)
             case ModelPromoted(model=model):
                 self.promoted.append(model)
             case MatchmakingUpdated(picks=picks):
                 self.picks = picks
             case OpponentSampled(opponents=opponents):
-                for one in opponents:
-                    self.met[one.category] += one.games
+                self.met.update(category for one in opponents for category in repeat(one.category, one.games))
 
-    def ratings(self) -> Ratings:
-        """Fit all games among the members, the current model and those who were rated lately, together."""
-        known = {*self.league.agents, *list(self.rated)[-FITTED_AGENTS:], self.league.champion or ""}
-        return fit_bradley_terry(pair for pair in self.pairs if {pair.first, pair.second} <= known)
+    def _rate(self, ratings: Iterable[AgentRating]) -> None:
+        for one in ratings:
+            if one.agent in self.rated:
+                self.rated[one.agent] = (self.rated[one.agent][0], one.elo, one.elo_stderr)
 
     def cycle(self) -> Cycle | None:
         """Find three who beat each other in a circle, beyond chance."""
@@ -91,9 +92,8 @@ class LeagueView:
             met[pick.agent] += pick.probability  # type: ignore[assignment]  # a Counter adds up fractions as well
         return met
 
-    def row(self, agent: Agent, ratings: Ratings) -> dict[str, Any]:
+    def row(self, agent: Agent) -> dict[str, Any]:
         """Return what is known of a member, for tables and JSON."""
-        fitted = ratings.rating(agent.id) if agent.id in ratings.agents else None
         champion = self.league.champion
         games = None if champion in (None, agent.id) else self.league.between(champion or "", agent.id)
         return {
@@ -105,8 +105,7 @@ class LeagueView:
             "parent": agent.parent,
             "elo": agent.elo,
             "elo_stderr": agent.elo_stderr,
-            "fitted_elo": fitted and fitted.elo,
-            "fitted_interval": fitted and fitted.interval(),
+            "interval": None if agent.elo is None else Estimate(agent.elo, agent.elo_stderr or 0.0).interval(),
             "games": sum(pair.games for pair in self.pairs if agent.id in (pair.first, pair.second)),
             "champion_score": games and games.score,
             "met": self.chances().get(agent.id, 0.0),
@@ -114,12 +113,12 @@ class LeagueView:
 
     def members(self) -> list[dict[str, Any]]:
         """Return all active members, and the current model if it is none; baselines first, then by age."""
-        ratings, agents = self.ratings(), list(self.league.active)
+        agents = list(self.league.active)
         champion = self.league.champion
         if champion is not None and champion not in self.league.agents and champion in self.rated:
             step, elo, stderr = self.rated[champion]
             agents.append(Agent(id=champion, kind="checkpoint", step=step, elo=Elo(elo), elo_stderr=stderr))
-        return [self.row(agent, ratings) for agent in agents]
+        return [self.row(agent) for agent in agents]
 
     def matrix(self, agents: Iterable[str]) -> list[list[float | None]]:
         """Return the mean score of each agent (row) against each other one (column), None where they never met."""
@@ -149,9 +148,3 @@ def read_leagues(events: Iterable[Event[Any]]) -> dict[str, LeagueView]:
         elif event.subject in settings:
             views.setdefault(event.subject, LeagueView()).take(event, settings)
     return views
-
-
-def _totals(data: EvaluationCompleted) -> Iterable[PairTotals]:
-    for match in data.results:
-        if sum(match.rotations):
-            yield PairTotals.of_rotations(data.model, match.opponent_model or match.opponent, match.rotations)

@@ -32,13 +32,11 @@ def _curves(axes: "Axes", view: LeagueView) -> None:
     if rated:
         steps, elo, stderr = (np.array(column) for column in zip(*rated, strict=True))
         axes.plot(steps, elo, ".", markersize=3, label="hero")
-        axes.fill_between(steps, elo - 1.96 * stderr, elo + 1.96 * stderr, alpha=0.2, label="95% when it was rated")
+        axes.fill_between(steps, elo - 1.96 * stderr, elo + 1.96 * stderr, alpha=0.2, label="95%")
         axes.plot(steps, np.maximum.accumulate(elo), label="past best")
-    ratings = view.ratings()
     for number, agent in enumerate(view.league.baselines):
-        if agent.id in ratings.agents:
-            level = ratings.rating(agent.id).elo
-            axes.axhline(level, linestyle="--", linewidth=1, color=f"C{number + 2}", label=agent.id)
+        if agent.elo is not None:
+            axes.axhline(agent.elo, linestyle="--", linewidth=1, color=f"C{number + 2}", label=agent.id)
     axes.set(xlabel="training step", ylabel="Elo over the random bot")
     axes.legend()
 

@@ -24,7 +24,7 @@ from app.evaluation.episodes import (
     lower_median,
     summarise_episodes,
 )
-from app.evaluation.gauntlet import ANCHOR, Opponent, plan_gauntlet
+from app.evaluation.gauntlet import ANCHOR, MEMBER, Opponent, plan_gauntlet
 from app.evaluation.matches import (
     MatchGames,
     MatchStatistics,
@@ -45,6 +45,7 @@ __all__ = [
     "ANCHOR",
     "ATTEMPTS",
     "CERTAIN",
+    "MEMBER",
     "Autoreset",
     "Batch",
     "BatchResult",

@@ -1,4 +1,4 @@
-"""Whom a new model plays: built-in players, the champion, a recent snapshot and anchors of the league."""
+"""Whom a new model plays: built-in players, lasting anchors, the champion, a recent snapshot, members of the league."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, Self
@@ -9,13 +9,19 @@ from app.config import Builtin, EvaluationSettings, Settings
 from app.core import RANDOM, ModelHash
 
 ANCHOR = "anchor_"
-"""What the roles of anchors begin with: a model keeps its role for one gauntlet only."""
+"""What the roles of lasting anchors begin with; ``anchor_1`` is the newest."""
+
+NEWEST = f"{ANCHOR}1"
+CHAMPION = "champion"
+
+MEMBER = "member_"
+"""What the roles of members drawn from the league begin with: a model keeps such a role for one gauntlet only."""
 
 
 class Opponent(Settings):
     """One opponent of a gauntlet, and how many games are played against it."""
 
-    name: str = Field(min_length=1, description="its role, 'champion' or 'recent'; a built-in player's name")
+    name: str = Field(min_length=1, description="its role, for instance 'champion'; a built-in player's name")
     kind: Builtin | Literal["model"]
     model: ModelHash | None = None
     games: int = Field(ge=1)
@@ -58,7 +64,7 @@ def plan_gauntlet(
     for name, candidate in candidates:
         if candidate is not None and candidate not in seen:
             seen.add(candidate)
-            count = settings.anchor_games if name.startswith(ANCHOR) else settings.model_games
+            count = settings.model_games if name in (CHAMPION, NEWEST) else settings.anchor_games
             opponents.append(Opponent(name=name, kind="model", model=candidate, games=_rotated(count, players)))
     return tuple(opponents)
 

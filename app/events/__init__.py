@@ -57,6 +57,7 @@ from app.events.requests import EvaluationRequested, RollbackRequested, Selfplay
 from app.events.rows import AnyRow, Row
 from app.events.upcasts import NoUpcast, upcast
 from app.events.values import (
+    AgentRating,
     Category,
     Evidence,
     Intensity,
@@ -77,6 +78,7 @@ __all__ = [
     "CATALOGUE",
     "ENVELOPES",
     "AdaptiveParamsChanged",
+    "AgentRating",
     "AnyRow",
     "Category",
     "Cause",

@@ -7,6 +7,7 @@ from pydantic import Field, JsonValue, NonNegativeFloat, NonNegativeInt, Positiv
 from app.core import EloPerHour, EventId, ModelHash, ShardKey
 from app.events.payload import Fact, Scope
 from app.events.values import (
+    AgentRating,
     LeagueRole,
     MatchResult,
     Purpose,
@@ -204,12 +205,9 @@ class CheckpointRetired(Fact, type="league.checkpoint_retired", name="CHECKPOINT
 
 
 class EloUpdated(Fact, type="league.elo_updated", name="ELO_UPDATED"):
-    """A league member's rating changed; ``games`` is what it rests on now."""
+    """An evaluation's games changed the ratings of others than the model that was evaluated."""
 
-    agent: str = Field(min_length=1)
-    elo: Rating
-    elo_stderr: RatingError
-    games: PositiveInt
+    ratings: tuple[AgentRating, ...] = Field(min_length=1)
 
 
 class OpponentSampled(Fact, type="league.opponent_sampled", name="OPPONENT_SAMPLED"):

@@ -17,8 +17,11 @@ Figure = Annotated[float, Field(ge=-1e12, le=1e12)]
 Purpose = Literal["rating", "gate"]
 """Games that rate a model are kept apart from those that decide its promotion (DESIGN §5)."""
 
-LeagueRole = Literal["recent", "anchor", "elite"]
-"""Why a checkpoint is in the league; anchors and elites stay for ever (seed 001 §1)."""
+LeagueRole = Literal["recent", "anchor", "elite", "lasting"]
+"""Why a checkpoint is in the league; all but recent ones stay for ever (seed 001 §1).
+
+The newest two with the role ``lasting`` are the anchors that every model is rated against (ADR-014).
+"""
 
 Category = Literal["mirror", "peers", "exploitable", "baselines", "prioritised"]
 """Why matchmaking chose an opponent (seed 001 §3; the last is AlphaStar's)."""
@@ -38,6 +41,15 @@ class OpponentPick(Value):
     agent: str = Field(min_length=1)
     category: Category
     probability: float = Field(gt=0, le=1)
+
+
+class AgentRating(Value):
+    """What an agent's games say of its strength; ``games`` is how many."""
+
+    agent: str = Field(min_length=1)
+    elo: Rating
+    elo_stderr: RatingError
+    games: PositiveInt
 
 
 class Lineup(Value):
@@ -73,7 +85,7 @@ class MatchResult(Value):
     pentanomial model.
     """
 
-    opponent: str = Field(min_length=1, description="its role, 'champion' or 'recent'; a built-in player's name")
+    opponent: str = Field(min_length=1, description="its role, for instance 'champion'; a built-in player's name")
     opponent_model: ModelHash | None
     opponent_elo: Rating | None = Field(description="None for one that was not rated then")
     games: PositiveInt
@@ -84,6 +96,11 @@ class MatchResult(Value):
     distinct_games: PositiveInt
     score: Rate
     rotations: tuple[NonNegativeInt, ...]
+
+    @property
+    def player(self) -> str:
+        """Who the opponent is: its model's hash, or the name of a built-in player."""
+        return self.opponent_model or self.opponent
 
     @model_validator(mode="after")
     def _rotations_are_of_these_games(self) -> Self:

@@ -13,16 +13,18 @@ from app.league.newton import NoConvergence
 from app.league.pairing import Pairing, most_telling, placement, round_robin
 from app.league.plackett_luce import fit_plackett_luce
 from app.league.played import PlayedGame, UnequalSeats
+from app.league.pool import POOL, Pool, pinned
 from app.league.projection import LEAGUE_READS, fold_league, league_after
 from app.league.ratings import Estimate, NotRated, Ratings
 from app.league.scale import ANCHORS, RatingPrior
 from app.league.strategies import STRATEGIES, Strategy, Wanted, select
 from app.league.succession import LeagueRow
-from app.league.totals import PairTotals, total
+from app.league.totals import PairTotals, total, totals_of
 
 __all__ = [
     "ANCHORS",
     "LEAGUE_READS",
+    "POOL",
     "STRATEGIES",
     "Agent",
     "AgentKind",
@@ -43,6 +45,7 @@ __all__ = [
     "Pairing",
     "Pick",
     "PlayedGame",
+    "Pool",
     "RatingPrior",
     "Ratings",
     "Retirement",
@@ -67,10 +70,12 @@ __all__ = [
     "load_league",
     "misfit",
     "most_telling",
+    "pinned",
     "placement",
     "retirements",
     "round_robin",
     "select",
     "total",
+    "totals_of",
     "win_probability",
 ]

@@ -33,6 +33,7 @@ def admission(step: int, elo: float | None, league: League, settings: AdmissionS
         "recent": in_time and due,
         "anchor": step % settings.anchor_every == 0,
         "elite": elo is not None and _high_score(elo, league, settings.elite_margin),
+        "lasting": elo is not None and elo >= _newest_lasting(league) + settings.lasting_elo,
     }
     return tuple(role for role, entitled in wanted.items() if entitled)
 
@@ -48,6 +49,12 @@ def retirements(league: League, settings: AdmissionSettings) -> tuple[Retirement
         *(Retirement(agent, "expired") for agent in expired),
         *(Retirement(agent, "evicted") for agent in staying[:excess]),
     )
+
+
+def _newest_lasting(league: League) -> float:
+    """Return the rating of the newest lasting anchor; before there is one the random bot's."""
+    ratings = [agent.elo for agent in league.lasting if agent.elo is not None and not agent.retired]
+    return ratings[-1] if ratings else 0.0
 
 
 def _expired(step: int, latest: int, settings: AdmissionSettings) -> bool:

@@ -46,8 +46,12 @@ class Agent(Value):
 
     @property
     def permanent(self) -> bool:
-        """Whether it stays for ever: baselines, anchors and elites."""
-        return self.kind == "baseline" or "anchor" in self.roles or "elite" in self.roles
+        """Whether it stays for ever: baselines, and checkpoints with more than the role of a recent one."""
+        return self.kind == "baseline" or any(role != "recent" for role in self.roles)
+
+    def rated(self, elo: float, stderr: float, matches: int) -> Self:
+        """Return it with another rating."""
+        return self.model_copy(update={"elo": Elo(elo), "elo_stderr": stderr, "matches": matches})
 
 
 def baseline(name: str) -> Agent:

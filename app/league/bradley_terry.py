@@ -15,16 +15,19 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from app.core import Elo
-from app.league.newton import Floats, Point, maximise
+from app.league.newton import Floats, Point, maximise, sums
 from app.league.ratings import Ratings
-from app.league.scale import ANCHORS, RatingPrior, Scale
+from app.league.scale import ANCHORS, NOTHING, UNKNOWN, RatingPrior, Scale
 from app.league.totals import PairTotals, total
 
 
 def fit_bradley_terry(
-    pairs: Iterable[PairTotals], anchors: Mapping[str, Elo] = ANCHORS, prior: RatingPrior | None = None
+    pairs: Iterable[PairTotals],
+    anchors: Mapping[str, Elo] = ANCHORS,
+    prior: RatingPrior = UNKNOWN,
+    priors: Mapping[str, RatingPrior] = NOTHING,
 ) -> Ratings:
-    """Return the ratings of all agents named in some totals, the anchors included.
+    """Return the ratings of all agents named in some totals, of the anchors and of those with priors of their own.
 
     The same totals give the same ratings, bit for bit, in whatever order they come; on other machines, where the
     linear algebra adds up in another order, they may differ in the last digits.
@@ -33,10 +36,11 @@ def fit_bradley_terry(
         pairs: totals; those of the same two agents are added up.
         anchors: ratings that are given, by default that of the random bot.
         prior: of the others; agents that no games connect to an anchor keep it as their rating.
+        priors: of those of whom more is known, instead.
     """
     merged = total(pairs)
-    agents = sorted({agent for pair in merged for agent in (pair.first, pair.second)} | anchors.keys())
-    scale = Scale(agents, anchors, prior or RatingPrior())
+    agents = sorted({agent for pair in merged for agent in (pair.first, pair.second)} | {*anchors, *priors})
+    scale = Scale(agents, anchors, prior, priors)
     games = _Games(merged, scale)
 
     def posterior(free: Floats) -> Point:
@@ -58,6 +62,9 @@ class _Games:
         self._score = np.array([pair.score for pair in pairs], dtype=np.float64)
         self._dispersion = np.array([pair.dispersion for pair in pairs], dtype=np.float64)
         self._agents = len(scale.agents)
+        self._sides = np.concatenate((self._first, self._second))
+        turned = np.concatenate((self._second, self._first))
+        self._cells = np.concatenate((self._sides * (self._agents + 1), self._sides * self._agents + turned))
 
     def likelihood(self, strengths: Floats) -> Point:
         """Return the logarithm of the likelihood as a function of all strengths [A]."""
@@ -66,9 +73,7 @@ class _Games:
         lost = self._games - self._score
         value = -float(self._score @ np.logaddexp(0, -difference) + lost @ np.logaddexp(0, difference))
         surplus = self._score - self._games * expected
-        gradient = np.zeros(self._agents)
-        np.add.at(gradient, self._first, surplus)
-        np.add.at(gradient, self._second, -surplus)
+        gradient = sums(self._sides, np.concatenate((surplus, -surplus)), self._agents)
         return Point(value, gradient, self._laplacian(self._games * expected * (1 - expected)))
 
     def information(self, strengths: Floats) -> Floats:
@@ -77,12 +82,9 @@ class _Games:
         return self._laplacian(self._dispersion * self._games * expected * (1 - expected))
 
     def _laplacian(self, weights: Floats) -> Floats:
-        matrix = np.zeros((self._agents, self._agents))
-        np.add.at(matrix, (self._first, self._first), weights)
-        np.add.at(matrix, (self._second, self._second), weights)
-        np.add.at(matrix, (self._first, self._second), -weights)
-        np.add.at(matrix, (self._second, self._first), -weights)
-        return matrix
+        both = np.concatenate((weights, weights))
+        matrix = sums(self._cells, np.concatenate((both, -both)), self._agents**2)
+        return matrix.reshape(self._agents, self._agents)
 
 
 def _logistic(difference: Floats) -> Floats:

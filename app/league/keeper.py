@@ -33,12 +33,21 @@ from app.league.agents import Agent
 from app.league.league import League
 from app.league.matchmaking import distribution
 from app.league.projection import LEAGUE_READS, fold_league, league_after
-from app.league.succession import FIRST, LeagueRow, cut_back, promoted_agent, rated_agent, retirement_of, taken_along
+from app.league.succession import (
+    FIRST,
+    LeagueRow,
+    cut_back,
+    promoted_agent,
+    rated_agent,
+    retirement_of,
+    taken_along,
+    with_ratings,
+)
 
 REMEMBERED = 16
 """Promoted models whose place in the lineage is known, more than any rollback goes back."""
 
-READS = (LEAGUE_READS | {RunConfigured}) - {CheckpointAdded, CheckpointRetired, EloUpdated}
+READS = (LEAGUE_READS | {RunConfigured}) - {CheckpointAdded, CheckpointRetired}
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,8 @@ class LeagueKeeper:
                 others = tuple(agent for agent in row.promoted if agent.id != newest.id)
                 row = row.model_copy(update={"promoted": (*others, newest)[-REMEMBERED:]})
                 return self._said(event, row, self._entering(row.league, newest))
+            case EloUpdated(ratings=ratings):
+                row = row.model_copy(update={"promoted": with_ratings(row.promoted, ratings)})
             case ModelRolledBack() as data:
                 kept, gone = cut_back(row.promoted, data)
                 return self._said(event, row.model_copy(update={"promoted": kept}), taken_along(row.league, gone))

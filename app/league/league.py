@@ -5,7 +5,6 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from app.core import Elo
 from app.events import Value
 from app.league.agents import Agent, HeadToHead, baseline
 
@@ -53,6 +52,11 @@ class League(Value):
         return tuple(agent for agent in self.active if agent.kind == "baseline")
 
     @property
+    def lasting(self) -> tuple[Agent, ...]:
+        """The anchors that ratings are measured with, oldest first; those too that a rollback took along."""
+        return tuple(sorted((a for a in self.agents.values() if "lasting" in a.roles), key=_place))
+
+    @property
     def latest_step(self) -> int | None:
         """The step of the newest active checkpoint."""
         return max((agent.step for agent in self.checkpoints if agent.step is not None), default=None)
@@ -96,8 +100,7 @@ class League(Value):
         agent = self.agents.get(name)
         if agent is None:
             return self
-        rated = agent.model_copy(update={"elo": Elo(elo), "elo_stderr": stderr, "matches": matches})
-        return self.with_agent(rated)
+        return self.with_agent(agent.rated(elo, stderr, matches))
 
     def with_games(self, one: str, other: str, games: HeadToHead) -> Self:
         """Add games of ``one`` against ``other``; those of an agent against itself say nothing and are left out."""
@@ -115,11 +118,14 @@ class League(Value):
         return self if agent is None else self.with_agent(agent.model_copy(update={"retired": True}))
 
     def forgetting(self, before_step: int) -> Self:
-        """Drop the agents that retired and are older than a step, and all games of those whom nobody knows any more."""
+        """Drop the agents that retired and are older than a step, and all games of those whom nobody knows any more.
+
+        Lasting anchors stay, for the scale of the ratings hangs on theirs.
+        """
         agents = {
             name: agent
             for name, agent in self.agents.items()
-            if not agent.retired or agent.step is None or agent.step >= before_step
+            if not agent.retired or agent.step is None or agent.step >= before_step or "lasting" in agent.roles
         }
         known = {*agents, self.champion, self.last_good}
         games = {

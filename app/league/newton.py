@@ -53,3 +53,8 @@ def _uphill(function: Callable[[Floats], Point], here: Floats, there: Point, ste
     while (tried := function(here + size * step)).value < there.value - ROUNDING * (1 + abs(there.value)):
         size /= 2
     return here + size * step, tried
+
+
+def sums(places: NDArray[np.int64], values: Floats, length: int) -> Floats:
+    """Add up values by the places they belong to, numbers below ``length``."""
+    return np.asarray(np.bincount(places.ravel(), values.ravel(), length), dtype=np.float64)

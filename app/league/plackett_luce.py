@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 
 from app.core import Elo
 from app.league.choices import Choices, choices_of
-from app.league.newton import Floats, Point, maximise
+from app.league.newton import Floats, Point, maximise, sums
 from app.league.played import PlayedGame
 from app.league.ratings import Ratings
-from app.league.scale import ANCHORS, RatingPrior, Scale
+from app.league.scale import ANCHORS, UNKNOWN, RatingPrior, Scale
 
 CHUNK = 1024
 """Games of one kind that are computed together."""
 
 
 def fit_plackett_luce(
-    games: Iterable[PlayedGame], anchors: Mapping[str, Elo] = ANCHORS, prior: RatingPrior | None = None
+    games: Iterable[PlayedGame], anchors: Mapping[str, Elo] = ANCHORS, prior: RatingPrior = UNKNOWN
 ) -> Ratings:
     """Return the ratings of all agents who sat in some games, the anchors included.
 
@@ -40,7 +40,7 @@ def fit_plackett_luce(
     """
     counted = Counter(_placed(game) for game in games)
     agents = sorted({agent for placed in counted for group in placed for agent in group} | anchors.keys())
-    scale = Scale(agents, anchors, prior or RatingPrior())
+    scale = Scale(agents, anchors, prior)
     batches = list(_batches(counted, scale))
 
     nothing = np.zeros((len(agents), len(agents)))
@@ -96,7 +96,7 @@ class _Batch:
         shares = self._choices.shares
         value = float(self._weights @ (own.sum(axis=1) - totals @ shares))
         chosen = shares @ chances  # [G, P]: how often each seat is chosen, by expectation
-        gradient = _sums(self._seats, self._weights[:, None] * (1 - chosen), self._agents)
+        gradient = sums(self._seats, self._weights[:, None] * (1 - chosen), self._agents)
         variance = chosen[:, :, None] * np.eye(own.shape[1]) - chances.swapaxes(1, 2) * shares @ chances
         return Point(value, gradient, self._scattered(variance))
 
@@ -108,10 +108,5 @@ class _Batch:
     def _scattered(self, matrices: Floats) -> Floats:
         """Add up a matrix for the seats of each game [G, P, P] to one for all agents [A, A]."""
         rows, columns = self._seats[:, :, None], self._seats[:, None, :]
-        flat = _sums(rows * self._agents + columns, self._weights[:, None, None] * matrices, self._agents**2)
+        flat = sums(rows * self._agents + columns, self._weights[:, None, None] * matrices, self._agents**2)
         return flat.reshape(self._agents, self._agents)
-
-
-def _sums(places: NDArray[np.int64], values: Floats, length: int) -> Floats:
-    """Add up values by the places they belong to."""
-    return np.asarray(np.bincount(places.ravel(), values.ravel(), length), dtype=np.float64)

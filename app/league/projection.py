@@ -43,8 +43,10 @@ def league_after(league: League, data: Payload, now_us: int, settings: Admission
             return _added(league, data, now_us, settings)
         case CheckpointRetired(model=model):
             return league.without(model)
-        case EloUpdated(agent=agent, elo=elo, elo_stderr=stderr, games=games):
-            return league.with_rating(agent, elo, stderr, games)
+        case EloUpdated(ratings=ratings):
+            for one in ratings:
+                league = league.with_rating(one.agent, one.elo, one.elo_stderr, one.games)
+            return league
         case EvaluationCompleted(purpose="rating"):
             return _played(league, data)
     return _decided(league, data, settings)
@@ -82,7 +84,7 @@ def _added(league: League, data: CheckpointAdded, now_us: int, settings: Admissi
 def _played(league: League, data: EvaluationCompleted) -> League:
     """Take in the games of a gauntlet; gate games decide about one pair over and over and would bias what they say."""
     for match in data.results:
-        league = league.with_games(data.model, match.opponent_model or match.opponent, head_to_head(match, data.step))
+        league = league.with_games(data.model, match.player, head_to_head(match, data.step))
     return league
 
 

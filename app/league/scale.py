@@ -26,6 +26,10 @@ class RatingPrior(NamedTuple):
     deviation: float = 800.0
 
 
+UNKNOWN = RatingPrior()
+NOTHING: Mapping[str, RatingPrior] = MappingProxyType({})
+
+
 class Scale:
     """Agents, some of whose ratings are given.
 
@@ -33,14 +37,25 @@ class Scale:
         agents: all of them, in order.
         anchors: ratings that are given; they need not be among the agents.
         prior: of every other rating.
+        priors: of those of whom more is known.
     """
 
-    def __init__(self, agents: Sequence[str], anchors: Mapping[str, Elo], prior: RatingPrior) -> None:
+    def __init__(
+        self,
+        agents: Sequence[str],
+        anchors: Mapping[str, Elo],
+        prior: RatingPrior = UNKNOWN,
+        priors: Mapping[str, RatingPrior] = NOTHING,
+    ) -> None:
         self.agents = agents
         self.index = {agent: number for number, agent in enumerate(agents)}
         self.free = np.array([agent not in anchors for agent in agents], dtype=np.bool_)
-        self.start = np.array([anchors.get(agent, prior.mean) for agent in agents]) * PER_ELO
-        self._mean, self._precision = prior.mean * PER_ELO, (prior.deviation * PER_ELO) ** -2
+        self._both = np.ix_(self.free, self.free)
+        believed = [priors.get(agent, prior) for agent in agents if agent not in anchors]
+        self._mean = np.array([prior.mean for prior in believed]) * PER_ELO
+        self._precision = (np.array([prior.deviation for prior in believed]) * PER_ELO) ** -2.0
+        self.start = np.array([anchors.get(agent, 0.0) for agent in agents]) * PER_ELO
+        self.start[self.free] = self._mean
 
     def strengths(self, free: Floats) -> Floats:
         """Return all strengths [A] from those that are not given."""
@@ -51,11 +66,12 @@ class Scale:
     def with_prior(self, strengths: Floats, likelihood: Point) -> Point:
         """Add the prior to a likelihood of all strengths, and leave out those that are given."""
         off = strengths[self.free] - self._mean
-        curvature = likelihood.curvature[np.ix_(self.free, self.free)]
+        curvature = likelihood.curvature[self._both]
+        curvature.flat[:: len(off) + 1] += self._precision
         return Point(
-            likelihood.value - self._precision / 2 * float(off @ off),
+            likelihood.value - float(off @ (self._precision * off)) / 2,
             likelihood.gradient[self.free] - self._precision * off,
-            curvature + self._precision * np.eye(len(off)),
+            curvature,
         )
 
     def ratings(self, strengths: Floats, curvature: Floats, information: Floats) -> Ratings:
@@ -71,7 +87,7 @@ class Scale:
             information: variance of the likelihood's gradient [A, A], in all strengths.
         """
         inverse = np.linalg.inv(curvature)
-        meat = information[np.ix_(self.free, self.free)] + self._precision * np.eye(len(curvature))
+        meat = information[self._both] + np.diag(self._precision)
         covariance = np.zeros((len(strengths), len(strengths)))
-        covariance[np.ix_(self.free, self.free)] = inverse @ meat @ inverse / PER_ELO**2
+        covariance[self._both] = inverse @ meat @ inverse / PER_ELO**2
         return Ratings.of(self.agents, strengths / PER_ELO, covariance)

@@ -4,7 +4,15 @@ from collections.abc import Iterable
 from typing import Literal
 
 from app.core import ModelHash
-from app.events import CheckpointRetired, EvaluationCompleted, MatchmakingUpdated, ModelPromoted, ModelRolledBack, Value
+from app.events import (
+    AgentRating,
+    CheckpointRetired,
+    EvaluationCompleted,
+    MatchmakingUpdated,
+    ModelPromoted,
+    ModelRolledBack,
+    Value,
+)
 from app.league.agents import Agent
 from app.league.league import League
 
@@ -55,6 +63,14 @@ def promoted_agent(row: LeagueRow, data: ModelPromoted) -> Agent:
     if row.rated is not None and row.rated.id == data.model:
         return row.rated.model_copy(update={"parent": parent})
     return Agent(id=data.model, kind="checkpoint", step=data.step, parent=parent)
+
+
+def with_ratings(promoted: tuple[Agent, ...], ratings: Iterable[AgentRating]) -> tuple[Agent, ...]:
+    """Return the promoted models with newer ratings, those that have one."""
+    newer = {one.agent: one for one in ratings}
+    return tuple(
+        agent.rated(one.elo, one.elo_stderr, one.games) if (one := newer.get(agent.id)) else agent for agent in promoted
+    )
 
 
 def cut_back(promoted: tuple[Agent, ...], data: ModelRolledBack) -> tuple[tuple[Agent, ...], tuple[Agent, ...]]:

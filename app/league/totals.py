@@ -6,7 +6,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from app.core import PLAYERS_OF
-from app.events import Value
+from app.events import MatchResult, Value
 
 PRIOR_VARIANCE = 1.0
 """Added to the observed and to the expected variance of a pair's score: that of four games between equals."""
@@ -90,6 +90,13 @@ class PairTotals(Value):
         observed = max(0.0, self.squares - self.score**2 / self.rotations)
         binomial = self.score * (1 - self.score / self.games)
         return (observed + PRIOR_VARIANCE) / (binomial + PRIOR_VARIANCE)
+
+
+def totals_of(hero: str, matches: Iterable[MatchResult]) -> tuple[PairTotals, ...]:
+    """Return what an evaluation's model played against each opponent, as far as rotations were finished."""
+    return tuple(
+        PairTotals.of_rotations(hero, match.player, match.rotations) for match in matches if sum(match.rotations)
+    )
 
 
 def total(pairs: Iterable[PairTotals]) -> tuple[PairTotals, ...]:

@@ -8,7 +8,7 @@ from typing import Literal
 from app.events import CATALOGUE, Kind, Payload, Scope
 from app.feedback import FeedbackFold
 from app.runtime.registry import DAEMONS, DaemonSpec
-from app.runtime.wiring import PLANNED, TERMINAL, consumers, emitters
+from app.runtime.wiring import TERMINAL, consumers, emitters
 
 Format = Literal["mermaid", "dot", "json"]
 STATES = FeedbackFold.name
@@ -67,7 +67,7 @@ def compact(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Graph:
 def _is_main(node: Node) -> bool:
     payload = node.payload
     of_interest = payload.scope is Scope.CONFIG or payload.kind is Kind.DECISION
-    return of_interest and not payload.seed_name.endswith(FAILURE) and payload not in {**TERMINAL, **PLANNED}
+    return of_interest and not payload.seed_name.endswith(FAILURE) and payload not in TERMINAL
 
 
 def _compacted(node: Node) -> Node:
@@ -144,7 +144,6 @@ def _json(graph: Graph) -> str:
             "emitters": node.emitters,
             "readers": node.readers,
             "nobody_reads_it": TERMINAL.get(node.payload),
-            "planned": PLANNED.get(node.payload),
         }
         for node in graph.nodes
     ]

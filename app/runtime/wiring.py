@@ -17,7 +17,6 @@ from app.events import (
     DaemonFailed,
     DaemonStarted,
     DaemonStopped,
-    EloUpdated,
     EvaluationProgress,
     ExplorationBoost,
     HyperparameterUpdated,
@@ -79,11 +78,6 @@ TERMINAL: Mapping[type[Payload], str] = {
 }
 """Types that no reducer reads, each with the reason why that is right."""
 
-PLANNED: Mapping[type[Payload], str] = {
-    EloUpdated: "the league's tournaments will emit it",
-}
-"""Types that are neither emitted nor read yet, each with who will."""
-
 
 class LooseEnd(FlyballError):
     """An event is read that nobody emits, or a knob has two owners."""
@@ -141,7 +135,6 @@ def loose_ends(
     daemons: Mapping[str, DaemonSpec] = DAEMONS,
     *,
     terminal: Mapping[type[Payload], str] = TERMINAL,
-    planned: Mapping[type[Payload], str] = PLANNED,
 ) -> Iterator[str]:
     """Iterate over what is not as it should be, though everything would start: one sentence each.
 
@@ -151,14 +144,12 @@ def loose_ends(
     emitted, read = emitters(daemons), consumers(daemons)
     for payload in CATALOGUE:
         name, readers = payload.seed_name, read.get(payload, frozenset()) - emitted.get(payload, frozenset())
-        if payload not in emitted and payload not in planned:
-            yield f"{name} has no emitter. Remove it, or say in PLANNED who will emit it."
-        if not readers and payload not in {**terminal, **planned}:
+        if payload not in emitted:
+            yield f"{name} has no emitter. Remove it, or register the daemon that emits it."
+        if not readers and payload not in terminal:
             yield f"{name} has no consumer. Read it, or say in TERMINAL why nobody does."
         if readers and payload in terminal:
             yield f"{name} is read by {', '.join(sorted(readers))}: it is not TERMINAL."
-        if payload in emitted and payload in planned:
-            yield f"{name} is emitted by {', '.join(sorted(emitted[payload]))}: it is not PLANNED any more."
         knobs = [knob for knob, types in KNOBS.items() if payload in types]
         if payload.kind is Kind.DECISION and len(knobs) != 1:
             yield f"{name} sets {len(knobs)} knobs. Name the one that it sets in KNOBS."

@@ -11,6 +11,7 @@ from recorded_run import write_journal
 
 from app.cli import main
 from app.dashboard import LeagueView
+from app.events import EloUpdated, EvaluationCompleted
 from app.league import PairTotals, load_league, total
 
 
@@ -50,14 +51,19 @@ def test_json_holds_members_matchmaking_and_the_pairwise_matrix(run: Path) -> No
                 assert matrix[row][column] + matrix[column][row] == pytest.approx(1)
 
 
-def test_the_random_bot_is_the_zero_of_the_fit_and_intervals_hold_the_rating(run: Path) -> None:
+def test_ratings_are_those_that_the_evaluator_told_last(run: Path) -> None:
     members = json.loads(league(run, "connect_four_2p", "--json").stdout)["connect_four_2p"]["members"]
-    by_name = {member["agent"]: member for member in members}
-    assert by_name["random"]["fitted_elo"] == 0
+    told = {"random": 0.0}
+    for event in load("recorded"):
+        if event.subject == "connect_four_2p" and isinstance(event.data, EvaluationCompleted):
+            told[event.data.model] = told.get(event.data.model, event.data.elo)
+        elif event.subject == "connect_four_2p" and isinstance(event.data, EloUpdated):
+            told |= {one.agent: one.elo for one in event.data.ratings}
+    assert any(member["kind"] == "checkpoint" for member in members)
     for member in members:
-        if member["fitted_interval"]:
-            lower, upper = member["fitted_interval"]
-            assert lower <= member["fitted_elo"] <= upper
+        assert member["elo"] == told[member["agent"]]
+        lower, upper = member["interval"]
+        assert lower <= member["elo"] <= upper
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png"])

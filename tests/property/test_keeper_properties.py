@@ -55,7 +55,7 @@ def test_the_histories_tell_of_every_kind_of_change():
     }
     assert any(isinstance(event.data, ModelRolledBack) for event in events)
     roles = {role for event in events if isinstance(event.data, CheckpointAdded) for role in event.data.roles}
-    assert roles == {"recent", "anchor", "elite"}
+    assert roles == {"recent", "anchor", "elite", "lasting"}
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -20,7 +20,7 @@ from app.evaluation import (
     seat_wins,
 )
 
-A, B, C = (ModelHash(letter * 64) for letter in "abc")
+A, B, C, D = (ModelHash(letter * 64) for letter in "abcd")
 SETTINGS = EvaluationSettings(random_games=200, model_games=100)
 
 
@@ -29,13 +29,14 @@ def roles(champion, recent):
 
 
 def test_built_in_players_and_anchors_of_the_league_are_played_besides() -> None:
-    candidates = [*roles(B, B), ("anchor_1", C), ("anchor_2", A)]
+    candidates = [("anchor_1", C), ("anchor_2", D), *roles(B, B)]
     plan = plan_gauntlet(A, candidates, ("heuristic", "random"), SETTINGS, players=4)
     assert [(o.name, o.kind, o.games) for o in plan] == [
         ("random", "random", 200),
         ("heuristic", "heuristic", 52),
+        ("anchor_1", "model", 100),
+        ("anchor_2", "model", 52),
         ("champion", "model", 100),
-        ("anchor_1", "model", 52),
     ]
 
 
@@ -44,7 +45,7 @@ def test_a_gauntlet_is_the_random_bot_the_champion_and_a_recent_snapshot() -> No
     assert [(o.name, o.model, o.games) for o in plan] == [
         ("random", None, 200),
         ("champion", B, 100),
-        ("recent", C, 100),
+        ("recent", C, 50),
     ]
 
 

@@ -11,9 +11,9 @@ from app.runtime.work import Evaluator
 WITH_HEURISTIC = "connect_four_2p"
 
 
-def added(step: int, elo: float) -> CheckpointAdded:
+def added(step: int, elo: float, *roles: str) -> CheckpointAdded:
     return CheckpointAdded(
-        model=model(step), parent=None, step=step, elo=Elo(elo), elo_stderr=15.0, games=200, roles=("anchor",)
+        model=model(step), parent=None, step=step, elo=Elo(elo), elo_stderr=15.0, games=200, roles=roles or ("anchor",)
     )
 
 
@@ -35,31 +35,66 @@ def names(worker: DrivenWorker) -> list[str]:
     return [opponent.name for opponent in job.context["opponents"]]
 
 
-def anchors_for(seed: int) -> list[str]:
+def drawn_for(seed: int) -> list[str]:
     worker = evaluator()
     worker.feed(asked(seed=seed))
     (job,) = worker.jobs()
-    return [one.model for one in job.context["opponents"] if one.name.startswith("anchor")]
+    return [one.model for one in job.context["opponents"] if one.name.startswith("member")]
 
 
-def played(job, scores: dict[str, float], games: int = 100) -> dict:
-    """Return what the job comes to, by these scores."""
-    results = []
-    for opponent in job.context["opponents"]:
-        shown = rated().results[0].model_copy(update={"opponent": opponent.name, "opponent_model": opponent.model})
-        won = round(scores[opponent.name] * games)
-        counted = {"games": games, "wins": won, "losses": games - won, "rotations": (0, 0, games // 2, 0, 0)}
-        score = shown.score.of(won, games)
-        results.append({**shown.model_dump(), **counted, "distinct_games": games, "score": score})
-    return {"results": results, "lost_games": 0, "seconds": 1.0}
+def lasting(*retired: int) -> DrivenWorker:
+    """Return one with three lasting anchors, some of whom have left, and no other members."""
+    worker = evaluator(members=0)
+    for step in range(3):
+        worker.feed(added(step, 400.0 * step + 400, "lasting"))
+    for step in retired:
+        worker.feed(CheckpointRetired(model=model(step), step=step, reason="rolled_back"))
+    return worker
 
 
-def test_a_rating_gauntlet_has_two_anchors_of_the_league():
+def roles(worker: DrivenWorker) -> dict[str, str]:
+    (job,) = worker.jobs()
+    return {one.name: one.model for one in job.context["opponents"] if one.model}
+
+
+def test_a_rating_gauntlet_has_two_members_of_the_league_until_there_are_lasting_anchors():
     worker = evaluator()
     worker.feed(asked())
-    assert names(worker) == ["random", "champion", "anchor_1", "anchor_2"]
+    assert names(worker) == ["random", "member_1", "member_2", "champion"]
     (job,) = worker.jobs()
-    assert [opponent.games for opponent in job.context["opponents"]] == [200, 100, 50, 50]
+    assert [opponent.games for opponent in job.context["opponents"]] == [200, 50, 50, 100]
+
+
+def test_the_two_newest_lasting_anchors_are_played_by_everybody():
+    worker = lasting()
+    worker.feed(asked())
+    assert roles(worker) == {"anchor_1": model(2), "anchor_2": model(1), "champion": OLD}
+    (job,) = worker.jobs()
+    assert [opponent.games for opponent in job.context["opponents"]] == [200, 100, 50, 100]
+
+
+def test_one_lasting_anchor_leaves_room_for_one_member():
+    worker = evaluator()
+    worker.feed(added(7, 900.0, "lasting"))
+    worker.feed(asked())
+    assert names(worker) == ["random", "anchor_1", "member_1", "champion"]
+
+
+def test_a_lasting_anchor_that_a_rollback_took_along_is_not_played():
+    worker = lasting(2)
+    worker.feed(asked())
+    assert roles(worker) == {"anchor_1": model(1), "anchor_2": model(0), "champion": OLD}
+
+
+def test_an_anchor_is_called_so_even_where_it_is_the_champion_and_never_plays_itself():
+    worker = lasting()
+    worker.feed(promoted(model(2)))
+    worker.feed(asked())
+    assert roles(worker) == {"anchor_1": model(2), "anchor_2": model(1), "recent": OLD}
+    (job,) = worker.jobs()
+    worker.feed(rated().model_copy(update={"request_id": job.id}))
+    worker.feed(asked().model_copy(update={"model": model(2)}))
+    assert roles(worker) == {"anchor_2": model(1), "recent": OLD}
 
 
 def test_a_gate_is_played_against_the_champion_only():
@@ -68,13 +103,13 @@ def test_a_gate_is_played_against_the_champion_only():
     assert names(worker) == ["champion"]
 
 
-def test_the_request_decides_which_anchors():
-    assert anchors_for(3) == anchors_for(3)
-    found = {anchor for seed in range(30) for anchor in anchors_for(seed)}
+def test_the_request_decides_which_members():
+    assert drawn_for(3) == drawn_for(3)
+    found = {member for seed in range(30) for member in drawn_for(seed)}
     assert found == {model(step) for step in range(5)}
 
 
-def test_who_has_left_the_league_is_no_anchor():
+def test_who_has_left_the_league_is_no_opponent():
     worker = evaluator(members=1)
     worker.feed(CheckpointRetired(model=model(0), step=0, reason="expired"))
     worker.feed(asked())
@@ -86,17 +121,3 @@ def test_the_champion_is_not_played_twice():
     worker.feed(added(0, 0.0).model_copy(update={"model": OLD}))
     worker.feed(asked())
     assert names(worker) == ["random", "champion"]
-
-
-def test_an_unrated_opponent_says_nothing_of_the_rating():
-    worker = evaluator(WITH_HEURISTIC, members=1)
-    worker.feed(asked(), WITH_HEURISTIC)
-    (job,) = worker.jobs()
-    scores = {"random": 0.9, "heuristic": 0.1, "champion": 0.5, "anchor_1": 0.9}
-    (completed,) = worker.worker.completed(job, played(job, scores))
-    elos = {match.opponent: match.opponent_elo for match in completed.results}
-    assert (elos["heuristic"], elos["random"], elos["anchor_1"]) == (None, 0.0, 0.0)
-    (other,) = worker.worker.completed(job, played(job, {**scores, "heuristic": 0.9}))
-    assert completed.elo == other.elo
-    (stronger,) = worker.worker.completed(job, played(job, {**scores, "anchor_1": 0.99}))
-    assert stronger.elo > completed.elo

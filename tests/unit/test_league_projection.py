@@ -8,6 +8,7 @@ from rotations import rotations
 from app.config import AdmissionSettings
 from app.core import Elo, Rate
 from app.events import (
+    AgentRating,
     CheckpointAdded,
     CheckpointRetired,
     EloUpdated,
@@ -74,6 +75,10 @@ def evaluated(step, *matches, purpose="rating"):
     )
 
 
+def updated(name, elo):
+    return EloUpdated(ratings=(AgentRating(agent=name, elo=Elo(elo), elo_stderr=5.0, games=900),))
+
+
 def promoted(step):
     return ModelPromoted(model=model(step), previous=None, step=step, elo=Elo(0.0), evidence=EVIDENCE)
 
@@ -107,10 +112,10 @@ def test_the_retired_are_no_opponents_and_are_forgotten_in_the_end() -> None:
 
 
 def test_ratings_change_what_is_known_and_nothing_else() -> None:
-    league = fold(league_of(), added(10), EloUpdated(agent=model(10), elo=Elo(70.0), elo_stderr=5.0, games=900))
+    league = fold(league_of(), added(10), updated(model(10), 70.0))
     agent = league.agents[model(10)]
     assert (agent.elo, agent.elo_stderr, agent.matches, agent.roles) == (70.0, 5.0, 900, ("recent",))
-    assert fold(league, EloUpdated(agent=model(11), elo=Elo(1.0), elo_stderr=5.0, games=1)) == league
+    assert fold(league, updated(model(11), 1.0)) == league
 
 
 def test_games_of_a_pair_add_up_and_gate_games_are_kept_apart() -> None:

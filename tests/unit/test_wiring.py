@@ -6,7 +6,6 @@ import pytest
 
 from app.events import (
     CATALOGUE,
-    EloUpdated,
     Kind,
     ModelPromoted,
     RegressionDetected,
@@ -17,7 +16,7 @@ from app.events import (
 )
 from app.feedback import Controller, FeedbackFold
 from app.runtime.registry import DAEMONS, DaemonSpec, UnknownDaemon, spec_of, start_order
-from app.runtime.wiring import KNOBS, PLANNED, TERMINAL, LooseEnd, check, consumers, emitters, loose_ends
+from app.runtime.wiring import KNOBS, TERMINAL, LooseEnd, check, consumers, emitters, loose_ends
 
 
 class Usurper(Controller[Value]):
@@ -32,14 +31,6 @@ class Usurper(Controller[Value]):
         return Step()
 
 
-class Listener(Usurper):
-    """Reads what nobody says."""
-
-    name: ClassVar[str] = "Listener"
-    reads: ClassVar = frozenset({EloUpdated})
-    emits: ClassVar = frozenset()
-
-
 class Usurping(Usurper):
     """Sets another's knob."""
 
@@ -51,8 +42,8 @@ def test_whatever_is_read_is_emitted_and_every_decision_has_one_owner():
 
 
 def test_an_event_that_nobody_emits_is_a_loose_end():
-    with pytest.raises(LooseEnd, match="ELO_UPDATED is read by Listener, and nobody emits it"):
-        check({**DAEMONS, "x": DaemonSpec("x", "listens in vain", (Listener,))})
+    with pytest.raises(LooseEnd, match=r"EVALUATION_COMPLETED is read by .*LeagueKeeper.*, and nobody emits it"):
+        check(NO_EVALUATOR)
 
 
 def test_two_owners_of_a_decision_are_refused():
@@ -81,10 +72,11 @@ class Herald(Usurper):
 
     name: ClassVar[str] = "Herald"
     reads: ClassVar = frozenset({TrainingProgress})
-    emits: ClassVar = frozenset({EloUpdated})
 
 
 HERALD = {**DAEMONS, "x": DaemonSpec("x", "says what nobody reads", (Herald,))}
+NO_EVALUATOR = {name: spec for name, spec in DAEMONS.items() if name != "evaluation"}
+NO_LEAGUE = {name: spec for name, spec in DAEMONS.items() if name != "model_lifecycle"}
 NO_TRAINER = {name: spec for name, spec in DAEMONS.items() if name != "training"}
 
 
@@ -92,11 +84,10 @@ NO_TRAINER = {name: spec for name, spec in DAEMONS.items() if name != "training"
     ("said", "declared"),
     [
         ("TRAINING_PROGRESS is read by Herald: it is not TERMINAL.", {"daemons": HERALD}),
-        ("ELO_UPDATED is emitted by Herald: it is not PLANNED any more.", {"daemons": HERALD}),
-        ("ELO_UPDATED has no consumer.", {"daemons": HERALD, "planned": {}}),
         ("TRAINING_COMPLETED has no emitter.", {"daemons": NO_TRAINER}),
         ("TRAINING_REQUESTED has no consumer.", {"daemons": NO_TRAINER}),
-        ("ELO_UPDATED has no emitter.", {"planned": {}}),
+        ("ELO_UPDATED has no emitter.", {"daemons": NO_EVALUATOR}),
+        ("ELO_UPDATED has no consumer.", {"daemons": NO_LEAGUE}),
         ("DAEMON_STARTED has no consumer.", {"terminal": {}}),
     ],
 )
@@ -112,7 +103,7 @@ def test_a_worker_that_reads_its_own_results_is_no_consumer_of_them():
 def test_every_decision_sets_one_knob():
     decisions = [payload for payload in CATALOGUE if payload.kind is Kind.DECISION]
     assert all(sum(payload in types for types in KNOBS.values()) == 1 for payload in decisions)
-    assert all(reason for reason in (*TERMINAL.values(), *PLANNED.values()))
+    assert all(reason for reason in TERMINAL.values())
 
 
 def test_every_reducer_has_a_name_of_its_own_and_a_place():

@@ -16,7 +16,7 @@ from app.league import dump_league
 
 UNKNOWN = "-"
 LEFT = ("agent", "why", "parent")
-COLUMNS = ("agent", "why", "step", "Elo", "all games fitted", "games", "v. current", "met", "parent")
+COLUMNS = ("agent", "why", "step", "Elo", "95%", "games", "v. current", "met", "parent")
 
 
 class NoLeague(FlyballError):
@@ -34,8 +34,8 @@ class NoLeague(FlyballError):
 def league(place: Place, config_key: str | None, *, figure: Path | None, document: Path | None, as_json: bool) -> None:
     """Show the league of CONFIG, or of all configurations.
 
-    Elo is the rating an agent was admitted with. 'All games fitted' is what explains all rated games among them
-    together, measured from the random bot at 0 (Bradley and Terry), with its 95% interval. 'met' is the share of
+    Elo is the rating as the evaluator told it last, measured from the random bot at 0, with its 95% interval: what
+    explains best the games of those who played lately, all together (Bradley and Terry). 'met' is the share of
     self-play games against it, '(n)' under a table how many were played by reason.
     """
     if (figure or document) and config_key is None:
@@ -77,13 +77,13 @@ def _show(key: str, view: LeagueView) -> None:
 
 def _cells(member: dict[str, Any]) -> tuple[str, ...]:
     why = ", ".join(member["roles"]) or ("built in" if member["kind"] == "baseline" else "")
-    interval = member["fitted_interval"]
+    interval = member["interval"]
     return (
         short(member["agent"]) if member["kind"] == "checkpoint" else member["agent"],
         f"{why}, current".lstrip(", ") if member["champion"] else why,
         UNKNOWN if member["step"] is None else str(member["step"]),
-        UNKNOWN if member["elo"] is None else f"{member['elo']:+.0f} ± {member['elo_stderr'] or 0:.0f}",
-        UNKNOWN if interval is None else f"{member['fitted_elo']:+.0f} [{interval[0]:+.0f}, {interval[1]:+.0f}]",
+        UNKNOWN if member["elo"] is None else f"{member['elo']:+.0f}",
+        UNKNOWN if interval is None else f"{interval[0]:+.0f} … {interval[1]:+.0f}",
         f"{member['games']:,}",
         UNKNOWN if member["champion_score"] is None else f"{1 - member['champion_score']:.0%}",
         f"{member['met']:.0%}" if member["met"] else UNKNOWN,

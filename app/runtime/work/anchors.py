@@ -1,22 +1,21 @@
-"""Members of the league that a gauntlet is anchored on besides, and how strong they are known to be."""
+"""Members of the league that a gauntlet is played against besides."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from app.core import Elo, ModelHash
+from app.evaluation import ANCHOR, MEMBER
 from app.events import EvaluationRequested
 from app.league import Agent, League, Wanted, select
 
-Known = tuple[float, float] | None
-"""A rating and its standard error, if there is one."""
 
-
-def anchors(
+def members(
     league: League, request: EvaluationRequested, elo: float | None, taken: Collection[str], count: int
-) -> tuple[ModelHash, ...]:
-    """Return members that the model is to play, other than those that it plays anyway.
+) -> tuple[tuple[str, ModelHash], ...]:
+    """Return members that the model is to play, each with its role.
 
-    They are drawn: those whose games tell most about a model as strong as the current one are likelier. Members without
-    a rating place nobody and are left out.
+    The newest lasting anchors first. As long as there are too few of them others are drawn that it does not play
+    anyway: those whose games tell most about a model as strong as the current one are likelier. Members without a
+    rating place nobody and are left out.
 
     Args:
         league: of the configuration.
@@ -25,15 +24,12 @@ def anchors(
         taken: who is played anyway.
         count: how many are wanted.
     """
+    lasting = [agent.id for agent in reversed(league.lasting) if not agent.retired][:count]
     hero = Agent(
         id=request.model, kind="checkpoint", step=request.step, elo=None if elo is None else Elo(elo), elo_stderr=None
     )
     drawn = select(league, "pfsp", Wanted(hero, len(league.active), request.seed, "var"))
-    fit = (agent for agent in drawn if agent.kind == "checkpoint" and agent.elo is not None and agent.id not in taken)
-    return tuple(ModelHash(agent.id) for agent in fit)[:count]
-
-
-def known_ratings(league: League) -> Mapping[str, Known]:
-    """Return the ratings of a league's members by name; the random bot's is 0 by definition."""
-    members = league.agents.values()
-    return {one.id: None if one.elo is None else (one.elo, one.elo_stderr or 0.0) for one in members}
+    fit = [agent.id for agent in drawn if agent.kind == "checkpoint" and agent.elo is not None]
+    others = [name for name in fit if name not in taken and name not in lasting][: count - len(lasting)]
+    named = ((ANCHOR, lasting), (MEMBER, others))
+    return tuple((f"{role}{number}", ModelHash(name)) for role, names in named for number, name in enumerate(names, 1))

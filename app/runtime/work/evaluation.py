@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from app.config import GameConfig
-from app.core import Elo, FlyballError, ModelHash
-from app.evaluation import ANCHOR, ATTEMPTS, GauntletSpec, Opponent, OpponentScore, performance_rating, plan_gauntlet
+from app.core import Elo, EventId, FlyballError, ModelHash
+from app.evaluation import ATTEMPTS, GauntletSpec, Opponent, plan_gauntlet
 from app.events import (
     Cause,
     CheckpointAdded,
     CheckpointRetired,
+    EloUpdated,
     EvaluationCompleted,
     EvaluationFailed,
     EvaluationProgress,
@@ -23,8 +24,9 @@ from app.events import (
     Step,
     Value,
 )
-from app.league import League, fold_league
-from app.runtime.work.anchors import Known, anchors, known_ratings
+from app.league import Estimate, League, Pool, fold_league, totals_of
+from app.runtime.work.anchors import members
+from app.runtime.work.rating import rated_alone, rated_together
 from app.runtime.work.worker import Job, Json, QuietWorker
 
 EvaluationJob = Job[EvaluationRequested]
@@ -36,7 +38,7 @@ REMEMBERED = 6
 
 
 class RatedModel(Value):
-    """A model that was current once, and the rating it was promoted with."""
+    """A model that was current once, and its rating as told last."""
 
     model: ModelHash
     elo: float
@@ -53,19 +55,29 @@ class EvaluationPending(Value):
 class Champions(Value):
     """One configuration's row: its latest current models, newest last, and the requests that wait, oldest first.
 
-    Of the league only the members are known here, not what they have played.
+    Of the league only the members are known here; what rates them are the games of the pool.
 
     Usually one waits. An operator's comes on top: it must not displace the one that a candidate's verdict depends on.
     """
 
     promoted: tuple[RatedModel, ...] = ()
     league: League = League()
+    pool: Pool = Pool()
     pending: tuple[EvaluationPending, ...] = ()
 
     @property
     def cause(self) -> Cause | None:
         """What the oldest request is about."""
         return self.pending[0].cause if self.pending else None
+
+    @property
+    def known(self) -> dict[str, Estimate | None]:
+        """The ratings that were told last of members and champions; None of those who have none yet."""
+        members = {
+            agent.id: None if agent.elo is None else Estimate(agent.elo, agent.elo_stderr or 0.0)
+            for agent in self.league.active
+        }
+        return members | {rated.model: Estimate(Elo(rated.elo), rated.stderr) for rated in self.promoted}
 
 
 class Evaluator(QuietWorker[EvaluationRequested]):
@@ -77,6 +89,7 @@ class Evaluator(QuietWorker[EvaluationRequested]):
         {
             CheckpointAdded,
             CheckpointRetired,
+            EloUpdated,
             EvaluationCompleted,
             EvaluationFailed,
             EvaluationRequested,
@@ -84,7 +97,9 @@ class Evaluator(QuietWorker[EvaluationRequested]):
             ModelRolledBack,
         }
     )
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted, EvaluationFailed, EvaluationProgress})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {EloUpdated, EvaluationCompleted, EvaluationFailed, EvaluationProgress}
+    )
 
     def step(self, rows: Mapping[str, Champions], event: Event[Payload]) -> Step[Champions]:
         """Take up requests, drop those that have their result, remember who was promoted."""
@@ -93,8 +108,12 @@ class Evaluator(QuietWorker[EvaluationRequested]):
         match event.data:
             case EvaluationRequested() as request:
                 changed = {"pending": (*row.pending, EvaluationPending(cause=event.cause, request=request))}
-            case EvaluationCompleted(request_id=done) | EvaluationFailed(request_id=done):
-                changed = {"pending": tuple(one for one in row.pending if one.cause.id != done)}
+            case EvaluationCompleted() as data:
+                rates = data.purpose == "rating"
+                pool = row.pool.after(data.model, totals_of(data.model, data.results)) if rates else row.pool
+                changed = {"pool": pool, "pending": _without(row.pending, data.request_id)}
+            case EvaluationFailed(request_id=done):
+                changed = {"pending": _without(row.pending, done)}
             case ModelRolledBack(to_model=model):
                 changed = {"promoted": _up_to(row.promoted, model)}
             case ModelPromoted(model=model, elo=elo, evidence=evidence):
@@ -102,11 +121,17 @@ class Evaluator(QuietWorker[EvaluationRequested]):
                 changed = {
                     "promoted": (*others, RatedModel(model=model, elo=elo, stderr=evidence.elo_stderr))[-REMEMBERED:]
                 }
+            case EloUpdated() as data:
+                changed = {"league": self._league(row, event), "promoted": _with_ratings(row.promoted, data)}
             case CheckpointAdded() | CheckpointRetired():
-                changed = {"league": fold_league(row.league, event, self.settings.league.admission)}
+                changed = {"league": self._league(row, event)}
             case _:
                 return Step()
         return Step({event.subject: _without_idle_gates(row.model_copy(update=changed))})
+
+    def _league(self, row: Champions, event: Event[Payload]) -> League:
+        league = row.league.with_baselines(self.settings.config(event.subject).builtins)
+        return fold_league(league, event, self.settings.league.admission)
 
     def jobs(self, rows: Mapping[str, Champions]) -> Iterable[EvaluationJob]:
         """Return the pending requests, oldest first."""
@@ -129,13 +154,7 @@ class Evaluator(QuietWorker[EvaluationRequested]):
             gather=lambda parts: spec.gather(parts).model_dump(),
             deadline_seconds=config.evaluation.batch_seconds,
             attempts=ATTEMPTS,
-            context={
-                "opponents": opponents,
-                "ratings": {
-                    **known_ratings(league),
-                    **{rated.model: (rated.elo, rated.stderr) for rated in row.promoted},
-                },
-            },
+            context={"opponents": opponents, "row": row.model_copy(update={"league": league})},
         )
 
     def progressed(self, job: EvaluationJob, report: Json) -> tuple[Payload, ...]:
@@ -146,28 +165,28 @@ class Evaluator(QuietWorker[EvaluationRequested]):
         return (EvaluationProgress(request_id=job.id, model=job.request.model, planned_games=planned, **report),)
 
     def completed(self, job: EvaluationJob, result: Json) -> tuple[Payload, ...]:
-        """Say how each match went, and which rating explains them best."""
-        ratings: Mapping[str, Known] = job.context["ratings"]
-        known = [ratings.get(match["opponent_model"] or match["opponent"]) for match in result["results"]]
-        results = tuple(
-            _match(match, rating and rating[0]) for match, rating in zip(result["results"], known, strict=True)
-        )
-        rated = ((match, rating) for match, rating in zip(results, known, strict=True) if rating is not None)
-        elo, stderr = performance_rating(
-            [OpponentScore(Elo(elo), match.score.mean, match.games, error) for match, (elo, error) in rated]
-        )
+        """Say how each match went, and which ratings explain all games of the pool best.
+
+        A fit is a fact: another machine's linear algebra may find other last digits, so no reducer computes it.
+        """
+        row: Champions = job.context["row"]
+        matches, hero = tuple(map(_match, result["results"])), job.request.model
+        if job.request.purpose == "gate":
+            rated = rated_alone(matches, row.known)
+        else:
+            rated = rated_together(hero, matches, row.pool, row.league, row.known)
         complete = EvaluationCompleted(
             request_id=job.id,
             purpose=job.request.purpose,
             model=job.request.model,
             step=job.request.step,
-            results=results,
-            elo=elo,
-            elo_stderr=stderr,
+            results=tuple(m.model_copy(update={"opponent_elo": rated.opponents.get(m.player)}) for m in matches),
+            elo=rated.hero.elo,
+            elo_stderr=rated.hero.stderr,
             lost_games=result["lost_games"],
             seconds=result["seconds"],
         )
-        return (complete,)
+        return (complete, EloUpdated(ratings=rated.changed)) if rated.changed else (complete,)
 
     def failed(self, job: EvaluationJob, error: FlyballError) -> tuple[Payload, ...]:
         """Say that the gauntlet could not be finished."""
@@ -186,15 +205,28 @@ def _opponents(
         gate = plan_gauntlet(request.model, candidates[:1], (), settings, config.players)
         return tuple(opponent for opponent in gate if opponent.model is not None)
     taken = {model for _, model in candidates}
-    elo = champion.elo if champion else None
-    found = anchors(league, request, elo, taken, settings.anchors)
-    candidates += [(f"{ANCHOR}{number}", model) for number, model in enumerate(found, 1)]
-    return plan_gauntlet(request.model, candidates, config.builtins, settings, config.players)
+    besides = members(league, request, champion.elo if champion else None, taken, settings.anchors)
+    return plan_gauntlet(request.model, (*besides, *candidates), config.builtins, settings, config.players)
 
 
-def _match(match: Json, elo: float | None) -> MatchResult:
+def _match(match: Json) -> MatchResult:
+    """Return how a match went, of an opponent whose rating is not known yet."""
     counted = {field: match[field] for field in MatchResult.model_fields if field != "opponent_elo"}
-    return MatchResult.model_validate({**counted, "opponent_elo": elo})
+    return MatchResult.model_validate({**counted, "opponent_elo": None})
+
+
+def _without(pending: tuple[EvaluationPending, ...], request_id: EventId) -> tuple[EvaluationPending, ...]:
+    return tuple(one for one in pending if one.cause.id != request_id)
+
+
+def _with_ratings(promoted: tuple[RatedModel, ...], data: EloUpdated) -> tuple[RatedModel, ...]:
+    newer = {one.agent: one for one in data.ratings}
+    return tuple(
+        rated.model_copy(update={"elo": one.elo, "stderr": one.elo_stderr})
+        if (one := newer.get(rated.model))
+        else rated
+        for rated in promoted
+    )
 
 
 def _without_idle_gates(row: Champions) -> Champions:

@@ -1,0 +1,184 @@
+"""The ratings that the evaluator publishes: of all games of its pool together, and as facts."""
+
+from functools import partial
+
+from driving import KEY, Driven, DrivenWorker, run_settings
+from leagues import model
+from rotations import rotations
+from scenario_events import promoted
+
+from app.core import Elo, Rate, expected_score
+from app.evaluation import OpponentScore, performance_rating
+from app.events import EloUpdated, EvaluationCompleted, EvaluationFailed, EvaluationRequested, Payload
+from app.league import LeagueKeeper
+from app.runtime.fold import HOST, Fold, written
+from app.runtime.work import Evaluator, Place
+
+GAIN = 50.0
+"""Elo that a generation really gains."""
+
+EXPLOIT = 60.0
+"""Elo by which it looks stronger than that to the six before it, against whom it was trained."""
+
+
+class Run:
+    """An evaluator and a keeper that hear of each other, and models that grow from generation to generation."""
+
+    def __init__(self, exploit: float = 0.0) -> None:
+        self.settings = run_settings()
+        self.evaluator = DrivenWorker(Evaluator, self.settings)
+        self.keeper = Driven(LeagueKeeper, self.settings)
+        self.exploit, self.chain = exploit, {"random": 0.0}
+
+    def generation(self, step: int) -> tuple[Payload, ...]:
+        """Evaluate the model of a step, promote it, and return what the evaluator said."""
+        said = self.evaluated(step)
+        self.tell(*said)
+        self.tell(promoted(model(step)).model_copy(update={"step": step, "elo": said[0].elo}))
+        return said
+
+    def evaluated(self, step: int, purpose: str = "rating") -> tuple[Payload, ...]:
+        """Return what the evaluator says of the model of a step."""
+        request = EvaluationRequested(purpose=purpose, model=model(step), step=step, seed=step)
+        self.evaluator.feed(request)
+        return self.finished()
+
+    def finished(self) -> tuple[Payload, ...]:
+        """Return what the evaluator says when the games are played that it waits for."""
+        (job,) = self.evaluator.jobs()
+        step = job.request.step
+        played = [self._match(step, one.name, one.model, one.games) for one in job.context["opponents"]]
+        said = self.evaluator.worker.completed(job, {"results": played, "lost_games": 0, "seconds": 1.0})
+        return tuple(one.model_copy(update={"request_id": job.id}) if i == 0 else one for i, one in enumerate(said))
+
+    def tell(self, *payloads: Payload) -> None:
+        for data in payloads:
+            self.evaluator.feed(data)
+            for decided in self.keeper.feed(data):
+                self.evaluator.feed(decided)
+
+    def truth(self, step: int) -> float:
+        return GAIN * step
+
+    def _match(self, step: int, name: str, other: str | None, games: int) -> dict:
+        age = 0 if other is None else step - int(other, 16)
+        known = 0.0 if other is None else self.truth(int(other, 16))
+        looks = self.truth(step) - known + self.exploit * (1 <= age <= 6)
+        won = round(games * expected_score(looks))
+        return {
+            "opponent": name,
+            "opponent_model": other,
+            "games": games,
+            "wins": won,
+            "draws": 0,
+            "losses": games - won,
+            "truncated": 0,
+            "distinct_games": games,
+            "score": Rate.of(won, games).model_dump(mode="json"),
+            "rotations": rotations(won, 0, games - won),
+        }
+
+
+def chained(said: EvaluationCompleted, ratings: dict[str, tuple[float, float]]) -> tuple[float, float]:
+    """Return the rating that follows from the opponents' own, as they were when they were rated themselves."""
+    known = [(ratings.get(match.opponent_model or match.opponent), match) for match in said.results]
+    return performance_rating(
+        [OpponentScore(Elo(elo), m.score.mean, m.games, error) for (elo, error), m in filter(lambda k: k[0], known)]
+    )
+
+
+def test_a_line_of_models_that_learn_to_beat_their_parents_is_not_believed():
+    """A chain of ratings, each on those before it, adds up what models gain on their parents only."""
+    run, chain = Run(EXPLOIT), {"random": (0.0, 0.0)}
+    for step in range(41):
+        said = run.generation(step)[0]
+        chain[model(step)] = chained(said, chain)
+    truth = run.truth(40)
+    assert chain[model(40)][0] > 1.3 * truth
+    assert abs(said.elo - truth) < 0.15 * truth
+
+
+def test_models_of_known_strength_are_rated_right_far_from_the_random_bot():
+    run = Run()
+    for step in range(41):
+        said = run.generation(step)[0]
+        assert abs(said.elo - run.truth(step)) < max(3 * said.elo_stderr, 30)
+    assert said.elo_stderr < 120
+
+
+def test_lasting_anchors_are_about_400_elo_apart_and_begin_with_the_random_bot():
+    run = Run()
+    for step in range(41):
+        run.generation(step)
+    league = run.keeper.row().league
+    elos = [agent.elo for agent in league.lasting]
+    gaps = [high - low for low, high in zip([0.0, *elos], elos, strict=False)]
+    assert len(elos) == 4
+    assert all(350 <= gap <= 500 for gap in gaps)
+
+
+def test_the_ratings_of_others_are_published_with_it_and_everybody_who_keeps_them_agrees():
+    run = Run(EXPLOIT)
+    for step in range(6):
+        said = run.generation(step)
+    completed, updated = said
+    assert isinstance(completed, EvaluationCompleted)
+    assert isinstance(updated, EloUpdated)
+    told = {one.agent: one.elo for one in updated.ratings}
+    assert model(4) in told
+    assert "random" not in told
+    assert model(5) not in told, "its rating is the evaluation's"
+    for row in (run.keeper.row(), run.evaluator.rows[KEY]):
+        known = {name: row.league.agents[name].elo for name in told if name in row.league.agents}
+        assert known
+        assert known == {name: told[name] for name in known}
+    rated = {one.model: one.elo for one in run.evaluator.rows[KEY].promoted}
+    assert rated[model(4)] == told[model(4)]
+    assert {one.id: one.elo for one in run.keeper.row().promoted}[model(4)] == told[model(4)]
+
+
+def test_a_rating_that_hardly_changed_is_not_told_again():
+    run = Run()
+    for step in range(4):
+        run.generation(step)
+    before = run.evaluator.rows[KEY].known
+    assert model(3) in before
+    assert len(run.evaluated(4)) == 1, "as expected: no other rating moved"
+    run.exploit = 100.0
+    run.evaluator.feed(EvaluationFailed(request_id=run.evaluator.jobs()[0].id, purpose="rating", model="m", error="no"))
+    told = {one.agent: one.elo for one in run.evaluated(4)[1].ratings}
+    assert told
+    assert all(abs(before[name].elo - elo) >= 1 for name, elo in told.items())
+
+
+def test_an_anchor_with_a_successor_is_never_rated_again():
+    run, told = Run(EXPLOIT), set()
+    for step in range(41):
+        fixed = {agent.id for agent in run.keeper.row().league.lasting[:-1]} if step else set()
+        for said in run.generation(step)[1:]:
+            told = {one.agent for one in said.ratings}
+            assert not told & fixed
+    assert len(fixed) >= 2
+
+
+def test_a_gate_rates_nobody_else_and_its_games_stay_out_of_the_pool():
+    run = Run()
+    for step in range(3):
+        run.generation(step)
+    pool = run.evaluator.rows[KEY].pool
+    said = run.evaluated(3, "gate")
+    run.tell(*said)
+    assert [type(one) for one in said] == [EvaluationCompleted]
+    assert [match.opponent for match in said[0].results] == ["champion"]
+    assert run.evaluator.rows[KEY].pool == pool
+
+
+def test_after_a_restart_the_evaluator_says_the_same_bit_for_bit():
+    run = Run(EXPLOIT)
+    for step in range(12):
+        run.generation(step)
+    before = [one.model_dump_json() for one in run.evaluated(12)]
+    saved = written({("Evaluator", KEY): run.evaluator.rows[KEY], (HOST, "settings"): run.settings})
+    place = Place("evaluation@laptop", "laptop", "store")
+    run.evaluator.fold = Fold((partial(Evaluator, place=place),), saved)
+    assert [one.model_dump_json() for one in run.finished()] == before
