@@ -41,7 +41,7 @@ def clone(
         metrics = []
         for batch in minibatches(samples, settings.batch_size, generator):
             loss, part = cloning_loss(network, batch, settings.value_coef)
-            descend(network, optimizer, loss, settings.max_grad_norm)
+            descend(network, optimizer, (loss,), None, settings.max_grad_norm)
             metrics.append(part)
     return CloningMetrics(*torch.stack(metrics).mean(dim=0).tolist())
 

@@ -12,6 +12,7 @@ from app.config import PpoSettings
 from app.core import FlyballError
 from app.policy import ActorCritic, masked_log_probs
 from app.training.samples import Samples, minibatches
+from app.training.surrogate import surrogate
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,15 @@ def update(
     return metrics
 
 
-def losses(network: ActorCritic, batch: Samples, settings: PpoSettings) -> tuple[Tensor, Tensor]:
-    """Return the loss, and the first five metrics of ``EpochMetrics`` as one tensor without gradient."""
-    logits, values = network(batch.obs.float())
+def losses(logits: Tensor, values: Tensor, batch: Samples, settings: PpoSettings) -> tuple[Tensor, Tensor]:
+    """Return the loss, and the first five metrics of ``EpochMetrics`` as one tensor without gradient.
+
+    Args:
+        logits: [N, A] of the network, unmasked.
+        values: [N] of the network.
+        batch: N samples.
+        settings: coefficients and the clip.
+    """
     all_log_probs = masked_log_probs(logits / batch.temperature, batch.mask)
     log_ratio = all_log_probs.gather(1, batch.action).squeeze(1) - batch.log_prob
     ratio = log_ratio.exp()
@@ -98,15 +105,34 @@ def clipped_value_loss(values: Tensor, old: Tensor, target: Tensor, epsilon: flo
 
 
 def _learn(network: ActorCritic, optimizer: Optimizer, batch: Samples, settings: PpoSettings) -> Tensor:
-    loss, metrics = losses(network, batch, settings)
-    norm = descend(network, optimizer, loss, settings.max_grad_norm)
+    logits, values = network(batch.obs.float())
+    if batch.obs.is_cpu:
+        gradient, metrics = surrogate(logits, values, batch, settings)
+        norm = descend(network, optimizer, (logits, values), gradient, settings.max_grad_norm)
+    else:
+        loss, metrics = losses(logits, values, batch, settings)
+        norm = descend(network, optimizer, (loss,), None, settings.max_grad_norm)
     return torch.cat((metrics, norm[None]))
 
 
-def descend(network: ActorCritic, optimizer: Optimizer, loss: Tensor, max_norm: float) -> Tensor:
-    """Take one step down the gradient of ``loss``, clipped to ``max_norm``; return its norm before."""
+def descend(
+    network: ActorCritic,
+    optimizer: Optimizer,
+    of: tuple[Tensor, ...],
+    gradient: tuple[Tensor, ...] | None,
+    max_norm: float,
+) -> Tensor:
+    """Take one step down, clipped to ``max_norm``; return the norm before.
+
+    Args:
+        network: whose parameters move.
+        optimizer: that moves them.
+        of: a loss; or outputs of the network, of which the loss has the ``gradient``.
+        gradient: None for a loss.
+        max_norm: of the parameters' gradient.
+    """
     optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
+    torch.autograd.backward(of, gradient)
     norm = clip_grad_norm_(network.parameters(), max_norm)
     optimizer.step()
     return norm

@@ -13,6 +13,7 @@ from app.store import Manifest, MemoryStore, get_checkpoint, put_checkpoint
 from app.training import Samples, TrainingDiverged, improve
 from app.training.optimizer import make_optimizer, optimizer_bytes
 from app.training.ppo import clipped_value_loss, losses
+from app.training.surrogate import surrogate
 
 NETWORK = NetworkSettings(hidden=(16,))
 SIZE, ACTIONS = 6, 5
@@ -87,7 +88,7 @@ def test_losses_agree_with_their_definitions():
     samples = on_policy(40)
     rng = np.random.default_rng(1)
     samples = dataclasses.replace(samples, log_prob=samples.log_prob + torch.from_numpy(rng.normal(0, 0.3, 40)).float())
-    loss, metrics = losses(base_network(), samples, SETTINGS)
+    loss, metrics = losses(*base_network()(samples.obs), samples, SETTINGS)
     logits, values = base_network()(samples.obs)
     policy, value, entropy, kl, clipped = [], [], [], [], []
     for i in range(40):
@@ -109,9 +110,27 @@ def test_losses_agree_with_their_definitions():
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.25])
+def test_the_compiled_loss_is_the_one_that_is_defined_and_so_is_its_gradient(temperature):
+    """Off policy, with critics that moved: every branch of both clips, against PyTorch's own derivative."""
+    samples = on_policy(2000, temperature)
+    noise = torch.from_numpy(np.random.default_rng(1).normal(0, 0.4, (2, 2000))).float()
+    samples = dataclasses.replace(samples, log_prob=samples.log_prob + noise[0], value=samples.value + noise[1])
+    settings = SETTINGS.model_copy(update={"entropy_coef": 0.3})
+    logits, values = (output.detach().requires_grad_() for output in base_network()(samples.obs))
+    loss, metrics = losses(logits, values, samples, settings)
+    loss.backward()
+    (by_logits, by_values), compiled = surrogate(logits, values, samples, settings)
+    assert compiled.tolist() == pytest.approx(metrics.tolist(), abs=1e-6)
+    assert 0.1 < compiled[4] < 0.9
+    torch.testing.assert_close(by_logits, logits.grad, rtol=1e-4, atol=1e-9)
+    torch.testing.assert_close(by_values, values.grad, rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.25])
 def test_at_the_start_the_policy_is_the_one_that_played_mask_and_temperature_included(temperature):
     """With the mask or the temperature left out of the update, every ratio would already be off (ERRATA 004)."""
-    _, metrics = losses(base_network(), on_policy(temperature=temperature), SETTINGS)
+    played = on_policy(temperature=temperature)
+    _, metrics = losses(*base_network()(played.obs), played, SETTINGS)
     _, _, _, kl, clipped = metrics.tolist()
     assert kl == pytest.approx(0, abs=1e-6)
     assert clipped == 0
@@ -121,7 +140,7 @@ def test_illegal_actions_get_no_gradient_and_bad_legal_ones_do():
     samples = on_policy(1)
     samples = dataclasses.replace(samples, advantage=torch.tensor([-1.0]))
     network = base_network()
-    loss, _ = losses(network, samples, SETTINGS)
+    loss, _ = losses(*network(samples.obs), samples, SETTINGS)
     loss.backward()
     gradient, legal = network.policy_head.bias.grad, samples.mask[0]
     assert legal.sum() > 1
@@ -149,7 +168,7 @@ def test_it_learns_which_action_pays():
     paid = (samples.action[:, 0] == 2).float() * 2 - 1
     samples = dataclasses.replace(samples, advantage=paid, target=paid)
     settings = SETTINGS.model_copy(update={"epochs": 20})
-    _, before = losses(base_network(), samples, settings)
+    _, before = losses(*base_network()(samples.obs), samples, settings)
     result, epochs = learn(samples, settings)
     policy = Policy(NETWORK, SIZE, ACTIONS, bytes_to_parameters(result.parameters))
     log_probs, _ = policy.forward(samples.obs.numpy(), samples.mask.numpy())
