@@ -38,7 +38,8 @@ def fetch_model(name: str, place: Place, config_key: str | None, store: BlobStor
     """Copy a model into ``store`` and return its hash; None for a player that is built in.
 
     Args:
-        name: a file, be it a checkpoint or an exported policy; a hash or its beginning; ``current``.
+        name: a file, be it a checkpoint or an exported policy; the folder of a run of ``flyball train``, whose best
+            model is meant; a hash or its beginning; ``current``.
         place: the run that hashes are of.
         config_key: the configuration whose model is current; None where that is not to be said.
         store: where to.
@@ -47,7 +48,9 @@ def fetch_model(name: str, place: Place, config_key: str | None, store: BlobStor
     """
     if name in BUILT_IN:
         return None
-    if (file := Path(name)).is_file():
+    if (file := Path(name)).is_dir():
+        data = _trained(file)
+    elif file.is_file():
         data = imported_checkpoint(file) if file.suffix in FORMATS else file.read_bytes()
     else:
         if not place.folder.store.is_dir():
@@ -59,13 +62,27 @@ def fetch_model(name: str, place: Place, config_key: str | None, store: BlobStor
     return model
 
 
+def _trained(folder: Path) -> bytes:
+    from app.pipeline import NoRun, RunPlace  # loads torch
+
+    run = RunPlace(folder)
+    state = run.state()
+    if state is None:
+        raise NoRun(
+            f"{folder} holds no training run with a model.", hint="Name a file, or the folder of flyball train."
+        )
+    return FileStore(run.models).get(state.best.model)
+
+
 def _full_hash(name: str, store: FileStore) -> str:
     found = [key for key in store.keys() if key.startswith(name)]  # noqa: SIM118 - a store is no mapping
     if len(name) < SHORTEST_HASH:
         found = []
     if len(found) != 1:
         what = f"{len(found)} models begin with" if found else "There is no model"
-        raise UnknownModel(f"{what} {name!r}.", hint="Write a file, a hash of at least 6 digits, or current.")
+        raise UnknownModel(
+            f"{what} {name!r}.", hint="Write a file, the folder of a training, a hash of at least 6 digits, or current."
+        )
     return found[0]
 
 

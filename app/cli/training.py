@@ -10,8 +10,9 @@ import click
 from app.cli.output import note
 from app.cli.pipeline_settings import changed, training_settings
 from app.cli.progress import TrainingProgress
+from app.cli.run_sinks import open_sinks, report
 from app.config import GameConfig
-from app.pipeline import RunHead, RunPlace, TrainingRun, described, final_evaluations, run_game
+from app.pipeline import RunHead, RunPlace, TrainingRun, final_evaluations, run_game
 from app.store import FileStore
 
 QUIET = ("WARNING", "ERROR")
@@ -29,8 +30,8 @@ class TrainRequest:
     resume: bool
 
 
-def train_game(request: TrainRequest) -> dict[str, Any]:
-    """Train, and return the summary. Raises ``BadSettings``, and what begins or ends a run."""
+def train_game(request: TrainRequest) -> tuple[dict[str, Any], str]:
+    """Train, and return the summary, also in words. Raises ``BadSettings``, and what begins or ends a run."""
     place = RunPlace(request.output)
     head = _resumed(place, request) if request.resume else _new(request)
     settings = head.settings
@@ -41,18 +42,19 @@ def train_game(request: TrainRequest) -> dict[str, Any]:
         place.begin(head)
     note(f"Run folder {place.path.absolute()}; if interrupted, it goes on by --resume.")
     iterations, logging = settings.collection.num_iterations, settings.logging
-    with TrainingProgress(iterations, logging.print_frequency, quiet=logging.log_level in QUIET) as progress:
-        state = TrainingRun(place, game, settings, head.seed, (progress,), progress.say).run()
+    progress = TrainingProgress(iterations, logging.print_frequency, quiet=logging.log_level in QUIET)
+    with open_sinks(place, head) as sinks, progress:
+        state = TrainingRun(place, game, settings, head.seed, (progress, *sinks), progress.say).run()
         best = place.model(state.best.model)
         finals = final_evaluations(game, game.policy(best, settings.training.device), settings.training, head.seed)
-    for found in finals:
-        note(f"The best policy, of iteration {state.best.iteration}: {described(found)}.")
-    return {
+    words = report(place, head, state, finals, game.config.players)
+    summary = {
         "config": head.config,
         "seed": head.seed,
         **state.model_dump(mode="json"),
         "final": [asdict(found) for found in finals],
     }
+    return summary, words
 
 
 def _new(request: TrainRequest) -> RunHead:

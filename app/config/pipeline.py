@@ -113,7 +113,10 @@ class LoggingSettings(Settings):
     """What is written besides checkpoints."""
 
     tensorboard: bool = True
-    csv_log: str | None = Field(default="training_log.csv", description="in the output folder")
+    csv_log: str = Field(default="training_log.csv", description="in the output folder; '' for none")
+    wandb: Literal["off", "offline", "online"] = Field(
+        default="off", description="Weights & Biases: pip install 'flyball[wandb]'"
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     print_frequency: int = Field(default=1, ge=1, description="iterations")
 

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from app.cli import main
 from app.cli.pipeline_settings import by_key, training_settings
 from app.config import GAMES
+from app.pipeline.sinks import read_log
 from app.runtime.layers import BadSettings
 
 SMALL = (
@@ -130,6 +132,43 @@ def test_a_run_is_trained_summed_up_and_resumed(tmp_path: Path) -> None:
     whole = small(tmp_path / "whole", "--seed", "3", "--json", "--set", "collection.num_iterations=3")
     state = json.loads((tmp_path / "run" / "state.json").read_text())
     assert json.loads(whole.stdout)["model"] == state["model"]
+
+
+def test_a_run_leaves_its_curves_its_log_and_a_report(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert small(folder).exit_code == 0
+    done = train("tic_tac_toe_2p", "--output", folder, "--resume", "--set", "collection.num_iterations=3")
+    assert done.stdout.startswith("# tic_tac_toe_2p, seed 0\n\n3 iterations, 48 games")
+    assert "| random | 8 |" in done.stdout
+    assert (folder / "report.md").read_text().startswith(done.stdout)
+    assert "<svg" in (folder / "curves.svg").read_text()
+    assert [row["iteration"] for row in read_log(folder / "training_log.csv")] == ["1", "2", "3"]
+    board = EventAccumulator(str(folder / "tensorboard"))
+    board.Reload()
+    assert [point.step for point in board.Scalars("train/entropy")] == [1, 2, 3]
+    bare = ("--set", "logging.tensorboard=false", "--set", 'logging.csv_log=""')
+    assert small(tmp_path / "bare", *bare).exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "bare").iterdir()) == [
+        "models",
+        "report.md",
+        "run.json",
+        "state.json",
+    ]
+
+
+def test_the_folder_of_a_run_stands_for_its_best_model(tmp_path: Path) -> None:
+    summary = json.loads(small(tmp_path / "run", "--json").stdout)
+    words = ("eval", "--config", "tic_tac_toe_2p", "--games", "4", "--model")
+    told = CliRunner().invoke(main, [*words, str(tmp_path / "run"), "--config-file", str(settings_file(tmp_path))])
+    assert told.exit_code == 0, told.stderr
+    assert json.loads(told.stdout)["model"] == summary["best"]["model"]
+    nothing = CliRunner().invoke(main, [*words, str(tmp_path)])
+    assert (nothing.exit_code, "no training run" in nothing.stderr) == (4, True)
+
+
+def settings_file(folder: Path) -> Path:
+    (folder / "flyball.toml").write_text("[games.tic_tac_toe_2p.network]\nhidden = [16]\n")
+    return folder / "flyball.toml"
 
 
 def test_hearts_is_trained_from_a_clone(tmp_path: Path) -> None:

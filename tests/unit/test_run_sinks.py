@@ -178,12 +178,13 @@ def test_a_run_is_logged_with_wandb_offline(tmp_path: Path, monkeypatch: pytest.
     pytest.importorskip("wandb", reason="Weights & Biases is an extra: pip install 'flyball[wandb]'")
     monkeypatch.setenv("WANDB_SILENT", "true")
     for numbers in ((1, 2), (2, 3)):
-        sink = WandbSink(tmp_path, "a-run", {"ppo": {"learning_rate": 3e-4}}, "offline")
+        sink = WandbSink(tmp_path, "a name", f"run{numbers[0]}", {"ppo": {"learning_rate": 3e-4}}, "offline")
         for number in numbers:
             sink.write(iteration(number, best=number == 2), policy())
         sink.close()
-    records = sorted(tmp_path.glob("wandb/offline-run-*-a-run/run-a-run.wandb"))
+    records = sorted(tmp_path.glob("wandb/offline-run-*-run1/run-run1.wandb"))
     assert len(records) >= 1
+    assert not list(tmp_path.glob("wandb/*run2*")), "a resumed run goes on under its own id"
     content = b"".join(record.read_bytes() for record in records)
     for name in (b"train/policy_loss", b"eval/avg_points", b"network/values", b"best_iteration", b"learning_rate"):
         assert name in content, name
@@ -192,5 +193,5 @@ def test_a_run_is_logged_with_wandb_offline(tmp_path: Path, monkeypatch: pytest.
 def test_without_wandb_the_reader_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "wandb", None)
     with pytest.raises(NoWandb, match="needs wandb") as raised:
-        WandbSink(tmp_path, "a-run", {}, "offline")
+        WandbSink(tmp_path, "a name", "a-run", {}, "offline")
     assert "flyball[wandb]" in raised.value.hint

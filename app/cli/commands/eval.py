@@ -25,9 +25,7 @@ SEEDS = click.IntRange(0, 2**63 - 1)
 @click.option("--config", "config_key", metavar="KEY", help="Play one of our games.")
 @click.option("--env", "environment", metavar="ID", help="Play a Gymnasium environment.")
 @click.option(
-    "--model",
-    metavar="MODEL",
-    help="A file, exported ones too; in our games also a hash, or 'current', which is the default.",
+    "--model", metavar="MODEL", help="A file; in our games also a folder of flyball train, a hash, 'current' (default)."
 )
 @click.option("--seed", default=0, show_default=True, type=SEEDS, help="Of all that is drawn.")
 @click.option("--device", default="cpu", show_default=True, help="Where networks run: cpu, cuda, cuda:1.")

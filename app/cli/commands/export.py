@@ -17,8 +17,8 @@ from app.cli.place import Place, json_option, placed
 def export(place: Place, model: str, file: Path, *, config_key: str | None, as_json: bool) -> None:
     """Write the policy of MODEL, with its critic, into FILE.npz or FILE.json, and say what was written.
 
-    MODEL is a file, a hash, or 'current' with --config. app/portable.py describes the formats, and plays them with
-    nothing but NumPy; 'flyball eval --model FILE' evaluates what was written.
+    MODEL is a file, a folder of 'flyball train' (its best), a hash, or 'current' with --config. app/portable.py
+    describes the formats, and plays them with nothing but NumPy. 'flyball eval --model FILE' evaluates them.
     """
     from app.cli.models import UnknownModel, fetch_model
     from app.core import ModelHash

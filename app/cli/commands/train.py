@@ -53,9 +53,11 @@ def train(
 
     folder = output or Path("training") / config_key
     with data_only_on_stdout():
-        summary = train_game(TrainRequest(config, file, chosen, seed, folder, resume))
+        summary, words = train_game(TrainRequest(config, file, chosen, seed, folder, resume))
     if as_json:
         write_json(summary)
+    else:
+        click.echo(words, nl=False)
 
 
 def _show(settings: PipelineSettings, *, as_json: bool) -> None:

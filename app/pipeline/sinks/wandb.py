@@ -10,7 +10,7 @@ from app.policy import Policy
 
 Mode = Literal["online", "offline"]
 
-_STEP = "iteration"
+_STEP, _ID = "iteration", "wandb.id"
 
 
 class NoWandb(FlyballError):
@@ -25,14 +25,15 @@ class WandbSink:
 
     Args:
         folder: of the run.
-        name: of the run at W&B, and its id: a run that is resumed goes on there.
+        name: of the run at W&B.
+        fresh_id: names a new run; kept in the folder, so that one that is resumed goes on under its own.
         settings: of the run.
         mode: ``offline`` sends nothing.
 
     Raises ``NoWandb``.
     """
 
-    def __init__(self, folder: Path, name: str, settings: dict[str, Any], mode: Mode) -> None:
+    def __init__(self, folder: Path, name: str, fresh_id: str, settings: dict[str, Any], mode: Mode) -> None:
         try:
             import wandb
         except ImportError as error:
@@ -41,9 +42,18 @@ class WandbSink:
                 hint="Install it with: pip install 'flyball[wandb]', or leave logging.wandb off.",
             ) from error
         folder.mkdir(parents=True, exist_ok=True)
+        kept = folder / _ID
+        if not kept.exists():
+            kept.write_text(fresh_id)
         self._wandb = wandb
         self._run = wandb.init(
-            project="flyball", name=name, id=name, dir=str(folder), config=settings, mode=mode, resume="allow"
+            project="flyball",
+            name=name,
+            id=kept.read_text(),
+            dir=str(folder),
+            config=settings,
+            mode=mode,
+            resume="allow",
         )
         self._run.define_metric(_STEP)
         self._run.define_metric("*", step_metric=_STEP)

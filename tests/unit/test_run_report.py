@@ -1,0 +1,77 @@
+"""The final report of a training run: what is in it, and that its figures are those of the run."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from iterations import StillClock, iteration, policy
+from scipy import stats
+
+from app.config import PipelineSettings
+from app.pipeline import Best, Evaluation, RunHead, RunState
+from app.pipeline.report import draw_curves, judged, summary_text, write_report
+from app.pipeline.sinks import CsvLog, read_log
+
+HEAD = RunHead(config="hearts_4p", seed=3, settings=PipelineSettings())
+FOUND = Evaluation("normal", 4000, outcome=0.05, stderr=0.01, win_share=0.3, points=5.5, moon_rate=0.021)
+STATE = RunState(
+    iteration=3, model="a" * 64, games=768, best=Best.of(2, "b" * 64, replace(FOUND, games=400)), stale=1, recoveries=0
+)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    log = CsvLog(tmp_path / "training_log.csv", StillClock())
+    for number in (1, 2, 3):
+        log.write(iteration(number, best=number == 2, evaluation=None if number == 1 else FOUND), policy())
+    return tmp_path / "training_log.csv"
+
+
+def test_the_p_value_is_students_over_the_rotations() -> None:
+    assert judged(FOUND, 4).p_value == pytest.approx(2 * stats.t.sf(5, 999))
+    worse = replace(FOUND, outcome=-0.05)
+    assert judged(worse, 4).p_value == judged(FOUND, 4).p_value
+    assert judged(replace(FOUND, outcome=0.0), 4).p_value == 1
+    assert judged(replace(FOUND, outcome=0.0, stderr=0.0), 4).p_value == 1
+    assert judged(replace(FOUND, outcome=1.0, stderr=0.0), 4).p_value == 0
+
+
+def test_the_summary_says_how_it_went_and_how_good_the_policy_is(log: Path) -> None:
+    text = summary_text(HEAD, STATE, [judged(FOUND, 4)], read_log(log))
+    assert text.startswith("# hearts_4p, seed 3\n")
+    assert "3 iterations, 768 games, 33,000 decisions, 12 s (10 s of processor)." in text
+    assert f"Iteration 2, model `{'b' * 64}`" in text
+    assert "| normal | 4,000 | +0.0500 [+0.0304, +0.0696] | 6.8e-07 | 0.300 | 5.50 | 2.10% |" in text
+    assert "thrown away" not in text
+    assert "2 updates diverged" in summary_text(HEAD, STATE.model_copy(update={"recoveries": 2}), [], [])
+
+
+def test_what_a_game_does_not_count_has_no_column() -> None:
+    plain = replace(FOUND, points=None, moon_rate=None)
+    best = Best.of(2, "b" * 64, plain)
+    text = summary_text(HEAD, STATE.model_copy(update={"best": best}), [judged(plain, 4)], [])
+    assert "points" not in text
+    assert "| normal | 4,000 | +0.0500 [+0.0304, +0.0696] | 6.8e-07 | 0.300 |" in text
+    assert "No final evaluation" in summary_text(HEAD, STATE, [], [])
+
+
+def test_the_report_has_the_curves_and_every_setting(tmp_path: Path, log: Path) -> None:
+    assert draw_curves(tmp_path, log)
+    drawing = (tmp_path / "curves.svg").read_text()
+    for title in ("outcome against normal, 95%", "policy loss", "entropy, nats", "best so far", "kl_div"):
+        assert title in drawing, title
+    write_report(tmp_path, HEAD, "# summary\n", curves=True)
+    text = (tmp_path / "report.md").read_text()
+    assert text.startswith("# summary\n")
+    assert "![curves](curves.svg)" in text
+    assert "| ppo.clip_epsilon | 0.2 |" in text
+    write_report(tmp_path, HEAD, "# summary\n", curves=False)
+    assert "curves.svg" not in (tmp_path / "report.md").read_text()
+
+
+def test_a_run_of_one_iteration_has_no_curves(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    assert not draw_curves(tmp_path, path)
+    CsvLog(path, StillClock()).write(iteration(1), policy())
+    assert not draw_curves(tmp_path, path)
+    assert not (tmp_path / "curves.svg").exists()
