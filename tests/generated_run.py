@@ -84,7 +84,14 @@ def hasty() -> RunSettings:
     soon = {"cooldown_hours": 0.01}
     return laptop(
         feedback={
-            "stall": {"check_seconds": 5, "window_hours": 0.02, "boost_hours": 0.01, "velocity": 4000.0},
+            "stall": {
+                "check_seconds": 5,
+                "window_hours": 0.02,
+                "boost_hours": 0.01,
+                "velocity": 4000.0,
+                "precision": 4000.0,
+                "confidence": 1.0,
+            },
             "gauntlet": soon,
             "learning_rate": soon,
             "curriculum": {"rebalance_seconds": 20},

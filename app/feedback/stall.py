@@ -1,18 +1,21 @@
 """Stall detection: improvement below the threshold for the whole window brings more exploration (seed 003 §3).
 
 A stall is declared only when the *upper* confidence bound of the slope lies below the threshold and the history covers
-the window (ERRATA 003). Boosts have a cap, a time to live, and decay step by step on recovery.
+the window (ERRATA 003). Where the ratings of a window are too few or too noisy to tell, it is widened until they do,
+no further: what was long ago says nothing of now. Boosts have a cap, a time to live, and decay step by step.
 
 A configuration whose training is paused for the quality of its data is boosted too. While it pauses its model stays
 what it is, and so do its games: without other moves the data would stay poor, and the pause would last for ever.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from app.config.feedback import StallSettings
 from app.events import ExplorationBoost, Payload, PlateauDetected, Row
 from app.feedback.state import FeedbackState
-from app.feedback.trend import SECONDS_PER_HOUR, Slope, slope_per_hour
+from app.feedback.trend import SECONDS_PER_HOUR, RatingPoint, Slope, latest_slopes
 
 US = 1_000_000
 
@@ -28,13 +31,30 @@ class BoostRow(Row, frozen=True):
 Change = tuple[BoostRow, tuple[Payload, ...]]
 
 
-def stalled_slope(state: FeedbackState, settings: StallSettings, now: datetime) -> Slope | None:
-    """Return the slope when it says that improvement has stalled, else ``None``."""
-    history = state.elo_history
-    if not history or (now - history[0].time).total_seconds() < settings.window_hours * SECONDS_PER_HOUR:
-        return None
-    slope = slope_per_hour(history)
-    return slope if slope and slope.upper(settings.confidence) < settings.velocity else None
+class Stall(NamedTuple):
+    """The slope that says that improvement has stalled, and over which time, hours."""
+
+    slope: Slope
+    hours: float
+
+
+def stalled(history: Sequence[RatingPoint], settings: StallSettings, now: datetime) -> Stall | None:
+    """Return the stall that a history of ratings, oldest first, shows; ``None`` when it shows none.
+
+    What counts is the slope over the shortest time, no shorter than the window, in which it is certain to within
+    ``precision``. The window alone must not look like improvement either: it may have begun again.
+    """
+    covering = (
+        Stall(slope, hours)
+        for first, slope in latest_slopes(history)
+        if (hours := (now - first.time).total_seconds() / SECONDS_PER_HOUR) >= settings.window_hours
+    )
+    for number, stall in enumerate(covering):
+        if number == 0 and stall.slope.velocity >= settings.velocity:
+            return None
+        if settings.confidence * stall.slope.stderr <= settings.precision:
+            return stall if stall.slope.upper(settings.confidence) < settings.velocity else None
+    return None
 
 
 def check_stall(
@@ -46,8 +66,8 @@ def check_stall(
     row = row.model_copy(update={"checked_us": now_us})
     if row.set_us > 0 and now_us - row.set_us < settings.boost_hours * SECONDS_PER_HOUR * US:
         return row, ()
-    if (slope := stalled_slope(state, settings, now)) is not None:
-        plateau, reason = _plateau(slope, settings)
+    if (stall := stalled(state.elo_history, settings, now)) is not None:
+        plateau, reason = _plateau(stall, settings)
         row, boosts = _set(row, row.multiplier * settings.boost, settings, now_us, reason)
         return row, (plateau, *boosts)
     if paused:
@@ -57,10 +77,10 @@ def check_stall(
     return row, ()
 
 
-def _plateau(slope: Slope, settings: StallSettings) -> tuple[PlateauDetected, str]:
-    upper = slope.upper(settings.confidence)
-    plateau = PlateauDetected(velocity=slope.velocity, upper_bound=upper, window_hours=settings.window_hours)
-    return plateau, f"velocity at most {upper:.1f} Elo/h, below {settings.velocity:g}, for {settings.window_hours:g} h"
+def _plateau(stall: Stall, settings: StallSettings) -> tuple[PlateauDetected, str]:
+    upper = stall.slope.upper(settings.confidence)
+    plateau = PlateauDetected(velocity=stall.slope.velocity, upper_bound=upper, window_hours=stall.hours)
+    return plateau, f"velocity at most {upper:.1f} Elo/h, below {settings.velocity:g}, for {stall.hours:.3g} h"
 
 
 def _set(row: BoostRow, wanted: float, settings: StallSettings, now_us: int, reason: str) -> Change:

@@ -6,7 +6,7 @@ the velocity is the weighted least-squares slope. Its error takes the larger of 
 the scatter about the line shows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from math import sqrt
 from typing import NamedTuple
@@ -60,18 +60,31 @@ def _pool(old: RatingPoint, new: RatingPoint) -> RatingPoint:
 
 def slope_per_hour(points: Sequence[RatingPoint]) -> Slope | None:
     """Return the weighted least-squares slope of ratings over time; ``None`` for fewer than three points in time."""
-    if len({point.time for point in points}) < 3:
-        return None
-    start = points[0].time
-    hours = [(point.time - start).total_seconds() / SECONDS_PER_HOUR for point in points]
-    weights = [point.stderr**-2 for point in points]
-    total = sum(weights)
-    mean_t = sum(w * t for w, t in zip(weights, hours, strict=True)) / total
-    mean_elo = sum(w * p.elo for w, p in zip(weights, points, strict=True)) / total
-    spread = sum(w * (t - mean_t) ** 2 for w, t in zip(weights, hours, strict=True))
-    slope = sum(w * (t - mean_t) * p.elo for w, t, p in zip(weights, hours, points, strict=True)) / spread
-    scatter = sum(
-        w * (p.elo - mean_elo - slope * (t - mean_t)) ** 2 for w, t, p in zip(weights, hours, points, strict=True)
-    )
-    inflation = max(1.0, scatter / (len(points) - 2))
+    slopes = [slope for _, slope in latest_slopes(points)]
+    return slopes[-1] if slopes else None
+
+
+def latest_slopes(points: Sequence[RatingPoint]) -> Iterator[tuple[RatingPoint, Slope]]:
+    """Yield the slope of the latest three points in time, the latest four and so on, each after its first point."""
+    if not points:
+        return
+    last, times = points[-1], set[datetime]()
+    sums: tuple[float, ...] = (0.0,) * 6
+    for count, point in enumerate(reversed(points), start=1):
+        hours = (point.time - last.time).total_seconds() / SECONDS_PER_HOUR
+        elo, weight = point.elo - last.elo, point.stderr**-2
+        terms = (1.0, hours, elo, hours * hours, hours * elo, elo * elo)
+        sums = tuple(total + weight * term for total, term in zip(sums, terms, strict=True))
+        times.add(point.time)
+        if len(times) >= 3:
+            yield point, _slope(sums, count)
+
+
+def _slope(sums: Sequence[float], count: int) -> Slope:
+    """Return the slope of ``count`` points from their weighted sums: 1, t, elo, t t, t elo, elo elo."""
+    total, t, elo, tt, t_elo, elo_elo = sums
+    spread = tt - t * t / total
+    slope = (t_elo - t * elo / total) / spread
+    scatter = max(0.0, elo_elo - elo * elo / total - slope * slope * spread)
+    inflation = max(1.0, scatter / (count - 2))
     return Slope(EloPerHour(slope), sqrt(inflation / spread))

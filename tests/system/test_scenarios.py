@@ -45,6 +45,7 @@ max_games = 400
 check_seconds = 2.0
 window_hours = 0.01
 velocity = 5000.0
+precision = 5000.0
 boost_hours = 0.002
 """
 """Learning gains 10,000 Elo/h and more here, and what does not learn is known to gain less than 5,000 after 36 s."""

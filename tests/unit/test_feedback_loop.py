@@ -1,9 +1,12 @@
 """FeedbackLoopController: each of its rules, at its threshold and beside it (DESIGN §4)."""
 
+from datetime import datetime, timedelta
+
 import numpy as np
 import pytest
 from driving import HOUR, KEY, NEW, OTHER_KEY, Driven, rated, run_settings, scored, trained
 
+from app.config.feedback import StallSettings
 from app.events import (
     ClockTick,
     EvaluationFailed,
@@ -16,8 +19,10 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingUnblocked,
 )
-from app.feedback import FeedbackLoopController
+from app.events.envelope import EPOCH
+from app.feedback import FeedbackLoopController, RatingPoint
 from app.feedback.data_quality import intensity_of
+from app.feedback.stall import stalled
 
 TICK = ClockTick(period_seconds=10)
 STEADY = {"quality": {"smoothing": 1.0}, "intensity": {"cooldown_seconds": 0}}
@@ -39,6 +44,15 @@ def climb(loop: Driven, elo_per_hour: float, hours: float, start: float = 0.0, e
     for hour in np.arange(start, start + hours, every):
         said += loop.feed(rated(elo_per_hour * hour, stderr=4.0), at=hour * HOUR)
     return said
+
+
+def at(hours: float) -> datetime:
+    return EPOCH + timedelta(hours=hours)
+
+
+def ratings(elos: list[float], stderr: float = 10.0) -> list[RatingPoint]:
+    """Return ratings half an hour apart, from the start on."""
+    return [RatingPoint(time=at(number / 2), elo=elo, stderr=stderr) for number, elo in enumerate(elos)]
 
 
 def of(said: list, kind: type) -> list:
@@ -65,6 +79,26 @@ class TestStall:
         loop = Driven(FeedbackLoopController, run_settings())
         for hour in np.arange(0, 8, 1 / 3):
             assert not of(loop.feed(rated(3.0 * hour, stderr=60.0), at=hour * HOUR), ExplorationBoost)
+
+    @pytest.mark.parametrize(("precision", "stall"), [(3.82, True), (3.81, False)])
+    def test_a_slope_that_is_less_certain_than_the_precision_says_nothing(self, precision, stall):
+        """13 ratings half an hour apart, each known to 10 Elo: the slope is known to 1.482 Elo/h, times 2.576 3.819."""
+        found = stalled(ratings([0.0] * 13), StallSettings(precision=precision), at(6.0))
+        assert (found is not None) == stall
+
+    def test_a_window_too_noisy_to_tell_is_widened_until_it_tells_and_no_further(self):
+        """Ratings known to 15 Elo: over 6 hours the slope is certain to within 5.7 Elo/h, over 7 to within 4.6."""
+        flat = stalled(ratings([0.0] * 25, stderr=15.0), StallSettings(), at(12.0))
+        assert flat is not None
+        assert flat.hours == 7.0
+        long_ago = [-40.0 * hours for hours in np.arange(5, 0, -0.5)]
+        assert stalled(ratings([*long_ago, *[0.0] * 15], stderr=15.0), StallSettings(), at(12.0)) == flat
+
+    @pytest.mark.parametrize(("velocity", "stall"), [(4.9, True), (5.1, False)])
+    def test_improvement_that_has_begun_again_within_the_window_is_no_stall(self, velocity, stall):
+        """Ratings known to 40 Elo, worse and worse for 12 hours: the wider window that is needed still shows that."""
+        elos = [*np.arange(120, 0, -5.0), *(velocity * hours for hours in np.arange(0, 6.5, 0.5))]
+        assert (stalled(ratings(elos, stderr=40.0), StallSettings(), at(18.0)) is not None) == stall
 
     def test_boosts_do_not_compound_without_bound(self, loop):
         boosts = [boost.multiplier for boost in of(climb(loop, 0.0, hours=60), ExplorationBoost)]

@@ -39,8 +39,8 @@ class Stall:
                     "detected",
                     PlateauDetected,
                     lambda *_: True,
-                    "Ratings must show, over the whole window, that the velocity is below the threshold: widen "
-                    "feedback.stall.window_hours or raise feedback.stall.velocity when they are too few or too noisy.",
+                    "Ratings must show that the velocity is below the threshold: when they are too few or too noisy "
+                    "widen feedback.stall.window_hours, or raise feedback.stall.velocity and precision.",
                 ),
                 Expected(
                     "decided",
@@ -62,7 +62,8 @@ class Stall:
                 ),
             ),
             least_seconds=(stall.window_hours + stall.boost_hours) * SECONDS_PER_HOUR,
-            shorten="set window_hours, boost_hours and check_seconds of feedback.stall lower, and velocity higher,",
+            shorten="set window_hours, boost_hours and check_seconds of feedback.stall lower, "
+            "velocity and precision higher,",
             remedy=_learning_rate(usual, least, "the stall scenario is over"),
             remedy_after=2,
         )
