@@ -2,7 +2,7 @@
 
 from app.events.catalogue import BY_NAME, BY_TYPE, CATALOGUE, ENVELOPES, UnknownEventType, resolve
 from app.events.cloudevents import envelope_of, from_cloudevent
-from app.events.codec import MalformedEvent, decode, encode, malformed
+from app.events.codec import MalformedEvent, decode, encode, id_in, malformed
 from app.events.decisions import (
     AdaptiveParamsChanged,
     CurriculumRebalanced,
@@ -159,6 +159,7 @@ __all__ = [
     "envelope_of",
     "follow",
     "from_cloudevent",
+    "id_in",
     "malformed",
     "originate",
     "resolve",

@@ -50,12 +50,27 @@ class _Outside(Struct, forbid_unknown_fields=True):
     traceparent: Annotated[str, Meta(pattern=TRACEPARENT, max_length=TRACEPARENT_LENGTH)] | None = None
 
 
+class _Named(Struct):
+    """What an event is called; all else is passed over."""
+
+    id: str
+
+
 _open = Decoder(_Outside).decode
+_name = Decoder(_Named).decode
 
 
 def encode(envelope: Envelope[Payload]) -> bytes:
     """Write an envelope as CloudEvents structured JSON, without the attributes that the broker stamps."""
     return envelope.__pydantic_serializer__.to_json(envelope)
+
+
+def id_in(body: bytes) -> str | None:
+    """Return the id of an event, without reading the rest of it; None if that is none of ours."""
+    try:
+        return _name(body).id
+    except ValueError:
+        return None
 
 
 def decode(body: bytes) -> Envelope[Payload]:

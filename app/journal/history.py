@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from app.events import Event, Payload
-from app.events.frames import DamagedRecord, DeadLetter, read_events
+from app.events.frames import DeadLetter, read_events, refuse
 from app.journal.ports import JournalReader
 
 
@@ -29,12 +29,5 @@ def history(
     names = None if types is None else frozenset(payload.event_type for payload in types)
     while (chunk := journal.read(after, types=names)).position > after:
         for record in chunk.records:
-            yield from read_events(record, after=after, types=names, reporter="history", on_dead=on_dead or _refuse)
+            yield from read_events(record, after=after, types=names, reporter="history", on_dead=on_dead or refuse)
         after = chunk.position
-
-
-def _refuse(letter: DeadLetter) -> None:
-    raise DamagedRecord(
-        f"The event at position {letter.position} can't be read: {letter.error}",
-        hint="Was it written by a newer Flyball?",
-    )

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from app.core import FlyballError
-from app.events import Event, Payload
-from app.events.frames import DamagedRecord, DeadLetter, read_events
+from app.events import Payload
+from app.events.frames import Stored, stored_in
 from app.journal import JournalReader, StateStore, history
 from app.runtime.fold import RowKey
 from app.runtime.replaying import Replay, Report
@@ -52,8 +52,8 @@ def replay_journal(
     for event in history(reader):
         replay.begin(event.id)
         break
-    for position, events in parts(reader, after, end, replay.reads):
-        replay.feed(events, keep=checkpoints is not None)
+    for position, stored in parts(reader, after, end, replay.reads):
+        replay.feed_stored(stored, keep=checkpoints is not None)
         if checkpoints and (position - after >= every or position == end):
             checkpoints.save(position, replay.changes())
             after = position
@@ -62,25 +62,16 @@ def replay_journal(
 
 def parts(
     reader: JournalReader, after: int, last: int, types: frozenset[type[Payload]]
-) -> Iterator[tuple[int, list[Event[Payload]]]]:
+) -> Iterator[tuple[int, list[Stored]]]:
     """Iterate over the events of these types up to a position, some dozens at a time, each part with its end.
 
     All records are read: to choose among them by their headers is slower when most of them are wanted.
 
     Raises:
-        DamagedRecord: a record is damaged, or an event can't be read.
+        DamagedRecord: a record is damaged.
     """
     names = frozenset(payload.event_type for payload in types)
     while after < last and (chunk := reader.read(after, limit=PART)).position > after:
-        events: list[Event[Payload]] = []
-        for record in chunk.records:
-            events += read_events(record, after=after, types=names, reporter="replay", on_dead=_refuse)
+        found = [one for record in chunk.records for one in stored_in(record, after=after, types=names)]
         after = min(chunk.position, last)
-        yield after, [event for event in events if event.sequence <= last] if chunk.position > last else events
-
-
-def _refuse(letter: DeadLetter) -> None:
-    raise DamagedRecord(
-        f"The event at position {letter.position} can't be read: {letter.error}",
-        hint="Was it written by a newer Flyball?",
-    )
+        yield after, [one for one in found if one.sequence <= last] if chunk.position > last else found

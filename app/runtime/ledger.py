@@ -25,7 +25,9 @@ from app.events import (
     Value,
     decode,
     encode,
+    id_in,
 )
+from app.events.frames import Stored
 from app.runtime.fold import Conclusion
 from app.runtime.registry import DAEMONS, DaemonSpec
 
@@ -122,6 +124,18 @@ class Ledger:
         elif type(data) in self._concluded and event.sequence >= self._first:
             self._judge_stranger(event)
 
+    def settles(self, stored: Stored) -> bool:
+        """Take a recorded event, unread, off those that wait, if it is what was concluded to the letter."""
+        event_id = id_in(stored.body) or ""
+        expected = self._pending.get(event_id)
+        if expected is None or encode(expected.envelope) != stored.body:
+            return False
+        if (expected.envelope.type, expected.envelope.subject or "") != (stored.type, stored.subject):
+            return False  # the frame's header is wrong
+        del self._pending[event_id]
+        self._agree(expected)
+        return True
+
     def _account(self, told: DaemonFact) -> None:
         who = f"{told.daemon}@{told.node}"
         if isinstance(told, DaemonStarted):
@@ -132,12 +146,20 @@ class Ledger:
             self._settled[told.daemon] = told.position
 
     def _compare(self, expected: Conclusion, event: Event[Payload]) -> None:
+        if expected.envelope == event.envelope:
+            self._agree(expected)
+        else:
+            self._reached(expected)
+            self._differ("changed", expected, event.sequence)
+
+    def _agree(self, expected: Conclusion) -> None:
+        self._reached(expected)
+        if expected.position >= self._first:
+            self.matched[expected.envelope.data.seed_name] += 1
+
+    def _reached(self, expected: Conclusion) -> None:
         host = self._host[expected.by]
         self._settled[host] = max(self._settled[host], expected.position - 1)
-        if expected.envelope != event.envelope:
-            self._differ("changed", expected, event.sequence)
-        elif expected.position >= self._first:
-            self.matched[event.envelope.data.seed_name] += 1
 
     def _judge_stranger(self, event: Event[Payload]) -> None:
         """Only what a daemon said that decides such things ought to follow from the history; an operator is free."""

@@ -8,9 +8,10 @@ from typing import cast
 
 from app.core import FlyballError
 from app.events import AnyRow, Event, Payload, RunConfigured
+from app.events.frames import Stored
 from app.feedback import FeedbackFold
 from app.runtime.fold import Conclusion, Factory, Fold, Outcome, RowKey
-from app.runtime.ledger import Difference, Ledger
+from app.runtime.ledger import ACCOUNTS, Difference, Ledger
 from app.runtime.registry import DAEMONS, DaemonSpec
 
 LEDGER_KEY: RowKey = ("replay", "ledger")
@@ -84,7 +85,9 @@ class Replay:
         hosts = [{name: spec} for name, spec in daemons.items() if spec.controllers] if apart else [daemons]
         self._folds = [Fold(controllers(hosted), rows) for hosted in hosts]
         read = (controller.reads for spec in daemons.values() for controller in spec.controllers)
-        self.reads: frozenset[type[Payload]] = FeedbackFold.reads.union({RunConfigured}, self.ledger.reads, *read)
+        folded = frozenset[type[Payload]]({RunConfigured}).union(FeedbackFold.reads, ACCOUNTS, *read)
+        self._opened = frozenset(payload.event_type for payload in folded)
+        self.reads: frozenset[type[Payload]] = folded | self.ledger.reads
         self._kept = Outcome()
 
     def begin(self, run: str) -> None:
@@ -109,6 +112,20 @@ class Replay:
         enter = self.ledger.enter
         for event in events:
             enter(event)
+
+    def feed_stored(self, stored: list[Stored], *, keep: bool = False) -> None:
+        """Do what ``feed`` does with events that are not read yet.
+
+        Those that no controller reads are compared as bytes, and only read if they differ: a third of a journal.
+
+        Raises:
+            DamagedRecord: one can't be read.
+        """
+        opened = self._opened
+        self.feed([one.open("replay") for one in stored if one.type in opened], keep=keep)
+        for one in stored:
+            if one.type not in opened and not self.ledger.settles(one):
+                self.ledger.enter(one.open("replay"))
 
     def changes(self) -> dict[RowKey, bytes | None]:
         """Return what changed since it was last asked for, ready to be saved."""

@@ -3,7 +3,7 @@
 from app.events.frames.builder import Draft, FrameBuilder, hash_id, without
 from app.events.frames.frame import DamagedFrame, Frame, peek
 from app.events.frames.letter import DeadLetter
-from app.events.frames.reading import draft_of, frame_of, read_events
+from app.events.frames.reading import Stored, draft_of, frame_of, read_events, refuse, stored_in
 from app.events.frames.record import DamagedRecord, Record, ids_of, seal
 
 __all__ = [
@@ -14,12 +14,15 @@ __all__ = [
     "Frame",
     "FrameBuilder",
     "Record",
+    "Stored",
     "draft_of",
     "frame_of",
     "hash_id",
     "ids_of",
     "peek",
     "read_events",
+    "refuse",
     "seal",
+    "stored_in",
     "without",
 ]

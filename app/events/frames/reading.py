@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
+from typing import NamedTuple, NoReturn
 
 from app.core import FlyballError
 from app.events.codec import MalformedEvent, decode, encode
 from app.events.envelope import Envelope, Event
 from app.events.frames.builder import Draft, FrameBuilder, hash_id
 from app.events.frames.letter import DeadLetter
-from app.events.frames.record import Record
+from app.events.frames.record import DamagedRecord, Record
 from app.events.payload import Payload
 
 
@@ -22,6 +23,47 @@ def frame_of(envelopes: Iterable[Envelope[Payload]], *, producer: str, epoch: in
     builder = FrameBuilder(producer)
     builder.add([draft_of(envelope) for envelope in envelopes])
     return builder.build(epoch, base)
+
+
+class Stored(NamedTuple):
+    """An event of which only the frame's header was read."""
+
+    sequence: int
+    recorded_us: int
+    source: str
+    type: str
+    subject: str
+    body: bytes
+
+    def open(self, reporter: str) -> Event[Payload]:
+        """Read the event itself.
+
+        Raises:
+            DamagedRecord: it can't be read, or is not what the header says.
+        """
+        try:
+            return _opened(self)
+        except FlyballError as error:
+            refuse(_letter(self, reporter, error))
+
+
+def stored_in(record: Record, *, after: int = 0, types: AbstractSet[str] | None = None) -> list[Stored]:
+    """Return the events of a record, unread.
+
+    Args:
+        record: what was recorded.
+        after: events up to this position are left out.
+        types: event types wanted; None for all.
+    """
+    frame, recorded_us, source = record.frame, record.recorded_us, record.source
+    if types is not None and types.isdisjoint(frame.types):
+        return []
+    rows = zip(frame.bodies(), frame.type_refs, frame.subject_refs, strict=True)
+    return [
+        Stored(sequence, recorded_us, source, frame.types[type_ref], frame.subjects[subject_ref], body)
+        for sequence, (body, type_ref, subject_ref) in enumerate(rows, record.first)
+        if sequence > after and (types is None or frame.types[type_ref] in types)
+    ]
 
 
 def read_events(
@@ -41,24 +83,33 @@ def read_events(
         reporter: who reads, for the dead letters.
         on_dead: is told of every event that can't be read, or is not what the frame's header says.
     """
-    frame, recorded_us, source = record.frame, record.recorded_us, record.source
     events: list[Event[Payload]] = []
-    if types is not None and types.isdisjoint(frame.types):
-        return events
-    rows = zip(frame.bodies(), frame.type_refs, frame.subject_refs, strict=True)
-    for sequence, (body, type_ref, subject_ref) in enumerate(rows, record.first):
-        kind, subject = frame.types[type_ref], frame.subjects[subject_ref]
-        if sequence <= after or (types is not None and kind not in types):
-            continue
+    for stored in stored_in(record, after=after, types=types):
         try:
-            envelope = decode(body)
-            if envelope.type != kind or (envelope.subject or "") != subject:
-                raise _differs(envelope, kind, subject)
+            events.append(_opened(stored))
         except FlyballError as error:
-            on_dead(DeadLetter(sequence, source, reporter, str(error), body))
-        else:
-            events.append(Event(envelope, sequence, recorded_us, source))
+            on_dead(_letter(stored, reporter, error))
     return events
+
+
+def refuse(letter: DeadLetter) -> NoReturn:
+    """Give up reading a journal at an event that can't be read. Raises ``DamagedRecord``."""
+    raise DamagedRecord(
+        f"The event at position {letter.position} can't be read: {letter.error}",
+        hint="Was it written by a newer Flyball?",
+    )
+
+
+def _opened(stored: Stored) -> Event[Payload]:
+    sequence, recorded_us, source, kind, subject, body = stored
+    envelope = decode(body)
+    if envelope.type != kind or (envelope.subject or "") != subject:
+        raise _differs(envelope, kind, subject)
+    return Event(envelope, sequence, recorded_us, source)
+
+
+def _letter(stored: Stored, reporter: str, error: FlyballError) -> DeadLetter:
+    return DeadLetter(stored.sequence, stored.source, reporter, str(error), stored.body)
 
 
 def _differs(envelope: Envelope[Payload], event_type: str, subject: str) -> MalformedEvent:

@@ -1,0 +1,74 @@
+"""Replay of events that are not read yet: the report is that of the events themselves, however they are written."""
+
+import json
+
+import pytest
+from generated_run import generated
+from msgspec.structs import replace
+
+from app.events import EvaluationRequested, Event, ModelPromoted, OpponentSampled, SelfplayRequested, encode, originate
+from app.events.frames import DamagedRecord, Stored
+from app.runtime.replaying import Replay, replay
+
+
+@pytest.fixture(scope="module")
+def run():
+    return list(generated(1500, seed=3))
+
+
+def stored(event: Event) -> Stored:
+    body = encode(event.envelope)
+    return Stored(event.sequence, event.recorded_us, event.source, event.envelope.type, event.subject, body)
+
+
+def report_of(events: list[Stored], **how):
+    one = Replay(**how)
+    for begin in range(0, len(events), 64):
+        one.feed_stored(events[begin : begin + 64])
+    return one.report(events[-1].sequence)
+
+
+def test_events_that_are_not_read_give_the_report_of_events(run):
+    report = report_of([stored(event) for event in run])
+    assert report == replay(run)
+    assert report.matched["SELFPLAY_REQUESTED"] > 50
+
+
+def test_a_request_that_is_written_differently_agrees(run):
+    def loosely(one: Stored) -> Stored:
+        return one._replace(body=json.dumps(dict(reversed(json.loads(one.body).items())), indent=1).encode())
+
+    assert report_of([loosely(stored(event)) for event in run]) == replay(run)
+
+
+@pytest.mark.parametrize("kind", [SelfplayRequested, EvaluationRequested, OpponentSampled, ModelPromoted])
+def test_one_that_differs_is_found(run, kind):
+    event = [event for event in run if isinstance(event.data, kind)][-1]
+    update = {"model": "f" * 64}
+    envelope = event.envelope.model_copy(update={"data": event.data.model_copy(update=update)})
+    bent = [replace(event, envelope=envelope) if one is event else one for one in run]
+    report = report_of([stored(one) for one in bent])
+    assert report == replay(bent)
+    (found,) = (one for one in report.differences if one.event_id == event.id)
+    assert (found.kind, found.recorded_at) == ("changed", event.sequence)
+
+
+def test_what_nobody_concluded_is_judged_by_who_said_it(run):
+    request = next(event for event in run if isinstance(event.data, SelfplayRequested))
+    envelope = originate(request.data, event_id="new", time=request.recordedtime, subject=request.subject)
+    said = {}
+    for source in ("operator@laptop", "selfplay_scheduler@laptop"):
+        intruder = Event(envelope, len(run) + 1, run[-1].recorded_us, source)
+        said[source] = report_of([stored(event) for event in (*run, intruder)])
+    assert (said["operator@laptop"].foreign, said["operator@laptop"].differing) == (1, 0)
+    (found,) = said["selfplay_scheduler@laptop"].differences
+    assert (found.kind, found.recorded_at) == ("unexpected", len(run) + 1)
+
+
+@pytest.mark.parametrize("kind", [SelfplayRequested, ModelPromoted], ids=["only compared", "folded"])
+@pytest.mark.parametrize("damage", [{"body": b"{"}, {"subject": "hex_7"}], ids=["no event", "another header"])
+def test_one_that_cannot_be_read_is_refused(run, kind, damage):
+    event = next(event for event in run if isinstance(event.data, kind))
+    bent = [stored(one)._replace(**damage) if one is event else stored(one) for one in run]
+    with pytest.raises(DamagedRecord, match=f"position {event.sequence} can't be read"):
+        report_of(bent)
