@@ -44,6 +44,7 @@ class CloningSettings(Settings):
     """Behavioural cloning before the first iteration."""
 
     teacher: str = Field(default="heuristic", description="a bot of the game; it plays all seats")
+    experience: str = Field(default="", description="file of decisions to learn from, instead of the teacher's games")
     rounds: int = Field(default=1, ge=1, description="of games that are played, learned from and forgotten")
     games_per_round: int = Field(default=4096, ge=1)
     epochs: int = Field(default=1, ge=1, description="over each round's rows")

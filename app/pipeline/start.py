@@ -1,15 +1,16 @@
 """The first policy of a run: drawn at random, or cloned from a bot."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
-from app.config import PipelineSettings
-from app.core import derive_seed
+from app.config import CloningSettings, PipelineSettings
+from app.core import ModelHash, derive_seed
 from app.pipeline.collecting import lessons
 from app.pipeline.game import RunGame
 from app.policy import init_policy, parameters_to_bytes
-from app.store import Checkpoint, Manifest, MemoryStore, get_checkpoint, put_checkpoint
+from app.store import Checkpoint, Manifest, MemoryStore, Shard, get_checkpoint, load_experience, put_checkpoint
 from app.training import imitate, make_samples
 
 
@@ -43,21 +44,25 @@ def _drawn(game: RunGame, seed: int) -> Checkpoint:
 def _cloned(
     game: RunGame, student: Checkpoint, settings: PipelineSettings, seed: int, say: Callable[[str], None]
 ) -> Checkpoint:
-    """Let the teacher play, learn from its games and forget them, round after round."""
+    """Let the teacher play, learn from its games and forget them, round after round; or learn from a file."""
     asked, device = settings.cloning, torch.device(settings.training.device)
-    teacher = game.bot(asked.teacher)
+    given = load_experience(Path(asked.experience), game.config) if asked.experience else None
     for number in range(1, asked.rounds + 1):
-        games = lessons(game, teacher, student.model, asked.games_per_round, derive_seed(seed, "lesson", number))
-        samples = make_samples([games.shard], settings.ppo.gamma, gae_lambda=1.0)  # the critic learns whole returns
+        shard = given or _lesson(game, asked, student.model, derive_seed(seed, "lesson", number))
+        samples = make_samples([shard], settings.ppo.gamma, gae_lambda=1.0)  # the critic learns whole returns
         result = imitate(student, samples, asked, seed=derive_seed(seed, "cloning", number), device=device)
         metrics = result.metrics
         say(
-            f"cloning {number}/{asked.rounds}: {len(samples):,} rows of {asked.teacher}, accuracy "
+            f"cloning {number}/{asked.rounds}: {len(samples):,} rows of {asked.experience or asked.teacher}, accuracy "
             f"{metrics.accuracy:.3f}, cross-entropy {metrics.cross_entropy:.3f}, value loss {metrics.value_loss:.4f}"
         )
         # What Adam knows of imitating is no help in reinforcement.
         student = successor(student, result.parameters, result.optimizer if number < asked.rounds else None)
     return student
+
+
+def _lesson(game: RunGame, asked: CloningSettings, student: ModelHash, seed: int) -> Shard:
+    return lessons(game, game.bot(asked.teacher), student, asked.games_per_round, seed).shard
 
 
 def _checkpoint(manifest: Manifest, parameters: bytes, optimizer: bytes | None) -> Checkpoint:

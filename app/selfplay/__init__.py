@@ -4,6 +4,7 @@ from app.selfplay.cache import PLAYERS, PlayerCache
 from app.selfplay.draws import draw_points, number_streams
 from app.selfplay.inspection import ForeignShard, InspectionResult, InspectionSpec
 from app.selfplay.job import SelfplayResult, SelfplaySpec
+from app.selfplay.lessons import play_lessons
 from app.selfplay.players import HeuristicPlayer, NoHeuristic, Player, RandomPlayer, WrongModel, load_player
 from app.selfplay.recording import NoExperience, ShardRecorder
 from app.selfplay.repeats import RepeatedShard
@@ -35,5 +36,6 @@ __all__ = [
     "draw_points",
     "load_player",
     "number_streams",
+    "play_lessons",
     "selfplay_schedule",
 ]

@@ -2,7 +2,7 @@
 
 from app.store.blobs import BlobStore, DamagedBlob, MemoryStore, MissingBlob
 from app.store.checkpoints import Checkpoint, Manifest, delete_checkpoint, get_checkpoint, put_checkpoint
-from app.store.experience import BadExperience, Experience, experience_lines, read_experience
+from app.store.experience import BadExperience, Experience, experience_lines, load_experience, read_experience
 from app.store.files import FileStore
 from app.store.header import note_of, with_note
 from app.store.leagues import ForeignLeague, LeagueFile
@@ -33,6 +33,7 @@ __all__ = [
     "get_checkpoint",
     "get_shard",
     "imported_checkpoint",
+    "load_experience",
     "note_of",
     "put_checkpoint",
     "put_shard",

@@ -6,14 +6,17 @@ trained on: a file that is read becomes one.
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal, Self
+from hashlib import file_digest
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
-from app.config import Settings
-from app.core import FlyballError
+from app.config import GameConfig, Settings
+from app.core import FlyballError, ModelHash
+from app.games import Mask, Observations, TableSpec, open_table
 from app.store.shard import BadShard, Shard, ShardMeta
 
 
@@ -52,8 +55,11 @@ class Experience(Settings):
         return self
 
 
-def experience_lines(shard: Shard) -> Iterator[str]:
-    """Write a shard's rows as lines of JSON, in the shard's order; numbers lose nothing."""
+def experience_lines(shard: Shard, first_game: int = 0) -> Iterator[str]:
+    """Write a shard's rows as lines of JSON, in the shard's order; numbers lose nothing.
+
+    ``first_game`` is the id of its first game, so that several shards make one file.
+    """
     for k in range(shard.rows):
         row: dict[str, Any] = {
             "obs": shard.obs[k].tolist(),
@@ -63,7 +69,7 @@ def experience_lines(shard: Shard) -> Iterator[str]:
             "value": float(shard.value[k]),
             "log_prob": float(shard.log_prob[k]),
             "done": bool(shard.done[k]),
-            "game_id": int(shard.game[k]),
+            "game_id": first_game + int(shard.game[k]),
             "step_id": int(shard.step[k]),
             "seat": int(shard.seat[k]),
         }
@@ -72,9 +78,41 @@ def experience_lines(shard: Shard) -> Iterator[str]:
         yield json.dumps(row, separators=(",", ":"))
 
 
-def read_experience(
-    lines: Iterable[str | bytes], name: str, meta: ShardMeta, players: int, kind: type[np.uint8] | type[np.float32]
-) -> Shard:
+class _Row(NamedTuple):
+    """A line that has been read: its arrays take a tenth of the room of lists."""
+
+    number: int
+    said: Experience
+    obs: Observations
+    mask: Mask
+
+
+def load_experience(path: Path, config: GameConfig) -> Shard:
+    """Read a file of experience of a configuration's game: a shard that can be trained on.
+
+    ``make_samples`` makes samples of it, for ``imitate`` too. Whose games they were is not known: the model of the
+    shard is the hash of the file. Raises ``BadExperience``.
+    """
+    spec = open_table(config, 0).spec
+    try:
+        with path.open("rb") as file:
+            digest = file_digest(file, "sha256").hexdigest()
+            file.seek(0)
+            meta = ShardMeta(
+                config_key=config.key,
+                rules_version=spec.rules_version,
+                model=ModelHash(digest),
+                opponents=(),
+                seed=0,
+                worker=str(path),
+                temperature=1.0,
+            )
+            return read_experience(file, str(path), meta, spec)
+    except OSError as error:
+        raise FlyballError(f"{path} cannot be read: {error.strerror}.", hint="Look at its name.") from error
+
+
+def read_experience(lines: Iterable[str | bytes], name: str, meta: ShardMeta, game: TableSpec) -> Shard:
     """Make a shard of lines of JSON; empty ones are passed over.
 
     Games are numbered anew, in the order of their ids, and their outcomes are the sums of the rewards. They have no
@@ -84,21 +122,16 @@ def read_experience(
         lines: of the file.
         name: of the file, for messages.
         meta: where it comes from.
-        players: of the game.
-        kind: of the observations.
+        game: that was played.
 
     Raises ``BadExperience`` with the line and the field.
     """
-    numbers, rows = [], []
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            rows.append(_parsed(name, number, line))
-            numbers.append(number)
-            _check_alike(name, number, rows[0], rows[-1], players)
+    rows = [_row(name, number, line, game) for number, line in enumerate(lines, start=1) if line.strip()]
     if not rows:
         raise BadExperience(name, 1, "there is no experience")
-    order = _check_episodes(name, numbers, rows)
-    return _shard(name, [rows[k] for k in order], meta, players, kind)
+    rows.sort(key=lambda row: (row.said.game_id, row.said.seat, row.said.step_id))
+    _check_episodes(name, rows)
+    return _shard(name, rows, meta, game)
 
 
 def _parsed(name: str, number: int, line: str | bytes) -> Experience:
@@ -111,35 +144,37 @@ def _parsed(name: str, number: int, line: str | bytes) -> Experience:
         raise BadExperience(name, number, f"field {where}: {said}" if where else said) from error
 
 
-def _check_alike(name: str, number: int, first: Experience, row: Experience, players: int) -> None:
-    if row.seat >= players:
-        raise BadExperience(name, number, f"field seat: {row.seat}, but there are {players} players")
-    for field in ("obs", "mask"):
-        found, expected = len(getattr(row, field)), len(getattr(first, field))
-        if found != expected:
-            raise BadExperience(name, number, f"field {field}: {found} numbers, the first line has {expected}")
+def _row(name: str, number: int, line: str | bytes, game: TableSpec) -> _Row:
+    said = _parsed(name, number, line)
+    if said.seat >= game.players:
+        raise BadExperience(name, number, f"field seat: {said.seat}, but there are {game.players} players")
+    for field, size in (("obs", game.observation_size), ("mask", game.actions)):
+        found = len(getattr(said, field))
+        if found != size:
+            raise BadExperience(name, number, f"field {field}: {found} numbers, and {game.rules_version} has {size}")
+    obs: Any = np.array(said.obs, dtype=np.float64).astype(game.observation_type)
+    if game.observation_type == np.uint8 and not np.array_equal(obs, said.obs):
+        raise BadExperience(name, number, f"field obs: {game.rules_version} has whole numbers from 0 to 255")
+    mask = np.array(said.mask, dtype=np.bool_)
+    return _Row(number, said.model_copy(update={"obs": [], "mask": []}), obs, mask)
 
 
-def _check_episodes(name: str, numbers: list[int], rows: list[Experience]) -> list[int]:
-    """Return the rows' order by game, seat and step, having checked that every episode ends, and ends once."""
-    order = sorted(range(len(rows)), key=lambda k: (rows[k].game_id, rows[k].seat, rows[k].step_id))
-    for k, following in zip(order, [*order[1:], None], strict=True):
-        row, after = rows[k], rows[following] if following is not None else None
+def _check_episodes(name: str, rows: list[_Row]) -> None:
+    """Check that every episode of rows in the order of game, seat and step ends, and ends once."""
+    for (number, row, _, _), following in zip(rows, [*rows[1:], None], strict=True):
+        after = following and following.said
         goes_on = after is not None and (row.game_id, row.seat) == (after.game_id, after.seat)
         episode = f"seat {row.seat} in game {row.game_id}"
         if goes_on and after is not None and row.step_id == after.step_id:
-            raise BadExperience(name, numbers[k], f"field step_id: {episode} has step {row.step_id} twice")
+            raise BadExperience(name, number, f"field step_id: {episode} has step {row.step_id} twice")
         if goes_on == (row.done or row.truncated):
             said = "ends here but goes on later" if goes_on else "never ends: its last decision is not done"
-            raise BadExperience(name, numbers[k], f"field done: {episode} {said}")
-    return order
+            raise BadExperience(name, number, f"field done: {episode} {said}")
 
 
-def _shard(
-    name: str, rows: list[Experience], meta: ShardMeta, players: int, kind: type[np.uint8] | type[np.float32]
-) -> Shard:
+def _shard(name: str, rows: list[_Row], meta: ShardMeta, game: TableSpec) -> Shard:
     columns: dict[str, NDArray[Any]] = {
-        field: np.array([getattr(row, field) for row in rows], dtype=dtype)
+        field: np.array([getattr(row.said, field) for row in rows], dtype=dtype)
         for field, dtype in (
             ("action", np.int32),
             ("log_prob", np.float32),
@@ -151,16 +186,16 @@ def _shard(
             ("seat", np.int8),
         )
     }
-    obs: Any = np.array([row.obs for row in rows], dtype=kind)
-    ids, game = np.unique([row.game_id for row in rows], return_inverse=True)
-    returns = np.zeros((len(ids), players), dtype=np.float32)
-    np.add.at(returns, (game, columns["seat"]), columns["reward"])
+    ids, numbers = np.unique([row.said.game_id for row in rows], return_inverse=True)
+    returns = np.zeros((len(ids), game.players), dtype=np.float32)
+    np.add.at(returns, (numbers, columns["seat"]), columns["reward"])
+    obs: Any = np.stack([row.obs for row in rows])
     try:
         return Shard(
             obs=obs,
-            mask=np.array([row.mask for row in rows], dtype=np.bool_),
-            game=game.astype(np.int32),
-            step=np.array([row.step_id for row in rows], dtype=np.int32),
+            mask=np.stack([row.mask for row in rows]),
+            game=numbers.astype(np.int32),
+            step=np.array([row.said.step_id for row in rows], dtype=np.int32),
             returns=returns,
             history=np.zeros(0, dtype=np.int32),
             history_offsets=np.zeros(len(ids) + 1, dtype=np.int64),

@@ -1,5 +1,6 @@
 """Experience as lines of JSON: nothing is lost, and what is wrong is named by file, line and field."""
 
+import hashlib
 import json
 from dataclasses import replace
 
@@ -7,9 +8,10 @@ import numpy as np
 import pytest
 
 from app.config import GAMES
+from app.core import FlyballError
 from app.games import open_table
 from app.selfplay import RandomPlayer, Rollout, Schedule, ShardRecorder
-from app.store import BadExperience, Shard, ShardMeta, experience_lines, read_experience
+from app.store import BadExperience, Shard, ShardMeta, experience_lines, load_experience, read_experience
 from app.training import make_samples
 
 META = ShardMeta(
@@ -23,8 +25,8 @@ def shard_of(key: str, games: int, **changes) -> Shard:
     return recorder.shard(Rollout(open_table(config, 8), [RandomPlayer()], schedule, recorder).run(), META)
 
 
-def read(lines, players=4, kind=np.float32) -> Shard:
-    return read_experience(lines, "data.jsonl", META, players, kind)
+def read(lines, key="hearts_4p") -> Shard:
+    return read_experience(lines, "data.jsonl", META, open_table(GAMES[key], 0).spec)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +35,7 @@ def read(lines, players=4, kind=np.float32) -> Shard:
 def test_what_is_written_is_read_again(key: str, changes: dict) -> None:
     shard = shard_of(key, 5, **changes)
     lines = list(experience_lines(shard))
-    again = read(lines, shard.returns.shape[1], shard.obs.dtype.type)
+    again = read(lines, key)
     for name in ("obs", "mask", "action", "log_prob", "value", "reward", "done", "truncated", "bootstrap", "seat"):
         np.testing.assert_array_equal(getattr(again, name), getattr(shard, name))
         assert getattr(again, name).dtype == getattr(shard, name).dtype
@@ -75,7 +77,7 @@ def put(name, value):
     ("change", "complaint"),
     [
         (lambda row: row.pop("mask"), r"line 3: field mask: Field required"),
-        (put("obs", [0.0] * 269), r"line 3: field obs: 269 numbers, the first line has 270"),
+        (put("obs", [0.0] * 269), r"line 3: field obs: 269 numbers, and .*hearts has 270"),
         (put("mask", [1] * 51), r"line 3: field mask: 51 numbers|line 3: action"),
         (lambda row: row["obs"].__setitem__(7, "x"), r"line 3: field obs\[7\]: Input should be a valid number"),
         (lambda row: row["mask"].__setitem__(row["action"], 0), r"line 3: action \d+ is not legal"),
@@ -91,6 +93,27 @@ def put(name, value):
 def test_a_bad_line_is_named(change, complaint: str) -> None:
     with pytest.raises(BadExperience, match=r"data\.jsonl, " + complaint):
         read(edited(change))
+
+
+def test_features_that_cannot_be_counts_are_refused() -> None:
+    lines = list(experience_lines(shard_of("connect_four_2p", 1)))
+    row = json.loads(lines[1])
+    for value in (0.5, 256, -1):
+        row["obs"][3] = value
+        with pytest.raises(BadExperience, match=r"line 2: field obs: .*connect_four has whole numbers from 0 to 255"):
+            read([lines[0], json.dumps(row), *lines[2:]], "connect_four_2p")
+
+
+def test_a_file_is_loaded_as_a_shard_of_its_game(tmp_path) -> None:
+    shard, file = shard_of("hearts_4p", 3), tmp_path / "hands.jsonl"
+    file.write_text("\n".join([*experience_lines(shard), *experience_lines(shard_of("hearts_4p", 2), 3)]))
+    found = load_experience(file, GAMES["hearts_4p"])
+    assert (found.games, found.rows > shard.rows) == (5, True)
+    np.testing.assert_array_equal(found.obs[: shard.rows], shard.obs)
+    assert found.meta.config_key == "hearts_4p"
+    assert found.meta.model == hashlib.sha256(file.read_bytes()).hexdigest()
+    with pytest.raises(FlyballError, match=r"no\.jsonl cannot be read"):
+        load_experience(tmp_path / "no.jsonl", GAMES["hearts_4p"])
 
 
 def test_bad_files_are_named() -> None:

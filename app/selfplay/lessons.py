@@ -1,0 +1,50 @@
+"""Games of one player in every seat, to be learned from by others."""
+
+from collections.abc import Iterator
+
+from app.config import GameConfig
+from app.core import ModelHash, derive_seed
+from app.games import open_table
+from app.selfplay.players import Player
+from app.selfplay.recording import ShardRecorder
+from app.selfplay.rollout import Rollout
+from app.selfplay.seating import selfplay_schedule
+from app.store import Shard, ShardMeta
+
+AT_ONCE = 1024
+"""Games of a shard: some dozen megabytes where observations are long."""
+
+
+def play_lessons(
+    config: GameConfig, player: Player, name: str, games: int, *, seed: int, temperature: float
+) -> Iterator[Shard]:
+    """Yield the rows of all seats, shard by shard. Deterministic on a CPU.
+
+    Args:
+        config: whose game is played, and how it is rewarded.
+        player: sits in every seat.
+        name: of the player; its hash where it is a model.
+        games: of all shards together.
+        seed: of all that is drawn.
+        temperature: of the player.
+
+    Raises ``NoExperience``.
+    """
+    for first in range(0, games, AT_ONCE):
+        count = min(AT_ONCE, games - first)
+        part = derive_seed(seed, "lessons", first)
+        table, recorder = open_table(config, count), ShardRecorder()
+        schedule = selfplay_schedule(count, config.players, [], (temperature,), part)
+        outcomes = Rollout(table, [player], schedule, recorder).run()
+        yield recorder.shard(
+            outcomes,
+            ShardMeta(
+                config_key=config.key,
+                rules_version=table.spec.rules_version,
+                model=ModelHash(name),
+                opponents=(),
+                seed=part,
+                worker="lessons",
+                temperature=temperature,
+            ),
+        )

@@ -1,0 +1,104 @@
+"""``flyball experience``: games written as lines of JSON, checked, and learned from."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from selfplay_rig import put_model
+
+from app.cli import main
+from app.config import GAMES
+from app.selfplay import lessons
+
+HEARTS = ("--game", "hearts_4p")
+
+
+def flyball(*words: object) -> Result:
+    return CliRunner().invoke(main, [*map(str, words)])
+
+
+@pytest.fixture
+def hands(tmp_path: Path) -> Path:
+    done = flyball("experience", "export", tmp_path / "hands.jsonl", *HEARTS, "--hands", 6, "--model", "normal")
+    assert done.exit_code == 0, done.stderr
+    return tmp_path / "hands.jsonl"
+
+
+def test_hands_are_written_and_pass_the_check(hands: Path) -> None:
+    rows = [json.loads(line) for line in hands.read_text().splitlines()]
+    assert {row["game_id"] for row in rows} == set(range(6))
+    assert len(rows[0]["obs"]) == 270
+    told = json.loads(flyball("experience", "check", hands, *HEARTS, "--json").stdout)
+    assert (told["games"], told["rows"], told["episodes"], told["seats"]) == (6, len(rows), 24, [0, 1, 2, 3])
+    assert f"rows           {len(rows)}" in flyball("experience", "check", hands, *HEARTS).stdout
+
+
+def test_the_same_arguments_write_the_same_file_and_rewards_can_be_spread(hands: Path, tmp_path: Path) -> None:
+    def written(*words: object) -> str:
+        file = tmp_path / "again.jsonl"
+        words = ("experience", "export", file, *HEARTS, "--hands", 6, "--model", "normal", *words)
+        assert flyball(*words).exit_code == 0
+        return file.read_text()
+
+    assert written() == hands.read_text()
+    assert written("--seed", 1) != hands.read_text()
+    ends = [json.loads(line) for line in hands.read_text().splitlines()]
+    spread = [json.loads(line) for line in written("--rewards", "per_trick").splitlines()]
+    assert not any(row["reward"] for row in ends if not row["done"])
+    assert any(row["reward"] for row in spread if not row["done"])
+    assert sum(row["reward"] for row in spread) == pytest.approx(0, abs=1e-5)
+
+
+def test_many_games_are_one_file_of_several_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lessons, "AT_ONCE", 4)
+    model, file = put_model(tmp_path / "store"), tmp_path / "games.jsonl"
+    words = ("export", file, "--game", "connect_four_2p", "--games", 10, "--model", model, "--json")
+    done = flyball("--run", tmp_path, "experience", *words)
+    told = json.loads(done.stdout)
+    assert (told["games"], told["player"]) == (10, model)
+    checked = json.loads(flyball("experience", "check", file, "--game", "connect_four_2p", "--json").stdout)
+    assert (checked["games"], checked["rows"], checked["episodes"]) == (10, told["rows"], 20)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (("check", "{hands}", "--game", "connect_four_2p"), 2, "line 1: field obs: 270 numbers"),
+        (("check", "{hands}", *HEARTS), 2, "line 3: field reward"),
+        (("check", "{hands}.no", *HEARTS), 1, "cannot be read"),
+        (("export", "/nowhere/x.jsonl", *HEARTS), 1, "cannot be written"),
+        (("export", "x.jsonl", "--game", "hearts_5p"), 4, "Did you mean hearts_4p"),
+        (("export", "x.jsonl", *HEARTS, "--model", "abc"), 4, "no models"),
+        (("export", "x.jsonl"), 2, "Missing option"),
+    ],
+)
+def test_what_is_wrong_is_named(hands: Path, words, code: int, why: str) -> None:
+    lines = hands.read_text().splitlines()
+    lines[2] = json.dumps(json.loads(lines[2]) | {"reward": "much"})
+    hands.write_text("\n".join(lines))
+    refused = flyball("experience", *(word.replace("{hands}", str(hands)) for word in words))
+    assert (refused.exit_code, refused.stdout) == (code, "")
+    assert why in " ".join(refused.stderr.split())
+
+
+def test_a_run_is_cloned_from_a_file(hands: Path, tmp_path: Path) -> None:
+    settings = {
+        "collection.games_per_iteration": 8,
+        "collection.num_iterations": 1,
+        "network.hidden": [32],
+        "cloning.experience": json.dumps(str(hands)),
+        "cloning.rounds": 2,
+        "cloning.epochs": 10,
+        "cloning.batch_size": 16,
+        "training.eval_games": 8,
+        "training.final_games": 0,
+    }
+    words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    done = flyball("train", "hearts_4p", "--start", "bc", "--output", tmp_path / "run", *words)
+    assert done.exit_code == 0, done.stderr
+    first, second = (line for line in done.stderr.splitlines() if line.startswith("cloning"))
+    assert f"rows of {hands}, accuracy" in first
+    losses = [float(line.split("cross-entropy ")[1].split(",")[0]) for line in (first, second)]
+    assert losses[1] < losses[0] - 0.1, "the same rows are learned from again"
+    assert GAMES["hearts_4p"].key in done.stdout
