@@ -193,6 +193,25 @@ def test_the_inspection_finds_a_wrong_game(tmp_path: Path, change, complaint: st
     assert complaint in failure
 
 
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda s: flipped(s, "returns", 3, np.roll(s.returns[3], 1)), "outcome"),
+        (lambda s: flipped(s, "history", s.history_offsets[4] - 1, s.history[s.history_offsets[3] + 1]), "not legal"),
+        (lambda s: flipped(s, "mask", np.flatnonzero(s.game == 3)[0], True), "legal mask"),
+        (lambda s: flipped(s, "obs", (np.flatnonzero(s.game == 3)[0], 179), 0.13), "observation"),
+    ],
+    ids=["outcome", "move", "mask", "observation"],
+)
+def test_the_inspection_replays_hands_of_hearts_by_openspiel(tmp_path: Path, change, complaint: str) -> None:
+    spec = selfplay_spec(tmp_path, put_model(tmp_path, HEARTS), HEARTS, games=6)
+    store, shard = FileStore(tmp_path), play(spec, ignore)["shard"]
+    key = put_shard(store, change(get_shard(store, shard)))
+    (failure,) = inspect(inspection_spec(tmp_path, key, HEARTS), ignore)["failures"]
+    assert failure.startswith("game 3: ")
+    assert complaint in failure
+
+
 def test_a_flipped_bit_is_found_before_anything_is_read(tmp_path: Path) -> None:
     result, _ = played(tmp_path)
     path = next(tmp_path.glob(f"**/{result['shard']}"))

@@ -1,0 +1,67 @@
+"""Hearts in a running loop: our own engine plays it, and the quality monitor replays its hands by OpenSpiel's rules."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from running_loop import FLYBALL, RunningLoop, running_loop
+
+from app.config import GAMES
+from app.events import ParityChecked, QualityScoreUpdated, SelfplayComplete, TrainingCompleted
+from app.store import FileStore, get_shard
+
+KEY = "hearts_4p"
+SETTINGS = """
+seed = 7
+configs = ["hearts_4p"]
+tick_seconds = 1.0
+[deployment]
+heartbeat_seconds = 1.0
+drain_seconds = 3.0
+[feedback.quality]
+parity_clear_checks = 1
+[games.hearts_4p]
+rows_per_training = 2048
+[games.hearts_4p.selfplay]
+games_per_request = 48
+[games.hearts_4p.evaluation]
+random_games = 40
+model_games = 20
+anchor_games = 20
+"""
+
+
+@pytest.fixture(scope="module")
+def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLoop]:
+    with running_loop(tmp_path_factory.mktemp("hearts") / "run", SETTINGS) as started:
+        yield started
+
+
+@pytest.mark.timeout(300)
+def test_the_quality_monitor_replays_the_hands_and_finds_them_right(loop: RunningLoop) -> None:
+    loop.wait_for("a training", lambda: loop.events(TrainingCompleted)[1:], 240)
+    scored = {event.data.shard.key for event in loop.events(QualityScoreUpdated)}
+    checks = {event.data.shard: event.data for event in loop.events(ParityChecked)}
+    assert scored
+    assert scored <= set(checks), "no shard has a score whose hands were not replayed"
+    assert all(check.checked == 16 and check.failures == 0 for check in checks.values())
+    played = [event.data.shard.key for event in loop.events(SelfplayComplete)]
+    assert set(checks) <= set(played)
+    kept = [key for key in played if FileStore(loop.folder / "store").has(key)]
+    shard = get_shard(FileStore(loop.folder / "store"), kept[-1])
+    assert shard.meta.rules_version == "flyball-1:hearts"
+    assert (GAMES[KEY].engine, shard.obs.shape[1]) == ("flyball", 270)
+
+
+@pytest.mark.timeout(300)
+def test_hands_with_false_outcomes_are_found_and_block_training(loop: RunningLoop) -> None:
+    words = [FLYBALL, "--run", str(loop.folder), "scenario", "bad-data", KEY, "--wait", "200", "--json"]
+    told = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    steps = [json.loads(line) for line in told.stdout.splitlines()][:-1]
+    checked = next(step["event"]["data"] for step in steps if step["event"]["type"].endswith("parity_checked"))
+    assert checked["failures"] > 0
+    kinds = [step["event"]["type"].removeprefix("flyball.") for step in steps]
+    assert kinds.index("quality.parity_checked") < kinds.index("quality.training_blocked")
+    assert "quality.training_unblocked" in kinds
