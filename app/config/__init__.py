@@ -4,7 +4,14 @@ from app.config.deployment import Deployment, LogLevel
 from app.config.feedback import FeedbackSettings
 from app.config.folder import DEFAULT_RUN_FOLDER, RunFolder
 from app.config.games import GAMES
-from app.config.league import MATCHMAKING, AdmissionSettings, Curve, LeagueSettings, MatchmakingSettings
+from app.config.league import (
+    MATCHMAKING,
+    AdmissionSettings,
+    Curve,
+    LeagueSettings,
+    MatchmakingSettings,
+    TournamentSettings,
+)
 from app.config.pipeline import (
     SELF,
     CloningSettings,
@@ -50,6 +57,7 @@ __all__ = [
     "RunSettings",
     "SelfplaySettings",
     "Settings",
+    "TournamentSettings",
     "TrainingSettings",
     "suited",
 ]

@@ -46,6 +46,7 @@ async def scatter(
                 if left[type(error)] <= 0:
                     return error
                 structlog.get_logger("engine").warning("job tried again", function=function, error=str(error))
+                await asyncio.sleep(0)  # whoever waits for a worker comes first, or one part would take all the deaths
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(part(spec)) for spec in specs]

@@ -24,7 +24,7 @@ from app.evaluation.episodes import (
     lower_median,
     summarise_episodes,
 )
-from app.evaluation.gauntlet import ANCHOR, MEMBER, Opponent, plan_gauntlet
+from app.evaluation.gauntlet import ANCHOR, MEMBER, Opponent, plan_gauntlet, plan_matches
 from app.evaluation.matches import (
     MatchGames,
     MatchStatistics,
@@ -81,6 +81,7 @@ __all__ = [
     "match_statistics",
     "performance_rating",
     "plan_gauntlet",
+    "plan_matches",
     "quality_score",
     "repeated_games",
     "repetition_evidence",

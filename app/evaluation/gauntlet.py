@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from app.config import Builtin, EvaluationSettings, Settings
+from app.config import Builtin, EvaluationSettings, GameConfig, Settings
 from app.core import RANDOM, ModelHash
 
 ANCHOR = "anchor_"
@@ -67,6 +67,24 @@ def plan_gauntlet(
             count = settings.model_games if name in (CHAMPION, NEWEST) else settings.anchor_games
             opponents.append(Opponent(name=name, kind="model", model=candidate, games=_rotated(count, players)))
     return tuple(opponents)
+
+
+def plan_matches(players: Iterable[str], games: int, config: GameConfig) -> tuple[Opponent, ...]:
+    """Return opponents as they are named: members of the league, by content hash, and built-in players.
+
+    Args:
+        players: whom to play.
+        games: against each; rounded up so that every seat is taken equally often.
+        config: whose built-in players they are.
+    """
+    builtins = {name: name for name in config.builtins}
+    rotated = _rotated(games, config.players)
+    return tuple(
+        Opponent(name=kind, kind=kind, games=rotated)
+        if (kind := builtins.get(name))  # type: ignore[call-overload]  # any name may be looked up
+        else Opponent(name=f"{MEMBER}{number}", kind="model", model=ModelHash(name), games=rotated)
+        for number, name in enumerate(players, 1)
+    )
 
 
 def _rotated(games: int, players: int) -> int:

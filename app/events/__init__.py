@@ -53,7 +53,13 @@ from app.events.facts import (
 )
 from app.events.payload import Decision, Fact, Kind, Payload, Request, Scope, Value
 from app.events.reducer import Emission, Reducer, Step
-from app.events.requests import EvaluationRequested, RollbackRequested, SelfplayRequested, TrainingRequested
+from app.events.requests import (
+    EvaluationRequested,
+    MatchesRequested,
+    RollbackRequested,
+    SelfplayRequested,
+    TrainingRequested,
+)
 from app.events.rows import AnyRow, Row
 from app.events.upcasts import NoUpcast, upcast
 from app.events.values import (
@@ -112,6 +118,7 @@ __all__ = [
     "LossAnomalyDetected",
     "MalformedEvent",
     "MatchResult",
+    "MatchesRequested",
     "MatchmakingUpdated",
     "ModelDistributed",
     "ModelPromoted",

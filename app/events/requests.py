@@ -1,10 +1,12 @@
 """Requests: work that is wanted. The request's event id is its name in every result."""
 
+from typing import Literal
+
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from app.core import ModelHash
 from app.events.payload import Request
-from app.events.values import Lineup, Purpose, ShardRef
+from app.events.values import Lineup, ShardRef
 
 
 class SelfplayRequested(Request, type="selfplay.requested", name="SELFPLAY_REQUESTED"):
@@ -35,10 +37,19 @@ class TrainingRequested(Request, type="training.requested", name="TRAINING_REQUE
 class EvaluationRequested(Request, type="evaluation.requested", name="EVALUATION_REQUESTED"):
     """Play a model's gauntlet, or, as a gate, against the current model only."""
 
-    purpose: Purpose
+    purpose: Literal["rating", "gate"]
+    model: ModelHash
+    step: NonNegativeInt
+    seed: NonNegativeInt
+
+
+class MatchesRequested(Request, type="league.matches_requested", name="MATCHES_REQUESTED"):
+    """Let a member of the league play others, when there is nothing else to evaluate."""
 
     model: ModelHash
     step: NonNegativeInt
+    opponents: tuple[str, ...] = Field(min_length=1, description="members: content hashes, names of built-in players")
+    games: PositiveInt = Field(description="against each")
     seed: NonNegativeInt
 
 

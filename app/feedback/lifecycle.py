@@ -127,7 +127,9 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
             case TrainingCompleted(model=model, parent=parent, step=step):
                 candidate = Candidate(model=model, parent=parent, step=step)
                 return Step({event.subject: row.model_copy(update={"candidate": candidate})})
-            case EvaluationCompleted() as data if row.candidate and row.candidate.model == data.model:
+            case EvaluationCompleted(purpose="rating" | "gate") as data if (
+                row.candidate and row.candidate.model == data.model
+            ):
                 return self._evaluated(event, row, row.candidate, data)
             case EvaluationFailed(purpose="gate", model=model) if row.candidate and row.candidate.plays_gate(model):
                 return self._another_round(event, row, row.candidate)

@@ -16,16 +16,18 @@ from app.league.played import PlayedGame, UnequalSeats
 from app.league.pool import POOL, Pool, pinned
 from app.league.projection import LEAGUE_READS, fold_league, league_after
 from app.league.ratings import Estimate, NotRated, Ratings
-from app.league.scale import ANCHORS, RatingPrior
+from app.league.scale import ANCHORS, UNKNOWN, RatingPrior
 from app.league.strategies import STRATEGIES, Strategy, Wanted, select
 from app.league.succession import LeagueRow
 from app.league.totals import PairTotals, total, totals_of
+from app.league.tournaments import tournaments
 
 __all__ = [
     "ANCHORS",
     "LEAGUE_READS",
     "POOL",
     "STRATEGIES",
+    "UNKNOWN",
     "Agent",
     "AgentKind",
     "Cycle",
@@ -77,5 +79,6 @@ __all__ = [
     "select",
     "total",
     "totals_of",
+    "tournaments",
     "win_probability",
 ]

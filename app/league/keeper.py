@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from app.config import RunSettings
-from app.core import ModelHash
+from app.core import ModelHash, derive_seed
 from app.events import (
     CheckpointAdded,
     CheckpointRetired,
@@ -20,6 +20,7 @@ from app.events import (
     Emission,
     EvaluationCompleted,
     Event,
+    MatchesRequested,
     MatchmakingUpdated,
     ModelPromoted,
     ModelRolledBack,
@@ -43,6 +44,7 @@ from app.league.succession import (
     taken_along,
     with_ratings,
 )
+from app.league.tournaments import tournaments
 
 REMEMBERED = 16
 """Promoted models whose place in the lineage is known, more than any rollback goes back."""
@@ -52,12 +54,14 @@ READS = (LEAGUE_READS | {RunConfigured}) - {CheckpointAdded, CheckpointRetired}
 
 @dataclass(frozen=True)
 class LeagueKeeper:
-    """Says who enters a league and who leaves it; owns whom self-play meets."""
+    """Says who enters a league and who leaves it, and has new members placed; owns whom self-play meets."""
 
     settings: RunSettings
     name: ClassVar[str] = "LeagueKeeper"
     row: ClassVar[type[LeagueRow]] = LeagueRow
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({CheckpointAdded, CheckpointRetired, MatchmakingUpdated})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {CheckpointAdded, CheckpointRetired, MatchesRequested, MatchmakingUpdated}
+    )
     reads: ClassVar[frozenset[type[Payload]]] = READS
 
     def step(self, rows: Mapping[str, LeagueRow], event: Event[Payload]) -> Step[LeagueRow]:
@@ -146,7 +150,14 @@ class LeagueKeeper:
         leaving = retirements(league, self.settings.league.admission)
         league, more = self._with(league, event, (retirement_of(one.agent, one.reason) for one in leaving))
         row, decided = self._matched(row.model_copy(update={"league": league}))
-        return Step({event.subject: row}, (*emissions, *more, *map(Emission, decided)))
+        asked = self._tournaments(event.subject, league, emissions)
+        return Step({event.subject: row}, (*emissions, *more, *map(Emission, asked), *map(Emission, decided)))
+
+    def _tournaments(self, key: str, league: League, said: Iterable[Emission]) -> Iterable[MatchesRequested]:
+        settings, seed = self.settings.league.tournaments, derive_seed(self.settings.seed, key)
+        for emission in said:
+            if isinstance(emission.data, CheckpointAdded):
+                yield from tournaments(league, league.agents[emission.data.model], settings, seed)
 
     def _with(
         self, league: League, event: Event[Payload], said: Iterable[Payload]

@@ -6,7 +6,7 @@ has the figures). In a small pool the games against lasting anchors, the same fo
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 from app.core import Elo
@@ -14,7 +14,7 @@ from app.events import Value
 from app.league.bradley_terry import fit_bradley_terry
 from app.league.league import League
 from app.league.ratings import Ratings
-from app.league.scale import UNKNOWN, RatingPrior
+from app.league.scale import NOTHING, UNKNOWN, RatingPrior
 from app.league.totals import PairTotals, total
 
 POOL = 24
@@ -42,10 +42,25 @@ class Pool(Value):
         kept = tuple(pair for pair in pairs if pair.first in known and pair.second in known)
         return self.model_copy(update={"agents": agents, "pairs": kept})
 
-    def ratings(self, league: League) -> Ratings:
-        """Fit all games together, on the scale that the league's lasting anchors carry on: costs milliseconds."""
-        known = pinned(league)
-        return fit_bradley_terry(self.pairs, priors={name: known.get(name, UNKNOWN) for name in self.agents})
+    def and_also(self, played: Iterable[PairTotals]) -> Self:
+        """Take in games among those who are here; nobody comes or leaves for them."""
+        known = {*self.agents}
+        new = (pair for pair in played if pair.first in known and pair.second in known)
+        return self.model_copy(update={"pairs": total((*self.pairs, *new))})
+
+    def ratings(
+        self, league: League, played: Iterable[PairTotals] = (), priors: Mapping[str, RatingPrior] = NOTHING
+    ) -> Ratings:
+        """Fit all games together, on the scale that the league's lasting anchors carry on: costs milliseconds.
+
+        Args:
+            league: of the configuration.
+            played: games that are fitted as well, of others too.
+            priors: what is known of these others.
+        """
+        known = {**dict.fromkeys(self.agents, UNKNOWN), **priors, **pinned(league)}
+        met = {*self.agents, *priors}
+        return fit_bradley_terry((*self.pairs, *played), priors={name: known[name] for name in met})
 
     def games(self) -> Counter[str]:
         """Return how many games each agent's rating rests on."""

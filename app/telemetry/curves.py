@@ -48,6 +48,7 @@ def _(data: EvaluationCompleted) -> Iterator[Point]:
     """
     if data.purpose == "gate":
         yield from (Point(f"{EVALUATION}/gate/score", match.score.mean, data.step) for match in data.results)
+    if data.purpose != "rating":
         return
     yield Point(f"{EVALUATION}/elo", data.elo, data.step)
     yield Point(f"{EVALUATION}/elo_stderr", data.elo_stderr, data.step)

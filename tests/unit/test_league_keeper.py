@@ -10,6 +10,7 @@ from app.events import (
     CheckpointAdded,
     CheckpointRetired,
     Evidence,
+    MatchesRequested,
     MatchmakingUpdated,
     ModelPromoted,
     ModelRolledBack,
@@ -44,8 +45,8 @@ def promotion(step: int, elo: float = 0.0, previous: int | None = None) -> Model
 
 
 def of_the_league(said: list) -> list:
-    """Return what is said of members; whom the current model meets is another matter."""
-    return [one for one in said if not isinstance(one, MatchmakingUpdated)]
+    """Return what is said of members; whom the current model meets, and who plays whom, are other matters."""
+    return [one for one in said if not isinstance(one, MatchesRequested | MatchmakingUpdated)]
 
 
 def rolled_back(bad: int, good: int) -> ModelRolledBack:

@@ -1,12 +1,12 @@
-"""The evaluator: plays each new model's gauntlet and rates it."""
+"""The evaluator: plays each new model's gauntlet and rates it; in between, matches among members of the league."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
 from app.config import GameConfig
-from app.core import Elo, EventId, FlyballError, ModelHash
-from app.evaluation import ATTEMPTS, GauntletSpec, Opponent, plan_gauntlet
+from app.core import Elo, FlyballError, ModelHash
+from app.evaluation import ATTEMPTS, GauntletSpec, Opponent, plan_gauntlet, plan_matches
 from app.events import (
     Cause,
     CheckpointAdded,
@@ -17,19 +17,22 @@ from app.events import (
     EvaluationProgress,
     EvaluationRequested,
     Event,
+    MatchesRequested,
     MatchResult,
     ModelPromoted,
     ModelRolledBack,
     Payload,
+    Purpose,
     Step,
     Value,
 )
 from app.league import Estimate, League, Pool, fold_league, totals_of
 from app.runtime.work.anchors import members
-from app.runtime.work.rating import rated_alone, rated_together
+from app.runtime.work.rating import rated_alone, rated_besides, rated_together
 from app.runtime.work.worker import Job, Json, QuietWorker
 
-EvaluationJob = Job[EvaluationRequested]
+Asked = EvaluationRequested | MatchesRequested
+EvaluationJob = Job[Asked]
 LONG_GAMES = 1000
 """An evaluation of more games than this tells of its progress."""
 
@@ -45,15 +48,19 @@ class RatedModel(Value):
     stderr: float
 
 
+WAITING_MATCHES = 16
+"""Requests of a configuration's matches that wait; where there is no time for more, the oldest are given up."""
+
+
 class EvaluationPending(Value):
     """A request that waits for its result."""
 
     cause: Cause
-    request: EvaluationRequested
+    request: Asked
 
 
 class Champions(Value):
-    """One configuration's row: its latest current models, newest last, and the requests that wait, oldest first.
+    """One configuration's row: its latest current models, newest last, and what waits, oldest first.
 
     Of the league only the members are known here; what rates them are the games of the pool.
 
@@ -80,7 +87,7 @@ class Champions(Value):
         return members | {rated.model: Estimate(Elo(rated.elo), rated.stderr) for rated in self.promoted}
 
 
-class Evaluator(QuietWorker[EvaluationRequested]):
+class Evaluator(QuietWorker[Asked]):
     """Runs ``app.arena.job:batch`` for batches of games: see ``plan_gauntlet`` for the opponents."""
 
     name: ClassVar[str] = "Evaluator"
@@ -93,6 +100,7 @@ class Evaluator(QuietWorker[EvaluationRequested]):
             EvaluationCompleted,
             EvaluationFailed,
             EvaluationRequested,
+            MatchesRequested,
             ModelPromoted,
             ModelRolledBack,
         }
@@ -106,14 +114,11 @@ class Evaluator(QuietWorker[EvaluationRequested]):
         row = rows.get(event.subject, Champions())
         changed: dict[str, object]
         match event.data:
-            case EvaluationRequested() as request:
-                changed = {"pending": (*row.pending, EvaluationPending(cause=event.cause, request=request))}
-            case EvaluationCompleted() as data:
-                rates = data.purpose == "rating"
-                pool = row.pool.after(data.model, totals_of(data.model, data.results)) if rates else row.pool
-                changed = {"pool": pool, "pending": _without(row.pending, data.request_id)}
-            case EvaluationFailed(request_id=done):
-                changed = {"pending": _without(row.pending, done)}
+            case EvaluationRequested() | MatchesRequested() as asked:
+                changed = {"pending": _queued(row.pending, EvaluationPending(cause=event.cause, request=asked))}
+            case EvaluationCompleted() | EvaluationFailed() as data:
+                waiting = tuple(one for one in row.pending if one.cause.id != data.request_id)
+                changed = {"pool": _pooled(row.pool, data), "pending": waiting}
             case ModelRolledBack(to_model=model):
                 changed = {"promoted": _up_to(row.promoted, model)}
             case ModelPromoted(model=model, elo=elo, evidence=evidence):
@@ -134,15 +139,22 @@ class Evaluator(QuietWorker[EvaluationRequested]):
         return fold_league(league, event, self.settings.league.admission)
 
     def jobs(self, rows: Mapping[str, Champions]) -> Iterable[EvaluationJob]:
-        """Return the pending requests, oldest first."""
+        """Return the pending requests, oldest first; matches only where no evaluation waits.
+
+        So matches that are being played are broken off for an evaluation, and played from the start after it.
+        """
         pending = [(one, row) for row in rows.values() for one in row.pending]
-        for one, row in sorted(pending, key=lambda found: found[0].cause.recorded_us):
+        urgent = [found for found in pending if not _is_background(found[0])]
+        for one, row in sorted(urgent or pending, key=lambda found: found[0].cause.recorded_us):
             yield self._job(one.cause, one.request, row)
 
-    def _job(self, cause: Cause, request: EvaluationRequested, row: Champions) -> EvaluationJob:
+    def _job(self, cause: Cause, request: Asked, row: Champions) -> EvaluationJob:
         config = self.settings.config(cause.subject or "")
         league = row.league.with_baselines(config.builtins)
-        opponents = _opponents(request, row.promoted, league, config)
+        if isinstance(request, MatchesRequested):
+            opponents = plan_matches(request.opponents, request.games, config)
+        else:
+            opponents = _opponents(request, row.promoted, league, config)
         spec = GauntletSpec(
             store=Path(self.place.store), config=config, model=request.model, opponents=opponents, seed=request.seed
         )
@@ -170,15 +182,16 @@ class Evaluator(QuietWorker[EvaluationRequested]):
         A fit is a fact: another machine's linear algebra may find other last digits, so no reducer computes it.
         """
         row: Champions = job.context["row"]
-        matches, hero = tuple(map(_match, result["results"])), job.request.model
-        if job.request.purpose == "gate":
+        matches, hero, purpose = tuple(map(_match, result["results"])), job.request.model, _purpose(job.request)
+        if purpose == "gate":
             rated = rated_alone(matches, row.known)
         else:
-            rated = rated_together(hero, matches, row.pool, row.league, row.known)
+            fitted = rated_together if purpose == "rating" else rated_besides
+            rated = fitted(hero, matches, row.pool, row.league, row.known)
         complete = EvaluationCompleted(
             request_id=job.id,
-            purpose=job.request.purpose,
-            model=job.request.model,
+            purpose=purpose,
+            model=hero,
             step=job.request.step,
             results=tuple(m.model_copy(update={"opponent_elo": rated.opponents.get(m.player)}) for m in matches),
             elo=rated.hero.elo,
@@ -190,9 +203,8 @@ class Evaluator(QuietWorker[EvaluationRequested]):
 
     def failed(self, job: EvaluationJob, error: FlyballError) -> tuple[Payload, ...]:
         """Say that the gauntlet could not be finished."""
-        return (
-            EvaluationFailed(request_id=job.id, purpose=job.request.purpose, model=job.request.model, error=str(error)),
-        )
+        purpose, model = _purpose(job.request), job.request.model
+        return (EvaluationFailed(request_id=job.id, purpose=purpose, model=model, error=str(error)),)
 
 
 def _opponents(
@@ -215,8 +227,27 @@ def _match(match: Json) -> MatchResult:
     return MatchResult.model_validate({**counted, "opponent_elo": None})
 
 
-def _without(pending: tuple[EvaluationPending, ...], request_id: EventId) -> tuple[EvaluationPending, ...]:
-    return tuple(one for one in pending if one.cause.id != request_id)
+def _purpose(request: Asked) -> Purpose:
+    return "tournament" if isinstance(request, MatchesRequested) else request.purpose
+
+
+def _is_background(pending: EvaluationPending) -> bool:
+    return isinstance(pending.request, MatchesRequested)
+
+
+def _queued(pending: tuple[EvaluationPending, ...], newest: EvaluationPending) -> tuple[EvaluationPending, ...]:
+    """Add a request; of matches only the latest wait."""
+    waiting = (*pending, newest)
+    given_up = list(filter(_is_background, waiting))[:-WAITING_MATCHES]
+    return tuple(one for one in waiting if one not in given_up)
+
+
+def _pooled(pool: Pool, data: EvaluationCompleted | EvaluationFailed) -> Pool:
+    """Return the pool with the games of an evaluation; those of a gate decide about one pair over and over."""
+    if data.purpose == "gate" or isinstance(data, EvaluationFailed):
+        return pool
+    played = totals_of(data.model, data.results)
+    return pool.after(data.model, played) if data.purpose == "rating" else pool.and_also(played)
 
 
 def _with_ratings(promoted: tuple[RatedModel, ...], data: EloUpdated) -> tuple[RatedModel, ...]:
@@ -233,7 +264,7 @@ def _without_idle_gates(row: Champions) -> Champions:
     """Drop gates at which nobody stands: an operator has promoted the candidate itself, or there is no champion yet."""
     champion = row.promoted[-1].model if row.promoted else None
     played = [
-        one for one in row.pending if one.request.purpose == "rating" or champion not in (None, one.request.model)
+        one for one in row.pending if _purpose(one.request) != "gate" or champion not in (None, one.request.model)
     ]
     return row if len(played) == len(row.pending) else row.model_copy(update={"pending": tuple(played)})
 

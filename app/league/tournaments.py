@@ -1,0 +1,50 @@
+"""Background tournaments: which members of the league play each other when there is nothing else to evaluate."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from app.config import TournamentSettings
+from app.core import ModelHash, derive_seed
+from app.events import MatchesRequested
+from app.league.agents import Agent
+from app.league.league import League
+from app.league.pairing import Pairing, placement, round_robin
+
+
+def tournaments(league: League, newcomer: Agent, settings: TournamentSettings, seed: int) -> Iterator[MatchesRequested]:
+    """Iterate over the matches that an admission leads to.
+
+    The new member is placed on the ladder. When its step is due, all meet all: each pair once, in the rounds of the
+    circle method, so that nobody's games come all at the end.
+
+    Args:
+        league: with the new member.
+        newcomer: that member.
+        settings: how many.
+        seed: of the configuration; each request derives its own.
+    """
+    step = newcomer.step or 0
+    pairings = list(placement(league, newcomer, settings.placement)) if settings.placement else []
+    if settings.round_robin_every and step and step % settings.round_robin_every == 0:
+        placed = {frozenset(pairing) for pairing in pairings}
+        rounds = round_robin([agent.id for agent in league.active])
+        pairings += [pairing for one in rounds for pairing in one if frozenset(pairing) not in placed]
+    for hero, others in _by_hero(league, pairings).items():
+        yield MatchesRequested(
+            model=ModelHash(hero.id),
+            step=hero.step or 0,
+            opponents=tuple(others),
+            games=settings.games,
+            seed=derive_seed(seed, "tournament", newcomer.id, hero.id),
+        )
+
+
+def _by_hero(league: League, pairings: Iterable[Pairing]) -> dict[Agent, list[str]]:
+    """Gather pairings by their checkpoint; two built-in players are of no interest to anybody."""
+    found = defaultdict[Agent, list[str]](list)
+    for pairing in pairings:
+        one, other = (league.agents[name] for name in pairing)
+        hero, rival = (one, other) if one.kind == "checkpoint" else (other, one)
+        if hero.kind == "checkpoint":
+            found[hero].append(rival.id)
+    return dict(found)

@@ -1,0 +1,192 @@
+"""Background tournaments: who plays whom, and that nothing ever waits for it."""
+
+import asyncio
+import itertools
+from collections import Counter
+
+import pytest
+from driving import KEY, NEW, OLD, Driven, DrivenWorker, match, rated, run_settings
+from leagues import checkpoint, league_of, model
+from rotations import rotations
+from scenario_events import promoted
+
+from app.config import LeagueSettings, TournamentSettings
+from app.core import Elo, Rate, expected_score
+from app.events import CheckpointAdded, EvaluationCompleted, EvaluationFailed, EvaluationRequested, MatchesRequested
+from app.league import LeagueKeeper, tournaments
+from app.runtime.jobs import JobRunner
+from app.runtime.work import Evaluator
+
+SETTINGS = TournamentSettings(placement=2, games=10, round_robin_every=50)
+
+
+def ladder(count: int = 6):
+    return league_of(*(checkpoint(step, 100.0 * step) for step in range(count)), baselines=("heuristic", "random"))
+
+
+def pairs(requests) -> list[frozenset[str]]:
+    return [frozenset((one.model, other)) for one in requests for other in one.opponents]
+
+
+def asked(hero: int, *others: str, games: int = 20) -> MatchesRequested:
+    return MatchesRequested(model=model(hero), step=hero, opponents=others, games=games, seed=1)
+
+
+def gauntlet() -> EvaluationRequested:
+    return EvaluationRequested(purpose="rating", model=NEW, step=99, seed=1)
+
+
+def added(step: int, elo: float) -> CheckpointAdded:
+    return CheckpointAdded(
+        model=model(step), parent=None, step=step, elo=Elo(elo), elo_stderr=15.0, games=400, roles=("anchor",)
+    )
+
+
+def evaluator(members: int = 3) -> DrivenWorker:
+    worker = DrivenWorker(Evaluator)
+    worker.feed(promoted(OLD))
+    for step in range(members):
+        worker.feed(added(step, 100.0 * step))
+    return worker
+
+
+def told(worker: DrivenWorker, **differences: float):
+    """Let the first waiting matches be played by these differences of strength, named by the roles of the opponents."""
+    job = worker.jobs()[0]
+    played = []
+    for one in job.context["opponents"]:
+        won = round(one.games * expected_score(differences[one.name]))
+        counted = {"games": one.games, "wins": won, "losses": one.games - won, "distinct_games": one.games}
+        scored = {"score": Rate.of(won, one.games), "rotations": rotations(won, 0, one.games - won)}
+        shown = match(0.5, one.games, one.name, model=one.model).model_dump()
+        played.append({**shown, **counted, **scored})
+    return worker.worker.completed(job, {"results": played, "lost_games": 0, "seconds": 1.0})
+
+
+def test_a_new_member_is_placed_against_those_whose_games_tell_most():
+    newcomer = checkpoint(7, 210.0)
+    (request,) = tournaments(ladder().with_agent(newcomer), newcomer, SETTINGS, seed=3)
+    assert (request.model, request.step, request.games) == (newcomer.id, 7, 10)
+    assert set(request.opponents) == {model(2), model(3)}, "those near in rating"
+
+
+def test_when_it_is_due_all_meet_all_once_but_for_the_built_in_players():
+    newcomer = checkpoint(100, 210.0)
+    league = ladder().with_agent(newcomer)
+    met = Counter(pairs(tournaments(league, newcomer, SETTINGS, seed=3)))
+    everybody = {frozenset(pair) for pair in itertools.combinations([agent.id for agent in league.active], 2)}
+    assert set(met) == everybody - {frozenset(("heuristic", "random"))}
+    assert set(met.values()) == {1}
+
+
+def test_every_request_has_a_seed_of_its_own():
+    newcomer = checkpoint(100, 210.0)
+    found = list(tournaments(ladder().with_agent(newcomer), newcomer, SETTINGS, seed=3))
+    assert len({one.seed for one in found}) == len(found) > 5
+
+
+@pytest.mark.parametrize(("placement", "requests"), [(3, 1), (0, 0)])
+def test_the_keeper_has_its_new_members_placed(placement, requests):
+    settings = LeagueSettings(tournaments=TournamentSettings(placement=placement))
+    keeper = Driven(LeagueKeeper, run_settings().model_copy(update={"league": settings}))
+    keeper.feed(rated(40.0, match(0.9, 200), model=model(1), step=1))
+    said = keeper.feed(promoted(model(1)).model_copy(update={"step": 1}))
+    found = [one for one in said if isinstance(one, MatchesRequested)]
+    assert [(one.model, one.opponents) for one in found] == [(model(1), ("random",))] * requests
+
+
+def test_matches_wait_for_every_evaluation_however_many_there_are():
+    worker = evaluator()
+    for _ in range(40):
+        worker.feed(asked(1, model(2)))
+    assert {type(job.request) for job in worker.jobs()} == {MatchesRequested}
+    request = worker.feed(gauntlet())
+    assert [job.id for job in worker.jobs()] == [request.id]
+    worker.feed(EvaluationFailed(request_id=request.id, purpose="rating", model=NEW, error="no"))
+    assert {type(job.request) for job in worker.jobs()} == {MatchesRequested}
+
+
+def test_another_configuration_evaluations_come_first_too():
+    worker = DrivenWorker(Evaluator, run_settings(KEY, "connect_four_2p"))
+    worker.feed(asked(1, model(2)))
+    request = worker.feed(gauntlet(), "connect_four_2p")
+    assert [job.id for job in worker.jobs()] == [request.id]
+
+
+def test_where_there_is_no_time_the_oldest_matches_are_given_up():
+    worker = evaluator()
+    waiting = [worker.feed(asked(1, model(2))).id for _ in range(40)]
+    assert [job.id for job in worker.jobs()] == waiting[-16:]
+    worker.feed(EvaluationFailed(request_id=waiting[-1], purpose="tournament", model=model(1), error="no"))
+    assert [job.id for job in worker.jobs()] == waiting[-16:-1]
+
+
+def test_the_opponents_are_those_asked_for_in_whole_rotations():
+    worker = evaluator()
+    worker.feed(asked(1, model(2), "random", games=5))
+    (job,) = worker.jobs()
+    assert [(one.name, one.player, one.games) for one in job.context["opponents"]] == [
+        ("member_1", model(2), 6),
+        ("random", "random", 6),
+    ]
+
+
+def test_a_tournament_changes_ratings_a_little_and_nobody_comes_or_goes_for_it():
+    worker = evaluator()
+    worker.feed(rated(100.0, match(0.7, 200), model=model(1)))
+    pool = worker.rows[KEY].pool
+    worker.feed(asked(1, model(2), "random"))
+    said = told(worker, member_1=200.0, random=200.0)
+    assert [one.purpose for one in said if isinstance(one, EvaluationCompleted)] == ["tournament"]
+    ratings = {one.agent: one for one in said[1].ratings}
+    assert set(ratings) == {model(1), model(2)}
+    assert 150.0 < ratings[model(2)].elo < 200.0, "a few games say less than the four hundred before them"
+    for one in said:
+        worker.feed(one.model_copy(update={"request_id": worker.jobs()[0].id}) if one is said[0] else one)
+    after = worker.rows[KEY].pool
+    assert after.agents == pool.agents == ("random", model(1))
+    assert after.games()[model(1)] == 220
+    assert worker.rows[KEY].pending == ()
+    assert worker.rows[KEY].league.agents[model(2)].elo == ratings[model(2)].elo
+
+
+class Slow:
+    """An engine whose jobs end when they are told to."""
+
+    def __init__(self) -> None:
+        self.running: list[str] = []
+        self.broken_off: list[str] = []
+        self.end = asyncio.Event()
+
+    async def run(self, function, spec, on_progress=None, deadline_seconds=None):
+        self.running.append(spec["model"])
+        try:
+            await self.end.wait()
+        except asyncio.CancelledError:
+            self.broken_off.append(spec["model"])
+            raise
+        return {}
+
+
+async def test_matches_that_are_being_played_are_broken_off_for_an_evaluation():
+    worker, engine = evaluator(), Slow()
+
+    async def say(verb, job, payloads) -> None:
+        await asyncio.sleep(0)
+
+    runner = JobRunner(engine, 1, say)
+    async with asyncio.TaskGroup() as group:
+        worker.feed(asked(1, model(2)))
+        runner.reconcile(group, worker.worker, worker.jobs())
+        await asyncio.sleep(0.01)
+        assert engine.running == [model(1)]
+        request = worker.feed(gauntlet())
+        runner.reconcile(group, worker.worker, worker.jobs())
+        await asyncio.sleep(0.01)
+        assert set(engine.broken_off) == {model(1)}
+        assert engine.running[-1] == NEW
+        worker.feed(EvaluationFailed(request_id=request.id, purpose="rating", model=NEW, error="no"))
+        runner.reconcile(group, worker.worker, worker.jobs())
+        await asyncio.sleep(0.01)
+        assert engine.running[-1] == model(1)
+        runner.reconcile(group, worker.worker, ())
