@@ -139,6 +139,22 @@ _TUNED: dict[ConfigKey, dict[str, Any]] = {
         "env.reward_mode": "per_trick",
         "collection.opponents": {HEURISTIC: 1.0},
         "collection.initial_policy": "behavioral_clone",
+        "collection.games_per_iteration": 4096,
+        "collection.num_iterations": 150,
+        "cloning.rounds": 16,
+        "cloning.games_per_round": 2048,
+        "cloning.batch_size": 512,
+        "ppo.learning_rate": 1e-3,
+        "ppo.learning_rate_end": 1e-4,
+        "ppo.gamma": 1.0,
+        "ppo.gae_lambda": 0.8,
+        "ppo.epochs": 2,
+        "ppo.batch_size": 2048,
+        "ppo.entropy_coef": 0.002,
+        "ppo.entropy_coef_end": 0.0005,
+        "training.eval_games": 6000,
+        "training.eval_frequency": 10,
+        "training.checkpoint_frequency": 10,
     }
 }
 """Settings that were found by trying, see ADR-015; for other games PPO is that of the daemons."""

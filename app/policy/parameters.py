@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import safetensors.torch
+import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
@@ -17,7 +18,7 @@ class BadParameters(FlyballError):
 
 def parameters_to_bytes(state: Mapping[str, Tensor]) -> bytes:
     """Return tensors, named in any order and on any device, in the safetensors format: always the same bytes."""
-    return safetensors.torch.save({name: state[name].detach().cpu().contiguous() for name in sorted(state)})
+    return safetensors.torch.save({name: _own(state[name]) for name in sorted(state)})
 
 
 def bytes_to_parameters(data: bytes) -> Parameters:
@@ -32,3 +33,8 @@ def bytes_to_parameters(data: bytes) -> Parameters:
             f"These {len(data)} bytes are no safetensors file ({error}).",
             hint="Restore the file from another node or an earlier checkpoint.",
         ) from error
+
+
+def _own(tensor: Tensor) -> Tensor:
+    """Return a copy that shares its memory with no other tensor, as the format demands."""
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
-from torch.optim import Optimizer
 
 from app.config import CloningSettings
 from app.policy import ActorCritic, masked_log_probs
-from app.training.ppo import descend
+from app.training.optimizer import VectorAdam
 from app.training.samples import Samples, minibatches
 
 
@@ -30,7 +29,7 @@ class CloningMetrics:
 
 def clone(
     network: ActorCritic,
-    optimizer: Optimizer,
+    optimizer: VectorAdam,
     samples: Samples,
     settings: CloningSettings,
     *,
@@ -41,7 +40,7 @@ def clone(
         metrics = []
         for batch in minibatches(samples, settings.batch_size, generator):
             loss, part = cloning_loss(network, batch, settings.value_coef)
-            descend(network, optimizer, (loss,), None, settings.max_grad_norm)
+            optimizer.descend((loss,), None, settings.max_grad_norm)
             metrics.append(part)
     return CloningMetrics(*torch.stack(metrics).mean(dim=0).tolist())
 

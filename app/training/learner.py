@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import torch
-from torch.optim import Adam
 
 from app.config import CloningSettings, PpoSettings
 from app.policy import ActorCritic, bytes_to_parameters, load_network, parameters_to_bytes
 from app.store import Checkpoint
 from app.training.cloning import CloningMetrics, clone
-from app.training.optimizer import make_optimizer, optimizer_bytes
+from app.training.optimizer import VectorAdam
 from app.training.ppo import EpochMetrics, update
 from app.training.samples import Samples
 
@@ -60,17 +59,17 @@ def imitate(
     return _improvement(network, optimizer, metrics)
 
 
-def _learner(base: Checkpoint, learning_rate: float, device: torch.device) -> tuple[ActorCritic, Adam]:
+def _learner(base: Checkpoint, learning_rate: float, device: torch.device) -> tuple[ActorCritic, VectorAdam]:
     manifest, parameters = base.manifest, bytes_to_parameters(base.parameters)
     network = load_network(manifest.network, manifest.obs_size, manifest.actions, parameters).to(device)
-    return network, make_optimizer(network, learning_rate, base.optimizer)
+    return network, VectorAdam(network, learning_rate, base.optimizer)
 
 
-def _improvement(network: ActorCritic, optimizer: Adam, metrics: M) -> Improvement[M]:
+def _improvement(network: ActorCritic, optimizer: VectorAdam, metrics: M) -> Improvement[M]:
     named = network.named_parameters()
     return Improvement(
         parameters=parameters_to_bytes(network.state_dict()),
-        optimizer=optimizer_bytes(optimizer, network),
+        optimizer=optimizer.to_bytes(),
         metrics=metrics,
         gradients={name: float(p.grad.norm()) for name, p in named if p.grad is not None},
     )

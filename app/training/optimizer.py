@@ -1,38 +1,87 @@
-"""Adam, and its state as bytes."""
+"""Adam over a network's parameters as one vector, and its state as bytes."""
 
-from torch import Tensor
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
 from torch.optim import Adam
 
 from app.policy import ActorCritic, BadParameters, bytes_to_parameters, parameters_to_bytes
 
-_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+_VECTORS = ("exp_avg", "exp_avg_sq")
 _EPSILON = 1e-5  # as in the reference implementation of PPO; PyTorch's 1e-8 lets tiny gradients make large steps
 
 
-def make_optimizer(network: ActorCritic, learning_rate: float, state: bytes | None) -> Adam:
-    """Return Adam over the network's parameters, going on from ``state`` if given. Raises ``BadParameters``."""
-    optimizer = Adam(network.parameters(), lr=learning_rate, eps=_EPSILON, fused=True)
-    if state is not None:
-        moments = bytes_to_parameters(state)
-        for name, parameter in network.named_parameters():
-            optimizer.state[parameter] = _moments_of(name, parameter, moments)
-    return optimizer
+class VectorAdam:
+    """Adam, with the gradient clipped to a norm.
 
+    The network's parameters and their gradients become views of one vector each: small networks spend as long on
+    walking through their tensors as on the arithmetic.
 
-def optimizer_bytes(optimizer: Adam, network: ActorCritic) -> bytes:
-    """Return Adam's state as a safetensors file; tensors are named ``exp_avg.<parameter>`` and so on."""
-    state = optimizer.state
-    return parameters_to_bytes(
-        {f"{moment}.{name}": state[p][moment] for name, p in network.named_parameters() for moment in _MOMENTS}
-    )
+    Args:
+        network: whose parameters move.
+        learning_rate: of Adam.
+        state: to go on from, as ``to_bytes`` returned it.
 
+    Raises ``BadParameters`` when the state is of another network.
+    """
 
-def _moments_of(name: str, parameter: Tensor, moments: dict[str, Tensor]) -> dict[str, Tensor]:
-    own = {moment: moments.get(f"{moment}.{name}") for moment in _MOMENTS}
-    found = {moment: tensor.to(parameter.device) for moment, tensor in own.items() if tensor is not None}
-    if len(found) != len(_MOMENTS) or found["exp_avg"].shape != parameter.shape:
-        raise BadParameters(
-            f"The optimiser's state has no moments for {name} of shape {tuple(parameter.shape)}.",
-            hint="Train from an earlier checkpoint, or from the same parameters without an optimiser.",
-        )
-    return found
+    def __init__(self, network: ActorCritic, learning_rate: float, state: bytes | None) -> None:
+        self._named = dict(network.named_parameters())
+        self._vector = nn.Parameter(torch.cat([p.detach().flatten() for p in self._named.values()]))
+        self._gradient = torch.zeros_like(self._vector)
+        self._vector.grad = self._gradient
+        for name, part in self._parts(self._vector.detach()):
+            self._named[name].data = part
+        for name, part in self._parts(self._gradient):
+            self._named[name].grad = part
+        self._adam = Adam([self._vector], lr=learning_rate, eps=_EPSILON, fused=True)
+        if state is not None:
+            self._adam.state[self._vector] = self._read(bytes_to_parameters(state))
+
+    def descend(self, of: tuple[Tensor, ...], gradient: tuple[Tensor, ...] | None, max_norm: float) -> Tensor:
+        """Take one step down; return the norm of the gradient before it was clipped.
+
+        Args:
+            of: a loss; or outputs of the network, of which the loss has the ``gradient``.
+            gradient: None for a loss.
+            max_norm: of the gradient by all parameters.
+        """
+        self._gradient.zero_()
+        torch.autograd.backward(of, gradient)
+        norm: Tensor = torch.linalg.vector_norm(self._gradient)
+        self._gradient.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
+        self._adam.step()
+        return norm
+
+    def to_bytes(self) -> bytes:
+        """Return Adam's state as a safetensors file; tensors are named ``exp_avg.<parameter>`` and so on."""
+        state = self._adam.state[self._vector]
+        tensors = {f"step.{name}": state["step"] for name in self._named}
+        for moment in _VECTORS:
+            tensors |= {f"{moment}.{name}": part for name, part in self._parts(state[moment])}
+        return parameters_to_bytes(tensors)
+
+    def _parts(self, vector: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Yield the part of each parameter, in its shape."""
+        start = 0
+        for name, parameter in self._named.items():
+            stop = start + parameter.numel()
+            yield name, vector[start:stop].view(parameter.shape)
+            start = stop
+
+    def _read(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        for name, parameter in self._named.items():
+            for moment in _VECTORS:
+                found = tensors.get(f"{moment}.{name}")
+                if found is None or found.shape != parameter.shape or f"step.{name}" not in tensors:
+                    raise BadParameters(
+                        f"The optimiser's state has no moments for {name} of shape {tuple(parameter.shape)}.",
+                        hint="Train from an earlier checkpoint, or from the same parameters without an optimiser.",
+                    )
+        device = self._vector.device
+        read = {
+            moment: torch.cat([tensors[f"{moment}.{name}"].flatten() for name in self._named]).to(device)
+            for moment in _VECTORS
+        }
+        return {"step": tensors[f"step.{next(iter(self._named))}"].to(device), **read}

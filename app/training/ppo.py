@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.utils import clip_grad_norm_
-from torch.optim import Optimizer
 
 from app.config import PpoSettings
 from app.core import FlyballError
 from app.policy import ActorCritic, masked_log_probs
+from app.training.optimizer import VectorAdam
 from app.training.samples import Samples, minibatches
 from app.training.surrogate import surrogate
 
@@ -47,7 +46,7 @@ class TrainingDiverged(FlyballError):
 
 def update(
     network: ActorCritic,
-    optimizer: Optimizer,
+    optimizer: VectorAdam,
     samples: Samples,
     settings: PpoSettings,
     *,
@@ -87,8 +86,8 @@ def losses(logits: Tensor, values: Tensor, batch: Samples, settings: PpoSettings
     log_ratio = all_log_probs.gather(1, batch.action).squeeze(1) - batch.log_prob
     ratio = log_ratio.exp()
     low, high = 1 - settings.clip_epsilon, 1 + settings.clip_epsilon
-    surrogate = torch.minimum(ratio * batch.advantage, ratio.clamp(low, high) * batch.advantage)
-    policy_loss = -surrogate.mean()
+    gain = torch.minimum(ratio * batch.advantage, ratio.clamp(low, high) * batch.advantage)
+    policy_loss = -gain.mean()
     value_loss = clipped_value_loss(values, batch.value, batch.target, settings.clip_epsilon)
     entropy = -(all_log_probs.exp() * all_log_probs).sum(dim=1).mean()
     loss = policy_loss + settings.value_coef * value_loss - settings.entropy_coef * entropy
@@ -104,38 +103,15 @@ def clipped_value_loss(values: Tensor, old: Tensor, target: Tensor, epsilon: flo
     return torch.maximum((values - target).square(), (clipped - target).square()).mean()
 
 
-def _learn(network: ActorCritic, optimizer: Optimizer, batch: Samples, settings: PpoSettings) -> Tensor:
+def _learn(network: ActorCritic, optimizer: VectorAdam, batch: Samples, settings: PpoSettings) -> Tensor:
     logits, values = network(batch.obs.float())
     if batch.obs.is_cpu:
         gradient, metrics = surrogate(logits, values, batch, settings)
-        norm = descend(network, optimizer, (logits, values), gradient, settings.max_grad_norm)
+        norm = optimizer.descend((logits, values), gradient, settings.max_grad_norm)
     else:
         loss, metrics = losses(logits, values, batch, settings)
-        norm = descend(network, optimizer, (loss,), None, settings.max_grad_norm)
+        norm = optimizer.descend((loss,), None, settings.max_grad_norm)
     return torch.cat((metrics, norm[None]))
-
-
-def descend(
-    network: ActorCritic,
-    optimizer: Optimizer,
-    of: tuple[Tensor, ...],
-    gradient: tuple[Tensor, ...] | None,
-    max_norm: float,
-) -> Tensor:
-    """Take one step down, clipped to ``max_norm``; return the norm before.
-
-    Args:
-        network: whose parameters move.
-        optimizer: that moves them.
-        of: a loss; or outputs of the network, of which the loss has the ``gradient``.
-        gradient: None for a loss.
-        max_norm: of the parameters' gradient.
-    """
-    optimizer.zero_grad()
-    torch.autograd.backward(of, gradient)
-    norm = clip_grad_norm_(network.parameters(), max_norm)
-    optimizer.step()
-    return norm
 
 
 def _means(metrics: list[Tensor]) -> EpochMetrics:

@@ -50,23 +50,19 @@ def _differentiate(
     epsilon, value_coef, entropy_coef = coefficients
     by_logits, by_values, sums = out
     rows, width = mask.shape
-    legal, shares = np.empty(width, dtype=np.int64), np.empty(width)
+    legal, surprises, shares = np.empty(width, dtype=np.int64), np.empty(width), np.empty(width)
     for n in range(rows):
-        count = _softmax(logits[n], mask[n], temperatures[n], legal, shares)
-        entropy, own = 0.0, 0.0
+        count, entropy = _softmax(logits[n], mask[n], temperatures[n], (legal, surprises, shares))
+        log_ratio = -log_probs[n]
         for j in range(count):
-            if shares[j] > 0:
-                entropy -= shares[j] * log(shares[j])
             if legal[j] == actions[n]:
-                own = shares[j]
-        log_ratio = log(own) - log_probs[n]
+                log_ratio -= surprises[j]
         ratio, advantage = exp(log_ratio), advantages[n]
         near = min(max(ratio, 1 - epsilon), 1 + epsilon)
         slope = advantage * ratio if ratio * advantage <= near * advantage else 0.0
         for j in range(count):
             chosen = 1.0 if legal[j] == actions[n] else 0.0
-            surprise = log(shares[j]) + entropy if shares[j] > 0 else 0.0
-            gradient = entropy_coef * shares[j] * surprise - slope * (chosen - shares[j])
+            gradient = entropy_coef * shares[j] * (entropy - surprises[j]) - slope * (chosen - shares[j])
             by_logits[n, legal[j]] = gradient / (temperatures[n] * rows)
         error = values[n] - targets[n]
         moved = min(max(values[n] - olds[n], -epsilon), epsilon)
@@ -82,18 +78,26 @@ def _differentiate(
 
 @kernel
 def _softmax(
-    logits: Floats, mask: NDArray[np.bool_], temperature: float, legal: NDArray[np.int64], shares: NDArray[np.float64]
-) -> int:
-    """Write which actions are legal, and how probable they are; return their number."""
-    count, top, total = 0, -np.inf, 0.0
+    logits: Floats,
+    mask: NDArray[np.bool_],
+    temperature: float,
+    out: tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]],
+) -> tuple[int, float]:
+    """Write which actions are legal, minus the logarithms of their probabilities, and these; return count, entropy."""
+    legal, surprises, shares = out
+    count, top, total, mean = 0, -np.inf, 0.0, 0.0
     for action in range(len(mask)):
         if mask[action]:
             legal[count] = action
             top = max(top, logits[action])
             count += 1
     for j in range(count):
-        shares[j] = exp((logits[legal[j]] - top) / temperature)
+        surprises[j] = (top - logits[legal[j]]) / temperature
+        shares[j] = exp(-surprises[j])
         total += shares[j]
+        mean += shares[j] * surprises[j]
+    rest = log(total)
     for j in range(count):
+        surprises[j] += rest
         shares[j] /= total
-    return count
+    return count, mean / total + rest

@@ -15,7 +15,7 @@ from torch.distributions import Categorical
 from app.config import NetworkSettings, PpoSettings
 from app.policy import init_policy, load_network
 from app.training import Samples
-from app.training.optimizer import make_optimizer
+from app.training.optimizer import VectorAdam
 from app.training.ppo import update
 
 ROWS, OBS_SIZE, ACTIONS, ROUNDS = 20_800, 270, 52, 5
@@ -54,7 +54,7 @@ def network():
 
 def ours(samples: Samples) -> None:
     learner = network()
-    optimizer = make_optimizer(learner, 1e-3, None)
+    optimizer = VectorAdam(learner, 1e-3, None)
     update(
         learner,
         optimizer,
