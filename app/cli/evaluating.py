@@ -14,6 +14,7 @@ from app.arena.match import IN_FLIGHT
 from app.cli.models import fetch_model
 from app.cli.output import note
 from app.cli.place import Place
+from app.cli.rivals import named
 from app.config import GameConfig
 from app.core import FlyballError, ModelHash
 from app.engine import Engine, InlineEngine, JsonObject, LocalEngine
@@ -86,7 +87,7 @@ def _opponents(
     request: GameRequest, model: ModelHash, place: Place, config: GameConfig, store: FileStore
 ) -> Iterator[Opponent]:
     seen: dict[str, str] = {model: "the model itself"}
-    for name in request.against:
+    for name in named(request.against, model, place, config.key, request.seed):
         found = fetch_model(name, place, config.key, store)
         settings = config.evaluation
         asked = request.games or (settings.random_games if found is None else settings.model_games)

@@ -12,6 +12,7 @@ A model that is current for another reason than its own promotion here is rated:
 been, as far as is known; of one that was gone back to, an unbiased rating is what the next ones are compared with.
 """
 
+import operator
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -23,6 +24,7 @@ from app.events import (
     EvaluationRequested,
     Event,
     Evidence,
+    MatchResult,
     ModelPromoted,
     ModelRolledBack,
     Payload,
@@ -68,11 +70,15 @@ class Candidate(Row, frozen=True):
     games: int = 0
     rounds: int = 0
 
-    def after(self, rotations: tuple[int, ...], games: int) -> "Candidate":
-        """Return the candidate after another round of gate games."""
-        before = self.rotations or (0,) * len(rotations)
-        summed = tuple(old + new for old, new in zip(before, rotations, strict=True))
-        return self.model_copy(update={"rotations": summed, "games": self.games + games})
+    def after(self, match: MatchResult, players: int) -> "Candidate":
+        """Return the candidate after another round of gate games.
+
+        Where no opening, deal or draw made a rotation differ from another, all of them together say what one says.
+        """
+        before = self.rotations or (0,) * len(match.rotations)
+        add = operator.add if match.distinct_games > players else _at_most_one
+        summed = tuple(map(add, before, match.rotations))
+        return self.model_copy(update={"rotations": summed, "games": self.games + match.games})
 
     def plays_gate(self, model: ModelHash) -> bool:
         """Whether gate games of this model are the candidate's: it was rated, so they were asked for."""
@@ -189,7 +195,7 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
             match, players = data.results[0], self.settings.config(event.subject).players
             if not candidate.plays_gate(data.model) or len(match.rotations) != rotation_outcomes(players):
                 return Step()
-            return self._judged(event, row, candidate.after(match.rotations, match.games))
+            return self._judged(event, row, candidate.after(match, players))
         rating = {"rating_id": event.id, "elo": data.elo, "elo_stderr": data.elo_stderr}
         rated = candidate.model_copy(update=rating)
         if row.current is None:
@@ -238,6 +244,10 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
             model=candidate.model, current=row.current.model, step=candidate.step, evidence=evidence
         )
         return Step({key: row.model_copy(update={"candidate": None})}, (Emission(rejection),))
+
+
+def _at_most_one(before: int, more: int) -> int:
+    return max(before, min(1, more))
 
 
 def _with(promoted: tuple[Promoted, ...], newest: Promoted) -> tuple[Promoted, ...]:

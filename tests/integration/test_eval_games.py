@@ -11,7 +11,7 @@ from recorded_run import Recording, evidence, write_journal
 from app.cli import main
 from app.config import GAMES, RunSettings
 from app.core import Elo, ModelHash
-from app.events import ModelPromoted, RunConfigured
+from app.events import CheckpointAdded, ModelPromoted, RunConfigured
 from app.games import open_table
 from app.policy import init_policy, parameters_to_bytes
 from app.store import FileStore, Manifest, put_checkpoint
@@ -93,9 +93,54 @@ def test_built_in_players_are_opponents_where_there_are_any(
     assert (without.exit_code, "no heuristic player" in without.stderr) == (1, True)
 
 
+@pytest.fixture
+def league(tmp_path: Path, models: list[ModelHash]) -> list[ModelHash]:
+    """Let all three be members, the second of the highest rating."""
+    run = Recording([])
+    root = run.add(RunConfigured(run_id="1", settings=RunSettings().model_dump(mode="json")))
+    run.add(ModelPromoted(model=models[0], previous=None, step=0, elo=Elo(5.0), evidence=evidence(5.0)), root, KEY)
+    for step, (model, elo) in enumerate(zip(models, (10.0, 90.0, 50.0), strict=True)):
+        entry = {"model": model, "parent": None, "step": step, "elo": Elo(elo), "elo_stderr": 9.0, "games": 100}
+        run.add(CheckpointAdded(**entry, roles=("recent",)), root, KEY)
+    (tmp_path / "journal.sqlite").unlink()
+    write_journal(tmp_path / "journal.sqlite", run.events)
+    return models
+
+
+@pytest.mark.parametrize(
+    ("hero", "against", "met"),
+    [
+        (2, "recent:", [1]),
+        (0, "recent:2", [2, 1]),
+        (0, "top_k:1", [1]),
+        (0, "top_k:9", [1, 2, None]),
+        (2, "champion:1", [0]),
+        (0, "random,recent:1", [None, 2]),
+        (0, "round_robin:9", [None, 1, 2]),
+    ],
+)
+def test_strategies_choose_from_the_runs_league(flyball: Flyball, league, hero: int, against: str, met) -> None:
+    done = flyball("--config", KEY, "--model", league[hero], "--against", against, "--games", 2)
+    chosen = [match["opponent_model"] for match in json.loads(done.stdout)["results"]]
+    assert chosen == [None if one is None else league[one] for one in met]
+
+
+def test_drawn_members_are_the_same_for_a_seed(flyball: Flyball, league) -> None:
+    words = ("--config", KEY, "--model", league[0], "--against", "random:1", "--games", 2)
+    met = [
+        json.loads(flyball(*words, "--seed", seed).stdout)["results"][0]["opponent"] for seed in (1, 1, 2, 3, 4, 5, 6)
+    ]
+    assert met[0] == met[1]
+    assert len(set(met)) > 1
+
+
 @pytest.mark.parametrize(
     ("words", "code", "why"),
     [
+        (("--against", "recent:none"), 2, "for instance recent:3"),
+        (("--against", "recent:0"), 2, "for instance recent:3"),
+        (("--against", "recent:1"), 1, "has nobody but the model"),
+        (("--against", "recent"), 4, "no model 'recent'"),
         (("--against", "champion"), 2, "the same as the model itself"),
         (("--against", "random,random"), 2, "the same as random"),
         (("--model", "random"), 2, "name a model"),

@@ -92,6 +92,14 @@ class TestGate:
         (promoted,) = lifecycle.feed(gated(52, 0, 48, "c" * 64).model_copy(update={"results": (balanced,)}))
         assert isinstance(promoted, ModelPromoted)
 
+    @pytest.mark.parametrize(("distinct", "said"), [(2, EvaluationRequested), (3, ModelPromoted)])
+    def test_games_that_are_all_the_same_say_what_one_rotation_says(self, lifecycle, distinct, said):
+        """Without openings, deals or temperature a hundred won games are one won game."""
+        candidate(lifecycle)
+        (match,) = gated(100, 0, 0).results
+        same = match.model_copy(update={"distinct_games": distinct})
+        assert [type(one) for one in lifecycle.feed(gated(1, 0, 0).model_copy(update={"results": (same,)}))] == [said]
+
     def test_a_match_among_another_number_of_players_is_left_alone(self, lifecycle):
         candidate(lifecycle)
         strange = match(0.9, 300, "champion", players=3)

@@ -32,7 +32,7 @@ def test_lineups_are_whole_rotations_as_even_as_possible(players, games):
         assert {draw.games for draw in mine} == {one.games}
 
 
-@pytest.mark.parametrize("players", [2, 4])
+@pytest.mark.parametrize("players", [2, 3, 4, 7])
 def test_draws_have_the_probabilities_that_were_decided(players):
     counts = Counter[tuple[str, str]]()
     for seed in range(2000):

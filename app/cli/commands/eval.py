@@ -33,7 +33,8 @@ SEEDS = click.IntRange(0, 2**63 - 1)
     "--against",
     default="random",
     show_default=True,
-    help="By commas: random, heuristic, champion, models; in Hearts also easy, normal, hard with --paired.",
+    help="By commas: random, heuristic, champion, models, STRATEGY:COUNT of the run's league; in Hearts also easy, "
+    "normal, hard with --paired.",
 )
 @click.option("--games", type=click.IntRange(1), help="Against each opponent.  [default: the configuration's]")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Processes that play.")
@@ -74,10 +75,12 @@ def eval(  # noqa: A001 - the name of the command
     """Evaluate a checkpoint and write one JSON object; the same arguments write the same bytes.
 
     --config plays one of our games against other players, seats in rotation, with the temperature and openings of the
-    configuration. With --paired (Hearts) the hands of each deal are played again with a reference in the model's place:
-    the difference in points a hand, its 95% interval and p-value, win shares with ties split, moon rates; --games are
-    hands then, 4,000 if nothing is said. --env plays a Gymnasium environment; what its figures mean is written in
-    app/evaluation/episodes.py, the format of the model's file in app/arena/environments/mlp.py.
+    configuration. A STRATEGY chooses members of the league: champion, top_k, recent, random, round_robin or pfsp; so
+    top_k:3 stands for the three of the highest rating. With --paired (Hearts) the hands of each deal are played again
+    with a reference in the model's place: the difference in points a hand, its 95% interval and p-value, win shares
+    with ties split, moon rates; --games are hands then, 4,000 if nothing is said. --env plays a Gymnasium environment;
+    what its figures mean is written in app/evaluation/episodes.py, the format of the model's file in
+    app/arena/environments/mlp.py.
 
     Where the device is missing it writes {"skipped": reason} and exits with 0.
     """
