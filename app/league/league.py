@@ -112,6 +112,16 @@ class League(Value):
         met = before[second].plus(seen) if second in before else seen
         return self.model_copy(update={"games": {**self.games, first: {**before, second: met}}})
 
+    def joined(self, other: "League") -> Self:
+        """Take over the agents and games of another league that are not here; taken over twice they count once.
+
+        Of agents and pairs that both know, what is known here stays.
+        """
+        agents = {**other.agents, **self.agents}
+        pairs = {*other.games, *self.games}
+        games = {one: {**other.games.get(one, {}), **self.games.get(one, {})} for one in sorted(pairs)}
+        return self.model_copy(update={"agents": agents, "games": games})
+
     def without(self, name: str) -> Self:
         """Retire an agent; nothing for one that is no member."""
         agent = self.agents.get(name)

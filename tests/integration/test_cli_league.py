@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from golden_runs import load
-from leagues import model
+from leagues import checkpoint, league_of, meet, model
 from recorded_run import write_journal
 
 from app.cli import main
 from app.dashboard import LeagueView
 from app.events import EloUpdated, EvaluationCompleted
-from app.league import PairTotals, load_league, total
+from app.league import PairTotals, dump_league, load_league, total
+from app.store import LeagueFile
 
 
 @pytest.fixture
@@ -83,9 +84,57 @@ def test_an_exported_league_is_read_back(run: Path, tmp_path: Path) -> None:
     assert {agent.id for agent in known.active} <= {member["agent"] for member in members}
 
 
+def test_an_exported_league_is_taken_over_into_a_registry_once(run: Path, tmp_path: Path) -> None:
+    path, registry = tmp_path / "league.json", tmp_path / "shared" / "league.json"
+    words = ("connect_four_2p", "--import", str(path), "--registry", str(registry))
+    assert league(run, "connect_four_2p", "--export", str(path)).exit_code == 0
+    first = league(run, *words)
+    assert first.exit_code == 0, first.output
+    known, about = load_league(path.read_bytes(), path.name)
+    shared = LeagueFile(registry, about.run_name, "connect_four_2p").read()
+    assert (shared.agents, shared.games) == (known.agents, known.games)
+    assert set(json.loads(first.stdout)["new"]) == {*known.agents}
+    written = registry.read_bytes()
+    assert json.loads(league(run, *words).stdout)["new"] == []
+    assert registry.read_bytes() == written
+
+
+def test_what_a_registry_knows_already_stays(run: Path, tmp_path: Path) -> None:
+    path, registry = tmp_path / "league.json", tmp_path / "shared.json"
+    mine = meet(league_of(checkpoint(1, 50.0), checkpoint(2, 70.0)), model(1), model(2), 10, 3)
+    theirs = league_of(checkpoint(2, 999.0), checkpoint(3, 90.0))
+    theirs = meet(meet(theirs, model(1), model(2), 500, 0), model(2), model(3), 20, 8)
+    LeagueFile(registry, "theirs", "connect_four_2p").update(lambda _: mine)
+    path.write_bytes(dump_league(theirs, "theirs", "connect_four_2p"))
+    done = league(run, "connect_four_2p", "--import", str(path), "--registry", str(registry))
+    assert json.loads(done.stdout) == {"agents": 4, "new": [model(3)], "registry": str(registry)}
+    after = LeagueFile(registry, "theirs", "connect_four_2p").read()
+    assert after.agents[model(2)].elo == 70.0
+    assert after.between(model(1), model(2)) == mine.between(model(1), model(2))
+    assert after.between(model(2), model(3)) == theirs.between(model(2), model(3))
+
+
+@pytest.mark.parametrize(
+    ("text", "config", "said"),
+    [
+        (b"{}", "connect_four_2p", "is no league"),
+        (dump_league(league_of(), "run", "hex7_2p"), "connect_four_2p", "league of hex7_2p, not of connect_four_2p"),
+        (dump_league(league_of(), "run", "x_2p").replace(b'"elo": 0.0', b'"elo": 1.0'), "x_2p", "another checksum"),
+    ],
+)
+def test_a_file_that_is_no_such_league_is_not_taken_over(run: Path, tmp_path: Path, text, config, said) -> None:
+    path, registry = tmp_path / "league.json", tmp_path / "shared.json"
+    path.write_bytes(text)
+    done = league(run, config, "--import", str(path), "--registry", str(registry))
+    assert done.exit_code == 1
+    assert said in done.stderr
+    assert not registry.exists()
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
+        (["x_2p", "--registry", "r.json"], 2, "Say all three"),
         (["hex9_9p"], 4, "There is no configuration"),
         (["hex7_2p"], 3, "has no league yet"),
         (["--plot", "x.svg"], 2, "Say of which configuration"),

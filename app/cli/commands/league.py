@@ -12,7 +12,8 @@ from app.cli.selecting import check_config, open_journal
 from app.core import FlyballError
 from app.dashboard import LEAGUES_READ, LeagueView, draw_league, read_leagues, short
 from app.journal import history
-from app.league import dump_league
+from app.league import League, dump_league, load_league
+from app.store import ForeignLeague, LeagueFile
 
 UNKNOWN = "-"
 LEFT = ("agent", "why", "parent")
@@ -29,15 +30,41 @@ class NoLeague(FlyballError):
 @click.option(
     "--export", "document", type=click.Path(dir_okay=False, path_type=Path), help="Write CONFIG's league.json."
 )
+@click.option(
+    "--import",
+    "imported",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Take a league.json over into --registry.",
+)
+@click.option(
+    "--registry",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A league's file that processes share without a broker; made if need be.",
+)
 @json_option
 @placed
-def league(place: Place, config_key: str | None, *, figure: Path | None, document: Path | None, as_json: bool) -> None:
+def league(
+    place: Place,
+    config_key: str | None,
+    *,
+    figure: Path | None,
+    document: Path | None,
+    imported: Path | None,
+    registry: Path | None,
+    as_json: bool,
+) -> None:
     """Show the league of CONFIG, or of all configurations.
 
     Elo is the rating as the evaluator told it last, measured from the random bot at 0, with its 95% interval: what
     explains best the games of those who played lately, all together (Bradley and Terry). 'met' is the share of
     self-play games against it, '(n)' under a table how many were played by reason.
+
+    --import checks a league.json, exported or in the schema of seed 001 and written by hand, and takes its agents and
+    games over into the file --registry names. Known agents and pairs stay as they are: doing it twice changes nothing.
     """
+    if imported or registry:
+        _take_over(imported, registry, config_key)
+        return
     if (figure or document) and config_key is None:
         raise click.UsageError("Say of which configuration: flyball league CONFIG --plot FILE.")
     with open_journal(place) as reader:
@@ -56,6 +83,26 @@ def league(place: Place, config_key: str | None, *, figure: Path | None, documen
     else:
         for key, view in chosen.items():
             _show(key, view)
+
+
+def _take_over(imported: Path | None, registry: Path | None, config_key: str | None) -> None:
+    if imported is None or registry is None or config_key is None:
+        raise click.UsageError("Say all three: flyball league CONFIG --import FILE --registry FILE.")
+    found, about = load_league(imported.read_bytes(), str(imported))
+    if about.config_key not in (None, config_key):
+        raise ForeignLeague(
+            f"{imported} is the league of {about.config_key}, not of {config_key}.",
+            hint="Ratings of different games cannot be compared: name the configuration that it is about.",
+        )
+    file = LeagueFile(registry, about.run_name, config_key, baselines=())
+    before = set[str]()
+
+    def joined(known: League) -> League:
+        before.update(known.agents)
+        return known.joined(found)
+
+    after = file.update(joined)
+    write_json({"agents": len(after.agents), "new": sorted(set(after.agents) - before), "registry": str(registry)})
 
 
 def _show(key: str, view: LeagueView) -> None:
