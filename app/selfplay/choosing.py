@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from app.core.kernels import kernel
 from app.games import Mask, Observations
 from app.policy import NoLegalAction, Policy
-from app.selfplay.players import Floats, Player
+from app.selfplay.players import BUILT_IN, Floats, Player
 
 GREEDY = -1.0
 """In place of a point: take the most probable action, the first of several."""
@@ -31,12 +31,14 @@ def ask(player: Player, obs: Observations, mask: Mask, temperature: float, point
         obs: [K, D].
         mask: [K, A] legal actions.
         temperature: divides the logits; 0 takes the most probable action, whose log-probability is then that at 1.
+            Nothing to built-in players.
         points: [K] uniform in [0, 1): where each falls decides the action.
 
     Raises ``NoLegalAction``.
     """
     divisor = temperature or 1.0
-    points = points if temperature else np.full(len(mask), GREEDY)
+    if not temperature and not isinstance(player, BUILT_IN):  # these play alike at any: greedy, the random one is not
+        points = np.full(len(mask), GREEDY)
     if isinstance(player, Policy):  # its logits do: normalising and masking all actions would cost as much again
         logits = player.outputs(obs)
         action, log_prob = choose(logits, mask, 1 / divisor, points)

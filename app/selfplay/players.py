@@ -56,6 +56,10 @@ class HeuristicPlayer:
         return np.where(mask, log_probs, MASKED_LOGIT).astype(np.float32), np.zeros(len(mask), dtype=np.float32)
 
 
+BUILT_IN = (RandomPlayer, HeuristicPlayer)
+"""Players that play alike at any temperature."""
+
+
 def load_player(store: BlobStore, name: str, spec: TableSpec, device: str = "cpu") -> Player:
     """Return the player called ``name``; networks run on ``device``.
 

@@ -5,7 +5,7 @@ import torch
 from app.config import GAMES, NetworkSettings
 from app.games import open_table
 from app.policy import NoLegalAction, Policy, init_policy
-from app.selfplay import HERO, RandomPlayer, Rollout, Schedule, ShardRecorder
+from app.selfplay import HERO, HeuristicPlayer, RandomPlayer, Rollout, Schedule, ShardRecorder
 from app.selfplay.choosing import GREEDY, ask, choose
 from app.selfplay.seating import selfplay_seating
 from app.store import ShardMeta
@@ -161,10 +161,28 @@ def test_a_game_that_was_cut_off_is_bootstrapped_not_rewarded() -> None:
     assert not shard.bootstrap[~ends].any()
 
 
+class Undecided:
+    """Prefers no legal action to another, as a model may."""
+
+    def forward(self, obs, mask, temperature=1.0):
+        return RandomPlayer().forward(obs, mask)
+
+
 def test_a_temperature_of_zero_plays_the_best_action_without_chance() -> None:
-    first = roll(CONFIG, [RandomPlayer()], np.zeros((3, 2)), temperature=0.0, seed=1)
-    other = roll(CONFIG, [RandomPlayer()], np.zeros((3, 2)), temperature=0.0, seed=2)
+    first = roll(CONFIG, [Undecided()], np.zeros((3, 2)), temperature=0.0, seed=1)
+    other = roll(CONFIG, [Undecided()], np.zeros((3, 2)), temperature=0.0, seed=2)
     assert first.histories == other.histories == [[0, 1, 2, 3, 4, 5, 6]] * 3
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.3, 2.0])
+def test_built_in_players_play_alike_at_any_temperature(temperature: float) -> None:
+    """A random player that is greedy always takes the first card: another, and a worse one in Hearts."""
+    mask, points = np.ones((400, 5), dtype=np.bool_), np.linspace(0, 1, 400, endpoint=False)
+    obs = np.zeros((400, 1), dtype=np.float32)
+    taken = ask(RandomPlayer(), obs, mask, temperature, points).action
+    assert np.bincount(taken).tolist() == [80] * 5
+    halves = HeuristicPlayer(lambda _obs, mask: np.where(np.arange(5) < 2, np.float32(0), np.float32(-40)) + 0 * mask)
+    assert np.bincount(ask(halves, obs, mask, temperature, points).action).tolist() == [200, 200]
 
 
 def test_without_lineups_the_hero_takes_every_seat() -> None:
@@ -190,4 +208,4 @@ def test_every_player_plays_at_its_own_temperature() -> None:
 def schedule_of(temperatures):
     """Play 30 games, the hero first, at these temperatures."""
     schedule = Schedule(range(30), np.tile(np.array([[0, 1]], dtype=np.int8), (30, 1)), temperatures, 3)
-    return Rollout(open_table(CONFIG, 8), [RandomPlayer(), RandomPlayer()], schedule).run()
+    return Rollout(open_table(CONFIG, 8), [Undecided(), Undecided()], schedule).run()
