@@ -5,7 +5,9 @@ less. What is unknown counts neither way. Weights are clamped and average 1: the
 none starves.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
+from itertools import accumulate
 from math import sqrt, tanh
 from typing import ClassVar
 
@@ -40,11 +42,18 @@ def raw_weight(state: FeedbackState, mean_games: float, velocity_scale: float) -
 
 def normalised(raw: Mapping[ConfigKey, float], minimum: float, maximum: float) -> dict[ConfigKey, float]:
     """Scale weights > 0 to average 1 with each within [minimum, maximum], where minimum <= 1 <= maximum."""
-    low, high = 0.0, maximum / min(raw.values())
-    for _ in range(60):  # bisection: the mean of the clamped weights grows with the scale
+    ordered = sorted(raw.values())
+    sums = list(accumulate(ordered, initial=0.0))
+
+    def total(scale: float) -> float:
+        """Return the sum of the clamped weights without looking at each: there may be ten thousand."""
+        low, high = bisect_left(ordered, minimum / scale), bisect_right(ordered, maximum / scale)
+        return minimum * low + scale * (sums[high] - sums[low]) + maximum * (len(ordered) - high)
+
+    low, high = 0.0, maximum / ordered[0]
+    for _ in range(60):  # bisection: the sum grows with the scale
         scale = (low + high) / 2
-        mean = sum(min(maximum, max(minimum, weight * scale)) for weight in raw.values()) / len(raw)
-        low, high = (scale, high) if mean < 1 else (low, scale)
+        low, high = (scale, high) if total(scale) < len(ordered) else (low, scale)
     return {key: min(maximum, max(minimum, weight * high)) for key, weight in raw.items()}
 
 
@@ -65,8 +74,9 @@ class CurriculumIntegration(Controller[CurriculumRow]):
         if event.recorded_us - row.checked_us < limits.rebalance_seconds * US:
             return Step({} if ALL in rows else {ALL: row})
         keys = [config.key for config in self.settings.configs]
-        mean_games = sum(state_of(states, key).games_played for key in keys) / len(keys)
-        raw = {key: raw_weight(state_of(states, key), mean_games, limits.velocity_scale) for key in keys}
+        known = {key: state_of(states, key) for key in keys}
+        mean_games = sum(state.games_played for state in known.values()) / len(keys)
+        raw = {key: raw_weight(state, mean_games, limits.velocity_scale) for key, state in known.items()}
         weights = normalised(raw, limits.minimum, limits.maximum)
         checked = row.model_copy(update={"checked_us": event.recorded_us})
         change = max(abs(weight - row.weights.get(key, 1.0)) for key, weight in weights.items())

@@ -105,8 +105,9 @@ class TrainingTrigger(Controller[TrainingRow]):
                 return self._initialise([c.key for c in self.settings.configs if c.key not in rows], event)
             case ClockTick():
                 # The first model failed to come about. There is nothing to fall back on: try again.
-                known = [config.key for config in self.settings.configs if config.key in rows]
-                return self._initialise([key for key in known if _lacks_a_model(rows[key], event)], event)
+                lacking = {key for key, row in rows.items() if row.model is None and _may_start(row, event)}
+                keys = [config.key for config in self.settings.configs if config.key in lacking] if lacking else []
+                return self._initialise(keys, event)
         row = rows.get(event.subject)
         changed = self._updated(event.subject, row, event.data) if row else None
         if changed is None:
@@ -202,5 +203,5 @@ def _decided(row: TrainingRow, data: Payload) -> TrainingRow | None:
     return None
 
 
-def _lacks_a_model(row: TrainingRow, event: Event[Payload]) -> bool:
-    return row.model is None and not row.busy and event.recorded_us - row.last_training_us >= COLD_START_US
+def _may_start(row: TrainingRow, event: Event[Payload]) -> bool:
+    return not row.busy and event.recorded_us - row.last_training_us >= COLD_START_US

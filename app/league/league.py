@@ -1,12 +1,13 @@
 """A league: its agents, and who has beaten whom. Frozen; every change is a new one."""
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Self
 
 from pydantic import Field, model_validator
 
 from app.events import Value
-from app.league.agents import Agent, HeadToHead, baseline
+from app.league.agents import Agent, AgentKind, HeadToHead, baseline
 
 Games = dict[str, dict[str, HeadToHead]]
 
@@ -39,17 +40,20 @@ class League(Value):
     @property
     def active(self) -> tuple[Agent, ...]:
         """All who may be met: baselines by name, then checkpoints, oldest first."""
-        return tuple(sorted((a for a in self.agents.values() if not a.retired), key=_place))
+        return (*self.baselines, *self.checkpoints)
 
     @property
     def checkpoints(self) -> tuple[Agent, ...]:
         """The active checkpoints, oldest first."""
-        return tuple(agent for agent in self.active if agent.kind == "checkpoint")
+        return tuple(sorted(self._active("checkpoint"), key=_place))
 
     @property
     def baselines(self) -> tuple[Agent, ...]:
         """The built-in players, by name."""
-        return tuple(agent for agent in self.active if agent.kind == "baseline")
+        return tuple(sorted(self._active("baseline"), key=attrgetter("id")))
+
+    def _active(self, kind: AgentKind) -> list[Agent]:
+        return [agent for agent in self.agents.values() if agent.kind == kind and not agent.retired]
 
     @property
     def lasting(self) -> tuple[Agent, ...]:
@@ -59,7 +63,7 @@ class League(Value):
     @property
     def latest_step(self) -> int | None:
         """The step of the newest active checkpoint."""
-        return max((agent.step for agent in self.checkpoints if agent.step is not None), default=None)
+        return max((agent.step for agent in self._active("checkpoint") if agent.step is not None), default=None)
 
     @property
     def best(self) -> Agent | None:
@@ -151,5 +155,5 @@ def founded(baselines: Iterable[str]) -> League:
     return League(agents={name: baseline(name) for name in sorted(baselines)})
 
 
-def _place(agent: Agent) -> tuple[int, str]:
-    return (-1 if agent.step is None else agent.step), agent.id
+_place = attrgetter("step", "id")
+"""Checkpoints have a step."""

@@ -96,8 +96,9 @@ def distribution(league: League, hero: Agent, settings: MatchmakingSettings) -> 
     total = sum(shares.values())
     if not total:
         return {Pick("mirror", hero.id): 1.0}
+    widths = {category: sum(members[category].values()) for category in shares}
     return {
-        Pick(category, name): share / total * weight / sum(members[category].values())
+        Pick(category, name): share / total * weight / widths[category]
         for category, share in shares.items()
         for name, weight in members[category].items()
         if share > 0 and weight > 0
