@@ -5,18 +5,25 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from app.cli.output import note
+from app.config.pipeline import LoggingSettings
 from app.pipeline import Evaluation, RunHead, RunPlace, RunState, Sink
 from app.pipeline.report import REPORT, draw_curves, judged, summary_text, write_report
-from app.pipeline.sinks import CsvLog, TensorBoardSink, WandbSink, read_log
+from app.pipeline.sinks import CsvLog, TensorBoardSink, WandbSink, loaded_wandb, read_log
 from app.runtime.clock import SystemClock, boot_id
 from app.telemetry import NoPlots
 
 BOARD = "tensorboard"
 
 
+def check_sinks(settings: LoggingSettings) -> None:
+    """Make sure that what is asked for is installed, before a run begins. Raises ``NoWandb``."""
+    if settings.wandb != "off":
+        loaded_wandb()
+
+
 @contextmanager
 def open_sinks(place: RunPlace, head: RunHead) -> Iterator[list[Sink]]:
-    """Open what the settings ask for, and close it at the end. Raises ``NoWandb``."""
+    """Open what the settings ask for, and close it at the end."""
     logging, clock = head.settings.logging, SystemClock()
     told = head.model_dump(mode="json")
     sinks: list[Sink] = []

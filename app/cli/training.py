@@ -10,7 +10,7 @@ import click
 from app.cli.output import note
 from app.cli.pipeline_settings import changed, training_settings
 from app.cli.progress import TrainingProgress
-from app.cli.run_sinks import open_sinks, report
+from app.cli.run_sinks import check_sinks, open_sinks, report
 from app.config import GameConfig
 from app.pipeline import RunHead, RunPlace, TrainingRun, final_evaluations, run_game
 from app.store import FileStore
@@ -35,6 +35,7 @@ def train_game(request: TrainRequest) -> tuple[dict[str, Any], str]:
     place = RunPlace(request.output)
     head = _resumed(place, request) if request.resume else _new(request)
     settings = head.settings
+    check_sinks(settings.logging)
     game = run_game(request.config, settings, FileStore(place.models))
     if request.resume:
         place.change(head)

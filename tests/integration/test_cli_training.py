@@ -1,6 +1,7 @@
 """``flyball train``: settings from files and the command line, a run, and what it says."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,13 @@ def test_a_run_leaves_its_curves_its_log_and_a_report(tmp_path: Path) -> None:
         "run.json",
         "state.json",
     ]
+
+
+def test_wandb_is_looked_for_before_a_run_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    refused = small(tmp_path / "run", "--set", "logging.wandb=offline")
+    assert (refused.exit_code, "flyball[wandb]" in refused.stderr) == (1, True)
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_folder_of_a_run_stands_for_its_best_model(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from app.pipeline.sinks.board import TensorBoardSink
 from app.pipeline.sinks.csv_log import COLUMNS, SEED, CsvLog, ForeignLog, read_log
 from app.pipeline.sinks.scalars import histograms, scalars
-from app.pipeline.sinks.wandb import NoWandb, WandbSink
+from app.pipeline.sinks.wandb import NoWandb, WandbSink, loaded_wandb
 
 __all__ = [
     "COLUMNS",
@@ -14,6 +14,7 @@ __all__ = [
     "TensorBoardSink",
     "WandbSink",
     "histograms",
+    "loaded_wandb",
     "read_log",
     "scalars",
 ]

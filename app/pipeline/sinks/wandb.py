@@ -17,6 +17,18 @@ class NoWandb(FlyballError):
     """wandb is not installed."""
 
 
+def loaded_wandb() -> Any:
+    """Return the module. Raises ``NoWandb``."""
+    try:
+        import wandb
+    except ImportError as error:
+        raise NoWandb(
+            "Logging to Weights & Biases needs wandb.",
+            hint="Install it with: pip install 'flyball[wandb]', or set logging.wandb to off.",
+        ) from error
+    return wandb
+
+
 class WandbSink:
     """Logs iterations to a W&B run. Offline it is written to ``folder/wandb``, and can be sent by ``wandb sync``.
 
@@ -34,13 +46,7 @@ class WandbSink:
     """
 
     def __init__(self, folder: Path, name: str, fresh_id: str, settings: dict[str, Any], mode: Mode) -> None:
-        try:
-            import wandb
-        except ImportError as error:
-            raise NoWandb(
-                "Logging to Weights & Biases needs wandb.",
-                hint="Install it with: pip install 'flyball[wandb]', or leave logging.wandb off.",
-            ) from error
+        wandb = loaded_wandb()
         folder.mkdir(parents=True, exist_ok=True)
         kept = folder / _ID
         if not kept.exists():
