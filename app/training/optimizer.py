@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Adam
+from torch import Tensor
+from torch.optim.adam import adam
 
 from app.policy import ActorCritic, BadParameters, bytes_to_parameters, parameters_to_bytes
 
-_VECTORS = ("exp_avg", "exp_avg_sq")
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+_BETAS = (0.9, 0.999)
 _EPSILON = 1e-5  # as in the reference implementation of PPO; PyTorch's 1e-8 lets tiny gradients make large steps
 
 
@@ -28,16 +29,17 @@ class VectorAdam:
 
     def __init__(self, network: ActorCritic, learning_rate: float, state: bytes | None) -> None:
         self._named = dict(network.named_parameters())
-        self._vector = nn.Parameter(torch.cat([p.detach().flatten() for p in self._named.values()]))
+        self._learning_rate = learning_rate
+        self._vector = torch.cat([p.detach().flatten() for p in self._named.values()])
         self._gradient = torch.zeros_like(self._vector)
-        self._vector.grad = self._gradient
-        for name, part in self._parts(self._vector.detach()):
+        self._steps = torch.zeros((), device=self._vector.device)
+        self._moments = {moment: torch.zeros_like(self._vector) for moment in _MOMENTS}
+        if state is not None:
+            self._read(bytes_to_parameters(state))
+        for name, part in self._parts(self._vector):
             self._named[name].data = part
         for name, part in self._parts(self._gradient):
             self._named[name].grad = part
-        self._adam = Adam([self._vector], lr=learning_rate, eps=_EPSILON, fused=True)
-        if state is not None:
-            self._adam.state[self._vector] = self._read(bytes_to_parameters(state))
 
     def descend(self, of: tuple[Tensor, ...], gradient: tuple[Tensor, ...] | None, max_norm: float) -> Tensor:
         """Take one step down; return the norm of the gradient before it was clipped.
@@ -51,15 +53,29 @@ class VectorAdam:
         torch.autograd.backward(of, gradient)
         norm: Tensor = torch.linalg.vector_norm(self._gradient)
         self._gradient.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
-        self._adam.step()
+        adam(
+            [self._vector],
+            [self._gradient],
+            [self._moments["exp_avg"]],
+            [self._moments["exp_avg_sq"]],
+            [],
+            [self._steps],
+            fused=True,
+            amsgrad=False,
+            beta1=_BETAS[0],
+            beta2=_BETAS[1],
+            lr=self._learning_rate,
+            weight_decay=0.0,
+            eps=_EPSILON,
+            maximize=False,
+        )
         return norm
 
     def to_bytes(self) -> bytes:
         """Return Adam's state as a safetensors file; tensors are named ``exp_avg.<parameter>`` and so on."""
-        state = self._adam.state[self._vector]
-        tensors = {f"step.{name}": state["step"] for name in self._named}
-        for moment in _VECTORS:
-            tensors |= {f"{moment}.{name}": part for name, part in self._parts(state[moment])}
+        tensors = {f"step.{name}": self._steps for name in self._named}
+        for moment, vector in self._moments.items():
+            tensors |= {f"{moment}.{name}": part for name, part in self._parts(vector)}
         return parameters_to_bytes(tensors)
 
     def _parts(self, vector: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -70,18 +86,14 @@ class VectorAdam:
             yield name, vector[start:stop].view(parameter.shape)
             start = stop
 
-    def _read(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        for name, parameter in self._named.items():
-            for moment in _VECTORS:
+    def _read(self, tensors: dict[str, Tensor]) -> None:
+        for moment, vector in self._moments.items():
+            for name, part in self._parts(vector):
                 found = tensors.get(f"{moment}.{name}")
-                if found is None or found.shape != parameter.shape or f"step.{name}" not in tensors:
+                if found is None or found.shape != part.shape or f"step.{name}" not in tensors:
                     raise BadParameters(
-                        f"The optimiser's state has no moments for {name} of shape {tuple(parameter.shape)}.",
+                        f"The optimiser's state has no moments for {name} of shape {tuple(part.shape)}.",
                         hint="Train from an earlier checkpoint, or from the same parameters without an optimiser.",
                     )
-        device = self._vector.device
-        read = {
-            moment: torch.cat([tensors[f"{moment}.{name}"].flatten() for name in self._named]).to(device)
-            for moment in _VECTORS
-        }
-        return {"step": tensors[f"step.{next(iter(self._named))}"].to(device), **read}
+                part.copy_(found)
+                self._steps.copy_(tensors[f"step.{name}"])

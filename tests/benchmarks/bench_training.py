@@ -1,0 +1,195 @@
+"""Whole iterations of training, games included, against peers in one run: steps a second of processor time, one thread.
+
+Run with ``pytest tests/benchmarks/bench_training.py -m benchmark -s``. PettingZoo needs the extra ``peers``.
+"""
+
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from statistics import median
+from time import process_time
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from app.config import GAMES, PipelineSettings
+from app.pipeline import run_game
+from app.pipeline.collecting import collect
+from app.pipeline.learning import learn
+from app.pipeline.start import first_policy
+from app.store import MemoryStore
+from app.training import prepare
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
+ENVIRONMENTS, EPOCHS, BATCH = 64, 4, 256
+ROUNDS = 3
+LONG = 2.0
+"""Seconds of an iteration of the document's size."""
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def iterations(key: str, games: int, game: str | None = None) -> Callable[[int], int]:
+    """Return what makes an iteration of self-play, all seats recorded, and returns its rows."""
+    settings = PipelineSettings.model_validate(
+        {
+            "env": {"game": game},
+            "collection": {"games_per_iteration": games},
+            "ppo": {"epochs": EPOCHS, "batch_size": BATCH, "target_kl": 10, "max_kl": 100},
+        }
+    )
+    table = run_game(GAMES[key], settings, MemoryStore())
+    base = first_policy(table, settings, 0, lambda _text: None)
+
+    def iterate(seed: int) -> int:
+        rows = collect(table, base.model, table.policy(base), settings, seed).shard
+        learn(base, prepare([rows], settings.ppo, (), seed), settings.ppo, seed, "cpu")
+        return rows.rows
+
+    return iterate
+
+
+def rates(*works: Callable[[int], int]) -> list[float]:
+    """Return the median steps a second of some works, taken in turn; the first round warms up."""
+
+    def rate(work: Callable[[int], int], seed: int) -> float:
+        began = process_time()
+        return work(seed) / (process_time() - began)
+
+    table = [[rate(work, seed) for work in works] for seed in range(ROUNDS + 1)]
+    return [median(column) for column in zip(*table[1:], strict=True)]
+
+
+def openspiels(steps: int = 16) -> Callable[[int], int]:
+    """Return an iteration of OpenSpiel's own PPO on Hearts, every seat played by it, as its network knows them."""
+    from open_spiel.python.pytorch.ppo import PPO, PPOAgent
+    from open_spiel.python.rl_environment import Environment
+    from open_spiel.python.vector_env import SyncVectorEnv
+
+    environments = SyncVectorEnv([Environment("hearts") for _ in range(ENVIRONMENTS)])
+    size = environments.observation_spec()["info_state"][0]
+    agent = PPO(
+        input_shape=(size,),
+        num_actions=52,
+        num_players=4,
+        num_envs=ENVIRONMENTS,
+        steps_per_batch=steps,
+        num_minibatches=steps * ENVIRONMENTS // BATCH,
+        update_epochs=EPOCHS,
+        agent_fn=PPOAgent,
+    )
+
+    def seen(times: list[Any]) -> list[Any]:
+        """Show each table as its mover sees it, in the place of the one player that the agent looks at."""
+        movers = [time.current_player() for time in times]
+        return [
+            SimpleNamespace(observations={name: [time.observations[name][mover]] for name in time.observations
+                                          if name in ("info_state", "legal_actions")})
+            for time, mover in zip(times, movers, strict=True)
+        ]  # fmt: skip
+
+    def iterate(_seed: int) -> int:
+        times = environments.reset()
+        for _ in range(steps):
+            movers = [time.current_player() for time in times]
+            times, rewards, done, _ = environments.step(agent.step(seen(times)), reset_if_done=True)
+            agent.post_step([reward[mover] for reward, mover in zip(rewards, movers, strict=True)], done)
+        agent.learn(seen(times))
+        return steps * ENVIRONMENTS
+
+    return iterate
+
+
+def test_hearts_against_openspiel_s_own_ppo() -> None:
+    own, peer = rates(iterations("hearts_4p", 100, "hearts(hands=4)"), openspiels())
+    print(f"\nhearts: {own:,.0f} steps/s, OpenSpiel's PPO {peer:,.0f}, {own / peer:.0f} times")  # noqa: T201
+    assert own / peer >= 30
+
+
+class ConnectFour(gymnasium.Env):
+    """PettingZoo's connect four, every move a step of whoever is to move."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (84,))
+    action_space = gymnasium.spaces.Discrete(7)
+
+    def __init__(self) -> None:
+        from pettingzoo.classic import connect_four_v3
+
+        self._game = connect_four_v3.env()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self._game.reset(seed=seed)
+        return self._seen(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        mover = self._game.agent_selection
+        self._game.step(int(action))
+        over = any(self._game.terminations.values())
+        return self._seen(), float(self._game.rewards[mover]), over, False, {}
+
+    def action_masks(self) -> Any:
+        return self._game.observe(self._game.agent_selection)["action_mask"].astype(bool)
+
+    def _seen(self) -> Any:
+        board = self._game.observe(self._game.agent_selection)["observation"]
+        return board.reshape(-1).astype(np.float32)
+
+
+def test_connect_four_against_maskable_ppo_and_pettingzoo() -> None:
+    sb3 = pytest.importorskip("sb3_contrib")
+    pytest.importorskip("pettingzoo.classic.connect_four_v3", reason="install the extra: pip install -e '.[peers]'")
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    steps = 32
+    model = sb3.MaskablePPO(
+        "MlpPolicy",
+        DummyVecEnv([ConnectFour] * ENVIRONMENTS),
+        n_steps=steps,
+        batch_size=BATCH,
+        n_epochs=EPOCHS,
+        device="cpu",
+        policy_kwargs={"net_arch": [256, 128], "activation_fn": torch.nn.ReLU},
+    )
+
+    def theirs(_seed: int) -> int:
+        model.learn(steps * ENVIRONMENTS, reset_num_timesteps=False)
+        return steps * ENVIRONMENTS
+
+    own, peer = rates(iterations("connect_four_2p", 256), theirs)
+    print(f"\nconnect four: {own:,.0f} steps/s, MaskablePPO {peer:,.0f}, {own / peer:.1f} times")  # noqa: T201
+    assert own / peer >= 6
+
+
+def test_an_iteration_of_the_document_s_size() -> None:
+    """100 matches of four hands, four epochs in batches of 256."""
+    iterate = iterations("hearts_4p", 100, "hearts(hands=4)")
+    took, rows = [], 0
+    for seed in range(ROUNDS + 1):
+        began = process_time()
+        rows = iterate(seed)
+        took.append(process_time() - began)
+    print(f"\nan iteration of {rows:,} rows: {median(took[1:]):.2f} s of processor time")  # noqa: T201
+    assert median(took[1:]) < LONG
+
+
+def test_and_its_memory(tmp_path) -> None:
+    settings = ["env.game=hearts(hands=4)", "collection.games_per_iteration=100", "collection.num_iterations=1",
+                "collection.opponents={self=1.0}", "collection.initial_policy=random", "ppo.epochs=4",
+                "ppo.batch_size=256", "training.eval_games=100", "training.final_games=0"]  # fmt: skip
+    words = [word for setting in settings for word in ("--set", setting)]
+    command = [sys.executable, "-m", "app.cli", "train", "hearts_4p", "--output", str(tmp_path / "run"), *words]
+    subprocess.run(command, check=True, capture_output=True)
+    gigabytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+    print(f"\na whole run of such iterations: {gigabytes:.2f} GB")  # noqa: T201
+    assert gigabytes < 1
