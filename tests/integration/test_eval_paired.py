@@ -46,6 +46,15 @@ def test_the_same_arguments_write_the_same_bytes_however_many_play(flyball: Flyb
     assert json.loads(written)["results"][0]["reference_player"] == "normal"
 
 
+def test_checkpoints_are_opponents_and_references_too(flyball: Flyball, tmp_path: Path) -> None:
+    first, second = (put_model(tmp_path / "store", GAMES[KEY], seed=seed, scale=3) for seed in range(2))
+    file = tmp_path / "store" / second[:2] / second[2:4] / second
+    done = flyball("--model", first, "--against", file, "--reference", "easy", "--games", 40)
+    (found,) = json.loads(done.stdout)["results"]
+    assert (found["opponent_player"], found["reference_player"]) == (second, "easy")
+    assert found["hero"]["points"] != found["reference"]["points"]
+
+
 def test_a_policy_is_no_better_than_itself(flyball: Flyball) -> None:
     (found,) = json.loads(flyball("--model", "normal", "--against", "normal", "--games", 40).stdout)["results"]
     assert (found["difference"], found["p_value"]) == (0, 1)
