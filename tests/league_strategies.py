@@ -5,9 +5,9 @@ from random import Random
 from hypothesis import strategies as st
 from leagues import model
 
-from app.core import Elo
+from app.core import Elo, rotation_outcomes
 from app.events import LeagueRole
-from app.league import Agent, HeadToHead, League, founded
+from app.league import Agent, League, PairTotals, founded
 
 ROLES: tuple[tuple[LeagueRole, ...], ...] = (
     ("recent",),
@@ -45,9 +45,10 @@ def random_league(number: int) -> League:
         league = league.with_agent(random_checkpoint(step, rng))
     known = [*league.agents, model(999)]
     for _ in range(rng.randrange(12)):
-        games = rng.randint(1, 60)
-        met = HeadToHead(step=rng.choice([None, games]), games=games, points=rng.uniform(0, games))
-        league = league.with_games(rng.choice(known), rng.choice(known), met)
+        one, other = rng.choice(known), rng.choice(known)
+        counts = tuple(rng.randrange(4) for _ in range(rotation_outcomes(rng.randint(2, 7))))
+        if one != other and sum(counts):
+            league = league.with_games(PairTotals.of_rotations(one, other, counts))
     champion, good = (rng.choice([None, *known]) for _ in range(2))
     return league.model_copy(update={"champion": champion, "last_good": good})
 

@@ -1,7 +1,7 @@
 """Leagues for tests, made by hand."""
 
 from app.core import Elo
-from app.league import Agent, HeadToHead, League, founded
+from app.league import Agent, League, PairTotals, founded
 
 
 def model(step: int) -> str:
@@ -33,5 +33,5 @@ def league_of(*agents: Agent, baselines=("random",), **more) -> League:
 
 def meet(league: League, one: Agent | str, other: Agent | str, games: int, points: float) -> League:
     """Let two play."""
-    ids = [agent if isinstance(agent, str) else agent.id for agent in (one, other)]
-    return league.with_games(*ids, HeadToHead(step=0, games=games, points=points))
+    first, second = (agent if isinstance(agent, str) else agent.id for agent in (one, other))
+    return league.with_games(PairTotals.of_games(first, second, points, 0, games - points))

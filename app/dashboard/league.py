@@ -107,7 +107,7 @@ class LeagueView:
             "elo_stderr": agent.elo_stderr,
             "interval": None if agent.elo is None else Estimate(agent.elo, agent.elo_stderr or 0.0).interval(),
             "games": sum(pair.games for pair in self.pairs if agent.id in (pair.first, pair.second)),
-            "champion_score": games and games.score,
+            "champion_score": games and games.mean,
             "met": self.chances().get(agent.id, 0.0),
         }
 
@@ -123,7 +123,7 @@ class LeagueView:
     def matrix(self, agents: Iterable[str]) -> list[list[float | None]]:
         """Return the mean score of each agent (row) against each other one (column), None where they never met."""
         names = list(agents)
-        scores = {(pair.first, pair.second): pair.score / pair.games for pair in self.pairs}
+        scores = {(pair.first, pair.second): pair.mean for pair in self.pairs}
         scores |= {(second, first): 1 - score for (first, second), score in scores.items()}
         return [[scores.get((one, other)) for other in names] for one in names]
 

@@ -1,7 +1,7 @@
 """The league of models: members, ratings, matchmaking, retention. Pure."""
 
 from app.league.admission import Retirement, admission, retirements
-from app.league.agents import Agent, AgentKind, HeadToHead, baseline, head_to_head
+from app.league.agents import Agent, AgentKind, baseline
 from app.league.bradley_terry import fit_bradley_terry
 from app.league.cycles import Cycle, Misfit, find_cycle, misfit
 from app.league.document import DamagedLeague, LeagueMetadata, dump_league, load_league
@@ -35,7 +35,6 @@ __all__ = [
     "EloTable",
     "Estimate",
     "Games",
-    "HeadToHead",
     "League",
     "LeagueKeeper",
     "LeagueMetadata",
@@ -67,7 +66,6 @@ __all__ = [
     "fit_plackett_luce",
     "fold_league",
     "founded",
-    "head_to_head",
     "league_after",
     "load_league",
     "misfit",

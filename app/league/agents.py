@@ -1,11 +1,11 @@
-"""Who is in a league: agents, and what two of them have played against each other."""
+"""Who is in a league."""
 
 from typing import Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
 from app.core import RANDOM, Elo
-from app.events import LeagueRole, MatchResult, Value
+from app.events import LeagueRole, Value
 
 AgentKind = Literal["baseline", "checkpoint"]
 
@@ -59,44 +59,3 @@ def baseline(name: str) -> Agent:
     if name == RANDOM:
         return Agent(id=name, kind="baseline", elo=Elo(0.0), elo_stderr=0.0)
     return Agent(id=name, kind="baseline")
-
-
-class HeadToHead(Value):
-    """The games of one agent against another, from its side.
-
-    Attributes:
-        step: of the latest of the two, when they last met; None between baselines.
-        games: how many.
-        points: the sum of the games' scores; see ``MatchResult`` for games with more than two players.
-    """
-
-    step: NonNegativeInt | None
-    games: PositiveInt
-    points: NonNegativeFloat
-
-    @model_validator(mode="after")
-    def _at_most_a_point_a_game(self) -> Self:
-        if self.points > self.games * (1 + 1e-9):
-            raise ValueError(f"{self.points} points of {self.games} games: a game gives one at most")
-        return self
-
-    @property
-    def score(self) -> float:
-        """The mean score of a game, in [0, 1]."""
-        return min(1.0, self.points / self.games)
-
-    def plus(self, other: "HeadToHead") -> "HeadToHead":
-        """Return both together."""
-        steps = [step for step in (self.step, other.step) if step is not None]
-        return HeadToHead(
-            step=max(steps, default=None), games=self.games + other.games, points=self.points + other.points
-        )
-
-    def flipped(self) -> "HeadToHead":
-        """Return the same games from the other's side."""
-        return self.model_copy(update={"points": max(0.0, self.games - self.points)})
-
-
-def head_to_head(match: MatchResult, step: int | None) -> HeadToHead:
-    """Return a match of an evaluation as games of its hero."""
-    return HeadToHead(step=step, games=match.games, points=match.score.mean * match.games)

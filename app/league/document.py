@@ -22,8 +22,9 @@ from pydantic import (
 from app.core import Elo, FlyballError
 from app.events import LeagueRole, Value
 from app.events.envelope import EPOCH
-from app.league.agents import Agent, HeadToHead
-from app.league.league import Games, League
+from app.league.agents import Agent
+from app.league.league import League
+from app.league.totals import PairTotals
 
 MODEL_HASH = r"^[0-9a-f]{64}$"
 MICROSECOND = timedelta(microseconds=1)
@@ -49,14 +50,19 @@ class AgentEntry(Value):
 
 
 class Result(Value):
-    """The games of ``p1`` against ``p2``: how many, and the sum of their scores."""
+    """The games of ``p1`` against ``p2``: how many, and the sum of their scores.
+
+    ``rotations`` and ``squares`` are those of ``PairTotals``; without them, games were won or lost one by one.
+    """
 
     games: PositiveInt
     points: NonNegativeFloat
+    rotations: PositiveInt | None = None
+    squares: NonNegativeFloat | None = None
 
 
 class HistoryEntry(Value):
-    """A pair that met, and the step of the later of the two."""
+    """A pair that met, and the step of the later of the two, as far as they are agents of the file."""
 
     step: NonNegativeInt | None
     p1: str
@@ -107,9 +113,7 @@ def dump_league(league: League, run_name: str, config_key: str) -> bytes:
     document = LeagueDocument(
         agents={agent.id: _entry(agent) for agent in sorted(league.agents.values(), key=_place)},
         history=tuple(
-            HistoryEntry(step=met.step, p1=one, p2=other, result=Result(games=met.games, points=met.points))
-            for one, others in sorted(league.games.items())
-            for other, met in sorted(others.items())
+            _met(league, met) for _, others in sorted(league.games.items()) for _, met in sorted(others.items())
         ),
         metadata=metadata,
     )
@@ -141,17 +145,28 @@ def load_league(data: bytes, name: str) -> tuple[League, LeagueMetadata]:
 
 def _league(document: LeagueDocument) -> League:
     agents = {name: _agent(name, entry) for name, entry in document.agents.items()}
-    games: Games = {}
+    league = League(agents=agents, champion=document.metadata.champion, last_good=document.metadata.last_good)
     for entry in document.history:
-        met = HeadToHead(step=entry.step, games=entry.result.games, points=entry.result.points)
-        first, second, seen = (entry.p1, entry.p2, met) if entry.p1 < entry.p2 else (entry.p2, entry.p1, met.flipped())
-        before = games.setdefault(first, {})
-        before[second] = before[second].plus(seen) if second in before else seen
-    return League(
-        agents=agents,
-        games=games,
-        champion=document.metadata.champion,
-        last_good=document.metadata.last_good,
+        league = league.with_games(_totals(entry))
+    return league
+
+
+def _met(league: League, met: PairTotals) -> HistoryEntry:
+    known = (league.agents.get(name) for name in (met.first, met.second))
+    steps = [agent.step for agent in known if agent is not None and agent.step is not None]
+    result = Result(games=met.games, points=met.score, rotations=met.rotations, squares=met.squares)
+    return HistoryEntry(step=max(steps, default=None), p1=met.first, p2=met.second, result=result)
+
+
+def _totals(entry: HistoryEntry) -> PairTotals:
+    played = entry.result
+    return PairTotals(
+        first=entry.p1,
+        second=entry.p2,
+        games=played.games,
+        rotations=played.rotations or played.games,
+        score=played.points,
+        squares=played.points if played.squares is None else played.squares,
     )
 
 

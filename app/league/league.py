@@ -7,9 +7,10 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from app.events import Value
-from app.league.agents import Agent, AgentKind, HeadToHead, baseline
+from app.league.agents import Agent, AgentKind, baseline
+from app.league.totals import PairTotals
 
-Games = dict[str, dict[str, HeadToHead]]
+Games = dict[str, dict[str, PairTotals]]
 
 
 class League(Value):
@@ -32,9 +33,10 @@ class League(Value):
         misnamed = [name for name, agent in self.agents.items() if name != agent.id]
         if misnamed:
             raise ValueError(f"agent {misnamed[0]} calls itself {self.agents[misnamed[0]].id}")
-        swapped = [(one, other) for one, others in self.games.items() for other in others if one >= other]
+        named = [(one, other, pair) for one, others in self.games.items() for other, pair in others.items()]
+        swapped = [(one, other) for one, other, pair in named if not one == pair.first < pair.second == other]
         if swapped:
-            raise ValueError(f"the games of {' and '.join(swapped[0])} are not under the lesser id, or against itself")
+            raise ValueError(f"the games of {' and '.join(swapped[0])} are not under the lesser id, or are not theirs")
         return self
 
     @property
@@ -71,11 +73,11 @@ class League(Value):
         rated = [agent for agent in self.checkpoints if agent.elo is not None]
         return max(rated, key=lambda agent: agent.elo or 0.0, default=None)
 
-    def between(self, one: str, other: str) -> HeadToHead | None:
+    def between(self, one: str, other: str) -> PairTotals | None:
         """Return the games of two agents from the side of ``one``, or None if they never met."""
         first, second = sorted((one, other))
         games = self.games.get(first, {}).get(second)
-        return games if games is None or first == one else games.flipped()
+        return games if games is None or first == one else games.flipped
 
     def lineage(self, agent: Agent) -> tuple[str, ...]:
         """Return the ids of an agent's ancestors, nearest first, as far as they are known; it need be no member."""
@@ -106,15 +108,12 @@ class League(Value):
             return self
         return self.with_agent(agent.rated(elo, stderr, matches))
 
-    def with_games(self, one: str, other: str, games: HeadToHead) -> Self:
-        """Add games of ``one`` against ``other``; those of an agent against itself say nothing and are left out."""
-        if one == other:
-            return self
-        first, second = sorted((one, other))
-        seen = games if first == one else games.flipped()
-        before = self.games.get(first, {})
-        met = before[second].plus(seen) if second in before else seen
-        return self.model_copy(update={"games": {**self.games, first: {**before, second: met}}})
+    def with_games(self, played: PairTotals) -> Self:
+        """Add games of two agents."""
+        seen = played if played.first < played.second else played.flipped
+        before = self.games.get(seen.first, {})
+        met = before[seen.second].plus(seen) if seen.second in before else seen
+        return self.model_copy(update={"games": {**self.games, seen.first: {**before, seen.second: met}}})
 
     def joined(self, other: "League") -> Self:
         """Take over the agents and games of another league that are not here; taken over twice they count once.

@@ -33,7 +33,7 @@ def win_probability(league: League, hero: Agent, other: Agent, prior_games: floa
     """
     believed = 0.5 if hero.elo is None or other.elo is None else expected_score(hero.elo - other.elo)
     played = league.between(hero.id, other.id)
-    games, points = (played.games, played.points) if played else (0, 0.0)
+    games, points = (played.games, played.score) if played else (0, 0.0)
     return (points + prior_games * believed) / (games + prior_games)
 
 
@@ -58,8 +58,8 @@ def used_to_lose_to(league: League, hero: Agent, lost_games: int) -> frozenset[s
     winners = set()
     for one, others in league.games.items():
         for other, played in others.items():
-            if played.games >= lost_games and played.score != 0.5:
-                winner, loser = (one, other) if played.score > 0.5 else (other, one)
+            if played.games >= lost_games and played.mean != 0.5:
+                winner, loser = (one, other) if played.mean > 0.5 else (other, one)
                 if loser in ancestors:
                     winners.add(winner)
     return frozenset(winners)

@@ -13,8 +13,9 @@ from app.events import (
     PromotionRejected,
     RegressionDetected,
 )
-from app.league.agents import Agent, head_to_head
+from app.league.agents import Agent
 from app.league.league import League
+from app.league.totals import totals_of
 
 LEAGUE_READS: frozenset[type[Payload]] = frozenset(
     {
@@ -83,8 +84,8 @@ def _added(league: League, data: CheckpointAdded, now_us: int, settings: Admissi
 
 def _played(league: League, data: EvaluationCompleted) -> League:
     """Take in the games of a gauntlet; gate games decide about one pair over and over and would bias what they say."""
-    for match in data.results:
-        league = league.with_games(data.model, match.player, head_to_head(match, data.step))
+    for played in totals_of(data.model, data.results):
+        league = league.with_games(played)
     return league
 
 

@@ -1,4 +1,4 @@
-"""What two agents' games came to: all that the Bradley-Terry fit and the search for cycles need of them."""
+"""What two agents' games came to: all that ratings, matchmaking and the search for cycles need of them."""
 
 from collections.abc import Iterable
 from typing import Self
@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from app.core import PLAYERS_OF
 from app.events import MatchResult, Value
 
+ROUNDING = 1e-9
 PRIOR_VARIANCE = 1.0
 """Added to the observed and to the expected variance of a pair's score: that of four games between equals."""
 
@@ -35,6 +36,8 @@ class PairTotals(Value):
     def _of_two(self) -> Self:
         if self.first == self.second:
             raise ValueError(f"{self.first} cannot be its own opponent; leave out what it plays against itself")
+        if self.score > self.games * (1 + ROUNDING):
+            raise ValueError(f"{self.score} points of {self.games} games: a game gives one at most")
         return self
 
     @classmethod
@@ -60,11 +63,16 @@ class PairTotals(Value):
         )
 
     @property
+    def mean(self) -> float:
+        """The mean score of a game, in [0, 1]."""
+        return min(1.0, self.score / self.games)
+
+    @property
     def flipped(self) -> "PairTotals":
         """The same games with the scores of the other agent."""
         size = self.games / self.rotations
         squares = max(0.0, self.games * size - 2 * size * self.score + self.squares)
-        score = self.games - self.score
+        score = max(0.0, self.games - self.score)
         turned = {"first": self.second, "second": self.first, "score": score, "squares": squares}
         return self.model_copy(update=turned)
 
@@ -93,10 +101,9 @@ class PairTotals(Value):
 
 
 def totals_of(hero: str, matches: Iterable[MatchResult]) -> tuple[PairTotals, ...]:
-    """Return what an evaluation's model played against each opponent, as far as rotations were finished."""
-    return tuple(
-        PairTotals.of_rotations(hero, match.player, match.rotations) for match in matches if sum(match.rotations)
-    )
+    """Return what an evaluation's model played against each opponent but itself, as far as rotations were finished."""
+    finished = (match for match in matches if match.player != hero and sum(match.rotations) > 0)
+    return tuple(PairTotals.of_rotations(hero, match.player, match.rotations) for match in finished)
 
 
 def total(pairs: Iterable[PairTotals]) -> tuple[PairTotals, ...]:

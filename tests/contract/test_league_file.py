@@ -16,7 +16,7 @@ from league_strategies import leagues
 from leagues import checkpoint, league_of, meet, model
 
 from app.core import Elo
-from app.league import Agent, DamagedLeague, HeadToHead, League, dump_league, load_league
+from app.league import Agent, DamagedLeague, League, PairTotals, dump_league, load_league
 from app.store import ForeignLeague, LeagueFile
 
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -56,7 +56,7 @@ def test_a_league_comes_back_as_it_was(league: League, stderr, matches, created_
     detailed = checkpoint(301, 1e-17, roles=("elite",)).model_copy(
         update={"elo_stderr": stderr, "matches": matches, "created_us": created_us}
     )
-    league = meet(league.with_agent(detailed), detailed, model(301), 3, 0.1 + 0.2)
+    league = meet(league.with_agent(detailed), detailed, model(302), 3, 0.1 + 0.2)
     data = dump_league(league, "run", "x_2p")
     restored, metadata = load_league(data, "it")
     assert restored == league
@@ -77,8 +77,9 @@ def test_the_file_has_the_schema_of_the_seed(tmp_path: Path) -> None:
     entry = written["agents"][model(40)]
     assert (entry["type"], entry["path"], entry["elo"], entry["step"]) == ("checkpoint", model(40), 1200.0, 40)
     assert (entry["created_at"], entry["parent"]) == ("1970-01-01T00:00:40Z", model(30))
+    ours_of_games = {"rotations": 10, "squares": 9.5}
     assert written["history"] == [
-        {"step": 0, "p1": model(40), "p2": "random", "result": {"games": 10, "points": 9.5}},
+        {"step": 40, "p1": model(40), "p2": "random", "result": {"games": 10, "points": 9.5} | ours_of_games},
     ]
     assert written["metadata"]["run_name"] == "grpo"
     assert (written["metadata"]["best_elo"], written["metadata"]["best_agent"]) == (1200.0, model(40))
@@ -92,7 +93,7 @@ def test_a_file_with_nothing_but_what_the_seed_knows_is_read(tmp_path: Path) -> 
     agent = league.agents[model(40)]
     assert (agent.step, agent.elo, agent.elo_stderr, agent.matches, agent.parent) == (40, 1200, None, 30, model(30))
     assert agent.created_us == datetime(2025, 12, 6, 9, tzinfo=UTC).timestamp() * 1e6
-    assert league.between(model(40), "random_bot") == HeadToHead(step=50, games=20, points=17)
+    assert league.between(model(40), "random_bot") == PairTotals.of_games(model(40), "random_bot", 17, 0, 3)
     assert league.latest_step == 40
 
 

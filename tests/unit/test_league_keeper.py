@@ -141,7 +141,7 @@ def test_games_of_the_gauntlet_are_remembered(keeper):
     promote(keeper, 0)
     keeper.feed(rated(50.0, match(0.9), match(0.6, 100, "champion", model=model(0)), model=model(2), step=2))
     met = keeper.row().league.between(model(2), model(0))
-    assert (met.games, met.points) == (100, 60)
+    assert (met.games, met.score) == (100, 60)
 
 
 def test_the_built_in_players_are_those_of_the_settings(keeper):

@@ -22,7 +22,7 @@ from app.events import (
     RegressionDetected,
     originate,
 )
-from app.league import Agent, HeadToHead, fold_league, founded
+from app.league import Agent, fold_league, founded
 
 SCHEDULE = AdmissionSettings(remembered_for=200)
 EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, games=1, elo=Elo(0.0), elo_stderr=1.0)
@@ -103,8 +103,9 @@ def test_the_retired_are_no_opponents_and_are_forgotten_in_the_end() -> None:
     games = evaluated(20, match(model(10), 100, 60), match(None, 200, 190, name="random"))
     league = fold(founded(["random"]), added(10), promoted(20), games, added(20), retired(10))
     assert [agent.id for agent in league.active] == ["random", model(20)]
-    assert league.between(model(20), model(10)) == HeadToHead(step=20, games=100, points=60)
-    assert league.between("random", model(20)).points == 10
+    met = league.between(model(20), model(10))
+    assert (met.games, met.score) == (100, 60)
+    assert league.between("random", model(20)).score == 10
     later = fold(league, added(211))
     assert model(10) not in later.agents
     assert later.between(model(20), model(10)) is None
@@ -126,7 +127,9 @@ def test_games_of_a_pair_add_up_and_gate_games_are_kept_apart() -> None:
         evaluated(20, match(model(10), 400, 0), purpose="gate"),
         evaluated(10, match(model(20), 50, 30)),
     )
-    assert league.between(model(10), model(20)) == HeadToHead(step=20, games=150, points=70)
+    met = league.between(model(10), model(20))
+    assert (met.first, met.second, met.games, met.score) == (model(10), model(20), 150, 70)
+    assert met.rotations == 75
 
 
 def test_games_of_a_model_that_did_not_stay_are_forgotten() -> None:
