@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator
 from hashlib import file_digest
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,10 @@ from pydantic import Field, ValidationError, model_validator
 
 from app.config import GameConfig, Settings
 from app.core import FlyballError, ModelHash
-from app.games import Mask, Observations, TableSpec, open_table
 from app.store.shard import BadShard, Shard, ShardMeta
+
+if TYPE_CHECKING:  # the store is imported by daemons that know nothing of rules
+    from app.games import Mask, Observations, TableSpec
 
 
 class BadExperience(FlyballError):
@@ -83,8 +85,8 @@ class _Row(NamedTuple):
 
     number: int
     said: Experience
-    obs: Observations
-    mask: Mask
+    obs: "Observations"
+    mask: "Mask"
 
 
 def load_experience(path: Path, config: GameConfig) -> Shard:
@@ -93,6 +95,8 @@ def load_experience(path: Path, config: GameConfig) -> Shard:
     ``make_samples`` makes samples of it, for ``imitate`` too. Whose games they were is not known: the model of the
     shard is the hash of the file. Raises ``BadExperience``.
     """
+    from app.games import open_table
+
     spec = open_table(config, 0).spec
     try:
         with path.open("rb") as file:
@@ -112,7 +116,7 @@ def load_experience(path: Path, config: GameConfig) -> Shard:
         raise FlyballError(f"{path} cannot be read: {error.strerror}.", hint="Look at its name.") from error
 
 
-def read_experience(lines: Iterable[str | bytes], name: str, meta: ShardMeta, game: TableSpec) -> Shard:
+def read_experience(lines: Iterable[str | bytes], name: str, meta: ShardMeta, game: "TableSpec") -> Shard:
     """Make a shard of lines of JSON; empty ones are passed over.
 
     Games are numbered anew, in the order of their ids, and their outcomes are the sums of the rewards. They have no
@@ -144,7 +148,7 @@ def _parsed(name: str, number: int, line: str | bytes) -> Experience:
         raise BadExperience(name, number, f"field {where}: {said}" if where else said) from error
 
 
-def _row(name: str, number: int, line: str | bytes, game: TableSpec) -> _Row:
+def _row(name: str, number: int, line: str | bytes, game: "TableSpec") -> _Row:
     said = _parsed(name, number, line)
     if said.seat >= game.players:
         raise BadExperience(name, number, f"field seat: {said.seat}, but there are {game.players} players")
@@ -172,7 +176,7 @@ def _check_episodes(name: str, rows: list[_Row]) -> None:
             raise BadExperience(name, number, f"field done: {episode} {said}")
 
 
-def _shard(name: str, rows: list[_Row], meta: ShardMeta, game: TableSpec) -> Shard:
+def _shard(name: str, rows: list[_Row], meta: ShardMeta, game: "TableSpec") -> Shard:
     columns: dict[str, NDArray[Any]] = {
         field: np.array([getattr(row.said, field) for row in rows], dtype=dtype)
         for field, dtype in (
