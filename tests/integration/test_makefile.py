@@ -53,7 +53,7 @@ def test_without_a_terminal_make_up_runs_all_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "commands"),
     [
-        ("test", [".venv/bin/python -m pytest -x"]),
+        ("test", [".venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -x"]),
         ("bench", [".venv/bin/python -m pytest -m benchmark -s tests/benchmarks -x"]),
         (
             "check",
