@@ -28,7 +28,7 @@ from app.runtime.replaying import Report, replay
 FOLDER = Path(__file__).parent / "replay" / "golden"
 NAMES = ("recorded", "generated")
 TWO_GAMES = SETTINGS.replace('["tic_tac_toe_2p"]', '["tic_tac_toe_2p", "connect_four_2p"]')
-LOOPS, EVENTS = 6, 4000
+LOOPS, EVENTS = 4, 4000
 
 
 def load(name: str) -> list[Event[Payload]]:

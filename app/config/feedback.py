@@ -94,11 +94,17 @@ class CurriculumSettings(Settings):
 
 
 class WatchdogSettings(Settings):
-    """The sequential test for regressions: a Bernoulli CUSUM against fixed anchors."""
+    """The sequential test for regressions: a Bernoulli CUSUM against one opponent that stays the same."""
 
-    design_drop_elo: float = Field(default=50.0, gt=0, description="the alternative that the test looks for")
-    threshold: float = Field(default=5.0, gt=0, description="h; larger is slower and falser less often")
-    reference_weight: float = Field(default=0.2, gt=0, le=1, description="of the newest rating in the running mean")
+    design_drop_elo: float = Field(default=100.0, gt=0, description="the alternative that the test looks for")
+    threshold: float = Field(default=3.5, gt=0, description="h; larger is slower and falser less often")
+    drift_elo: float = Field(
+        default=6.0, ge=0, description="standard deviation by which good models differ from those before"
+    )
+    suspicion: float = Field(
+        default=0.3, gt=0, le=1, description="share of the threshold from which on a model is rated again"
+    )
+    most_matches: int = Field(default=10, ge=1, description="of one model that a suspicion is looked into by")
     severity_elo: tuple[float, float, float, float] = (20.0, 35.0, 50.0, 75.0)
     clear_games: int = Field(default=100, ge=1, description="rated games without evidence that clear an alarm")
 

@@ -3,13 +3,24 @@
 from app.core.chance import Wheel, derive_point, derive_points, lineups
 from app.core.clock import Clock
 from app.core.errors import FlyballError
-from app.core.ids import HEURISTIC, RANDOM, ConfigKey, EventId, ModelHash, ShardKey, derive_id
+from app.core.ids import ANCHOR, HEURISTIC, NEWEST_ANCHOR, RANDOM, ConfigKey, EventId, ModelHash, ShardKey, derive_id
 from app.core.seeds import derive_seed
-from app.core.statistics import PLAYERS_OF, Verdict, expected_score, gsprt_llr, rotation_outcomes, sprt_verdict
+from app.core.statistics import (
+    ELO_SCALE,
+    PLAYERS_OF,
+    Verdict,
+    expected_score,
+    gsprt_llr,
+    rotation_outcomes,
+    sprt_verdict,
+)
 from app.core.units import Elo, EloPerHour, Rate, wilson_interval
 
 __all__ = [
+    "ANCHOR",
+    "ELO_SCALE",
     "HEURISTIC",
+    "NEWEST_ANCHOR",
     "PLAYERS_OF",
     "RANDOM",
     "Clock",

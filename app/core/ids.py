@@ -25,6 +25,12 @@ RANDOM = "random"
 HEURISTIC = "heuristic"
 """The built-in player that knows something of its game; not every game has one."""
 
+ANCHOR = "anchor_"
+"""What the roles of lasting anchors begin with."""
+
+NEWEST_ANCHOR = f"{ANCHOR}1"
+"""The role of the newest lasting anchor."""
+
 _LENGTH = Struct(">I")
 
 

@@ -24,7 +24,7 @@ from app.evaluation.episodes import (
     lower_median,
     summarise_episodes,
 )
-from app.evaluation.gauntlet import ANCHOR, MEMBER, Opponent, plan_gauntlet, plan_matches
+from app.evaluation.gauntlet import MEMBER, Opponent, plan_gauntlet, plan_matches
 from app.evaluation.matches import (
     MatchGames,
     MatchStatistics,
@@ -42,7 +42,6 @@ from app.evaluation.repetition import CERTAIN, repeated_games, repetition_eviden
 from app.evaluation.trajectory import trajectory_rows
 
 __all__ = [
-    "ANCHOR",
     "ATTEMPTS",
     "CERTAIN",
     "MEMBER",

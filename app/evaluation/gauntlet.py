@@ -6,12 +6,8 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from app.config import Builtin, EvaluationSettings, GameConfig, Settings
-from app.core import RANDOM, ModelHash
+from app.core import NEWEST_ANCHOR, RANDOM, ModelHash
 
-ANCHOR = "anchor_"
-"""What the roles of lasting anchors begin with; ``anchor_1`` is the newest."""
-
-NEWEST = f"{ANCHOR}1"
 CHAMPION = "champion"
 
 MEMBER = "member_"
@@ -64,7 +60,7 @@ def plan_gauntlet(
     for name, candidate in candidates:
         if candidate is not None and candidate not in seen:
             seen.add(candidate)
-            count = settings.model_games if name in (CHAMPION, NEWEST) else settings.anchor_games
+            count = settings.model_games if name in (CHAMPION, NEWEST_ANCHOR) else settings.anchor_games
             opponents.append(Opponent(name=name, kind="model", model=candidate, games=_rotated(count, players)))
     return tuple(opponents)
 

@@ -5,6 +5,7 @@ from app.feedback.curriculum import CurriculumIntegration
 from app.feedback.folding import FeedbackFold
 from app.feedback.gauntlet import GauntletFeedbackController
 from app.feedback.learning_rate import EvaluationFeedbackHandler
+from app.feedback.level import cusum_step, fixed_match
 from app.feedback.lifecycle import ModelLifecycleCoordinator
 from app.feedback.loop import FeedbackLoopController
 from app.feedback.loss_watch import LossWatch
@@ -18,7 +19,7 @@ from app.feedback.state import (
 )
 from app.feedback.trend import RatingPoint, Slope, slope_per_hour
 from app.feedback.trigger import TrainingTrigger
-from app.feedback.watchdog import ModelPerformanceWatchdog, cusum_step
+from app.feedback.watchdog import ModelPerformanceWatchdog
 
 __all__ = [
     "CanonicalFeedbackState",
@@ -40,5 +41,6 @@ __all__ = [
     "Slope",
     "TrainingTrigger",
     "cusum_step",
+    "fixed_match",
     "slope_per_hour",
 ]

@@ -1,23 +1,26 @@
-"""ModelPerformanceWatchdog: notices when the models that get promoted play worse than one before them did.
+"""ModelPerformanceWatchdog: notices when the models that get promoted play worse than those before them did.
 
-A sequential test, Page's CUSUM for Bernoulli trials, on the rating games of every promoted model against opponents of
-known rating: the random bot and an old snapshot. The expected score follows from the *reference*, a running mean of the
-ratings of promoted models (their maximum would drift up with the noise); it stands still once evidence gathers. The
-alternative is a drop of ``design_drop_elo``. As long as nothing is wrong the sum keeps coming back to zero, so the
-model promoted when it last was there is the last good one.
+A sequential test, Page's CUSUM for Bernoulli trials, on the games of every current model against the one opponent that
+stays the same: the newest lasting anchor, or before there is one the random bot. What good models score against it is
+the level, measured too (``app.feedback.level``); the alternative is a drop of ``design_drop_elo`` from it. As long as
+nothing is wrong the sum keeps coming back to zero, so the model promoted when it last was there is the last good one.
 
-Source: E. S. Page, Biometrika 41 (1954), 100-115.
+An anchor was the current model when it became one, so the level above it begins at 0 exactly. After a rollback, it
+begins anew with what is measured of the model that was gone back to: that is good by decision.
+
+A sum that is on its way to the threshold is looked into at once: the model in question is rated again, rather than the
+next one, hours later.
 """
 
 from collections.abc import Mapping, Sequence
-from math import log
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from app.config.feedback import WatchdogSettings
-from app.core import Elo, ModelHash, expected_score
+from app.core import ModelHash, derive_seed
 from app.events import (
     Emission,
     EvaluationCompleted,
+    EvaluationRequested,
     Event,
     MatchResult,
     ModelPromoted,
@@ -30,14 +33,26 @@ from app.events import (
     Step,
 )
 from app.feedback.controller import Controller
+from app.feedback.level import Games, Level, cusum_step, fixed_match
 from app.feedback.state import FeedbackState
 
-MOVING = "champion"
-"""The opponent that is no anchor: it gets worse together with the candidates."""
-
-NEVER = 1e-12
-
 SEVERITIES: tuple[Severity, ...] = ("minor", "moderate", "severe", "critical")
+
+
+class Doubt(Row, frozen=True):
+    """What speaks against the latest models since nothing did.
+
+    Attributes:
+        total: the sum of log-likelihood ratios, the CUSUM.
+        games: rated games of that time.
+        points: what they brought, draws one half.
+        matches: how many of the current model's were played meanwhile.
+    """
+
+    total: float = 0.0
+    games: int = 0
+    points: float = 0.0
+    matches: int = 0
 
 
 class WatchRow(Row, frozen=True):
@@ -45,22 +60,24 @@ class WatchRow(Row, frozen=True):
 
     Attributes:
         current: the model promoted last, or gone back to.
-        evaluated: the latest evaluated model and its matches; they count when it is promoted.
-        reference: running mean of the ratings of promoted models since the last rollback.
-        statistic: the CUSUM.
-        games: rated games since the statistic was last zero.
-        last_good: the model promoted when it was.
+        step: its step.
+        previous: the model that was current before it.
+        evaluated: the latest evaluated model that is not current, or was not then.
+        match: its match against the fixed opponent, until it counts.
+        level: what is expected of good models; ``None``: the next current model that is rated shows it.
+        doubt: what speaks against them.
+        last_good: the current model when nothing did.
         alarmed: the model of the alarm that is not cleared yet.
         calm_games: rated games without evidence since the alarm.
     """
 
     current: ModelHash | None = None
+    step: int = 0
+    previous: ModelHash | None = None
     evaluated: ModelHash | None = None
-    elo: Elo = Elo(0.0)
-    matches: tuple[MatchResult, ...] = ()
-    reference: Elo | None = None
-    statistic: float = 0.0
-    games: int = 0
+    match: MatchResult | None = None
+    level: Level | None = None
+    doubt: Doubt = Doubt()
     last_good: ModelHash | None = None
     alarmed: ModelHash | None = None
     calm_games: int = 0
@@ -70,24 +87,9 @@ FIRST = WatchRow()
 """The row of a configuration that was never evaluated."""
 
 
-def cusum_step(statistic: float, score: float, games: int, difference: float, drop: float) -> float:
-    """Add games to Page's statistic: max(0, S + sum of log-likelihood ratios of the drop).
-
-    Args:
-        statistic: S so far.
-        score: mean score of the games, draws one half.
-        games: how many.
-        difference: reference rating minus the opponent's, Elo.
-        drop: Elo that the alternative is weaker.
-    """
-    before, after = _possible(expected_score(difference)), _possible(expected_score(difference - drop))
-    ratio = score * log(after / before) + (1 - score) * log((1 - after) / (1 - before))
-    return max(0.0, statistic + games * ratio)
-
-
-def _possible(score: float) -> float:
-    """Keep an expected score off 0 and 1, where thousands of Elo round it to: nothing is certain."""
-    return min(1 - NEVER, max(NEVER, score))
+def statistic(doubt: Doubt, level: Level) -> float:
+    """Return how much speaks for a drop, as far as the level is certain."""
+    return doubt.total * level.certainty(doubt.games)
 
 
 def severity_of(drop: float, thresholds: Sequence[float]) -> Severity:
@@ -97,12 +99,12 @@ def severity_of(drop: float, thresholds: Sequence[float]) -> Severity:
 
 
 class ModelPerformanceWatchdog(Controller[WatchRow]):
-    """Observes; sets no knob."""
+    """Observes, and has doubtful models rated again; sets no knob."""
 
     name: ClassVar[str] = "ModelPerformanceWatchdog"
     row: ClassVar[type[WatchRow]] = WatchRow
     reads: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted, ModelPromoted, ModelRolledBack})
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({RegressionDetected, RegressionCleared})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationRequested, RegressionDetected, RegressionCleared})
 
     def step(
         self,
@@ -113,61 +115,105 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
         """Fold one event."""
         row = rows.get(event.subject) or FIRST
         match event.data:
-            case EvaluationCompleted(purpose="rating") as data:
-                evaluated = {"evaluated": data.model, "elo": data.elo, "matches": data.results}
-                return self._counted(event.subject, row.model_copy(update=evaluated))
-            case ModelPromoted(model=model):
-                return self._counted(event.subject, row.model_copy(update={"current": model}))
-            case ModelRolledBack(to_model=model):
-                reset = {"reference": None, "statistic": 0.0, "games": 0, "matches": (), "evaluated": None}
-                return Step({event.subject: row.model_copy(update={**reset, "current": model})})
+            case EvaluationCompleted(purpose="rating", model=model, results=results):
+                played = fixed_match(results)
+                if model == row.current:
+                    return self._counted(event, row, played)
+                return Step({event.subject: row.model_copy(update={"evaluated": model, "match": played})})
+            case ModelPromoted(model=model, step=step) if model != row.current:
+                return self._promoted(event, row, model, step)
+            case ModelRolledBack(to_model=model, step=step):
+                return Step({event.subject: _gone_back(row, model, step)})
         return Step()
 
-    def _counted(self, key: str, row: WatchRow) -> Step[WatchRow]:
-        """Count the matches of the current model: one that an operator promoted is rated only afterwards."""
-        if row.current is None or row.current != row.evaluated:
+    def _promoted(self, event: Event[Payload], row: WatchRow, model: ModelHash, step: int) -> Step[WatchRow]:
+        """Count the match of a new current model; one that an operator promoted is rated only afterwards."""
+        level = row.level
+        if level is not None and row.doubt.total == 0:  # in doubt, the time that passes must not excuse more and more
+            level = level.drifted(self.settings.feedback.watchdog.drift_elo)
+        played = row.match if model == row.evaluated else None
+        doubt = row.doubt.model_copy(update={"matches": 0})
+        current = {"current": model, "step": step, "previous": row.current, "match": None}
+        return self._counted(event, row.model_copy(update={**current, "level": level, "doubt": doubt}), played)
+
+    def _counted(self, event: Event[Payload], row: WatchRow, played: MatchResult | None) -> Step[WatchRow]:
+        """Count a match of the current model."""
+        if played is None or row.current is None:
+            return Step({event.subject: row})
+        other, games = played.opponent_model, Games(played.games, played.score.mean * played.games)
+        if row.level is not None and other == row.level.opponent:
+            return self._tested(event, row, row.level, games, row.current)
+        if row.level is not None and other is None:  # the model is the anchor itself
+            return Step({event.subject: row})
+        return self._against_another(event, row, other, games, row.current)
+
+    def _against_another(
+        self, event: Event[Payload], row: WatchRow, other: ModelHash | None, games: Games, model: ModelHash
+    ) -> Step[WatchRow]:
+        """Begin a level: against the model that was current before at 0, against any other with what is measured."""
+        if row.level is not None and other == row.previous:
+            level = Level(opponent=other).drifted(self.settings.feedback.watchdog.drift_elo)
+            return self._tested(event, row.model_copy(update={"doubt": Doubt()}), level, games, model)
+        begun = {"level": Level.measured(other, games), "doubt": Doubt(), "last_good": model}
+        return Step({event.subject: row.model_copy(update=begun)})
+
+    def _tested(
+        self, event: Event[Payload], row: WatchRow, level: Level, games: Games, model: ModelHash
+    ) -> Step[WatchRow]:
+        settings, key = self.settings.feedback.watchdog, event.subject
+        all_games = Games(row.doubt.games + games.number, row.doubt.points + games.points)
+        doubt = _doubted(row.doubt, level, games, settings)
+        found = statistic(doubt, level)
+        row = row.model_copy(update={"doubt": doubt})
+        if found >= settings.threshold:
+            return _alarm(key, row, model, level, settings)
+        if doubt.total == 0:
+            return _calm(key, row.model_copy(update={"level": level.after(all_games)}), model, games, settings)
+        row = row.model_copy(update={"level": level, "calm_games": 0})
+        if found < settings.suspicion * settings.threshold or doubt.matches >= settings.most_matches:
             return Step({key: row})
-        return self._judged(key, row, row.current)
-
-    def _judged(self, key: str, row: WatchRow, model: ModelHash) -> Step[WatchRow]:
-        settings = self.settings.feedback.watchdog
-        if row.reference is None:
-            return Step({key: row.model_copy(update={"reference": row.elo, "last_good": model, "matches": ()})})
-        tested = _tested(row, row.reference, settings)
-        if tested.statistic >= settings.threshold:
-            return _alarm(key, tested, model, row.reference - row.elo, settings)
-        quiet = tested.statistic < settings.threshold / 2
-        reference = row.reference + settings.reference_weight * (row.elo - row.reference) if quiet else row.reference
-        update: dict[str, object] = {"reference": Elo(reference), "matches": ()}
-        if tested.statistic > 0:
-            return Step({key: tested.model_copy(update={**update, "calm_games": 0})})
-        calm = row.calm_games + sum(match.games for match in row.matches)
-        healthy = tested.model_copy(update={**update, "games": 0, "last_good": model, "calm_games": calm})
-        if row.alarmed is None or calm < settings.clear_games:
-            return Step({key: healthy})
-        cleared = healthy.model_copy(update={"alarmed": None})
-        return Step({key: cleared}, (Emission(RegressionCleared(model=model)),))
+        seed = derive_seed(self.settings.seed, key, "suspicion", event.id)
+        request = EvaluationRequested(purpose="rating", model=model, step=row.step, seed=seed)
+        return Step({key: row}, (Emission(request),))
 
 
-def _tested(row: WatchRow, reference: Elo, settings: WatchdogSettings) -> WatchRow:
-    statistic, games = row.statistic, row.games
-    for match in row.matches:
-        if match.opponent != MOVING and match.opponent_elo is not None:
-            difference = reference - match.opponent_elo
-            score, drop = match.score.mean, settings.design_drop_elo
-            statistic = cusum_step(statistic, score, match.games, difference, drop)
-            games += match.games
-    return row.model_copy(update={"statistic": statistic, "games": games})
+def _gone_back(row: WatchRow, model: ModelHash, step: int) -> WatchRow:
+    """Begin anew with a model that is good by decision. Gone back to the anchor itself, the level is 0."""
+    is_anchor = row.level is not None and row.level.opponent == model
+    begun: dict[str, Any] = {"current": model, "step": step, "previous": None, "last_good": model}
+    unknown: dict[str, Any] = {"evaluated": None, "match": None, "doubt": Doubt()}
+    return row.model_copy(update={**begun, **unknown, "level": Level(opponent=model) if is_anchor else None})
 
 
-def _alarm(key: str, row: WatchRow, model: ModelHash, drop: float, settings: WatchdogSettings) -> Step[WatchRow]:
-    drop = max(0.0, drop)
+def _doubted(doubt: Doubt, level: Level, games: Games, settings: WatchdogSettings) -> Doubt:
+    """Add games to what speaks against the latest models; nothing is left of it where the sum is zero."""
+    score = games.points / games.number
+    total = cusum_step(doubt.total, score, games.number, level.elo, settings.design_drop_elo)
+    if total == 0:
+        return Doubt()
+    return Doubt(
+        total=total, games=doubt.games + games.number, points=doubt.points + games.points, matches=doubt.matches + 1
+    )
+
+
+def _calm(key: str, row: WatchRow, model: ModelHash, games: Games, settings: WatchdogSettings) -> Step[WatchRow]:
+    """Nothing speaks against the model: it is good, and an alarm is cleared in time."""
+    calm = row.calm_games + games.number
+    healthy = row.model_copy(update={"last_good": model, "calm_games": calm})
+    if row.alarmed is None or calm < settings.clear_games:
+        return Step({key: healthy})
+    cleared = healthy.model_copy(update={"alarmed": None})
+    return Step({key: cleared}, (Emission(RegressionCleared(model=model)),))
+
+
+def _alarm(key: str, row: WatchRow, model: ModelHash, level: Level, settings: WatchdogSettings) -> Step[WatchRow]:
+    drop = max(0.0, level.elo - Games(row.doubt.games, row.doubt.points).elo)
     detected = RegressionDetected(
         model=model,
         last_good=row.last_good,
         elo_drop=drop,
         severity=severity_of(drop, settings.severity_elo),
-        games=max(1, row.games),
+        games=row.doubt.games,
     )
-    after = {"statistic": 0.0, "games": 0, "alarmed": model, "calm_games": 0, "matches": ()}
+    after = {"level": level, "doubt": Doubt(), "alarmed": model, "calm_games": 0}
     return Step({key: row.model_copy(update=after)}, (Emission(detected),))

@@ -17,15 +17,13 @@ from app.events import (
     SelfplayComplete,
     TrainingCompleted,
 )
+from app.feedback import fixed_match
 from app.simulation.agenda import HOUR_US, SECOND_US, START_US
 from app.simulation.strength import ModelTruth
 from app.simulation.world import World
 
 DECLINE_ELO = 20.0
 """A model is worse than the best one was when its true strength is so much less."""
-
-MOVING = "champion"
-"""The opponent that is no anchor; games against it are not rated ones."""
 
 
 @dataclass(slots=True)
@@ -35,7 +33,7 @@ class Case:
     Attributes:
         number: which one it is.
         before: true strength of the model that it replaced.
-        games: rated games of the models that have it, until it was noticed.
+        games: rated games of the models that have it until it was noticed, those played once more included.
         noticed: an alarm was raised while it was current.
         rolled_back: it was rolled back.
         over: it was rolled back, or what was lost has been learned again.
@@ -60,7 +58,7 @@ class Account:
         strength: true strength of the current one at the end of each hour.
         node_seconds: worker time spent on it, by hour.
         alarms_us: when a stall was declared.
-        rated_games: games against anchors of models that became current.
+        rated_games: games of current models against the opponent that stays the same.
         evaluated_us: when the latest evaluation was recorded.
         false_regressions: alarms although the current model was no worse.
         rollback_seconds: from the evidence to the decision.
@@ -91,7 +89,7 @@ class Ledger:
     def __init__(self, world: World, keys: Iterable[str]) -> None:
         self._world = world
         self.accounts = {key: Account() for key in keys}
-        self._anchor_games: dict[ModelHash, int] = {}
+        self._waiting_games: dict[ModelHash, int] = {}
         self._see: Mapping[type[Payload], Callable[[Account, Event[Any]], None]] = {
             EvaluationCompleted: self._evaluated,
             ModelPromoted: self._promoted,
@@ -120,21 +118,21 @@ class Ledger:
 
     def _evaluated(self, account: Account, event: Event[EvaluationCompleted]) -> None:
         account.evaluated_us = event.recorded_us
-        if event.data.purpose == "rating":
-            games = sum(match.games for match in event.data.results if match.opponent != MOVING)
-            self._anchor_games[event.data.model] = games
+        played = fixed_match(event.data.results) if event.data.purpose == "rating" else None
+        if played and event.data.model == account.current:
+            _count(account, played.games)
+        elif played:
+            self._waiting_games[event.data.model] = played.games
 
     def _promoted(self, account: Account, event: Event[ModelPromoted]) -> None:
         before, truth = self._truth(account.current), self._truth(event.data.model)
         if account.current is None:
             account.initial = truth.skill
         account.current, account.best = event.data.model, max(account.best, truth.trend)
-        games = self._anchor_games.pop(event.data.model, 0)
-        account.rated_games += games
         known = {case.number for case in account.cases}
         account.cases += [Case(number, before.trend) for number in truth.planted if number not in known]
+        _count(account, self._waiting_games.pop(event.data.model, 0))
         for case in account.open_cases:
-            case.games += 0 if case.noticed else games
             case.over = case.number not in truth.planted or truth.trend >= case.before
 
     def _alarmed(self, account: Account, event: Event[RegressionDetected]) -> None:  # noqa: ARG002 - as the others
@@ -150,6 +148,13 @@ class Ledger:
         account.rollback_seconds.append((event.recorded_us - account.evaluated_us) / SECOND_US)
         for case in account.open_cases:
             case.rolled_back = case.over = case.number not in truth.planted
+
+
+def _count(account: Account, games: int) -> None:
+    """Count rated games of the current model."""
+    account.rated_games += games
+    for case in account.open_cases:
+        case.games += 0 if case.noticed else games
 
 
 def _played(account: Account, event: Event[SelfplayComplete]) -> None:

@@ -102,8 +102,8 @@ def test_a_planted_regression_is_followed_from_promotion_to_rollback() -> None:
     told.tell(ModelRolledBack(from_model=B, to_model=A, step=1, reason="worse"), START_US + 3 * SECOND_US)
     figures = regression_figures([told.account])
     assert (figures.planted, figures.noticed, figures.rolled_back) == (1, 1, 1)
-    assert figures.games == 300  # those of B's gauntlet against anchors; the champion is none
-    assert figures.rated_games == 600
+    assert figures.games == 200  # those of B's gauntlet against the opponent that stays the same
+    assert figures.rated_games == 400
     assert figures.false_alarms == 0
     assert figures.rollback_seconds == 2.0
     assert told.account.current == A

@@ -1,33 +1,51 @@
-"""ModelPerformanceWatchdog: the sequential test and what it says (DESIGN §4, figures of MEASURED)."""
+"""ModelPerformanceWatchdog: each rule at its threshold and beside it (DESIGN §4)."""
 
 import numpy as np
 import pytest
-from driving import KEY, Driven, match, rated
+from driving import KEY, Driven, match, rated, run_settings
 
 from app.core import expected_score
-from app.events import Evidence, ModelPromoted, ModelRolledBack, RegressionCleared, RegressionDetected
+from app.events import (
+    EvaluationRequested,
+    Evidence,
+    ModelPromoted,
+    ModelRolledBack,
+    RegressionCleared,
+    RegressionDetected,
+)
 from app.feedback import ModelPerformanceWatchdog, cusum_step
 from app.feedback.watchdog import severity_of
 
 EVIDENCE = Evidence(evaluation_id="e", statistic="x", value=0, threshold=0, games=1, elo=0, elo_stderr=1)
+ANCHOR = "f" * 64
+LEVEL = 100.0
+"""Good models are so many Elo stronger than the anchor."""
 
 
 def model(n: int) -> str:
     return f"{n:064x}"
 
 
-def promoted(n: int, elo: float) -> ModelPromoted:
-    return ModelPromoted(model=model(n), previous=model(n - 1), step=n, elo=elo, evidence=EVIDENCE)
+def promoted(n: int) -> ModelPromoted:
+    return ModelPromoted(model=model(n), previous=model(n - 1), step=n, elo=0.0, evidence=EVIDENCE)
 
 
-def promote(watchdog: Driven, n: int, elo: float, games: int = 100) -> list:
-    """Evaluate a model of a true strength against anchors at 0 and 200, exactly as expected, then promote it."""
-    matches = [
-        match(expected_score(elo - anchor), games, name, anchor)
-        for name, anchor in (("random", 0.0), ("recent", 200.0))
-    ]
-    watchdog.feed(rated(elo, *matches, model=model(n)), at=n)
-    return watchdog.feed(promoted(n, elo), at=n)
+def rating(n: int, elo: float, games: int = 100, anchor: str = ANCHOR):
+    """Rate a model so much stronger than the anchor, exactly as expected; every other opponent beats it."""
+    others = (match(0.0, 200, "random"), match(0.0, 100, "champion", model="c" * 64))
+    return rated(elo, match(expected_score(elo), games, "anchor_1", model=anchor), *others, model=model(n))
+
+
+def promote(watchdog: Driven, n: int, elo: float = LEVEL, anchor: str = ANCHOR) -> list:
+    watchdog.feed(rating(n, elo, anchor=anchor), at=n)
+    return watchdog.feed(promoted(n), at=n)
+
+
+def steady(watchdog: Driven, models: int = 20) -> Driven:
+    """Promote models that are all as good as the one before."""
+    for n in range(1, models + 1):
+        assert not promote(watchdog, n)
+    return watchdog
 
 
 @pytest.fixture
@@ -35,33 +53,51 @@ def watchdog():
     return Driven(ModelPerformanceWatchdog)
 
 
-def detections(drop: float, rounds: int, seed: int, change_at: int) -> list[int]:
-    """Games from the change to the alarm, of a test at even strength with h = 5 and a design drop of 50 Elo."""
-    rng, delays = np.random.default_rng(seed), []
-    for _ in range(rounds):
-        statistic, games = 0.0, 0
-        while statistic < 5.0:
-            score = float(rng.random() < expected_score(-drop if games >= change_at else 0.0))
-            statistic, games = cusum_step(statistic, score, 1, 0.0, 50.0), games + 1
-        delays.append(games - change_at)
-    return delays
+class Played:
+    """Models whose games are drawn, 100 a match; what the watchdog wants rated again is."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng, self.watchdog, self.models, self.games = np.random.default_rng(seed), None, 0, 0
+        self.restart()
+
+    def restart(self) -> None:
+        self.watchdog = Driven(ModelPerformanceWatchdog)
+        for _ in range(10):
+            self.promote(LEVEL)
+
+    def drawn(self, elo: float):
+        self.games += 100
+        score = self.rng.binomial(100, expected_score(elo)) / 100
+        return rated(0.0, match(score, 100, "anchor_1", model=ANCHOR), model=model(self.models))
+
+    def promote(self, elo: float) -> bool:
+        """Rate and promote a model, and look into suspicions; return whether there was an alarm."""
+        self.models += 1
+        self.watchdog.feed(self.drawn(elo))
+        said = self.watchdog.feed(promoted(self.models))
+        while any(isinstance(payload, EvaluationRequested) for payload in said):
+            said = self.watchdog.feed(self.drawn(elo))
+        return any(isinstance(payload, RegressionDetected) for payload in said)
 
 
-def test_a_drop_of_100_elo_is_caught_within_170_games_on_average():
-    assert np.mean(detections(100.0, rounds=300, seed=1, change_at=0)) <= 170
+def test_drops_of_100_elo_are_caught_most_of_them_within_200_games():
+    """The level is not known, but measured in the ten matches before."""
+    delays = []
+    for seed in range(40):
+        played = Played(seed)
+        played.games = 0
+        while not played.promote(LEVEL - 100.0):
+            assert played.games < 10_000
+        delays.append(played.games)
+    assert np.median(delays) <= 170
+    assert np.mean(np.array(delays) <= 200) >= 0.7
 
 
-def test_false_alarms_are_more_than_15000_games_apart():
-    """Simulated in bulk: the mean run length of a healthy test over 120 runs."""
-    rng, runs = np.random.default_rng(2), 240
-    win, loss = (cusum_step(100.0, score, 1, 0.0, 50.0) - 100.0 for score in (1.0, 0.0))
-    statistic, alive, lengths = np.zeros(runs), np.ones(runs, dtype=bool), np.zeros(runs)
-    while alive.any():
-        step = np.where(rng.random((runs,)) < 0.5, win, loss)
-        statistic = np.maximum(0.0, statistic + step)
-        lengths += alive
-        alive &= statistic < 5.0
-    assert lengths.mean() >= 15_000 * (1 - 2 / np.sqrt(runs))
+def test_false_alarms_are_10000_games_apart_and_more():
+    played, alarms = Played(1), 0
+    while played.games < 100_000:
+        alarms += played.promote(LEVEL)
+    assert alarms <= 10
 
 
 @pytest.mark.parametrize(
@@ -73,75 +109,151 @@ def test_severity_by_drop(drop, severity):
 
 
 def test_steady_and_improving_models_raise_no_alarm(watchdog):
-    assert not [said for n in range(1, 200) for said in promote(watchdog, n, 300.0 + n)]
+    assert not [said for n in range(1, 60) for said in promote(watchdog, n, 5.0 * n)]
 
 
 def test_a_planted_regression_is_detected_and_names_the_last_good_model(watchdog):
-    for n in range(1, 21):
-        assert not promote(watchdog, n, 300.0)
-    said = [detection for n in range(21, 26) for detection in promote(watchdog, n, 200.0)]
-    detected = said[0]
+    (detected,) = promote(steady(watchdog), 21, LEVEL - 120.0)
     assert isinstance(detected, RegressionDetected)
-    assert detected.last_good == model(20)
+    assert (detected.model, detected.last_good) == (model(21), model(20))
     assert detected.severity == "critical"
-    assert detected.elo_drop == pytest.approx(100, abs=5)
-    assert detected.games <= 400
+    assert detected.elo_drop == pytest.approx(120, abs=5)
+    assert detected.games == 100
+
+
+@pytest.mark.parametrize(("threshold", "alarms"), [(3.39, 1), (3.40, 0)])
+def test_the_alarm_is_raised_at_the_threshold(threshold, alarms):
+    """A hundred games 100 Elo below the level: 4.00 in all, of which 85% are certain."""
+    watchdog = steady(Driven(ModelPerformanceWatchdog, run_settings(watchdog={"threshold": threshold})))
+    said = promote(watchdog, 21, LEVEL - 100.0)
+    assert sum(isinstance(payload, RegressionDetected) for payload in said) == alarms
+
+
+@pytest.mark.parametrize(("suspicion", "requests"), [(0.17, 1), (0.171, 0)])
+def test_a_suspicious_model_is_rated_again_at_once(suspicion, requests):
+    """A hundred games 60 Elo below the level say 0.596, which is 0.1702 of the threshold."""
+    watchdog = steady(Driven(ModelPerformanceWatchdog, run_settings(watchdog={"suspicion": suspicion})))
+    said = promote(watchdog, 21, LEVEL - 60.0)
+    asked = [(request.model, request.purpose, request.step) for request in said]
+    assert asked == [(model(21), "rating", 21)] * requests
+
+
+def test_a_suspicion_is_looked_into_by_so_many_matches_in_a_row():
+    settings = {"suspicion": 0.01, "most_matches": 4, "threshold": 50.0}
+    watchdog = steady(Driven(ModelPerformanceWatchdog, run_settings(watchdog=settings)))
+    said, asked = promote(watchdog, 21, LEVEL - 300.0), 0
+    while said:
+        asked += 1
+        said = watchdog.feed(rating(21, LEVEL - 300.0))
+    assert asked == 3
+    assert watchdog.row(KEY).doubt.matches == 4
+
+
+def test_a_suspicion_that_more_games_refute_is_over(watchdog):
+    (request,) = promote(steady(watchdog), 21, LEVEL - 75.0)
+    assert isinstance(request, EvaluationRequested)
+    assert not watchdog.feed(rating(21, LEVEL + 30.0))
+    row = watchdog.row(KEY)
+    assert (row.doubt.total, row.last_good) == (0.0, model(21))
 
 
 def test_it_is_cleared_by_enough_games_without_evidence(watchdog):
-    for n in range(1, 21):
-        promote(watchdog, n, 300.0)
-    said = [p for n in range(21, 26) for p in promote(watchdog, n, 200.0)]
-    assert isinstance(said[0], RegressionDetected)
-    said = [p for n in range(26, 60) for p in promote(watchdog, n, 320.0)]
-    assert [type(p) for p in said].count(RegressionCleared) == 1
+    assert isinstance(promote(steady(watchdog), 21, LEVEL - 120.0)[0], RegressionDetected)
+    said = [payload for n in range(22, 40) for payload in promote(watchdog, n)]
+    assert [type(payload) for payload in said] == [RegressionCleared]
 
 
 def test_candidates_that_are_not_promoted_do_not_count(watchdog):
-    for n in range(1, 11):
-        promote(watchdog, n, 300.0)
-    for n in range(11, 60):
-        assert not watchdog.feed(rated(0.0, match(0.5), model=model(n)), at=n)
-    assert watchdog.row(KEY).statistic == 0
+    steady(watchdog)
+    for n in range(21, 60):
+        assert not watchdog.feed(rating(n, -300.0), at=n)
+    assert watchdog.row(KEY).doubt.total == 0
 
 
 def test_a_current_model_that_is_rated_only_afterwards_counts_then(watchdog):
-    """An operator promotes what nobody rated: its rating comes after the promotion, and counts once."""
-    for n in range(1, 21):
-        promote(watchdog, n, 300.0)
-    assert not watchdog.feed(promoted(21, 300.0), at=21)
-    rating = rated(-200.0, match(expected_score(-200.0), 100), model=model(21))
-    (detected,) = watchdog.feed(rating, at=22)
+    """An operator promotes what nobody rated: its rating comes after the promotion."""
+    steady(watchdog)
+    assert not watchdog.feed(promoted(21), at=21)
+    (detected,) = watchdog.feed(rating(21, LEVEL - 200.0), at=22)
     assert isinstance(detected, RegressionDetected)
     assert (detected.model, detected.last_good, detected.severity) == (model(21), model(20), "critical")
-    assert not watchdog.feed(promoted(21, -200.0), at=23), "its games have been counted"
+    assert not watchdog.feed(promoted(21), at=23), "its games have been counted"
 
 
-def test_after_a_rollback_the_model_gone_back_to_is_the_one_watched(watchdog):
-    for n in range(1, 21):
-        promote(watchdog, n, 300.0)
+def test_a_candidates_games_wait_for_its_promotion_while_the_current_model_is_rated_again(watchdog):
+    steady(watchdog)
+    watchdog.feed(rating(21, LEVEL - 200.0), rating(20, LEVEL), at=21)
+    (detected,) = watchdog.feed(promoted(21), at=22)
+    assert (type(detected), detected.model) == (RegressionDetected, model(21))
+
+
+def test_after_a_rollback_the_model_gone_back_to_shows_what_is_expected(watchdog):
+    steady(watchdog)
     back = ModelRolledBack(from_model=model(20), to_model=model(19), step=19, reason="x")
-    watchdog.feed(back, rated(310.0, model=model(19)), rated(-300.0, match(0.1), model=model(20)), at=30)
+    watchdog.feed(back, rating(20, -300.0), at=30)
+    assert watchdog.row(KEY).level is None
+    watchdog.feed(rating(19, 60.0), at=31)
     row = watchdog.row(KEY)
-    assert (row.current, row.reference, row.statistic) == (model(19), 310.0, 0.0)
+    assert (row.current, row.last_good, row.level.opponent) == (model(19), model(19), ANCHOR)
+    assert row.level.elo == pytest.approx(60.0, abs=1.0)
 
 
 def test_the_next_regression_after_a_rollback_is_noticed_too(watchdog):
-    """The model gone back to is rated afresh: without a reference, the next bad model would become it."""
-    for n in range(1, 21):
-        promote(watchdog, n, 300.0)
+    """The model gone back to is rated afresh: else the next bad model would show what is expected."""
+    steady(watchdog)
     back = ModelRolledBack(from_model=model(20), to_model=model(19), step=19, reason="x")
-    watchdog.feed(back, rated(300.0, match(expected_score(300.0), 100), model=model(19)), at=30)
-    watchdog.feed(promoted(21, 300.0), at=31)
-    (detected,) = watchdog.feed(rated(-200.0, match(expected_score(-200.0), 100), model=model(21)), at=32)
+    watchdog.feed(back, rating(19, LEVEL), at=30)
+    watchdog.feed(promoted(21), at=31)
+    (detected,) = watchdog.feed(rating(21, LEVEL - 300.0), at=32)
     assert (detected.model, detected.last_good, detected.severity) == (model(21), model(19), "critical")
 
 
-def test_the_champion_is_no_anchor(watchdog):
-    promote(watchdog, 1, 300.0)
-    for n in range(2, 30):
-        watchdog.feed(rated(300.0, match(0.2, 100, "champion", 300.0), model=model(n)), at=n)
-        assert not watchdog.feed(promoted(n, 300.0), at=n)
+def test_gone_back_to_the_anchor_itself_the_level_is_0(watchdog):
+    steady(watchdog)
+    watchdog.feed(ModelRolledBack(from_model=model(20), to_model=ANCHOR, step=1, reason="x"), at=30)
+    level = watchdog.row(KEY).level
+    assert (level.opponent, level.elo, level.variance) == (ANCHOR, 0.0, 0.0)
+
+
+def test_games_against_others_than_the_newest_anchor_do_not_count(watchdog):
+    steady(watchdog)
+    roles = ("random", "heuristic", "champion", "recent", "member_1", "anchor_2")
+    for n in range(21, 40):
+        beaten = [match(0.0, 100, role, model=model(1000 + n)) for role in roles]
+        watchdog.feed(rated(0.0, *beaten, model=model(n)), at=n)
+        assert not watchdog.feed(promoted(n), at=n)
+    assert watchdog.row(KEY).doubt.total == 0
+
+
+def test_before_there_is_an_anchor_games_against_the_random_bot_count(watchdog):
+    for n in range(1, 21):
+        watchdog.feed(rated(0.0, match(expected_score(150.0), 200), model=model(n)), promoted(n), at=n)
+    watchdog.feed(rated(0.0, match(expected_score(0.0), 200), model=model(21)), at=21)
+    (detected,) = watchdog.feed(promoted(21), at=21)
+    assert (type(detected), detected.last_good) == (RegressionDetected, model(20))
+
+
+@pytest.mark.parametrize(("elo", "alarms"), [(-150.0, 1), (0.0, 0)])
+def test_against_an_anchor_that_was_current_before_0_is_expected(watchdog, elo, alarms):
+    """However much is known of the level against the anchor before it: that has become worthless."""
+    steady(watchdog)
+    said = promote(watchdog, 21, elo, anchor=model(20))
+    assert [type(payload) for payload in said] == [RegressionDetected] * alarms
+    assert watchdog.row(KEY).level.opponent == model(20)
+
+
+def test_against_an_anchor_of_unknown_strength_what_is_measured_is_expected(watchdog):
+    steady(watchdog)
+    assert not promote(watchdog, 21, 30.0, anchor=model(7))
+    level = watchdog.row(KEY).level
+    assert (level.opponent, level.elo) == (model(7), pytest.approx(30.0, abs=1.0))
+
+
+def test_rated_again_while_it_is_the_only_anchor_itself_a_model_is_not_compared_with_the_random_bot(watchdog):
+    steady(watchdog)
+    before = watchdog.row(KEY)
+    assert not watchdog.feed(rated(0.0, match(0.0, 200), model=model(20)))
+    assert watchdog.row(KEY) == before
 
 
 @pytest.mark.parametrize("difference", [-200_000.0, -9000.0, 9000.0, 200_000.0])

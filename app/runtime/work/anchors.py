@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from app.core import Elo, ModelHash
-from app.evaluation import ANCHOR, MEMBER
+from app.core import ANCHOR, Elo, ModelHash
+from app.evaluation import MEMBER
 from app.events import EvaluationRequested
 from app.league import Agent, League, Wanted, select
 
