@@ -152,7 +152,8 @@ _TUNED: dict[ConfigKey, dict[str, Any]] = {
         "ppo.batch_size": 2048,
         "ppo.entropy_coef": 0.002,
         "ppo.entropy_coef_end": 0.0005,
-        "training.eval_games": 6000,
+        "training.eval_temperature": 0.0,
+        "training.eval_games": 12_000,  # by half as many, the best is too often the luckiest
         "training.eval_frequency": 10,
         "training.checkpoint_frequency": 10,
     }
@@ -163,6 +164,11 @@ _TUNED: dict[ConfigKey, dict[str, Any]] = {
 def suited(config: GameConfig) -> dict[str, Any]:
     """Return what suits a game better than the defaults, by dotted key."""
     ppo = {f"ppo.{name}": value for name, value in config.ppo.model_dump().items()}
-    opponent = HEURISTIC if HEURISTIC in config.builtins else RANDOM
-    collection = {"collection.games_per_iteration": config.selfplay.games_per_request}
-    return {**ppo, **collection, "training.eval_opponent": opponent, **_TUNED.get(config.key, {})}
+    others = {
+        "collection.games_per_iteration": config.selfplay.games_per_request,
+        "training.eval_opponent": HEURISTIC if HEURISTIC in config.builtins else RANDOM,
+        "training.eval_temperature": config.evaluation.temperature,
+        "training.eval_games": 400,
+        "training.eval_frequency": 5,
+    }
+    return {**ppo, **others, **_TUNED.get(config.key, {})}
