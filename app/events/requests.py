@@ -49,7 +49,7 @@ class MatchesRequested(Request, type="league.matches_requested", name="MATCHES_R
     model: ModelHash
     step: NonNegativeInt
     opponents: tuple[str, ...] = Field(min_length=1, description="members: content hashes, names of built-in players")
-    games: PositiveInt = Field(description="against each")
+    games: int = Field(ge=1, le=10_000, description="against each")
     seed: NonNegativeInt
 
 

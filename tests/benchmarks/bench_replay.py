@@ -33,7 +33,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "cluster: 12 configurations, 36 workers": {"settings": cluster(), "play_seconds": 30.0},
 }
 LEAST = dict(zip(RUNS, (0.08, 0.1), strict=True))
-"""Share of the plain loop's events a second that a replay must reach: two thirds of what was measured on a crowded machine."""
+"""Share of the plain loop's events a second that a replay must reach: two thirds of a crowded machine's measure."""
 
 HOSTED = [FeedbackFold, *(controller for spec in DAEMONS.values() for controller in spec.controllers)]
 
