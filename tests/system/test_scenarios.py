@@ -143,6 +143,7 @@ def test_regression_is_rolled_back_and_nothing_comes_of_it(loop: RunningLoop) ->
     assert promoted.isdisjoint(descendants(loop, bad))
 
 
+@pytest.mark.slow  # games that are known to be clean take three minutes to come
 @pytest.mark.timeout(240)
 def test_bad_data_blocks_training_until_clean_games_come(loop: RunningLoop) -> None:
     loop.wait_for_loops(1)
@@ -183,6 +184,7 @@ def test_what_a_dead_node_was_asked_is_asked_of_another(loop: RunningLoop) -> No
     assert {event.data.worker for event in asked} == {"selfplay_worker@laptop"}
 
 
+@pytest.mark.slow  # a loop of its own, until it learns nothing any more
 @pytest.mark.timeout(400)
 def test_a_stall_is_answered_by_more_exploration_until_it_is_over(tmp_path: Path) -> None:
     with running_loop(tmp_path / "run", LIVELY + IMPATIENT) as loop:
