@@ -13,7 +13,7 @@ from app.events import Event, Payload, originate
 from app.events.envelope import EPOCH
 
 # One thread a process: torch's threads fight over busy cores, and jobs in this process get many times slower.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["OMP_NUM_THREADS"] = "1"
 
 # A shell that runs tests in the background has them ignore Ctrl-C, and so would every command that they interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

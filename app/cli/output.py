@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
@@ -37,6 +37,16 @@ def show(*renderables: RenderableType) -> None:
 def write_json(value: Any) -> None:
     """Write a value to stdout as one line of JSON."""
     click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def tell(told: Mapping[str, Any], *, as_json: bool) -> None:
+    """Write named values to stdout: a line each for people, or a JSON object."""
+    if as_json:
+        write_json(told)
+        return
+    width = max(map(len, told))
+    for name, value in told.items():
+        click.echo(f"{name:<{width}} {value}")
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from app.config import GameConfig, PipelineSettings, suited
-from app.runtime.layers import BadSettings, flatten, nest
+from app.config import GameConfig, PipelineSettings, flatten, nest, suited
+from app.runtime.layers import BadSettings
 from app.runtime.overrides import pair
 
 YAML = (".yaml", ".yml")

@@ -12,6 +12,7 @@ from app.config.league import (
     MatchmakingSettings,
     TournamentSettings,
 )
+from app.config.nesting import flatten, nest
 from app.config.pipeline import (
     SELF,
     CloningSettings,
@@ -59,5 +60,7 @@ __all__ = [
     "Settings",
     "TournamentSettings",
     "TrainingSettings",
+    "flatten",
+    "nest",
     "suited",
 ]

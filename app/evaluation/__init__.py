@@ -35,7 +35,7 @@ from app.evaluation.matches import (
     match_statistics,
     seat_wins,
 )
-from app.evaluation.paired import HandResults, PairedStatistics, compare_paired, win_shares
+from app.evaluation.paired import HandResults, PairedStatistics, compare_paired, student, win_shares
 from app.evaluation.quality import QualityScore, ShardStatistics, quality_score
 from app.evaluation.rating import OpponentScore, Prior, performance_rating
 from app.evaluation.repetition import CERTAIN, repeated_games, repetition_evidence
@@ -85,6 +85,7 @@ __all__ = [
     "repeated_games",
     "repetition_evidence",
     "seat_wins",
+    "student",
     "summarise_episodes",
     "trajectory_rows",
     "win_shares",

@@ -57,7 +57,7 @@ class PairedStatistics(Settings):
     p_value: float = Field(ge=0, le=1, description="two-sided, of no difference: Student's t over the deals")
 
 
-def win_shares(points: NDArray[np.int64]) -> Floats:
+def win_shares(points: NDArray[Any]) -> Floats:
     """Return each seat's share of the win [G, P] from the points of all seats [G, P]: the fewest win."""
     best = points == points.min(axis=1, keepdims=True)
     return np.asarray(best / best.sum(axis=1, keepdims=True), dtype=np.float64)
@@ -81,7 +81,7 @@ def compare_paired(hero: HandResults, reference: HandResults, players: int) -> P
         )
     differences = _by_deal(hero.points, players) - _by_deal(reference.points, players)
     mean, stderr = _mean(differences)
-    reach, p_value = _student(mean, stderr, deals - 1)
+    reach, p_value = student(mean, stderr, deals - 1)
     return PairedStatistics(
         hands=len(hero.points),
         deals=deals,
@@ -93,6 +93,16 @@ def compare_paired(hero: HandResults, reference: HandResults, players: int) -> P
         upper=mean + reach,
         p_value=p_value,
     )
+
+
+def student(mean: float, stderr: float, freedom: int) -> tuple[float, float]:
+    """Return how far a mean's 95% interval reaches to each side, and the two-sided p-value of 0: Student's t."""
+    from scipy.special import stdtr, stdtrit
+
+    if stderr == 0:  # the same difference in every deal
+        return 0.0, float(mean == 0)
+    reach = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * stderr
+    return reach, 2 * float(stdtr(freedom, -abs(mean) / stderr))
 
 
 def _side(results: HandResults, players: int) -> Side:
@@ -109,13 +119,3 @@ def _by_deal(values: tuple[Any, ...], players: int) -> Floats:
 def _mean(values: Floats) -> tuple[float, float]:
     """Return the mean and its standard error."""
     return float(values.mean()), float(values.std(ddof=1)) / sqrt(len(values))
-
-
-def _student(mean: float, stderr: float, freedom: int) -> tuple[float, float]:
-    """Return how far the 95% interval reaches to each side, and the two-sided p-value of a mean of 0."""
-    from scipy.special import stdtr, stdtrit
-
-    if stderr == 0:  # the same difference in every deal
-        return 0.0, float(mean == 0)
-    reach = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * stderr
-    return reach, 2 * float(stdtr(freedom, -abs(mean) / stderr))

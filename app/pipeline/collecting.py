@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from app.config import SELF, PipelineSettings
 from app.core import ModelHash
-from app.games import open_table
 from app.pipeline.game import RunGame
-from app.selfplay import HERO, Outcomes, Player, Rollout, Schedule, ShardRecorder, selfplay_schedule
+from app.selfplay import HERO, Outcomes, Player, Schedule, play_recorded, selfplay_schedule
 from app.store import Shard, ShardMeta
 
 IN_FLIGHT = 4096
@@ -72,10 +71,8 @@ def divided(games: int, shares: Mapping[str, float]) -> dict[str, int]:
 
 
 def _play(game: RunGame, players: Sequence[Player], schedule: Schedule, meta: ShardMeta) -> Collected:
-    recorder = ShardRecorder()
-    table = open_table(game.config, min(len(schedule.seeds), IN_FLIGHT))
-    outcomes = Rollout(table, players, schedule, recorder).run()
-    return Collected(recorder.shard(outcomes, meta), outcomes, schedule.seating == HERO)
+    shard, outcomes = play_recorded(game.config, players, schedule, meta, in_flight=IN_FLIGHT)
+    return Collected(shard, outcomes, schedule.seating == HERO)
 
 
 def _meta(game: RunGame, model: ModelHash, opponents: Sequence[str], temperature: float, seed: int) -> ShardMeta:

@@ -7,6 +7,7 @@ import numpy as np
 from app.arena import MatchPlan, play_rotations
 from app.config import TrainingSettings
 from app.core import derive_seed
+from app.evaluation import win_shares
 from app.pipeline.game import RunGame
 from app.pipeline.iteration import Evaluation
 from app.selfplay import Player
@@ -29,16 +30,15 @@ def evaluate(game: RunGame, policy: Player, opponent: str, *, games: int, temper
     outcomes, heroes = play_rotations(game.config, policy, game.bot(opponent), plan)
     returns, numbers = outcomes.returns, np.arange(plan.games)
     means = returns[numbers, heroes].reshape(rotations, seats).mean(axis=1, dtype=np.float64)
-    best = returns == returns.max(axis=1, keepdims=True)
-    points = game.points(returns)
+    points, moons = game.points(returns), game.moons(returns)
     return Evaluation(
         opponent=opponent,
         games=plan.games,
         outcome=float(means.mean()),
         stderr=float(means.std(ddof=1)) / sqrt(rotations),
-        win_share=float((best[numbers, heroes] / best.sum(axis=1)).mean()),
+        win_share=float(win_shares(-returns)[numbers, heroes].mean()),
         points=None if points is None else float(points[numbers, heroes].mean()),
-        moon_rate=None if points is None else float((returns[numbers, heroes] == 1).mean()),
+        moon_rate=None if moons is None else float(moons[numbers, heroes].mean()),
     )
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,9 @@ from app.games import TableSpec, open_table
 from app.policy import Policy, bytes_to_parameters
 from app.selfplay import Player, load_player
 from app.store import BlobStore, Checkpoint
+
+if TYPE_CHECKING:
+    from app.games.hearts.rules import HeartsRules
 
 
 class UnfitSettings(FlyballError):
@@ -44,13 +48,25 @@ class RunGame:
 
     def points(self, returns: NDArray[np.float32]) -> NDArray[np.int64] | None:
         """Return the points [G, P] of games from their outcomes [G, P], where a game is one hand of Hearts."""
+        from app.games.hearts.points import hand_points
+
+        rules = self._single_hands
+        return None if rules is None else hand_points(returns, moon_for_shooter=rules.moon_for_shooter)
+
+    def moons(self, returns: NDArray[np.float32]) -> NDArray[np.bool_] | None:
+        """Tell who shot the moon [G, P] from the outcomes [G, P], where a game is one hand of Hearts."""
+        from app.games.hearts.points import moons
+
+        return None if self._single_hands is None else moons(returns)
+
+    @cached_property
+    def _single_hands(self) -> "HeartsRules | None":
         if self.config.engine != "flyball":
             return None
-        from app.games.hearts.points import hand_points
         from app.games.hearts.rules import parse_rules
 
         rules = parse_rules(self.config.game)
-        return hand_points(returns, moon_for_shooter=rules.moon_for_shooter) if rules.hands == 1 else None
+        return rules if rules.hands == 1 else None
 
     def bot(self, name: str) -> Player:
         """Return a built-in player."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from app.evaluation import student
 from app.pipeline.iteration import Evaluation
 from app.pipeline.sinks import read_log
 from app.pipeline.sinks.words import settings_text
@@ -49,12 +50,8 @@ class Verdict:
 
 def judged(found: Evaluation, players: int) -> Verdict:
     """Test an evaluation of whole rotations of ``players`` games."""
-    from scipy.special import stdtr
-
-    if found.stderr == 0:
-        return Verdict(found, float(found.outcome == 0))
-    freedom = found.games // players - 1
-    return Verdict(found, 2 * float(stdtr(freedom, -abs(found.outcome) / found.stderr)))
+    _, p_value = student(found.outcome, found.stderr, found.games // players - 1)
+    return Verdict(found, p_value)
 
 
 def summary_text(head: RunHead, state: RunState, finals: Sequence[Verdict], rows: Sequence[Mapping[str, str]]) -> str:

@@ -9,36 +9,19 @@ from app.config import CloningSettings, PipelineSettings
 from app.core import ModelHash, derive_seed
 from app.pipeline.collecting import lessons
 from app.pipeline.game import RunGame
-from app.policy import init_policy, parameters_to_bytes
 from app.store import Checkpoint, Manifest, MemoryStore, Shard, get_checkpoint, load_experience, put_checkpoint
-from app.training import imitate, make_samples
+from app.training import first_model, imitate, make_samples
 
 
 def first_policy(game: RunGame, settings: PipelineSettings, seed: int, say: Callable[[str], None]) -> Checkpoint:
     """Return the policy that a run begins with; ``say`` is told how cloning goes."""
-    drawn = _drawn(game, seed)
+    drawn = _checkpoint(*first_model(game.config, game.spec, derive_seed(seed, "parameters")), None)
     return drawn if settings.collection.initial_policy == "random" else _cloned(game, drawn, settings, seed, say)
 
 
 def successor(base: Checkpoint, parameters: bytes, optimizer: bytes | None) -> Checkpoint:
     """Return what came of a training of ``base`` as a checkpoint."""
-    manifest = base.manifest.model_copy(update={"step": base.manifest.step + 1, "parent": base.model})
-    return _checkpoint(manifest, parameters, optimizer)
-
-
-def _drawn(game: RunGame, seed: int) -> Checkpoint:
-    spec, config = game.spec, game.config
-    parameters = init_policy(config.network, spec.observation_size, spec.actions, derive_seed(seed, "parameters"))
-    manifest = Manifest(
-        config_key=config.key,
-        network=config.network,
-        obs_size=spec.observation_size,
-        actions=spec.actions,
-        step=0,
-        parent=None,
-        optimizer=None,
-    )
-    return _checkpoint(manifest, parameters_to_bytes(parameters), None)
+    return _checkpoint(base.manifest.successor(base.model), parameters, optimizer)
 
 
 def _cloned(

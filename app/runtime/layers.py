@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic import BaseModel, create_model
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
-from app.config import MATCHMAKING, Deployment, GameConfig, RunSettings
+from app.config import MATCHMAKING, Deployment, GameConfig, RunSettings, flatten
 from app.core import ConfigKey, FlyballError
 
 ENV_PREFIX = "FLYBALL_"
@@ -70,27 +70,6 @@ class Layer:
 def variable(key: str) -> str:
     """Return the environment variable that sets a dotted key."""
     return ENV_PREFIX + key.upper().replace(".", "__")
-
-
-def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested tables as one mapping of dotted keys."""
-    flat: dict[str, Any] = {}
-    for name, value in tree.items():
-        key = f"{prefix}{name}"
-        flat |= flatten(value, f"{key}.") if isinstance(value, Mapping) else {key: value}
-    return flat
-
-
-def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping of dotted keys as nested tables: the inverse of ``flatten``."""
-    tree: dict[str, Any] = {}
-    for key, value in flat.items():
-        *tables, name = key.split(".")
-        table = tree
-        for step in tables:
-            table = table.setdefault(step, {})
-        table[name] = value
-    return tree
 
 
 def file_layer(path: Path) -> Layer:

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import JsonValue, ValidationError
 
-from app.config import RunSettings
-from app.runtime.layers import GAME_TABLES, BadSettings, Layer, checked, nest
+from app.config import RunSettings, nest
+from app.runtime.layers import GAME_TABLES, BadSettings, Layer, checked
 
 WHERE = "--set"
 NO_RUN_SETTING = frozenset({"profile", "configs", "deployment"})

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from app.config import GAMES, PROFILES, Deployment, GameConfig, RunFolder, RunSettings
+from app.config import GAMES, PROFILES, Deployment, GameConfig, RunFolder, RunSettings, flatten, nest
 from app.core import ConfigKey
-from app.runtime.layers import GAME_TABLES, BadSettings, Layer, checked, environment_layer, file_layer, flatten, nest
+from app.runtime.layers import GAME_TABLES, BadSettings, Layer, checked, environment_layer, file_layer
 
 DEFAULT, COMMAND_LINE = "default", "command line"
 NEEDED = frozenset({"game", "players"})

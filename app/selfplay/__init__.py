@@ -6,6 +6,7 @@ from app.selfplay.inspection import ForeignShard, InspectionResult, InspectionSp
 from app.selfplay.job import SelfplayResult, SelfplaySpec
 from app.selfplay.lessons import play_lessons
 from app.selfplay.players import HeuristicPlayer, NoHeuristic, Player, RandomPlayer, WrongModel, load_player
+from app.selfplay.recorded import play_recorded
 from app.selfplay.recording import NoExperience, ShardRecorder
 from app.selfplay.repeats import RepeatedShard
 from app.selfplay.rollout import HERO, Decisions, Outcomes, Recorder, Rollout, Schedule
@@ -37,5 +38,6 @@ __all__ = [
     "load_player",
     "number_streams",
     "play_lessons",
+    "play_recorded",
     "selfplay_schedule",
 ]

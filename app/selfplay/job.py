@@ -13,8 +13,8 @@ from app.engine import JsonObject, Report
 from app.evaluation import seat_wins
 from app.games import open_table
 from app.selfplay.cache import PLAYERS
-from app.selfplay.recording import ShardRecorder
-from app.selfplay.rollout import Rollout, Schedule
+from app.selfplay.recorded import play_recorded
+from app.selfplay.rollout import Schedule
 from app.selfplay.seating import selfplay_schedule
 from app.store import BlobStore, FileStore, ShardMeta, put_shard
 
@@ -83,25 +83,19 @@ def play(spec: JsonObject, report: Report) -> JsonObject:
 def play_into(store: BlobStore, spec: SelfplaySpec, report: Report) -> SelfplayResult:
     """Play ``spec`` and put the shard into ``store``; the store named in the spec is not opened."""
     began = perf_counter()
-    table = open_table(spec.config, min(spec.games, IN_FLIGHT))
-    recorder = ShardRecorder()
-    outcomes = Rollout(
-        table,
-        [PLAYERS.load(store, name, table.spec) for name in (spec.model, *spec.opponents)],
-        _schedule(spec),
-        recorder,
-        _progress(spec.games, report),
-    ).run()
+    game = open_table(spec.config, slots=0).spec
+    players = [PLAYERS.load(store, name, game) for name in (spec.model, *spec.opponents)]
     meta = ShardMeta(
         config_key=spec.config.key,
-        rules_version=table.spec.rules_version,
+        rules_version=game.rules_version,
         model=spec.model,
         opponents=spec.opponents,
         seed=spec.seed,
         worker=spec.worker,
         temperature=spec.temperature,
     )
-    shard = recorder.shard(outcomes, meta)
+    progress = _progress(spec.games, report)
+    shard, outcomes = play_recorded(spec.config, players, _schedule(spec), meta, in_flight=IN_FLIGHT, progress=progress)
     wins, draws = seat_wins(outcomes.returns, outcomes.truncated)
     return SelfplayResult(
         shard=put_shard(store, shard),

@@ -6,8 +6,7 @@ from app.config import GameConfig
 from app.core import ModelHash, derive_seed
 from app.games import open_table
 from app.selfplay.players import Player
-from app.selfplay.recording import ShardRecorder
-from app.selfplay.rollout import Rollout
+from app.selfplay.recorded import play_recorded
 from app.selfplay.seating import selfplay_schedule
 from app.store import Shard, ShardMeta
 
@@ -30,21 +29,19 @@ def play_lessons(
 
     Raises ``NoExperience``.
     """
+    rules = open_table(config, slots=0).spec.rules_version
     for first in range(0, games, AT_ONCE):
         count = min(AT_ONCE, games - first)
         part = derive_seed(seed, "lessons", first)
-        table, recorder = open_table(config, count), ShardRecorder()
         schedule = selfplay_schedule(count, config.players, [], (temperature,), part)
-        outcomes = Rollout(table, [player], schedule, recorder).run()
-        yield recorder.shard(
-            outcomes,
-            ShardMeta(
-                config_key=config.key,
-                rules_version=table.spec.rules_version,
-                model=ModelHash(name),
-                opponents=(),
-                seed=part,
-                worker="lessons",
-                temperature=temperature,
-            ),
+        meta = ShardMeta(
+            config_key=config.key,
+            rules_version=rules,
+            model=ModelHash(name),
+            opponents=(),
+            seed=part,
+            worker="lessons",
+            temperature=temperature,
         )
+        shard, _ = play_recorded(config, [player], schedule, meta, in_flight=AT_ONCE)
+        yield shard

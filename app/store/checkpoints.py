@@ -34,6 +34,10 @@ class Manifest(Settings):
             raise ValueError("a model has a parent exactly when its step is above 0")
         return self
 
+    def successor(self, model: ModelHash) -> Self:
+        """Return the manifest of what a training of ``model``, whose manifest this is, comes to."""
+        return self.model_copy(update={"step": self.step + 1, "parent": model})
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:

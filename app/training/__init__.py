@@ -2,6 +2,7 @@
 
 from app.training.checks import UnfitData
 from app.training.cloning import CloningMetrics
+from app.training.first import first_model
 from app.training.gae import UnfinishedEpisode
 from app.training.job import InitialiseSpec, TrainSpec
 from app.training.learner import Improvement, imitate, improve
@@ -20,6 +21,7 @@ __all__ = [
     "UnfinishedEpisode",
     "UnfitData",
     "explained_variance",
+    "first_model",
     "imitate",
     "improve",
     "make_samples",

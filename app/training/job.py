@@ -12,9 +12,9 @@ from app.config import GameConfig, PpoSettings, Settings
 from app.core import ModelHash, ShardKey, derive_seed
 from app.engine import JsonObject, Report
 from app.games import open_table
-from app.policy import init_policy, parameters_to_bytes
-from app.store import FileStore, Manifest, delete_shard, get_checkpoint, get_shard, put_checkpoint
+from app.store import FileStore, delete_shard, get_checkpoint, get_shard, put_checkpoint
 from app.training.checks import check_base, check_shards
+from app.training.first import first_model
 from app.training.learner import improve
 from app.training.ppo import EpochMetrics
 from app.training.preparing import prepare
@@ -47,19 +47,9 @@ def initialise(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001 
     """Draw a configuration's first parameters and store them; return the model, at step 0."""
     wanted = InitialiseSpec.model_validate(spec)
     config = wanted.config
-    game = open_table(config, slots=0).spec
     seed = derive_seed(wanted.seed, config.key, "parameters")
-    parameters = init_policy(config.network, game.observation_size, game.actions, seed)
-    manifest = Manifest(
-        config_key=config.key,
-        network=config.network,
-        obs_size=game.observation_size,
-        actions=game.actions,
-        step=0,
-        parent=None,
-        optimizer=None,
-    )
-    model = put_checkpoint(FileStore(Path(wanted.store)), manifest, parameters_to_bytes(parameters), None)
+    manifest, parameters = first_model(config, open_table(config, slots=0).spec, seed)
+    model = put_checkpoint(FileStore(Path(wanted.store)), manifest, parameters, None)
     return {"model": model, "parent": None, "step": 0, "rows": 0, "metrics": None}
 
 
@@ -84,7 +74,7 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
         report({"epoch": epoch, "epochs": wanted.ppo.epochs, **_published(metrics)})
 
     result = improve(base, samples, wanted.ppo, seed=wanted.seed, device=_device(wanted.device), report=tell)
-    manifest = base.manifest.model_copy(update={"step": base.manifest.step + 1, "parent": base.model})
+    manifest = base.manifest.successor(base.model)
     model = put_checkpoint(store, manifest, result.parameters, result.optimizer)
     for spent in wanted.discard:
         delete_shard(store, spent)

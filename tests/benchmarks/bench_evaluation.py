@@ -6,7 +6,6 @@ asserted, not the figures.
 """
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -31,14 +30,6 @@ from app.store import FileStore, Manifest, put_checkpoint
 pytestmark = pytest.mark.benchmark
 ROUNDS = 3
 LONGEST = 2000  # decisions
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 class OneAtATime:

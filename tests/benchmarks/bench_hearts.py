@@ -3,7 +3,7 @@
 Run with ``pytest tests/benchmarks/bench_hearts.py -m benchmark -s``. Ratios are asserted, not figures.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from time import process_time
 
 import numpy as np
@@ -28,14 +28,6 @@ CONFIG = GAMES["hearts_4p"]
 GAME = pyspiel.load_game(CONFIG.game)
 ROUNDS = 5
 SLOTS = 1024
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def rate(work: Callable[[int], int], seed: int) -> float:

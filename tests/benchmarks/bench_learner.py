@@ -5,7 +5,7 @@ busy machine does not decide. Run with ``pytest tests/benchmarks/bench_learner.p
 """
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from time import process_time
 
 import gymnasium
@@ -24,14 +24,6 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 ROWS, OBS_SIZE, ACTIONS, ROUNDS = 20_800, 270, 52, 5
 NETWORK = NetworkSettings()
 SETTINGS = PpoSettings(batch_size=256, epochs=1, entropy_coef=0.02, target_kl=10, max_kl=10)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

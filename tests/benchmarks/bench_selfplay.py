@@ -3,13 +3,11 @@
 Run with ``pytest tests/benchmarks/bench_selfplay.py -m benchmark -s``. The ratio is asserted, not the figures.
 """
 
-from collections.abc import Iterator
 from time import perf_counter
 
 import numpy as np
 import pyspiel
 import pytest
-import torch
 
 from app.config import GAMES
 from app.core import derive_seed
@@ -20,14 +18,6 @@ from app.selfplay.job import IN_FLIGHT
 
 pytestmark = pytest.mark.benchmark
 ROUNDS = 5
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def policy_of(config) -> Policy:

@@ -6,7 +6,7 @@ Run with ``pytest tests/benchmarks/bench_training.py -m benchmark -s``. PettingZ
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from statistics import median
 from time import process_time
 from types import SimpleNamespace
@@ -30,14 +30,6 @@ ENVIRONMENTS, EPOCHS, BATCH = 64, 4, 256
 ROUNDS = 3
 LONG = 2.0
 """Seconds of an iteration of the document's size."""
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def iterations(key: str, games: int, game: str | None = None) -> Callable[[int], int]:

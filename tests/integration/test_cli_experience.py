@@ -31,7 +31,9 @@ def test_hands_are_written_and_pass_the_check(hands: Path) -> None:
     assert len(rows[0]["obs"]) == 270
     told = json.loads(flyball("experience", "check", hands, *HEARTS, "--json").stdout)
     assert (told["games"], told["rows"], told["episodes"], told["seats"]) == (6, len(rows), 24, [0, 1, 2, 3])
-    assert f"rows           {len(rows)}" in flyball("experience", "check", hands, *HEARTS).stdout
+    assert ["rows", str(len(rows))] in [
+        line.split() for line in flyball("experience", "check", hands, *HEARTS).stdout.splitlines()
+    ]
 
 
 def test_the_same_arguments_write_the_same_file_and_rewards_can_be_spread(hands: Path, tmp_path: Path) -> None:

@@ -1,12 +1,10 @@
 """The jobs of self-play, inspection and evaluation, on a store in a folder."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from pydantic import ValidationError
 from selfplay_rig import CONFIG, ignore, inspection_spec, put_model, selfplay_spec
 
@@ -21,15 +19,6 @@ from app.selfplay.repeats import history
 from app.store import DamagedBlob, FileStore, get_shard, put_shard
 
 HEARTS = GAMES["hearts_4p"]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Small batches gain nothing from more threads, and lose much when other processes want the cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def played(root: Path, **changes):

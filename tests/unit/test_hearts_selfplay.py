@@ -3,8 +3,6 @@
 from time import process_time
 
 import numpy as np
-import pytest
-import torch
 
 from app.config import GAMES
 from app.games import open_table
@@ -13,14 +11,6 @@ from app.selfplay import Rollout, Schedule, ShardRecorder
 from app.store import MemoryStore, ShardMeta, put_shard
 
 CONFIG = GAMES["hearts_4p"]
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def collect(hands: int, seed: int = 0, slots: int = 256):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from app.config import GAMES, LAPTOP, MATCHMAKING, Deployment, RunFolder
-from app.runtime.layers import BadSettings, flatten, nest
+from app.config import GAMES, LAPTOP, MATCHMAKING, Deployment, RunFolder, flatten, nest
+from app.runtime.layers import BadSettings
 from app.runtime.settings import UnknownConfig, load
 from app.runtime.sockets import MAX_SOCKET_PATH, UnsafeFolder, bus_endpoint
 

@@ -1,11 +1,10 @@
 """``flyball experience``: decisions as lines of JSON, for programs that are not ours and from them."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from app.cli.output import note, write_json
+from app.cli.output import note, tell
 from app.cli.place import Place, json_option, placed
 
 game_option = click.option("--config", "--game", "config_key", metavar="KEY", required=True, help="Whose game it is.")
@@ -67,7 +66,7 @@ def export(
                 note(f"{played}/{games} games")
     except OSError as error:
         raise FlyballError(f"{file} cannot be written: {error.strerror}.", hint="Choose another place.") from error
-    _tell({"file": str(file), "game": config.key, "player": name, "games": played, "rows": rows}, as_json=as_json)
+    tell({"file": str(file), "game": config.key, "player": name, "games": played, "rows": rows}, as_json=as_json)
 
 
 @experience.command()
@@ -99,11 +98,4 @@ def check(place: Place, file: Path, *, config_key: str, as_json: bool) -> None:
         "seats": np.unique(shard.seat).tolist(),
         "sha256": shard.meta.model,
     }
-    _tell(told, as_json=as_json)
-
-
-def _tell(told: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        write_json(told)
-    else:
-        click.echo("\n".join(f"{name:<14} {value}" for name, value in told.items()))
+    tell(told, as_json=as_json)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from app.cli.output import write_json
+from app.cli.output import tell
 from app.cli.place import Place, json_option, placed
 
 
@@ -38,7 +38,4 @@ def export(place: Place, model: str, file: Path, *, config_key: str | None, as_j
         "hidden": list(policy.hidden),
         "actions": policy.actions,
     }
-    if as_json:
-        write_json(told)
-    else:
-        click.echo("\n".join(f"{name:<17} {value}" for name, value in told.items()))
+    tell(told, as_json=as_json)

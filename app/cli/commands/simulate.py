@@ -9,9 +9,8 @@ from rich.table import Table
 
 from app.cli.output import note, show, write_json
 from app.cli.place import Place, json_option, placed
-from app.config import GAMES
+from app.config import GAMES, nest
 from app.core import ConfigKey
-from app.runtime.layers import nest
 from app.runtime.overrides import parse
 from app.simulation import (
     ALL,
