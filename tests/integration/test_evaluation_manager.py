@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import pytest_asyncio
 import torch
 
 from app.arena import EvaluationManager
@@ -14,6 +15,8 @@ from app.core import ModelHash
 from app.engine import InlineEngine, LocalEngine
 from app.evaluation import GauntletSpec, NothingPlayed, Opponent
 from app.training.job import initialise
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CONFIG = GAMES["tic_tac_toe_2p"]
 
@@ -43,25 +46,31 @@ def gauntlet(store: Path, *, games: int = 100, batch_games: int = 20, **settings
     )
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def engine():
+    """Start processes once: each takes seconds until it can play."""
     made = LocalEngine(workers=2)
     yield made
     await made.close()
 
 
-def workers() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "app.engine" in child.cmdline()]
+def kill_at_work(child: psutil.Process) -> bool:
+    """Kill a worker that has begun; return whether it is one. What has ended meanwhile is none."""
+    try:
+        if begun := "app.engine" in child.cmdline() and child.cpu_times().user > 0.2:
+            child.kill()
+    except psutil.NoSuchProcess:
+        return False
+    return begun
 
 
 async def kill_workers(times: int, finished: asyncio.Event) -> int:
     """Kill one worker after another, each time one that was not killed before."""
     killed: set[int] = set()
     while len(killed) < times and not finished.is_set():
-        for worker in workers():
-            if worker.pid not in killed and worker.cpu_times().user > 0.2 and len(killed) < times:
+        for worker in psutil.Process().children():
+            if worker.pid not in killed and len(killed) < times and kill_at_work(worker):
                 killed.add(worker.pid)
-                worker.kill()
         await asyncio.sleep(0.02)
     return len(killed)
 
@@ -101,10 +110,12 @@ async def test_progress_is_told_batch_by_batch(store, engine) -> None:
     assert told == [(opponent, games) for opponent in ("champion", "random") for games in (10, 20, 20)]
 
 
-async def test_batches_that_hang_are_written_off(store, engine) -> None:
+async def test_batches_that_hang_are_written_off(store) -> None:
     """A deadline far below what starting a process takes: every batch is too slow."""
+    starting = LocalEngine(workers=2)
     with pytest.raises(NothingPlayed, match="not done within"):
-        await EvaluationManager(engine).evaluate(gauntlet(store, games=20, batch_seconds=0.01))
+        await EvaluationManager(starting).evaluate(gauntlet(store, games=20, batch_seconds=0.01))
+    await starting.close()
 
 
 async def test_an_opponent_that_cannot_be_played_costs_its_own_games_only(store, engine) -> None:
