@@ -23,8 +23,9 @@ $(STAMP): pyproject.toml deploy/constraints.txt
 up: venv
 	@test ! -t 0 || set -m; $(BIN)/flyball up $(ARGS); exit $$?
 
-# Files of tests side by side on two cores, for much of what they do is to wait; in the order of their names, so that the
-# long ones do not come last. For the debugger: make test ARGS="-n 0 --pdb"
+# Files of tests side by side on two cores, for much of what they do is to wait: one worker runs loops of daemons, the
+# other the rest, and both what is left (tests/conftest.py); in the order of their names, so that the long ones do not
+# come last. For the debugger: make test ARGS="-n 0 --pdb"
 test: venv
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 

@@ -5,9 +5,11 @@ import signal
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import count
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 from app.events import Event, Payload, originate
 from app.events.envelope import EPOCH
@@ -21,6 +23,29 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # A busy machine is no fault of the code's.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+SYSTEM = "tests/system/"
+
+
+class OneLoopAtATime(LoadFileScheduling):
+    """Whole files go to the next free worker, as with ``--dist loadfile``, but those of ``tests/system`` all to one.
+
+    They run loops of eleven daemons: two of them at once would take turns on two cores, and wait twice as long.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return SYSTEM if nodeid.startswith(SYSTEM) else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneLoopAtATime | None:
+    """Schedule for ``--dist loadfile``; leave other modes as they are."""
+    return OneLoopAtATime(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the loops, which take longest: beside them, the other worker does everything else."""
+    items.sort(key=lambda item: not item.nodeid.startswith(SYSTEM))
+
 
 Recorder = Callable[..., Event[Payload]]
 
