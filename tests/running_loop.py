@@ -32,6 +32,17 @@ random_games = 40
 model_games = 20
 """
 
+BRISK = (
+    SETTINGS
+    + """
+anchor_games = 20
+[feedback.lifecycle]
+elo0 = -200.0
+max_games = 100
+"""
+)
+"""Loops that close in a few seconds: gates let in what is not much worse, which takes tens of games, not hundreds."""
+
 FLYBALL = str(Path(sys.executable).with_name("flyball"))
 
 
@@ -81,6 +92,17 @@ class RunningLoop:
         with closing(SqliteJournalReader(self.folder / "journal.sqlite")) as journal:
             return journal.head
 
+    def leave(self) -> int:
+        """Stop it as Ctrl-C would, and return its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(timeout=90)
+            finally:
+                self.process.kill()
+                self.process.wait()
+        return self.process.returncode
+
     def logs(self) -> str:
         """Return the ends of all logs, for a failure's message."""
         ends = [f"--- {path.name}\n{path.read_text()[-800:]}" for path in sorted((self.folder / "logs").glob("*"))]
@@ -100,13 +122,8 @@ def running_loop(folder: Path, settings: str = SETTINGS) -> Iterator[RunningLoop
             stderr=subprocess.STDOUT,
             env={**os.environ, "NO_COLOR": "1"},
         )
+        loop = RunningLoop(folder, process)
         try:
-            yield RunningLoop(folder, process)
+            yield loop
         finally:
-            if process.poll() is None:
-                process.send_signal(signal.SIGINT)
-                try:
-                    process.wait(timeout=30)
-                finally:
-                    process.kill()
-                    process.wait()
+            loop.leave()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running_loop import SETTINGS, RunningLoop
+from running_loop import BRISK, RunningLoop
 
 from app.runtime.registry import start_order
 
@@ -14,7 +14,7 @@ from app.runtime.registry import start_order
 @pytest.fixture
 def backwards(tmp_path: Path) -> Iterator[RunningLoop]:
     """Start every daemon by itself, the broker last."""
-    (tmp_path / "flyball.toml").write_text(SETTINGS)
+    (tmp_path / "flyball.toml").write_text(BRISK)
     daemons = [
         subprocess.Popen([sys.executable, "-m", f"daemons.{name}", "--run", str(tmp_path)], stdin=subprocess.DEVNULL)
         for name in reversed(start_order())

@@ -38,9 +38,9 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLoop]:
         yield started
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_quality_monitor_replays_the_hands_and_finds_them_right(loop: RunningLoop) -> None:
-    loop.wait_for("a training", lambda: loop.events(TrainingCompleted)[1:], 240)
+    loop.wait_for("a training", lambda: loop.events(TrainingCompleted)[1:])
     scored = {event.data.shard.key for event in loop.events(QualityScoreUpdated)}
     checks = {event.data.shard: event.data for event in loop.events(ParityChecked)}
     assert scored
@@ -54,9 +54,9 @@ def test_the_quality_monitor_replays_the_hands_and_finds_them_right(loop: Runnin
     assert (GAMES[KEY].engine, shard.obs.shape[1]) == ("flyball", 270)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_hands_with_false_outcomes_are_found_and_block_training(loop: RunningLoop) -> None:
-    words = [FLYBALL, "--run", str(loop.folder), "scenario", "bad-data", KEY, "--wait", "200", "--json"]
+    words = [FLYBALL, "--run", str(loop.folder), "scenario", "bad-data", KEY, "--wait", "400", "--json"]
     told = subprocess.run(words, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
     steps = [json.loads(line) for line in told.stdout.splitlines()][:-1]

@@ -1,74 +1,96 @@
 """The running loop has a league: promoted models enter it, and are met in self-play; promotions are gated."""
 
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, TypeVar
+
 import pytest
-from running_loop import SETTINGS, running_loop
+from running_loop import RunningLoop
 from sampled_opponents import draws_of
 
 from app.events import (
     CheckpointAdded,
     EvaluationCompleted,
+    Event,
     MatchmakingUpdated,
     ModelPromoted,
     OpponentSampled,
+    Payload,
     SelfplayComplete,
     SelfplayRequested,
 )
 from app.league import League, LeagueKeeper, fold_league
 from app.runtime.fold import Fold
-from app.store import FileStore, get_shard
+from app.store import FileStore, Shard, get_shard
 
-EVERY_MODEL = """
-[league.admission]
-recent_every = 1
-"""
+P = TypeVar("P", bound=Payload)
 
 
 @pytest.fixture(scope="module")
-def loop(tmp_path_factory):
-    """Run until models of the league were met in games that are over."""
-    with running_loop(tmp_path_factory.mktemp("run") / "run", SETTINGS + EVERY_MODEL) as started:
-        started.wait_for("games against a league", lambda: met_checkpoints(started))
-        started.wait_for_loops(3)
-        yield started
+def loop(loop: RunningLoop) -> RunningLoop:
+    """Wait until models of the league were met in games that are over."""
+    loop.wait_for("games against a league", lambda: met_checkpoints(loop))
+    loop.wait_for_loops(3)
+    return loop
 
 
-def met_checkpoints(loop) -> set[str]:
+@pytest.fixture
+def events(loop: RunningLoop) -> list[Event[Any]]:
+    """Read the journal once: the loop runs on, and what is read later may follow from what was not read before."""
+    return loop.events()
+
+
+def met_checkpoints(loop: RunningLoop) -> set[str]:
     members = {event.data.model for event in loop.events(CheckpointAdded)}
     return {name for event in loop.events(SelfplayComplete) for name in event.data.opponents} & members
 
 
+def told(events: Iterable[Event[Any]], kind: type[P]) -> list[P]:
+    return [event.data for event in events if isinstance(event.data, kind)]
+
+
+def lineups_asked_for(events: Iterable[Event[Any]]) -> dict[str, SelfplayRequested]:
+    return {event.id: event.data for event in events if isinstance(event.data, SelfplayRequested)}
+
+
 @pytest.mark.timeout(500)
-def test_a_league_grows_of_promoted_models(loop):
-    promoted = {event.data.model for event in loop.events(ModelPromoted)}
-    added = [event.data for event in loop.events(CheckpointAdded)]
+def test_a_league_grows_of_promoted_models(events):
+    promoted = {data.model for data in told(events, ModelPromoted)}
+    added = told(events, CheckpointAdded)
     assert len(added) >= 2
     assert {data.model for data in added} <= promoted
     assert added[1].parent == added[0].model
 
 
 @pytest.mark.timeout(500)
-def test_opponents_are_sampled_and_played(loop):
-    requests = {event.id: event.data for event in loop.events(SelfplayRequested)}
-    sampled = {event.data.request_id: event.data for event in loop.events(OpponentSampled)}
-    assert draws_of(loop.events())
-    for event in loop.events(SelfplayComplete):
-        request = requests[event.data.request_id]
+def test_opponents_are_sampled_and_played(events):
+    requests = lineups_asked_for(events)
+    sampled = {data.request_id: data for data in told(events, OpponentSampled)}
+    assert draws_of(events)
+    for played in told(events, SelfplayComplete):
+        request = requests[played.request_id]
         seated = {name for lineup in request.lineups for name in lineup.opponents}
-        drawn = sampled.get(event.data.request_id)
+        drawn = sampled.get(played.request_id)
         assert seated == ({draw.agent for draw in drawn.opponents} if drawn else set())
-        assert set(event.data.opponents) == seated - {request.model}
+        assert set(played.opponents) == seated - {request.model}
+
+
+def shard_of_games_against_others(loop: RunningLoop) -> tuple[SelfplayComplete, Shard] | None:
+    """Return the latest games against others whose rows have not been trained on and deleted yet."""
+    store = FileStore(loop.folder / "store")
+    for event in reversed(loop.events(SelfplayComplete)):
+        with suppress(FileNotFoundError):
+            if event.data.opponents:
+                return event.data, get_shard(store, event.data.shard.key)
+    return None
 
 
 @pytest.mark.timeout(500)
 def test_only_the_heros_seats_give_rows(loop):
-    requests = {event.id: event.data for event in loop.events(SelfplayRequested)}
-    played = [e.data for e in loop.events(SelfplayComplete) if e.data.opponents][-1]
-    try:
-        shard = get_shard(FileStore(loop.folder / "store"), played.shard.key)
-    except FileNotFoundError:
-        pytest.skip("trained on and deleted meanwhile")
+    played, shard = loop.wait_for("games against others", lambda: shard_of_games_against_others(loop))
+    request = lineups_asked_for(loop.events())[played.request_id]
     game = 0
-    for lineup in requests[played.request_id].lineups:
+    for lineup in request.lineups:
         for number in range(lineup.games):
             seats = set(shard.seat[shard.game == game].tolist())
             assert seats <= ({0, 1} if lineup.opponents == (played.shard.model,) else {number % 2})
@@ -76,9 +98,9 @@ def test_only_the_heros_seats_give_rows(loop):
 
 
 @pytest.mark.timeout(500)
-def test_promotions_are_gated(loop):
-    gates = {e.data.model for e in loop.events(EvaluationCompleted) if e.data.purpose == "gate"}
-    later = [event.data for event in loop.events(ModelPromoted) if event.data.previous is not None]
+def test_promotions_are_gated(events):
+    gates = {data.model for data in told(events, EvaluationCompleted) if data.purpose == "gate"}
+    later = [data for data in told(events, ModelPromoted) if data.previous is not None]
     assert later
     for promotion in later:
         assert promotion.model in gates
@@ -87,8 +109,7 @@ def test_promotions_are_gated(loop):
 
 
 @pytest.mark.timeout(500)
-def test_the_keepers_league_follows_from_the_journal(loop):
-    events = loop.events()
+def test_the_keepers_league_follows_from_the_journal(events):
     fold = Fold((LeagueKeeper,))
     fold.feed(events)
     (row,) = fold.rows(LeagueKeeper.name).values()
@@ -97,5 +118,5 @@ def test_the_keepers_league_follows_from_the_journal(loop):
         if event.subject:
             league = fold_league(league, event, fold.settings.league.admission)
     assert {*league.agents} <= {*row.league.agents}
-    last = [event.data for event in events if isinstance(event.data, MatchmakingUpdated)][-1]
+    last = told(events, MatchmakingUpdated)[-1]
     assert sum(pick.probability for pick in last.picks) == pytest.approx(1)

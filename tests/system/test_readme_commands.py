@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from running_loop import SETTINGS, RunningLoop
+from running_loop import RunningLoop
 from terminal import CTRL_C, on_a_terminal, type_in
 
 from app.events import ModelPromoted
@@ -22,8 +22,31 @@ BIN = Path(sys.executable).parent
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 COMMANDS = [line for block in BLOCK.findall((ROOT / "README.md").read_text()) for line in block.splitlines()]
 
-CONFIGS = ("tic_tac_toe_2p", "connect_four_2p", "hex7_2p")
-"""The least of the laptop's games that the commands name."""
+CONFIGS = ("connect_four_2p", "hex7_2p")
+"""Those of the laptop's games that the commands name."""
+
+GAME = """
+[games.{key}]
+rows_per_training = 1024
+[games.{key}.selfplay]
+games_per_request = 32
+[games.{key}.evaluation]
+random_games = 40
+model_games = 20
+anchor_games = 20
+"""
+SETTINGS = f"""
+seed = 7
+configs = {[*CONFIGS]}
+tick_seconds = 1.0
+[deployment]
+heartbeat_seconds = 1.0
+drain_seconds = 3.0
+[feedback.trigger]
+cooldown_seconds = 30.0
+{"".join(GAME.format(key=key) for key in CONFIGS)}
+"""
+"""With pauses between the trainings, in which the commands find the machine less busy."""
 
 START = "make up"
 SCENARIO = "flyball scenario "
@@ -61,8 +84,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Start a loop with `make up` on a terminal; return where. At the end press Ctrl-C: make succeeds."""
     folder = tmp_path_factory.mktemp("readme")
     (folder / "run").mkdir()
-    settings = SETTINGS.replace('["tic_tac_toe_2p"]', str([*CONFIGS]).replace("'", '"'))
-    (folder / "run" / "flyball.toml").write_text(settings)
+    (folder / "run" / "flyball.toml").write_text(SETTINGS)
     shutil.copy(ROOT / "tests" / "policies" / "cartpole.safetensors", folder / "policy.safetensors")
     target = START.removeprefix("make ")
     command = ("make", "--no-print-directory", "-f", str(ROOT / "Makefile"), "-o", "venv", target, f"BIN={BIN}")

@@ -1,0 +1,22 @@
+"""The loop that several files of tests share: to start one takes all the time that they need it for."""
+
+from collections.abc import Iterator
+
+import pytest
+from running_loop import BRISK, RunningLoop, running_loop
+
+EVERY_MODEL = """
+[league.admission]
+recent_every = 1
+"""
+
+
+@pytest.fixture(scope="session")
+def loop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLoop]:
+    """Start a loop whose daemons are killed, whose league is looked at, and that is stopped and started again.
+
+    The last of these ends it (``test_new_start``), so that it takes nothing from the tests after that.
+    """
+    with running_loop(tmp_path_factory.mktemp("shared") / "run", BRISK + EVERY_MODEL) as started:
+        started.wait_for_loops(1)
+        yield started
