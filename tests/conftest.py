@@ -37,6 +37,7 @@ class OneLoopAtATime(LoadFileScheduling):
         return SYSTEM if nodeid.startswith(SYSTEM) else super()._split_scope(nodeid)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneLoopAtATime | None:
     """Schedule for ``--dist loadfile``; leave other modes as they are."""
     return OneLoopAtATime(config, log) if config.getvalue("dist") == "loadfile" else None
