@@ -14,6 +14,9 @@ class StallSettings(Settings):
     velocity: float = Field(default=5.0, description="Elo/h below which a configuration is stalling")
     window_hours: float = Field(default=6.0, gt=0, description="how long it must have been below")
     confidence: float = Field(default=2.576, gt=0, description="normal quantile of the slope's bounds: 99.5% one-sided")
+    margin: float = Field(
+        default=1.0, ge=0, description="standard errors by which no slope since may come near the velocity"
+    )
     precision: float = Field(default=5.0, gt=0, description="Elo/h to which the slope must be certain; else look back")
     boost: float = Field(default=1.5, gt=1, description="factor on the sampling temperature")
     boost_cap: float = Field(default=2.25, gt=1)
@@ -97,12 +100,12 @@ class WatchdogSettings(Settings):
     """The sequential test for regressions: a Bernoulli CUSUM against one opponent that stays the same."""
 
     design_drop_elo: float = Field(default=100.0, gt=0, description="the alternative that the test looks for")
-    threshold: float = Field(default=3.5, gt=0, description="h; larger is slower and falser less often")
+    threshold: float = Field(default=2.2, gt=0, description="h; larger is slower and falser less often")
     drift_elo: float = Field(
-        default=6.0, ge=0, description="standard deviation by which good models differ from those before"
+        default=15.0, ge=0, description="standard deviation by which good models differ from those before"
     )
     suspicion: float = Field(
-        default=0.3, gt=0, le=1, description="share of the threshold from which on a model is rated again"
+        default=0.4, gt=0, le=1, description="share of the threshold from which on a model is rated again"
     )
     most_matches: int = Field(default=10, ge=1, description="of one model that a suspicion is looked into by")
     severity_elo: tuple[float, float, float, float] = (20.0, 35.0, 50.0, 75.0)

@@ -2,7 +2,9 @@
 
 A stall is declared only when the *upper* confidence bound of the slope lies below the threshold and the history covers
 the window (ERRATA 003). Where the ratings of a window are too few or too noisy to tell, it is widened until they do,
-no further: what was long ago says nothing of now. Boosts have a cap, a time to live, and decay step by step.
+no further: what was long ago says nothing of now. None of the narrower windows may look like improvement, which may
+have begun at any time, and none may show a decline: a line over a sudden drop is flat or falls, whatever was learned
+before it and since. Boosts have a cap, a time to live, and decay step by step.
 
 A configuration whose training is paused for the quality of its data is boosted too. While it pauses its model stays
 what it is, and so do its games: without other moves the data would stay poor, and the pause would last for ever.
@@ -42,18 +44,19 @@ def stalled(history: Sequence[RatingPoint], settings: StallSettings, now: dateti
     """Return the stall that a history of ratings, oldest first, shows; ``None`` when it shows none.
 
     What counts is the slope over the shortest time, no shorter than the window, in which it is certain to within
-    ``precision``. The window alone must not look like improvement either: it may have begun again.
+    ``precision``. That and all shorter ones must be below the threshold by ``margin`` standard errors too. Where the
+    slope is certainly negative a drop lies within: looking back ends there, and what came since has to tell by itself.
     """
-    covering = (
-        Stall(slope, hours)
-        for first, slope in latest_slopes(history)
-        if (hours := (now - first.time).total_seconds() / SECONDS_PER_HOUR) >= settings.window_hours
-    )
-    for number, stall in enumerate(covering):
-        if number == 0 and stall.slope.velocity >= settings.velocity:
+    for first, slope in latest_slopes(history):
+        if slope.upper(settings.confidence) < 0:
             return None
-        if settings.confidence * stall.slope.stderr <= settings.precision:
-            return stall if stall.slope.upper(settings.confidence) < settings.velocity else None
+        hours = (now - first.time).total_seconds() / SECONDS_PER_HOUR
+        if hours < settings.window_hours:
+            continue
+        if slope.upper(settings.margin) >= settings.velocity:
+            return None
+        if settings.confidence * slope.stderr <= settings.precision:
+            return Stall(slope, hours) if slope.upper(settings.confidence) < settings.velocity else None
     return None
 
 

@@ -47,6 +47,8 @@ class ArmSummary(Settings):
             healthy one. A stall is declared by one of the controllers: without it, there are no alarms.
         noticed: share of planted regressions that raised an alarm.
         games_to_notice: rated games until then, on average.
+        regained: share of planted regressions whose loss was learned again before they were noticed.
+        games_to_regain: rated games until then, on average.
         games_per_false_alarm: rated games over false regression alarms; all of them when there was none.
         rollback_seconds: longest time from the evidence of a regression to the decision to roll back.
         daily_floor: least share of worker time a configuration had on a day, as a share of an equal share.
@@ -65,6 +67,8 @@ class ArmSummary(Settings):
     planted: int
     noticed: float | None
     games_to_notice: float | None
+    regained: float | None
+    games_to_regain: float | None
     false_regressions: int
     rated_games: int
     rollback_seconds: float | None
@@ -104,7 +108,7 @@ def _summary(runs: Mapping[int, RunResult], baseline: Mapping[int, RunResult] | 
     every = list(runs.values())
     stalls, regressions = [r.stalls for r in every], [r.regressions for r in every]
     healthy, planted = sum(s.healthy_days for s in stalls), sum(r.planted for r in regressions)
-    noticed = sum(r.noticed for r in regressions)
+    noticed, regained = sum(r.noticed for r in regressions), sum(r.regained for r in regressions)
     gains = [r.total_gain for r in every]
     return ArmSummary(
         arm=every[0].arm,
@@ -119,6 +123,8 @@ def _summary(runs: Mapping[int, RunResult], baseline: Mapping[int, RunResult] | 
         planted=planted,
         noticed=noticed / planted if planted else None,
         games_to_notice=sum(r.games for r in regressions) / noticed if noticed else None,
+        regained=regained / planted if planted else None,
+        games_to_regain=sum(r.regained_games for r in regressions) / regained if regained else None,
         false_regressions=sum(r.false_alarms for r in regressions),
         rated_games=sum(r.rated_games for r in regressions),
         rollback_seconds=max((r.rollback_seconds for r in regressions if r.rollback_seconds is not None), default=None),

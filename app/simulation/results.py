@@ -32,7 +32,9 @@ class RegressionFigures(Settings):
         planted: those that became current.
         noticed: those of them that raised an alarm.
         rolled_back: those of them that were rolled back.
+        regained: those of them that were not noticed before what they had lost was learned again.
         games: rated games from the first of each noticed one to its alarm, in sum.
+        regained_games: rated games from the first of each regained one to the end of its loss, in sum.
         false_alarms: alarms although the current model was no worse than the best before.
         rated_games: all rated games of models that became current.
         rollback_seconds: the longest time from the evidence to the decision.
@@ -41,7 +43,9 @@ class RegressionFigures(Settings):
     planted: int
     noticed: int
     rolled_back: int
+    regained: int
     games: int
+    regained_games: int
     false_alarms: int
     rated_games: int
     rollback_seconds: float | None
@@ -94,12 +98,15 @@ def stall_figures(accounts: Iterable[Account], settings: StallSettings) -> Stall
 def regression_figures(accounts: Sequence[Account]) -> RegressionFigures:
     """Sum up what became of planted regressions."""
     cases = [case for account in accounts for case in account.cases]
+    regained = [case for case in cases if case.over and not case.noticed]
     seconds = [second for account in accounts for second in account.rollback_seconds]
     return RegressionFigures(
         planted=len(cases),
         noticed=sum(case.noticed for case in cases),
         rolled_back=sum(case.rolled_back for case in cases),
+        regained=len(regained),
         games=sum(case.games for case in cases if case.noticed),
+        regained_games=sum(case.games for case in regained),
         false_alarms=sum(account.false_regressions for account in accounts),
         rated_games=sum(account.rated_games for account in accounts),
         rollback_seconds=max(seconds, default=None),

@@ -94,11 +94,40 @@ class TestStall:
         long_ago = [-40.0 * hours for hours in np.arange(5, 0, -0.5)]
         assert stalled(ratings([*long_ago, *[0.0] * 15], stderr=15.0), StallSettings(), at(12.0)) == flat
 
-    @pytest.mark.parametrize(("velocity", "stall"), [(4.9, True), (5.1, False)])
-    def test_improvement_that_has_begun_again_within_the_window_is_no_stall(self, velocity, stall):
-        """Ratings known to 40 Elo, worse and worse for 12 hours: the wider window that is needed still shows that."""
-        elos = [*np.arange(120, 0, -5.0), *(velocity * hours for hours in np.arange(0, 6.5, 0.5))]
+    @pytest.mark.parametrize(("velocity", "stall"), [(-0.94, True), (-0.92, False)])
+    def test_what_may_be_improvement_again_within_the_window_is_no_stall(self, velocity, stall):
+        """Ratings known to 40 Elo, flat but for the last 6 hours, where the slope is known to 5.93 Elo/h: an error of
+        one such would make it -0.93 + 5.93 = 5. The wider window that is certain is well below 5 either way.
+        """
+        elos = [*[0.0] * 24, *(velocity * hours for hours in np.arange(0, 6.5, 0.5))]
         assert (stalled(ratings(elos, stderr=40.0), StallSettings(), at(18.0)) is not None) == stall
+
+    @pytest.mark.parametrize(("margin", "stall"), [(0.0, True), (1.0, False)])
+    def test_the_margin_is_in_standard_errors(self, margin, stall):
+        elos = [*np.arange(60.0, 0, -2.5), *(4.0 * hours for hours in np.arange(0, 6.5, 0.5))]
+        found = stalled(ratings(elos, stderr=40.0), StallSettings(margin=margin), at(18.0))
+        assert (found is not None) == stall
+
+    @pytest.mark.parametrize(("velocity", "stall"), [(-4.61, True), (-4.63, False)])
+    def test_a_certain_decline_is_no_stall(self, velocity, stall):
+        """Over the 7 hours that tell, 15 ratings known to 15 Elo: the slope is certain to within 4.618 Elo/h."""
+        elos = [velocity * number / 2 for number in range(25)]
+        assert (stalled(ratings(elos, stderr=15.0), StallSettings(), at(12.0)) is not None) == stall
+
+    def test_what_was_learned_before_a_drop_and_since_is_no_stall(self):
+        """8 Elo/h, 100 Elo lost, 8 Elo/h: lines over the drop are flat, or fall."""
+        for hours in np.arange(1.0, 12.5, 0.5):
+            elos = [*np.arange(0, 96, 4.0), *np.arange(-4.0, 8 * hours - 4, 4.0)]
+            last = at((len(elos) - 1) / 2)
+            assert stalled(ratings(elos, stderr=15.0), StallSettings(), last) is None
+
+    def test_nothing_learned_since_a_drop_is_a_stall_once_that_alone_tells(self):
+        """Ratings known to 15 Elo tell within 7 hours, 15 of them."""
+        stalls = [
+            stalled(ratings([*[100.0] * 20, *[0.0] * since], 15.0), StallSettings(), at((19 + since) / 2)) is not None
+            for since in range(4, 19)
+        ]
+        assert stalls == [False] * 11 + [True] * 4
 
     def test_boosts_do_not_compound_without_bound(self, loop):
         boosts = [boost.multiplier for boost in of(climb(loop, 0.0, hours=60), ExplorationBoost)]

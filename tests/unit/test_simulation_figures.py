@@ -116,7 +116,20 @@ def test_a_regression_is_over_when_what_was_lost_is_learned_again() -> None:
     assert [case.number for case in told.account.open_cases] == [1]
     told.promote(C)
     assert not told.account.open_cases
-    assert regression_figures([told.account]).noticed == 0
+    figures = regression_figures([told.account])
+    assert (figures.noticed, figures.games) == (0, 0)
+    assert (figures.regained, figures.regained_games) == (1, 400)  # B's games and C's
+
+
+def test_a_regression_that_was_noticed_or_is_still_there_is_not_regained() -> None:
+    told = Told(a=ModelTruth(trend=300.0), b=ModelTruth(trend=200.0, planted=(1,)), c=ModelTruth(301.0, planted=(1,)))
+    for model in (A, B):
+        told.promote(model)
+    assert regression_figures([told.account]).regained == 0
+    told.tell(alarm(B))
+    told.promote(C)
+    figures = regression_figures([told.account])
+    assert (figures.noticed, figures.regained, figures.regained_games) == (1, 0, 0)
 
 
 @pytest.mark.parametrize(("trend", "false"), [(300.0, 1), (281.0, 1), (279.0, 0)])
@@ -169,7 +182,15 @@ def result(arm: str, seed: int, gain: float) -> RunResult:
         total=(gain,),
         stalls=StallFigures(alarms=2, healthy_days=10.0, false_days=1),
         regressions=RegressionFigures(
-            planted=4, noticed=2, rolled_back=1, games=300, false_alarms=0, rated_games=900, rollback_seconds=None
+            planted=4,
+            noticed=2,
+            rolled_back=1,
+            regained=1,
+            games=300,
+            regained_games=500,
+            false_alarms=0,
+            rated_games=900,
+            rollback_seconds=None,
         ),
         daily_floor=None,
         floor=0.5 + seed / 10,
@@ -194,6 +215,7 @@ def test_arms_are_paired_by_seed() -> None:
     assert 150 <= both.gain.lower < 700 < both.gain.upper <= 1500
     assert both.false_stalls == pytest.approx(0.1)
     assert (both.planted, both.noticed, both.games_to_notice) == (12, 0.5, 150.0)
+    assert (both.regained, both.games_to_regain) == (0.25, 500.0)
     assert (both.floor, both.daily_floor, both.rollback_seconds) == (0.5, None, None)
 
 

@@ -80,7 +80,7 @@ class Played:
         return any(isinstance(payload, RegressionDetected) for payload in said)
 
 
-def test_drops_of_100_elo_are_caught_most_of_them_within_200_games():
+def test_drops_of_100_elo_are_caught_within_170_games_on_average():
     """The level is not known, but measured in the ten matches before."""
     delays = []
     for seed in range(40):
@@ -89,15 +89,16 @@ def test_drops_of_100_elo_are_caught_most_of_them_within_200_games():
         while not played.promote(LEVEL - 100.0):
             assert played.games < 10_000
         delays.append(played.games)
-    assert np.median(delays) <= 170
-    assert np.mean(np.array(delays) <= 200) >= 0.7
+    assert np.mean(delays) <= 170
+    assert np.mean(np.array(delays) <= 200) >= 0.85
 
 
-def test_false_alarms_are_10000_games_apart_and_more():
+def test_false_alarms_are_5000_games_apart_where_models_stand_still_and_nothing_is_rolled_back():
+    """The worst case: growth keeps alarms away, and after a rollback the level is measured anew (ADR-012)."""
     played, alarms = Played(1), 0
     while played.games < 100_000:
         alarms += played.promote(LEVEL)
-    assert alarms <= 10
+    assert alarms <= 20
 
 
 @pytest.mark.parametrize(
@@ -121,17 +122,17 @@ def test_a_planted_regression_is_detected_and_names_the_last_good_model(watchdog
     assert detected.games == 100
 
 
-@pytest.mark.parametrize(("threshold", "alarms"), [(3.39, 1), (3.40, 0)])
+@pytest.mark.parametrize(("threshold", "alarms"), [(2.65, 1), (2.66, 0)])
 def test_the_alarm_is_raised_at_the_threshold(threshold, alarms):
-    """A hundred games 100 Elo below the level: 4.00 in all, of which 85% are certain."""
+    """A hundred games 100 Elo below the level: 4.002 in all, of which 66% are certain: 2.654."""
     watchdog = steady(Driven(ModelPerformanceWatchdog, run_settings(watchdog={"threshold": threshold})))
     said = promote(watchdog, 21, LEVEL - 100.0)
     assert sum(isinstance(payload, RegressionDetected) for payload in said) == alarms
 
 
-@pytest.mark.parametrize(("suspicion", "requests"), [(0.17, 1), (0.171, 0)])
+@pytest.mark.parametrize(("suspicion", "requests"), [(0.211, 1), (0.212, 0)])
 def test_a_suspicious_model_is_rated_again_at_once(suspicion, requests):
-    """A hundred games 60 Elo below the level say 0.596, which is 0.1702 of the threshold."""
+    """A hundred games 60 Elo below the level say 0.466, which is 0.2119 of the threshold."""
     watchdog = steady(Driven(ModelPerformanceWatchdog, run_settings(watchdog={"suspicion": suspicion})))
     said = promote(watchdog, 21, LEVEL - 60.0)
     asked = [(request.model, request.purpose, request.step) for request in said]
