@@ -12,7 +12,7 @@ from hashlib import sha256
 from inspect import getfile
 from os import environ
 from pathlib import Path
-from typing import ParamSpec, TypeVar, cast
+from typing import Literal, ParamSpec, TypeVar, cast
 
 from numba import config, njit
 
@@ -27,12 +27,27 @@ def kernel(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Res
     It lets go of the interpreter's lock, divides as NumPy does, and does not check bounds unless
     ``NUMBA_BOUNDSCHECK`` is set. Where no folder can be written to, it is compiled anew by every process.
     """
+    return _compiled(function, "never")
+
+
+def inlined(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Compile a function as a part of each kernel that calls it; see ``kernel``.
+
+    It is for small functions of arrays. A call counts references to them, in atomic operations; and only a caller knows
+    which arguments are constant tables and places, of which the compiler makes vectors.
+    """
+    return _compiled(function, "always")
+
+
+def _compiled(
+    function: Callable[_Arguments, _Result], inline: Literal["never", "always"]
+) -> Callable[_Arguments, _Result]:
     given = environ.get("NUMBA_CACHE_DIR", "")
     config.CACHE_DIR = str(cache_folder(_package(Path(getfile(function))), given))  # type: ignore[attr-defined]
     try:
-        compiled = njit(function, cache=True, nogil=True, error_model="numpy")
+        compiled = njit(function, cache=True, nogil=True, error_model="numpy", inline=inline)
     except RuntimeError:  # numba found no place for its cache
-        compiled = njit(function, nogil=True, error_model="numpy")
+        compiled = njit(function, nogil=True, error_model="numpy", inline=inline)
     return cast("Callable[_Arguments, _Result]", compiled)
 
 

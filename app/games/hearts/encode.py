@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import kernel
+from app.core.kernels import inlined, kernel
 from app.games.hearts.cards import CARDS, RANKS, SEATS, SUITS
 from app.games.hearts.layout import (
     BROKEN,
@@ -27,66 +27,82 @@ from app.games.hearts.play import is_passing
 from app.games.hearts.state import Game, Games
 
 Indices = NDArray[np.int64]
-_BIT = 1 << np.arange(CARDS, dtype=np.int64)  # a table: the compiler makes vectors of it, but not of shifts
-_SUIT, _RANK = np.arange(CARDS) // RANKS, SUITS + np.arange(CARDS) % RANKS
-_PLACE = np.argsort(DIRECTION_ORDER)  # of each direction among the features
+Features = NDArray[np.float32]
+
+# What is written, by what it says. Rows of a table are copied as vectors, which is faster than zeros and single ones.
+_EIGHT = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(np.float32)  # of a set's cards
+_EIGHT_LEGAL = _EIGHT.astype(np.uint8)
+_SUITS = _EIGHT[: 1 << SUITS, :SUITS].copy()
+_DIRECTIONS = (np.array(DIRECTION_ORDER) == np.arange(len(DIRECTION_ORDER))[:, None]).astype(np.float32)
+_NONE = CARDS  # no card
+_CARD = np.zeros((CARDS + 1, CARD), dtype=np.float32)
+_CARD[np.arange(CARDS), np.arange(CARDS) // RANKS] = 1
+_CARD[np.arange(CARDS), SUITS + np.arange(CARDS) % RANKS] = 1
 
 
 @kernel
-def observe(games: Games, slots: Indices, obs: NDArray[np.float32], mask: NDArray[np.bool_]) -> None:
+def observe(games: Games, slots: Indices, obs: Features, mask: NDArray[np.uint8]) -> None:
     """Write what the seats to move in ``slots`` [K] know into ``obs`` [K, 270], what they may do into [K, 52]."""
     for k in range(len(slots)):
         game = games[slots[k]]
-        _features(game, game["mover"], obs[k])
-        _spread(game["choices"], mask[k], 0)
+        _write(game, game["mover"], obs, k)
+        _spread(game["choices"], _EIGHT_LEGAL, mask, k, 0)
 
 
 @kernel
-def view(games: Games, slots: Indices, seats: NDArray[np.int8], obs: NDArray[np.float32]) -> None:
+def view(games: Games, slots: Indices, seats: NDArray[np.int8], obs: Features) -> None:
     """Write what ``seats`` [K] know in ``slots`` [K] into ``obs`` [K, 270]."""
     for k in range(len(slots)):
-        _features(games[slots[k]], seats[k], obs[k])
+        _write(games[slots[k]], seats[k], obs, k)
 
 
-@kernel
-def _features(game: Game, seat: int, out: NDArray[np.float32]) -> None:
-    played, plays = game["cards_played"], game["plays"]
-    first = played - played % SEATS
-    out[LED:IN_TRICK] = 0
-    out[DIRECTION:VOIDS] = 0
-    out[LAST:] = 0
-    _spread(game["hand"][seat], out, HAND)
-    _spread(game["played"], out, SEEN)
-    if played > first:
-        out[LED + plays[first] // RANKS] = 1
-    for k in range(first, played):
-        _write_card(plays[k], out, TRICK + (k - first) * CARD)
-    out[IN_TRICK] = out[POSITION] = (played - first) / SEATS
-    out[POSITION + 1] = 0
+@inlined
+def _write(game: Game, seat: int, obs: Features, row: int) -> None:
+    _spread(game["hand"][seat], _EIGHT, obs, row, HAND)
+    _spread(game["played"], _EIGHT, obs, row, SEEN)
+    _write_cards(game, obs, row)
+    _write_rest(game, seat, obs, row)
+
+
+@inlined
+def _write_cards(game: Game, obs: Features, row: int) -> None:
+    played, plays = int(game["cards_played"]), game["plays"]
+    in_trick = played & 3
+    first = played - in_trick
+    _copy(_CARD[plays[first] if in_trick else _NONE], SUITS, obs, row, LED)
     for k in range(SEATS):
-        other = (seat + k) % SEATS
-        out[SCORES + k] = (game["scores"][other] + game["points"][other]) / SCORE_UNIT
-    out[BROKEN] = game["broken"]
-    out[TRICKS] = first // SEATS / RANKS
-    out[PASSING] = is_passing(game)
-    out[DIRECTION + _PLACE[game["direction"]]] = 1
+        _copy(_CARD[plays[first + k] if k < in_trick else _NONE], CARD, obs, row, TRICK + k * CARD)
+    for age in range(SEATS):
+        _copy(_CARD[plays[played - 1 - age] if age < played else _NONE], CARD, obs, row, LAST + age * CARD)
+
+
+@inlined
+def _write_rest(game: Game, seat: int, obs: Features, row: int) -> None:
+    played = int(game["cards_played"])
+    obs[row, IN_TRICK] = obs[row, POSITION] = (played & 3) / SEATS
+    obs[row, POSITION + 1] = 0
+    for k in range(SEATS):
+        other = (seat + k) & 3
+        obs[row, SCORES + k] = (game["scores"][other] + game["points"][other]) / SCORE_UNIT
+    obs[row, BROKEN] = game["broken"]
+    obs[row, TRICKS] = (played >> 2) / RANKS
+    obs[row, PASSING] = is_passing(game)
+    _copy(_DIRECTIONS[game["direction"]], len(DIRECTION_ORDER), obs, row, DIRECTION)
     for k in range(1, SEATS):
-        for suit in range(SUITS):
-            out[VOIDS + (k - 1) * SUITS + suit] = game["voids"][(seat + k) % SEATS] >> suit & 1
-    for age in range(min(played, SEATS)):
-        _write_card(plays[played - 1 - age], out, LAST + age * CARD)
+        _copy(_SUITS[game["voids"][(seat + k) & 3]], SUITS, obs, row, VOIDS + (k - 1) * SUITS)
 
 
-# Places are handed over as numbers: a slice of an array costs more than what is written into it here.
+@inlined
+def _spread(cards: int, table: NDArray[np.generic], out: NDArray[np.generic], row: int, start: int) -> None:
+    """Write a set of cards, eight by eight and the last four."""
+    for byte in range(CARDS // 8):
+        for k in range(8):
+            out[row, start + 8 * byte + k] = table[cards >> 8 * byte & 255, k]
+    for k in range(4):
+        out[row, start + CARDS - 4 + k] = table[cards >> CARDS - 4, k]
 
 
-@kernel
-def _write_card(card: int, out: NDArray[np.float32], start: int) -> None:
-    out[start + _SUIT[card]] = 1
-    out[start + _RANK[card]] = 1
-
-
-@kernel
-def _spread(cards: int, out: NDArray[np.generic], start: int) -> None:
-    for card in range(CARDS):
-        out[start + card] = cards & _BIT[card] != 0
+@inlined
+def _copy(features: NDArray[np.generic], size: int, out: NDArray[np.generic], row: int, start: int) -> None:
+    for k in range(size):
+        out[row, start + k] = features[k]

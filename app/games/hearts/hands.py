@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from app.core.kernels import kernel
 from app.games.hearts.bits import lowest
 from app.games.hearts.cards import CARDS, RANKS, SEATS
-from app.games.hearts.play import choose, deal, legal, result
+from app.games.hearts.play import choose, deal, legal
 from app.games.hearts.state import HOLD, PASSED, Game, Games
 
 Indices = NDArray[np.int64]
@@ -24,27 +24,28 @@ def deal_hands(games: Games, slots: Indices, seeds: Indices, directions: Indices
 
 
 @kernel
-def play_hands(games: Games, slots: Indices, actions: Indices) -> int:
-    """Choose ``actions`` in ``slots``, and play what is then forced. Return the number of the first that is illegal.
+def play_hands(games: Games, slots: Indices, actions: Indices, over: Indices) -> tuple[int, int]:
+    """Choose ``actions`` in ``slots`` [K], and play what is then forced; write the slots of ended hands into ``over``.
 
-    It and those after it are not played; without any, K is returned.
+    Return the number of the first action that is illegal, which is not played, nor are those after it (without any,
+    K), and how many hands have ended.
     """
+    ended = 0
     for k in range(len(slots)):
         game = games[slots[k]]
         action: int = actions[k]
         if action < 0 or action >= CARDS or not game["choices"] >> action & 1:
-            return k
+            return k, ended
         choose(game, action)
-        _play_forced(game)
-    return len(slots)
-
-
-@kernel
-def results(games: Games, slots: Indices, moon_for_shooter: int, out: NDArray[np.int32]) -> None:
-    """Write the points of the hands in ``slots``, which are over, into ``out`` [K, 4]."""
-    for k in range(len(slots)):
-        for seat in range(SEATS):
-            out[k, seat] = result(games[slots[k]], seat, moon_for_shooter)
+        choices = legal(game)
+        while choices and choices & (choices - 1) == 0:
+            choose(game, lowest(choices))
+            choices = legal(game)
+        game["choices"] = choices
+        if not choices:
+            over[ended] = slots[k]
+            ended += 1
+    return len(slots), ended
 
 
 @kernel

@@ -3,13 +3,10 @@
 import numpy as np
 
 from app.core.kernels import kernel
-from app.games.hearts.bits import points_of
 from app.games.hearts.cards import (
-    ALL,
     ALL_HEARTS,
     CARDS,
     FIRST_HEART,
-    HEARTS,
     POINT_CARDS,
     POINTS,
     QUEEN_OF_SPADES,
@@ -23,6 +20,12 @@ from app.games.table import FINISHED
 
 _GOLDEN, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _ALL_PASSED = SEATS * PASSED
+
+# By card. Divisions, and branches that go either way as the cards fall, take longer here than all else; so suits are
+# looked up, remainders by the four seats are `& 3`, and where two values are cheap, one is chosen without a branch.
+_SUIT = np.arange(CARDS) // RANKS
+_SAME_SUIT = SUIT << RANKS * _SUIT
+_POINTS = (np.arange(CARDS) >= FIRST_HEART) + 13 * (np.arange(CARDS) == QUEEN_OF_SPADES)
 
 
 @kernel
@@ -76,16 +79,14 @@ def legal(game: Game) -> int:
     hand: int = game["hand"][seat]
     if is_passing(game):
         return hand
-    played = game["cards_played"]
-    if played % SEATS == 0:
+    played = int(game["cards_played"])
+    if played & 3 == 0:
         return _legal_leads(game, hand)
-    led: int = game["plays"][played - played % SEATS] // RANKS
-    following = hand & (SUIT << led * RANKS)
-    if following:
-        return following
+    following = hand & _SAME_SUIT[game["plays"][played & -4]]
+    other = hand
     if played < SEATS and game["options"] & CLEAN_FIRST_TRICK and hand & ~POINT_CARDS:
-        return hand & ~POINT_CARDS
-    return hand
+        other = hand & ~POINT_CARDS
+    return following or other
 
 
 @kernel
@@ -104,12 +105,13 @@ def trick_winner(game: Game, first: int) -> int:
     """Return who takes the complete trick whose first card was the ``first``-th of the hand, led by the leader."""
     plays = game["plays"]
     best = plays[first]
-    winner = 0
+    led, winner = _SUIT[best], 0
     for k in range(1, SEATS):
         card = plays[first + k]
-        if card > best and card // RANKS == best // RANKS:
-            best, winner = card, k
-    return (game["leader"] + winner) % SEATS
+        takes = (card > best) & (_SUIT[card] == led)
+        best = card if takes else best
+        winner = k if takes else winner
+    return (game["leader"] + winner) & 3
 
 
 @kernel
@@ -156,23 +158,24 @@ def _begin_play(game: Game) -> None:
 
 @kernel
 def _play(game: Game, seat: int, card: int) -> None:
-    number = game["cards_played"]
-    first = number - number % SEATS
-    game["plays"][number] = card
+    number, plays = int(game["cards_played"]), game["plays"]
+    first = number & -4
+    plays[number] = card
+    led = _SUIT[plays[first]]
+    unbroken = (number == first) & (not game["broken"]) & (card >= FIRST_HEART)
+    game["leads"][seat] += unbroken & (game["hand"][seat] & ~ALL_HEARTS != 0)
+    game["voids"][seat] |= (_SUIT[card] != led) << led
     game["cards_played"] = number + 1
-    if number == first:
-        if card >= FIRST_HEART and not game["broken"] and game["hand"][seat] & ~ALL_HEARTS:
-            game["leads"][seat] += 1
-    elif card // RANKS != game["plays"][first] // RANKS:
-        game["voids"][seat] |= 1 << game["plays"][first] // RANKS
     game["played"] |= 1 << card
-    if card // RANKS == HEARTS or (card == QUEEN_OF_SPADES and game["options"] & QUEEN_BREAKS):
-        game["broken"] = True
-    if number + 1 - first < SEATS:
-        game["mover"] = (seat + 1) % SEATS
+    breaks = (card >= FIRST_HEART) | (card == QUEEN_OF_SPADES) & (game["options"] & QUEEN_BREAKS != 0)
+    game["broken"] |= breaks
+    if number & 3 < SEATS - 1:
+        game["mover"] = (seat + 1) & 3
         return
     taker = trick_winner(game, first)
+    points = 0
     for k in range(first, first + SEATS):
-        game["points"][taker] += points_of(game["plays"][k])
+        points += _POINTS[plays[k]]
+    game["points"][taker] += points
     game["leader"] = taker
-    game["mover"] = taker if game["played"] != ALL else FINISHED
+    game["mover"] = taker if number + 1 < CARDS else FINISHED

@@ -17,20 +17,20 @@ GAME = np.dtype(
         ("given", np.int64, SEATS),  # the cards each seat passed
         ("played", np.int64),
         ("choices", np.int64),  # what the seat to move may choose, where the table has played what was forced
-        ("deck", np.int8, CARDS),  # card k was dealt to seat k mod 4
-        ("passes", np.int8, SEATS * PASSED),  # in the order they were chosen, seat after seat
-        ("plays", np.int8, CARDS),
+        ("deck", np.uint8, CARDS),  # card k was dealt to seat k mod 4
+        ("passes", np.uint8, SEATS * PASSED),  # in the order they were chosen, seat after seat
+        ("plays", np.uint8, CARDS),
         ("points", np.int8, SEATS),  # taken in this hand
         ("scores", np.int32, SEATS),  # of the match before this hand
-        ("voids", np.int8, SEATS),  # suits that each seat could not follow, as sets
+        ("voids", np.uint8, SEATS),  # suits that each seat could not follow, as sets
         ("leads", np.int8, SEATS),  # times that each seat led hearts unbroken though it had something else
-        ("cards_passed", np.int8),
-        ("cards_played", np.int8),
+        ("cards_passed", np.uint8),
+        ("cards_played", np.uint8),
         ("mover", np.int8),  # who is to move; FINISHED when the hand is over
         ("leader", np.int8),  # of the trick
-        ("direction", np.int8),  # cards go so many seats to the left: OpenSpiel's numbers
+        ("direction", np.uint8),  # cards go so many seats to the left: OpenSpiel's numbers
         ("broken", np.bool_),
-        ("options", np.int8),  # of the rules, as a set
+        ("options", np.uint8),  # of the rules, as a set
     ],
     align=True,
 )
@@ -44,12 +44,12 @@ class Game(TypedDict):
     given: NDArray[np.int64]
     played: int
     choices: int
-    deck: NDArray[np.int8]
-    passes: NDArray[np.int8]
-    plays: NDArray[np.int8]
+    deck: NDArray[np.uint8]
+    passes: NDArray[np.uint8]
+    plays: NDArray[np.uint8]
     points: NDArray[np.int8]
     scores: NDArray[np.int32]
-    voids: NDArray[np.int8]
+    voids: NDArray[np.uint8]
     leads: NDArray[np.int8]
     cards_passed: int
     cards_played: int

@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 from app.core import derive_seed
 from app.games.errors import IllegalAction, UnknownGame
 from app.games.hearts.bots import LEVELS
-from app.games.hearts.cards import CARDS, POINTS, SEATS
+from app.games.hearts.cards import CARDS, SEATS
 from app.games.hearts.encode import observe, view
-from app.games.hearts.hands import RECORD, deal_hands, play_hands, results, write_record
+from app.games.hearts.hands import RECORD, deal_hands, play_hands, write_record
 from app.games.hearts.layout import DIRECTION_ORDER, SIZE
+from app.games.hearts.outcomes import settle_hands
 from app.games.hearts.rewards import Rewards, add_shaping, earned_points
 from app.games.hearts.rules import HeartsRules
 from app.games.hearts.state import GAME, HOLD, option_set
@@ -87,7 +88,7 @@ class HeartsTable:
         """See ``Table.observe``."""
         obs = np.empty((len(slots), SIZE), dtype=np.float32)
         mask = np.empty((len(slots), CARDS), dtype=np.bool_)
-        observe(self._games, _dense(slots), obs, mask)
+        observe(self._games, _dense(slots), obs, mask.view(np.uint8))
         return obs, mask
 
     def view(self, slots: Indices, seats: NDArray[np.int8]) -> NDArray[np.float32]:
@@ -98,11 +99,10 @@ class HeartsTable:
 
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
         """See ``Table.step``."""
-        slots = _dense(slots)
-        played = play_hands(self._games, slots, _dense(actions))
-        over = slots[:played][self._games["mover"][slots[:played]] == FINISHED]
-        if len(over):
-            self._settle(over)
+        slots, over = _dense(slots), np.empty(len(slots), dtype=np.int64)
+        played, ended = play_hands(self._games, slots, _dense(actions), over)
+        if ended:
+            self._settle(over[:ended])
         if played < len(slots):
             raise self._illegal(int(slots[played]), int(actions[played]))
 
@@ -140,35 +140,16 @@ class HeartsTable:
         deal_hands(self._games, _dense(slots), seeds, directions, self._options)
         self._hands[slots] += 1
 
-    def _settle(self, slots: Indices) -> None:
-        """Count the hands in ``slots``, which are over; end the game or deal the next."""
-        points = np.empty((len(slots), SEATS), dtype=np.int32)
-        results(self._games, slots, int(self._rules.moon_for_shooter), points)
-        scores = self._games["scores"][slots] + points
-        ended = self._ended(slots, scores)
-        self._returns[slots[ended]] = self._outcomes(scores[ended])
-        going_on = slots[~ended]
+    def _settle(self, over: Indices) -> None:
+        """Count the hands in the slots ``over``, which have ended; end the game or deal the next."""
+        rules = (self._rules.hands, self._rules.limit, int(self._rules.moon_for_shooter))
+        going_on = settle_hands(self._games, over, self._hands, rules, self._returns)
         for slot in going_on.tolist():
             self._earlier[slot] = self.history(slot)
         if len(going_on):
-            self._games["scores"][going_on] = scores[~ended]
             numbers = zip(going_on.tolist(), self._hands[going_on].tolist(), strict=True)
             seeds = [derive_seed(self._seeds[slot], "hand", number) for slot, number in numbers]
             self._deal(going_on, np.array(seeds, dtype=np.int64))
-
-    def _ended(self, slots: Indices, scores: NDArray[np.int32]) -> NDArray[np.bool_]:
-        if self._rules.hands:
-            return np.asarray(self._hands[slots] == self._rules.hands)
-        return np.asarray(scores.max(axis=1) >= self._rules.limit)
-
-    def _outcomes(self, scores: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return the outcomes [K, 4] of final scores [K, 4]."""
-        if self._rules.hands:
-            others = (scores.sum(axis=1, keepdims=True) - scores) / (SEATS - 1)
-            return np.asarray((others - scores) / (POINTS * self._rules.hands))
-        best = scores == scores.min(axis=1, keepdims=True)
-        share = best / best.sum(axis=1, keepdims=True)
-        return np.asarray((SEATS * share - 1) / (SEATS - 1))
 
     def _illegal(self, slot: int, action: int) -> IllegalAction:
         _, mask = self.observe(np.array([slot]))
