@@ -4,8 +4,9 @@ from pathlib import Path
 
 from app.config import GAMES
 from app.games import open_table
-from app.policy import init_policy, parameters_to_bytes
-from app.store import FileStore, Manifest, get_shard, put_checkpoint
+from app.policy import bytes_to_parameters, parameters_to_bytes
+from app.store import FileStore, get_shard, put_checkpoint
+from app.training import first_model
 
 CONFIG = GAMES["connect_four_2p"]
 
@@ -15,18 +16,8 @@ def ignore(progress) -> None:
 
 
 def put_model(root: Path, config=CONFIG, seed: int = 0, scale: float = 1.0) -> str:
-    game = open_table(config, 0).spec
-    parameters = init_policy(config.network, game.observation_size, game.actions, seed)
-    manifest = Manifest(
-        config_key=config.key,
-        network=config.network,
-        obs_size=game.observation_size,
-        actions=game.actions,
-        step=0,
-        parent=None,
-        optimizer=None,
-    )
-    scaled = {name: tensor * scale for name, tensor in parameters.items()}
+    manifest, drawn = first_model(config, open_table(config, 0).spec, seed)
+    scaled = {name: tensor * scale for name, tensor in bytes_to_parameters(drawn).items()}
     return put_checkpoint(FileStore(root), manifest, parameters_to_bytes(scaled), None)
 
 

@@ -6,26 +6,16 @@ import pytest
 
 from app.config import GAMES
 from app.games import open_table
-from app.policy import init_policy, parameters_to_bytes
 from app.selfplay import PlayerCache, WrongModel
-from app.store import FileStore, Manifest, MemoryStore, MissingBlob, put_checkpoint
+from app.store import FileStore, MemoryStore, MissingBlob, put_checkpoint
+from app.training import first_model
 
 CONFIG = GAMES["tic_tac_toe_2p"]
 SPEC = open_table(CONFIG, 0).spec
 
 
 def put_models(store, count):
-    manifest = Manifest(
-        config_key=CONFIG.key,
-        network=CONFIG.network,
-        obs_size=SPEC.observation_size,
-        actions=SPEC.actions,
-        step=0,
-        parent=None,
-        optimizer=None,
-    )
-    drawn = (init_policy(CONFIG.network, SPEC.observation_size, SPEC.actions, seed) for seed in range(count))
-    return [put_checkpoint(store, manifest, parameters_to_bytes(parameters), None) for parameters in drawn]
+    return [put_checkpoint(store, *first_model(CONFIG, SPEC, seed), None) for seed in range(count)]
 
 
 def test_the_player_not_wanted_for_longest_goes_first() -> None:
