@@ -140,7 +140,7 @@ _TUNED: dict[ConfigKey, dict[str, Any]] = {
         "collection.opponents": {HEURISTIC: 1.0},
         "collection.initial_policy": "behavioral_clone",
         "collection.games_per_iteration": 4096,
-        "collection.num_iterations": 150,
+        "collection.num_iterations": 500,
         "cloning.rounds": 16,
         "cloning.games_per_round": 2048,
         "cloning.batch_size": 512,
