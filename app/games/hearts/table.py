@@ -50,8 +50,8 @@ class HeartsTable:
         self._options = option_set(rules)
         self._games = np.zeros(slots, dtype=GAME)
         self._games["mover"] = FINISHED
-        self._seeds = [0] * slots
-        self._earlier: list[list[int]] = [[]] * slots  # what the finished hands of each match were
+        self._seeds = np.zeros(slots, dtype=np.int64)
+        self._earlier: dict[int, list[int]] = {}  # what the finished hands of a slot's match were
         self._hands = np.zeros(slots, dtype=np.int64)  # begun
         self._returns = np.zeros((slots, SEATS), dtype=np.float32)
 
@@ -72,13 +72,13 @@ class HeartsTable:
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
         """See ``Table.reset``."""
-        for slot, seed in zip(slots.tolist(), seeds, strict=True):
-            self._seeds[slot] = seed
-            self._earlier[slot] = []
+        self._seeds[slots] = seeds
+        for slot in slots.tolist() if self._earlier else ():
+            self._earlier.pop(slot, None)
         self._hands[slots] = 0
         self._returns[slots] = 0
         self._games["scores"][slots] = 0
-        self._deal(slots, np.array(seeds, dtype=np.int64))
+        self._deal(slots, self._seeds[slots])
 
     def seats(self) -> NDArray[np.int8]:
         """See ``Table.seats``."""
@@ -128,7 +128,7 @@ class HeartsTable:
         """See ``Table.history``: OpenSpiel's numbers, hand after hand."""
         record = np.empty(RECORD, dtype=np.int32)
         hand: list[int] = record[: write_record(self._games, slot, record)].tolist()
-        return self._earlier[slot] + hand
+        return self._earlier.get(slot, []) + hand
 
     def _deal(self, slots: Indices, seeds: Indices) -> None:
         if not self._rules.pass_cards:
@@ -147,8 +147,8 @@ class HeartsTable:
         for slot in going_on.tolist():
             self._earlier[slot] = self.history(slot)
         if len(going_on):
-            numbers = zip(going_on.tolist(), self._hands[going_on].tolist(), strict=True)
-            seeds = [derive_seed(self._seeds[slot], "hand", number) for slot, number in numbers]
+            numbers = zip(self._seeds[going_on].tolist(), self._hands[going_on].tolist(), strict=True)
+            seeds = [derive_seed(seed, "hand", number) for seed, number in numbers]
             self._deal(going_on, np.array(seeds, dtype=np.int64))
 
     def _illegal(self, slot: int, action: int) -> IllegalAction:
