@@ -73,7 +73,7 @@ class Table(Protocol):
         ...
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
-        """Begin a new game in each of ``slots``, each from its own seed."""
+        """Begin a new game in each of ``slots``, each from its own seed; more or fewer are a ``ValueError``."""
         ...
 
     def seats(self) -> NDArray[np.int8]:

@@ -47,7 +47,7 @@ class ArmSummary(Settings):
             healthy one. A stall is declared by one of the controllers: without it, there are no alarms.
         noticed: share of planted regressions that raised an alarm.
         games_to_notice: rated games until then, on average.
-        regained: share of planted regressions whose loss was learned again before they were noticed.
+        regained: share of planted regressions that were over before they were noticed, see ``RegressionFigures``.
         games_to_regain: rated games until then, on average.
         games_per_false_alarm: rated games over false regression alarms; all of them when there was none.
         rollback_seconds: longest time from the evidence of a regression to the decision to roll back.

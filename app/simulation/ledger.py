@@ -36,7 +36,7 @@ class Case:
         games: rated games of the models that have it until it was noticed, those played once more included.
         noticed: an alarm was raised while it was current.
         rolled_back: it was rolled back.
-        over: it was rolled back, or what was lost has been learned again.
+        over: it was rolled back or replaced by a model without it, or what was lost has been learned again.
     """
 
     number: int

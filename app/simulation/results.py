@@ -32,7 +32,8 @@ class RegressionFigures(Settings):
         planted: those that became current.
         noticed: those of them that raised an alarm.
         rolled_back: those of them that were rolled back.
-        regained: those of them that were not noticed before what they had lost was learned again.
+        regained: those of them that were over before they were noticed: what was lost had been learned again, or
+            another model without the trouble had taken their place.
         games: rated games from the first of each noticed one to its alarm, in sum.
         regained_games: rated games from the first of each regained one to the end of its loss, in sum.
         false_alarms: alarms although the current model was no worse than the best before.

@@ -75,6 +75,12 @@ def test_the_same_seeds_and_choices_give_the_same_games(config: GameConfig) -> N
     assert np.array_equal(first.returns()[1], alone.returns()[0])
 
 
+@CONFIGS
+def test_every_slot_begins_from_a_seed_of_its_own(config: GameConfig) -> None:
+    with pytest.raises(ValueError, match=r"seeds|zip"):
+        open_table(config, 4).reset(np.arange(4), [7])
+
+
 def play_one_by_one(config, seed, actions):
     table = open_table(config, 1)
     table.reset(np.arange(1), [seed])

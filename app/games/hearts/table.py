@@ -72,6 +72,8 @@ class HeartsTable:
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
         """See ``Table.reset``."""
+        if len(seeds) != len(slots):  # NumPy would give one seed to all
+            raise ValueError(f"{len(slots)} slots cannot begin from {len(seeds)} seeds")
         self._seeds[slots] = seeds
         for slot in slots.tolist() if self._earlier else ():
             self._earlier.pop(slot, None)
