@@ -84,6 +84,12 @@ def test_an_exported_league_is_read_back(run: Path, tmp_path: Path) -> None:
     assert {agent.id for agent in known.active} <= {member["agent"] for member in members}
 
 
+def test_where_nothing_can_be_written_the_place_is_named(run: Path, tmp_path: Path) -> None:
+    done = league(run, "connect_four_2p", "--export", str(tmp_path / "nowhere" / "league.json"))
+    assert done.exit_code == 1
+    assert "league.json cannot be written" in done.stderr
+
+
 def test_an_exported_league_is_taken_over_into_a_registry_once(run: Path, tmp_path: Path) -> None:
     path, registry = tmp_path / "league.json", tmp_path / "shared" / "league.json"
     words = ("connect_four_2p", "--import", str(path), "--registry", str(registry))

@@ -208,4 +208,5 @@ def test_settings_are_shown_with_what_they_mean() -> None:
     shown = train("hearts_4p", "--settings", "--json", "--start", "random")
     assert json.loads(shown.stdout) == by_key(training_settings(HEARTS, None, ["collection.initial_policy=random"]))
     table = train("hearts_4p", "--settings").stdout
+    assert "pip install 'flyball[wandb]'" in table, "brackets are no markup"
     assert "divides the policy's logits" in table

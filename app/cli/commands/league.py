@@ -77,12 +77,19 @@ def league(
         draw_league(chosen[config_key or ""], str(config_key), figure)
     if document:
         run_name = place.folder.path.absolute().name
-        document.write_bytes(dump_league(chosen[config_key or ""].league, run_name, str(config_key)))
+        _write(document, dump_league(chosen[config_key or ""].league, run_name, str(config_key)))
     if as_json:
         write_json({key: view.json() for key, view in chosen.items()})
     else:
         for key, view in chosen.items():
             _show(key, view)
+
+
+def _write(document: Path, content: bytes) -> None:
+    try:
+        document.write_bytes(content)
+    except OSError as error:
+        raise FlyballError(f"{document} cannot be written: {error.strerror}.", hint="Choose another place.") from error
 
 
 def _take_over(imported: Path | None, registry: Path | None, config_key: str | None) -> None:

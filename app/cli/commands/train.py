@@ -62,6 +62,7 @@ def train(
 
 def _show(settings: PipelineSettings, *, as_json: bool) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     from app.cli.pipeline_settings import LEAVES, by_key
 
@@ -73,5 +74,5 @@ def _show(settings: PipelineSettings, *, as_json: bool) -> None:
     for name in ("setting", "value", "meaning"):
         table.add_column(name)
     for key, meaning in LEAVES.items():
-        table.add_row(key, str(values[key]), meaning)
+        table.add_row(key, Text(str(values[key])), Text(meaning))  # brackets are no markup
     show(table)
