@@ -21,7 +21,7 @@ from app.events import (
 )
 from app.league import League, LeagueKeeper, fold_league
 from app.runtime.fold import Fold
-from app.store import FileStore, Shard, get_shard
+from app.store import FileStore, MissingBlob, Shard, get_shard
 
 P = TypeVar("P", bound=Payload)
 
@@ -79,7 +79,7 @@ def shard_of_games_against_others(loop: RunningLoop) -> tuple[SelfplayComplete, 
     """Return the latest games against others whose rows have not been trained on and deleted yet."""
     store = FileStore(loop.folder / "store")
     for event in reversed(loop.events(SelfplayComplete)):
-        with suppress(FileNotFoundError):
+        with suppress(MissingBlob):
             if event.data.opponents:
                 return event.data, get_shard(store, event.data.shard.key)
     return None
