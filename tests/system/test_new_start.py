@@ -1,13 +1,14 @@
 """A loop that ends, in order or not, leaves nothing behind but its folder; started there again, it goes on."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import psutil
 import pytest
 from history_checks import check_history
 from running_loop import RunningLoop, running_loop
 
-from app.events import ModelRolledBack
+from app.events import Event, ModelPromoted, ModelRolledBack, PromotionRejected
 from app.runtime.registry import DAEMONS
 
 
@@ -26,9 +27,18 @@ def again(loop: RunningLoop) -> Iterator[RunningLoop]:
 def test_ctrl_c_drains_and_a_new_start_goes_on(again: RunningLoop) -> None:
     before = again.loops()
     again.wait_for_loops(len(before) + 1)
-    steps = [event.data.step for event in again.loops()]
-    assert steps == sorted(steps) or again.events(ModelRolledBack)
     check_history(again.events())
+    check_steps(again.events(ModelPromoted, PromotionRejected, ModelRolledBack))
+
+
+def check_steps(verdicts: list[Event[Any]]) -> None:
+    """Assert that training never began anew: a model is judged at a later step than the current one's."""
+    current = -1
+    for verdict in verdicts:
+        went_back = isinstance(verdict.data, ModelRolledBack)
+        assert went_back == (verdict.data.step <= current), verdict
+        if not isinstance(verdict.data, PromotionRejected):
+            current = verdict.data.step
 
 
 @pytest.mark.timeout(500)

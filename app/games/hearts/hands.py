@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core.kernels import kernel
+from app.core.kernels import inlined, kernel
 from app.games.hearts.bits import lowest
 from app.games.hearts.cards import CARDS, RANKS, SEATS
 from app.games.hearts.play import choose, deal, legal
@@ -14,13 +14,23 @@ RECORD = 1 + CARDS + SEATS * PASSED + CARDS
 """The longest history of a hand: the direction, the deal, the cards passed, the plays."""
 
 
+@inlined
+def play_forced(game: Game) -> None:
+    """Play while there is one card to choose, and note the choices of whoever then has several; none: it is over."""
+    choices = legal(game)
+    while choices and choices & (choices - 1) == 0:
+        choose(game, lowest(choices))
+        choices = legal(game)
+    game["choices"] = choices
+
+
 @kernel
 def deal_hands(games: Games, slots: Indices, seeds: Indices, directions: Indices, options: int) -> None:
     """Begin a hand in each of ``slots``, and play what is forced."""
     for k in range(len(slots)):
         game = games[slots[k]]
         deal(game, seeds[k], directions[k], options)
-        _play_forced(game)
+        play_forced(game)
 
 
 @kernel
@@ -37,12 +47,8 @@ def play_hands(games: Games, slots: Indices, actions: Indices, over: Indices) ->
         if action < 0 or action >= CARDS or not game["choices"] >> action & 1:
             return k, ended
         choose(game, action)
-        choices = legal(game)
-        while choices and choices & (choices - 1) == 0:
-            choose(game, lowest(choices))
-            choices = legal(game)
-        game["choices"] = choices
-        if not choices:
+        play_forced(game)
+        if not game["choices"]:
             over[ended] = slots[k]
             ended += 1
     return len(slots), ended
@@ -72,12 +78,3 @@ def theirs(card: int) -> int:
     if suit >= 2:
         suit = 5 - suit
     return card % RANKS * SEATS + suit
-
-
-@kernel
-def _play_forced(game: Game) -> None:
-    choices = legal(game)
-    while choices and choices & (choices - 1) == 0:
-        choose(game, lowest(choices))
-        choices = legal(game)
-    game["choices"] = choices
