@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from app.config.settings import GameConfig, PpoSettings, Settings
+from app.config.settings import GAE_LAMBDA, GAMMA, GameConfig, PpoSettings, Settings
 from app.core import HEURISTIC, RANDOM, ConfigKey
 
 SELF = "self"
@@ -25,9 +25,11 @@ class EnvSettings(Settings):
 class CollectionSettings(Settings):
     """How much is played, and against whom."""
 
-    games_per_iteration: int = Field(default=256, ge=1)
-    num_iterations: int = Field(default=100, ge=1)
-    initial_policy: Literal["random", "behavioral_clone"] = "random"
+    games_per_iteration: int = Field(default=256, ge=1, description="played before each update")
+    num_iterations: int = Field(default=100, ge=1, description="of collecting and updating")
+    initial_policy: Literal["random", "behavioral_clone"] = Field(
+        default="random", description="random, or behavioral_clone: see cloning"
+    )
     temperature: float = Field(default=1.0, gt=0, le=10, description="divides the policy's logits before sampling")
     opponents: dict[str, float] = Field(
         default={SELF: 1.0}, description="shares of the games: 'self', or a bot in all other seats"
@@ -46,12 +48,12 @@ class CloningSettings(Settings):
     teacher: str = Field(default="heuristic", description="a bot of the game; it plays all seats")
     experience: str = Field(default="", description="file of decisions to learn from, instead of the teacher's games")
     rounds: int = Field(default=1, ge=1, description="of games that are played, learned from and forgotten")
-    games_per_round: int = Field(default=4096, ge=1)
+    games_per_round: int = Field(default=4096, ge=1, description="by the teacher")
     epochs: int = Field(default=1, ge=1, description="over each round's rows")
-    batch_size: int = Field(default=256, ge=8)
-    learning_rate: float = Field(default=1e-3, gt=0, le=1)
-    value_coef: float = Field(default=0.5, ge=0)
-    max_grad_norm: float = Field(default=0.5, gt=0)
+    batch_size: int = Field(default=256, ge=8, description="decisions in a step of the optimiser")
+    learning_rate: float = Field(default=1e-3, gt=0, le=1, description="of Adam")
+    value_coef: float = Field(default=0.5, ge=0, description="weight of the critic's loss")
+    max_grad_norm: float = Field(default=0.5, gt=0, description="longer gradients are shortened to it")
 
 
 class TrunkSettings(Settings):
@@ -59,9 +61,11 @@ class TrunkSettings(Settings):
 
     obs_dim: int | None = Field(default=None, ge=1, description="what the game has; another number is refused")
     action_dim: int | None = Field(default=None, ge=1, description="what the game has; another number is refused")
-    hidden_dim: int = Field(default=256, ge=2)
-    hidden: tuple[int, ...] | None = Field(default=None, min_length=1)
-    shared_trunk: Literal[True] = True
+    hidden_dim: int = Field(default=256, ge=2, description="units of the first layer; the second has half of them")
+    hidden: tuple[int, ...] | None = Field(
+        default=None, min_length=1, description="units of each layer, for instance [512, 256], instead of hidden_dim"
+    )
+    shared_trunk: Literal[True] = Field(default=True, description="of actor and critic; there is no other network")
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -72,15 +76,15 @@ class TrunkSettings(Settings):
 class PipelinePpoSettings(PpoSettings):
     """PPO, with schedules over the iterations; the defaults are seed 004's."""
 
-    learning_rate: float = Field(default=3e-4, gt=0, le=1)
+    learning_rate: float = Field(default=3e-4, gt=0, le=1, description="of the first iteration")
     learning_rate_end: float | None = Field(default=None, gt=0, le=1, description="of the last iteration")
-    gamma: float = Field(default=0.99, gt=0, le=1)
-    gae_lambda: float = Field(default=0.95, ge=0, le=1)
-    entropy_coef: float = Field(default=0.01, ge=0)
+    gamma: float = Field(default=0.99, gt=0, le=1, description=GAMMA)
+    gae_lambda: float = Field(default=0.95, ge=0, le=1, description=GAE_LAMBDA)
+    entropy_coef: float = Field(default=0.01, ge=0, description="weight of the entropy, of the first iteration")
     entropy_coef_end: float | None = Field(default=None, ge=0, description="of the last iteration")
     schedule: Literal["linear", "cosine"] = Field(default="linear", description="from first to last values")
     epochs: int = Field(default=4, ge=1, description="also called ppo_epochs, as in seed 004")
-    normalize_advantages: bool = True
+    normalize_advantages: bool = Field(default=True, description="of each batch, to mean 0 and deviation 1")
     target_kl: float = Field(default=0.05, gt=0, description="an epoch that ends above it is the last")
 
     @model_validator(mode="before")
@@ -97,29 +101,33 @@ class TrainingSettings(Settings):
     """When to stop, evaluate and save, and on what to compute."""
 
     max_episodes: int | None = Field(default=None, ge=1, description="games, after which no iteration begins")
-    early_stopping: bool = True
+    early_stopping: bool = Field(default=True, description="end when evaluations no longer improve: see patience")
     patience: int = Field(default=10, ge=1, description="evaluations without improvement, after which it ends")
-    checkpoint_frequency: int = Field(default=5, ge=1, description="iterations; a resumed run repeats fewer")
-    eval_frequency: int = Field(default=1, ge=1, description="iterations")
+    checkpoint_frequency: int = Field(
+        default=5, ge=1, description="iterations from one to the next; a resumed run repeats fewer"
+    )
+    eval_frequency: int = Field(default=1, ge=1, description="iterations from one evaluation to the next")
     eval_games: int = Field(default=100, ge=1, description="rounded up to whole rotations of the seats")
     eval_opponent: str = Field(default="random", description="a bot, in all other seats")
     eval_temperature: float = Field(default=0.0, ge=0, le=10, description="of the policy; 0 is greedy")
     final_games: int = Field(default=1000, ge=0, description="of the best policy against each bot, on fresh deals")
     max_recoveries: int = Field(default=5, ge=0, description="updates that may diverge before the run fails")
     threads: int = Field(default=1, ge=1, description="of the arithmetic; part of what decides the last bits")
-    device: Literal["cpu", "cuda"] = "cpu"
+    device: Literal["cpu", "cuda"] = Field(default="cpu", description="that computes the updates")
 
 
 class LoggingSettings(Settings):
     """What is written besides checkpoints."""
 
-    tensorboard: bool = True
+    tensorboard: bool = Field(default=True, description="curves for it, in the output folder")
     csv_log: str = Field(default="training_log.csv", description="in the output folder; '' for none")
     wandb: Literal["off", "offline", "online"] = Field(
         default="off", description="Weights & Biases: pip install 'flyball[wandb]'"
     )
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    print_frequency: int = Field(default=1, ge=1, description="iterations")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        default="INFO", description="WARNING and ERROR hide the progress"
+    )
+    print_frequency: int = Field(default=1, ge=1, description="iterations from one line of progress to the next")
 
 
 class PipelineSettings(Settings):

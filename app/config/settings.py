@@ -22,6 +22,10 @@ class NetworkSettings(Settings):
     hidden: tuple[int, ...] = Field(default=(256, 128), min_length=1)
 
 
+GAMMA = "discount of a seat's next reward"
+GAE_LAMBDA = "1: judge a move by the end of its game; 0: by the critic at once"
+
+
 class PpoSettings(Settings):
     """Proximal policy optimisation (Schulman et al. 2017).
 
@@ -30,15 +34,15 @@ class PpoSettings(Settings):
     often bad, so a move is judged by the critic soon after it (a lambda of 0.75 rather than 0.95).
     """
 
-    learning_rate: float = Field(default=1e-3, gt=0, le=1)
-    gamma: float = Field(default=1.0, gt=0, le=1)
-    gae_lambda: float = Field(default=0.75, ge=0, le=1)
-    clip_epsilon: float = Field(default=0.2, gt=0, lt=1)
-    value_coef: float = Field(default=0.5, ge=0)
-    entropy_coef: float = Field(default=0.03, ge=0)
-    max_grad_norm: float = Field(default=0.5, gt=0)
-    epochs: int = Field(default=3, ge=1)
-    batch_size: int = Field(default=256, ge=8)
+    learning_rate: float = Field(default=1e-3, gt=0, le=1, description="of Adam")
+    gamma: float = Field(default=1.0, gt=0, le=1, description=GAMMA)
+    gae_lambda: float = Field(default=0.75, ge=0, le=1, description=GAE_LAMBDA)
+    clip_epsilon: float = Field(default=0.2, gt=0, lt=1, description="ratios of probabilities count in 1 +- it")
+    value_coef: float = Field(default=0.5, ge=0, description="weight of the critic's loss")
+    entropy_coef: float = Field(default=0.03, ge=0, description="weight of the entropy")
+    max_grad_norm: float = Field(default=0.5, gt=0, description="longer gradients are shortened to it")
+    epochs: int = Field(default=3, ge=1, description="passes over the rows")
+    batch_size: int = Field(default=256, ge=8, description="rows in a step of the optimiser")
     target_kl: float = Field(default=0.1, gt=0, description="an epoch that ends above it is the last")
     max_kl: float = Field(default=1.0, gt=0, description="an update above it has diverged and is thrown away")
     min_entropy: float = Field(default=1e-3, ge=0, description="nats; a policy below it has collapsed")

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from app.cli import main
-from app.cli.pipeline_settings import by_key, training_settings
+from app.cli.pipeline_settings import LEAVES, by_key, training_settings
 from app.config import GAMES
 from app.pipeline.sinks import read_log
 from app.runtime.layers import BadSettings
@@ -210,3 +210,4 @@ def test_settings_are_shown_with_what_they_mean() -> None:
     table = train("hearts_4p", "--settings").stdout
     assert "pip install 'flyball[wandb]'" in table, "brackets are no markup"
     assert "divides the policy's logits" in table
+    assert [key for key, meaning in LEAVES.items() if not meaning] == []

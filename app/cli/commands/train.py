@@ -1,5 +1,6 @@
 """``flyball train``: a whole training run in one command and one process."""
 
+import json
 from pathlib import Path
 
 import click
@@ -74,5 +75,6 @@ def _show(settings: PipelineSettings, *, as_json: bool) -> None:
     for name in ("setting", "value", "meaning"):
         table.add_column(name)
     for key, meaning in LEAVES.items():
-        table.add_row(key, Text(str(values[key])), Text(meaning))  # brackets are no markup
+        value = "unset" if values[key] is None else json.dumps(values[key], ensure_ascii=False)
+        table.add_row(key, Text(value), Text(meaning))  # brackets are no markup
     show(table)
