@@ -36,8 +36,9 @@ class ConfigRow(Value):
     """One configuration.
 
     ``since_us`` is when it was first heard of; ``played`` counts games by second, over the window; ``evaluated`` is
-    the model of the last evaluation as long as nobody has decided about it. ``loops`` counts trainings (not the
-    initial model) that were evaluated and decided about.
+    the model of the last evaluation as long as nobody has decided about it. ``loops`` counts trainings that were
+    evaluated and decided about, ``promotions`` and ``rejections`` the decisions, operators' included; the initial
+    model, which nobody trained, counts in none of them.
     """
 
     key: str
@@ -98,7 +99,8 @@ def _evaluation(_: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
 
 
 def _promotion(row: ConfigRow, event: Event[ModelPromoted]) -> Changes:
-    return {"promotions": row.promotions + 1, "model": event.data.model} | _loop(row, event.data)
+    trained = event.data.step > 0
+    return {"promotions": row.promotions + trained, "model": event.data.model} | _loop(row, event.data)
 
 
 def _rejection(row: ConfigRow, event: Event[PromotionRejected]) -> Changes:
