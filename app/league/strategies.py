@@ -35,8 +35,8 @@ class Wanted:
 def select(league: League, strategy: Strategy, wanted: Wanted) -> tuple[Agent, ...]:
     """Return different opponents, active members all.
 
-    - ``champion``: the current model; where that is no member, or the hero, the one of the highest rating. Just one.
-    - ``top_k``: the highest ratings first; the unrated are left out.
+    - ``champion``: the current model; where that is no member, or the hero, the first of ``top_k``. Just one.
+    - ``top_k``: the checkpoints of the highest ratings first; the unrated are left out.
     - ``random``: drawn, everybody as likely.
     - ``recent``: the newest checkpoints first.
     - ``round_robin``: as many as wanted, going on each turn where the turn before ended, round and round.
@@ -53,7 +53,8 @@ def _champion(league: League, others: Sequence[Agent], wanted: Wanted) -> Sequen
 
 
 def _top(_: League, others: Sequence[Agent], __: Wanted) -> Sequence[Agent]:
-    return sorted((agent for agent in others if agent.elo is not None), key=lambda agent: -(agent.elo or 0.0))
+    rated = (agent for agent in others if agent.kind == "checkpoint" and agent.elo is not None)
+    return sorted(rated, key=lambda agent: -(agent.elo or 0.0))
 
 
 def _random(_: League, others: Sequence[Agent], wanted: Wanted) -> Sequence[Agent]:

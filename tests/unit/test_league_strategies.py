@@ -29,7 +29,7 @@ def test_the_champion_is_the_current_model_or_else_the_highest_rated() -> None:
 
 def test_top_k_and_recent_are_in_order_and_leave_out_the_unrated_and_the_baselines() -> None:
     assert steps(select(LEAGUE, "top_k", wanted(count=3))) == [50, 40, 30]
-    assert steps(select(LEAGUE, "top_k", wanted(count=99))) == [50, 40, 30, 20, 10, "random"]
+    assert steps(select(LEAGUE, "top_k", wanted(count=99))) == [50, 40, 30, 20, 10]
     assert steps(select(LEAGUE, "recent", wanted(count=3))) == [50, 40, 30]
     assert steps(select(LEAGUE, "recent", wanted(count=99))) == [50, 40, 30, 20, 10]
 
