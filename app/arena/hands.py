@@ -39,6 +39,22 @@ class HandsPlan:
     first: int = 0
 
 
+def single_hands(config: GameConfig) -> tuple[GameConfig, bool]:
+    """Return the configuration with one hand a game, and whether a moon counts for its shooter.
+
+    Raises ``UnknownGame`` for another game.
+    """
+    if config.engine != "flyball":
+        raise UnknownGame(
+            f"Points a hand are those of Flyball's own Hearts, as hearts_4p plays it, and {config.key} plays "
+            f"{config.game!r}.",
+            hint="--paired is for Hearts: leave it out. Every deal and opening is played in every seat without it too.",
+        )
+    rules = replace(parse_rules(config.game), hands=1)
+    selfplay = config.selfplay.model_copy(update={"rewards": "terminal"})
+    return config.model_copy(update={"game": rules.game, "selfplay": selfplay}), rules.moon_for_shooter
+
+
 def play_hands(config: GameConfig, policy: Player, others: Player, plan: HandsPlan) -> HandResults:
     """Play single hands of Hearts, whatever the configuration makes a game of. Deterministic on a CPU.
 
@@ -46,7 +62,7 @@ def play_hands(config: GameConfig, policy: Player, others: Player, plan: HandsPl
 
     Raises ``UnknownGame`` for another game.
     """
-    config, moon_for_shooter = _single_hands(config)
+    config, moon_for_shooter = single_hands(config)
     seats = config.players
     alone = policy is others
     deals, heroes = np.divmod(np.arange(plan.deals * (1 if alone else seats)), 1 if alone else seats)
@@ -101,15 +117,3 @@ def hands(spec: JsonObject, report: Report) -> JsonObject:
     results = play_hands(asked.config, policy, others, plan)
     report({"hands": len(results.points)})
     return results.model_dump(mode="json")
-
-
-def _single_hands(config: GameConfig) -> tuple[GameConfig, bool]:
-    """Return the configuration with one hand a game, and whether a moon counts for its shooter."""
-    if config.engine != "flyball":
-        raise UnknownGame(
-            f"Points a hand are those of Flyball's own Hearts; {config.key} plays {config.game!r} by OpenSpiel.",
-            hint="Compare models of other games without --paired, or set engine = 'flyball' where it is Hearts.",
-        )
-    rules = replace(parse_rules(config.game), hands=1)
-    selfplay = config.selfplay.model_copy(update={"rewards": "terminal"})
-    return config.model_copy(update={"game": rules.game, "selfplay": selfplay}), rules.moon_for_shooter

@@ -21,7 +21,7 @@ from app.arena.environments import (
     open_environments,
 )
 from app.arena.environments.evaluation import Watcher
-from app.core import derive_seed
+from app.core import derive_seed, writing
 from app.evaluation import EvalState, StepResult, trajectory_rows
 
 
@@ -107,10 +107,8 @@ def _recording(path: Path | None) -> Iterator[Watcher | None]:
     if path is None:
         yield None
         return
-    try:
+    with writing(path):
         file = path.open("w", encoding="utf-8")
-    except OSError as error:
-        raise click.UsageError(f"--dump-trajectory {path} cannot be written: {error.strerror}.") from error
 
     def watch(state: EvalState, actions: NDArray[Any], result: StepResult) -> None:
         file.writelines(json.dumps(row) + "\n" for row in trajectory_rows(state, actions, result))

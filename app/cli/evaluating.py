@@ -11,7 +11,7 @@ import click
 
 from app.arena import EvaluationManager
 from app.arena.match import IN_FLIGHT
-from app.cli.models import fetch_model
+from app.cli.models import AGAINST, fetch_player, is_bot
 from app.cli.output import note
 from app.cli.place import Place
 from app.cli.rivals import named
@@ -46,8 +46,8 @@ def evaluate_game(place: Place, request: GameRequest) -> dict[str, Any]:
 
     Raises:
         UnknownConfig: no configuration is called so.
-        UnknownModel: a model is not there.
         LostGames: not all games could be played.
+        and what ``fetch_player`` and ``named`` raise, before any game is played.
     """
     config = place.load({"configs": [request.config_key]}).run.config(request.config_key)
     if request.temperature is not None:
@@ -55,15 +55,13 @@ def evaluate_game(place: Place, request: GameRequest) -> dict[str, Any]:
         config = config.model_copy(update={"evaluation": settings})
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
         store = FileStore(Path(folder))
-        model = fetch_model(request.model, place, config.key, store)
-        if model is None:
-            raise click.UsageError(f"{request.model!r} is what models are measured by: name a model.")
-        opponents = tuple(_opponents(request, model, place, config, store))
+        hero = fetch_player(request.model, "--model", place, config, store)
+        opponents = tuple(_opponents(request, hero, place, config, store))
         games = sum(opponent.games for opponent in opponents)
         spec = GauntletSpec(
             store=Path(folder),
             config=_spread(config, games, request.workers),
-            model=model,
+            model=hero,
             opponents=opponents,
             seed=request.seed,
             device=request.device,
@@ -74,7 +72,7 @@ def evaluate_game(place: Place, request: GameRequest) -> dict[str, Any]:
     return {
         "config": config.key,
         "rules": open_table(config, 0).spec.rules_version,
-        "model": model,
+        "model": hero,
         "seed": request.seed,
         "device": request.device,
         "temperature": config.evaluation.temperature,
@@ -84,23 +82,23 @@ def evaluate_game(place: Place, request: GameRequest) -> dict[str, Any]:
 
 
 def _opponents(
-    request: GameRequest, model: ModelHash, place: Place, config: GameConfig, store: FileStore
+    request: GameRequest, hero: str, place: Place, config: GameConfig, store: FileStore
 ) -> Iterator[Opponent]:
-    seen: dict[str, str] = {model: "the model itself"}
-    for name in named(request.against, model, place, config.key, request.seed):
-        found = fetch_model(name, place, config.key, store)
-        settings = config.evaluation
-        asked = request.games or (settings.random_games if found is None else settings.model_games)
+    spec = open_table(config, 0).spec
+    seen: dict[str, str] = {hero: f"--model {request.model}"}
+    for name in named(request.against, hero, place, config.key, request.seed):
+        player = fetch_player(name, AGAINST, place, config, store)
+        if player in seen:
+            raise click.UsageError(f"{AGAINST} {name} is the same as {seen[player]}.")
+        seen[player] = f"{AGAINST} {name}"
+        bot, settings = is_bot(player, spec), config.evaluation
+        asked = request.games or (settings.random_games if bot else settings.model_games)
         games = -(-asked // config.players) * config.players  # every seat equally often
         if games != asked:
             note(f"{games} games against {name} instead of {asked}: every seat is taken equally often.")
-        opponent = Opponent.model_validate(
-            {"name": name, "kind": "model" if found else name, "model": found, "games": games}
+        yield Opponent(
+            name=name, kind=player if bot else "model", model=None if bot else ModelHash(player), games=games
         )
-        if opponent.player in seen:
-            raise click.UsageError(f"--against {name} is the same as {seen[opponent.player]}.")
-        seen[opponent.player] = name
-        yield opponent
 
 
 def _spread(config: GameConfig, games: int, workers: int) -> GameConfig:

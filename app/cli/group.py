@@ -1,7 +1,9 @@
 """The group of all commands, and what becomes of errors.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 3 not running, 4 unknown (event type, event, daemon,
-configuration), 5 timed out. Data goes to stdout, everything else to stderr.
+Exit codes: 0 done; 1 failed on the way; 2 wrong usage, settings or file: what was asked for can't be done, whatever
+the run is like, and a file that was named is missing, unreadable, unwritable or holds something else; 3 no run, or none
+that is running; 4 unknown: there is no event type, event, daemon, configuration, model or bot of that name, or not yet;
+5 timed out. Data goes to stdout, everything else to stderr.
 """
 
 import os
@@ -37,24 +39,30 @@ COMMANDS = {
 """Each command is the object of its name in the module of its name."""
 
 EXIT_CODES = {
-    "AmbiguousEvent": 4,
-    "BadEnvironment": 2,
-    "BadPolicy": 2,
-    "UnknownDevice": 2,
-    "UnusablePolicy": 2,
-    "UnsuitedCodec": 2,
     "BadData": 2,
-    "BadExperience": 2,
-    "UnfitSettings": 2,
-    "RunExists": 2,
-    "NoRun": 4,
+    "BadEnvironment": 2,
+    "BadParameters": 2,
     "BadPlant": 2,
+    "BadPolicy": 2,
     "BadSettings": 2,
+    "ForeignModel": 2,
+    "NoHeuristic": 2,
+    "NoModel": 2,
+    "NoRun": 2,
     "Pointless": 2,
+    "RunExists": 2,
+    "UnfitSettings": 2,
+    "UnknownDevice": 2,
+    "UnknownGame": 2,
+    "UnsuitedCodec": 2,
+    "UnusableFile": 2,
     "UnusableFolder": 2,
-    "NoLeague": 3,
-    "NotRunning": 3,
+    "WrongModel": 2,
     "NotAJournal": 3,
+    "NotRunning": 3,
+    "AmbiguousEvent": 4,
+    "NobodyToPlay": 4,
+    "NoLeague": 4,
     "UnknownConfig": 4,
     "UnknownDaemon": 4,
     "UnknownEnvironment": 4,

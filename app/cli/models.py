@@ -1,5 +1,6 @@
-"""Which model or built-in player a command is about."""
+"""Which model or bot a command is about: the one place where they are looked up by the names that people give them."""
 
+import os
 from pathlib import Path
 
 import click
@@ -9,54 +10,89 @@ from app.cli.place import Place
 from app.cli.selecting import open_journal
 from app.cli.watching import read_board
 from app.config import GameConfig
-from app.core import HEURISTIC, RANDOM, FlyballError, ModelHash
-from app.games import open_table
-from app.portable import FORMATS
-from app.store import BlobStore, FileStore, get_checkpoint, imported_checkpoint
+from app.core import HEURISTIC, FlyballError, ModelHash, UnusableFile
+from app.games import TableSpec, open_table
+from app.runtime.settings import UnknownConfig
+from app.store import BlobStore, FileStore, Manifest, get_checkpoint, read_model
 
-BUILT_IN = (RANDOM, HEURISTIC)
+AGAINST = "--against"
+"""The option that takes strategies too."""
+
 CURRENT = ("current", "champion")
 SHORTEST_HASH = 6
 """Digits of a hash that are enough to name a model, if no other has them too."""
 
+MODELS = f"a file, a folder of flyball train, a hash of at least {SHORTEST_HASH} digits, or current"
+
 
 class UnknownModel(FlyballError):
-    """A model that is not there."""
+    """A model or a bot that is not there."""
 
 
-def fetch_player(name: str, place: Place, config: GameConfig, store: BlobStore) -> str:
-    """Copy a model, if it is one, into ``store``, and return what ``load_player`` calls it.
+class ForeignModel(FlyballError):
+    """A model of another game."""
 
-    Raises ``UnknownModel``.
+
+def is_bot(name: str, spec: TableSpec) -> bool:
+    """Tell whether a game has a built-in player of this name; ``heuristic`` is one of its levels, if it has such."""
+    return name in spec.bots or (name == HEURISTIC and spec.heuristic is not None)
+
+
+def fetch_player(name: str, option: str, place: Place, config: GameConfig, store: BlobStore) -> str:
+    """Return what ``load_player`` calls a player, having copied it into ``store`` if it is a model.
+
+    Args:
+        name: a bot of the game, or a model as of ``fetch_model``.
+        option: where it was named, for messages.
+        place: the run that hashes are of.
+        config: what it shall play.
+        store: where to.
+
+    Raises what ``fetch_model`` raises, ``ForeignModel``, or ``WrongModel`` or ``BadParameters`` for a model that
+    cannot play: nothing has been played by then.
     """
-    if name in open_table(config, 0).spec.levels:
+    from app.selfplay import load_player  # loads torch
+
+    spec = open_table(config, 0).spec
+    if is_bot(name, spec):
         return name
-    return fetch_model(name, place, config.key, store) or name
+    if name == HEURISTIC:
+        raise UnknownModel(f"{option}: {config.key} has no heuristic player.", hint=f"It has {', '.join(spec.bots)}.")
+    try:
+        model = fetch_model(name, option, place, config.key, store)
+    except UnknownModel as error:
+        strategy = " A strategy is written top_k:3." if option == AGAINST else ""
+        bots = f"Bots of {config.key} are {', '.join(spec.bots)}."
+        raise UnknownModel(error.message, hint=f"{error.hint} {bots}{strategy}") from error
+    _check_game(f"{option} {name}", get_checkpoint(store, model).manifest, config, place)
+    load_player(store, model, spec)
+    return model
 
 
-def fetch_model(name: str, place: Place, config_key: str | None, store: BlobStore) -> ModelHash | None:
-    """Copy a model into ``store`` and return its hash; None for a player that is built in.
+def fetch_model(name: str, option: str, place: Place, config_key: str | None, store: BlobStore) -> ModelHash:
+    """Copy a model into ``store`` and return its hash.
 
     Args:
         name: a file, be it a checkpoint or an exported policy; the folder of a run of ``flyball train``, whose best
             model is meant; a hash or its beginning; ``current``.
+        option: where it was named, for messages.
         place: the run that hashes are of.
         config_key: the configuration whose model is current; None where that is not to be said.
         store: where to.
 
-    Raises ``UnknownModel``, ``UnusablePolicy`` or ``DamagedBlob``.
+    Raises ``UnknownModel``, ``UnusableFile``, ``NoRun``, ``NotAJournal``, ``NoModel`` or ``DamagedBlob``.
     """
-    if name in BUILT_IN:
-        return None
+    if not name:
+        raise click.UsageError(f"{option} is empty; it takes {MODELS}.")
     if (file := Path(name)).is_dir():
         data = _trained(file)
-    elif file.is_file():
-        data = imported_checkpoint(file) if file.suffix in FORMATS else file.read_bytes()
+    elif file.exists():
+        data = read_model(file)
+    elif os.sep in name or file.suffix:
+        raise UnusableFile(f"{option}: there is no file {name}.", hint=f"It takes {MODELS}.")
     else:
-        if not place.folder.store.is_dir():
-            raise UnknownModel(f"{name!r} is no file, and {place.folder.path} has no models.", hint="Look at --run.")
-        models = FileStore(place.folder.store)
-        data = models.get(_current(place, config_key) if name in CURRENT else _full_hash(name, models))
+        found = _current(option, place, config_key) if name in CURRENT else _full_hash(name, option, place)
+        data = FileStore(place.folder.store).get(found)
     model = ModelHash(store.put(data))
     get_checkpoint(store, model)  # refuses what is no model before anything is played
     return model
@@ -74,24 +110,41 @@ def _trained(folder: Path) -> bytes:
     return FileStore(run.models).get(state.best.model)
 
 
-def _full_hash(name: str, store: FileStore) -> str:
-    found = [key for key in store.keys() if key.startswith(name)]  # noqa: SIM118 - a store is no mapping
-    if len(name) < SHORTEST_HASH:
-        found = []
+def _full_hash(name: str, option: str, place: Place) -> str:
+    folder = place.folder.store
+    known = FileStore(folder).keys() if folder.is_dir() else ()
+    found = [key for key in known if key.startswith(name)] if len(name) >= SHORTEST_HASH else []
     if len(found) != 1:
-        what = f"{len(found)} models begin with" if found else "There is no model"
-        raise UnknownModel(
-            f"{what} {name!r}.", hint="Write a file, the folder of a training, a hash of at least 6 digits, or current."
-        )
+        what = f"{len(found)} models of {place.folder.path} begin with" if found else "there is nothing called"
+        run = "" if folder.is_dir() else f" The folder {place.folder.path} has no models: look at --run."
+        raise UnknownModel(f"{option}: {what} {name!r}.", hint=f"It takes {MODELS}.{run}")
     return found[0]
 
 
-def _current(place: Place, config_key: str | None) -> ModelHash:
+def _current(option: str, place: Place, config_key: str | None) -> ModelHash:
     if config_key is None:
         raise click.UsageError("Say of which configuration: --config KEY.")
     with open_journal(place) as reader:
         board = read_board(place.folder, reader, lambda letter: note(f"{letter.position}: {letter.error}"))
     model = next((row.model for row in board.state().configs if row.key == config_key), None)
     if model is None:
-        raise UnknownModel(f"{config_key} has no current model yet.", hint="Name a model by its hash or file.")
+        raise UnknownModel(f"{option}: {config_key} has no current model yet.", hint="Name a hash or a file.")
     return model
+
+
+def _check_game(what: str, manifest: Manifest, config: GameConfig, place: Place) -> None:
+    """Refuse a model of another game; configurations may differ in other things. Raises ``ForeignModel``."""
+    theirs = manifest.config_key
+    if theirs != config.key and _rules(theirs, place) != (config.engine, config.game, config.players):
+        raise ForeignModel(
+            f"{what} was trained for {theirs}, not for {config.key}.",
+            hint=f"Name a model of {config.key}, or play it with --config {theirs}.",
+        )
+
+
+def _rules(config_key: str, place: Place) -> tuple[str, str, int] | None:
+    try:
+        config = place.load({"configs": [config_key]}).run.config(config_key)
+    except UnknownConfig:
+        return None
+    return config.engine, config.game, config.players

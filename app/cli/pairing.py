@@ -8,11 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from app.arena.hands import HandsSpec
+from app.arena.hands import HandsSpec, single_hands
 from app.cli.evaluating import LostGames
-from app.cli.models import fetch_player
+from app.cli.models import AGAINST, fetch_player
 from app.cli.output import note
 from app.cli.place import Place
+from app.cli.rivals import named
 from app.config import GameConfig
 from app.core import FlyballError, derive_seed
 from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, scatter
@@ -54,15 +55,19 @@ class _Table:
 def evaluate_paired(place: Place, request: PairedRequest) -> dict[str, Any]:
     """Play the hands and return the summary. The models are copied first: a snapshot is played.
 
-    Raises ``UnknownConfig``, ``UnknownModel``, ``UnknownGame``, or ``LostGames``.
+    Raises ``UnknownConfig``, ``UnknownGame`` where it is not Hearts, what ``fetch_player`` and ``named`` raise, all
+    before any hand is played; or ``LostGames``.
     """
     config = place.load({"configs": [request.config_key]}).run.config(request.config_key)
+    single_hands(config)
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
         store = FileStore(Path(folder))
-        policy = fetch_player(request.policy, place, config, store)
-        opponents = {name: fetch_player(name, place, config, store) for name in request.against}
-        named = request.reference and fetch_player(request.reference, place, config, store)
-        pairs = {name: (_Table(policy, player), _Table(named or player, player)) for name, player in opponents.items()}
+        policy = fetch_player(request.policy, "--model", place, config, store)
+        rivals = named(request.against, policy, place, config.key, request.seed)
+        opponents = {name: fetch_player(name, AGAINST, place, config, store) for name in rivals}
+        reference = request.reference
+        fixed = None if reference is None else fetch_player(reference, "--reference", place, config, store)
+        pairs = {name: (_Table(policy, player), _Table(fixed or player, player)) for name, player in opponents.items()}
         tables = tuple(dict.fromkeys(table for pair in pairs.values() for table in pair))
         played = asyncio.run(_play(_Plan(Path(folder), config, request), tables))
     return {
@@ -128,12 +133,12 @@ async def _play(plan: _Plan, tables: tuple[_Table, ...]) -> dict[_Table, HandRes
     engine: Engine = InlineEngine() if plan.request.workers == 1 else LocalEngine(plan.request.workers)
     deals = plan.deals
     specs = {table: list(plan.parts(table, deals)) for table in tables}
-    played = 0
+    hands, played = deals * plan.config.players, 0
 
     def tell(report: JsonObject) -> None:
         nonlocal played
         played += report["hands"]
-        note(f"{played}/{deals * plan.config.players * len(tables)} hands")
+        note(f"{played / (hands * len(tables)):.0%} of {hands} hands against each opponent, the reference's included")
 
     try:
         everything = [spec for parts in specs.values() for spec in parts]
@@ -147,6 +152,6 @@ def _together(outcomes: list[JsonObject | FlyballError]) -> HandResults:
     results = HandResults()
     for outcome in outcomes:
         if isinstance(outcome, FlyballError):
-            raise LostGames(f"Some hands could not be played: {outcome}", hint=outcome.hint or "Try again.")
+            raise LostGames(f"Some hands could not be played: {outcome.message}", hint=outcome.hint or "Try again.")
         results = results.plus(HandResults.model_validate(outcome))
     return results

@@ -1,46 +1,63 @@
-"""Opponents that a strategy chooses from a run's league: ``--against recent:3`` (seed 000 §3.2)."""
+"""Opponents as ``--against`` names them: ``recent:3`` stands for members of a run's league (seed 000 §3.2)."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import cast
 
 import click
 
+from app.cli.models import AGAINST
 from app.cli.output import note
 from app.cli.place import Place
 from app.cli.selecting import open_journal
-from app.core import FlyballError, ModelHash
+from app.core import FlyballError
 from app.dashboard import LEAGUES_READ, read_leagues
 from app.journal import history
 from app.league import STRATEGIES, Agent, League, Strategy, Wanted, select
+
+NAMES = ("random", "champion")
+"""Strategies whose names mean something without a count too: the random bot, the current model."""
 
 
 class NobodyToPlay(FlyballError):
     """A strategy finds no opponent in the league."""
 
 
-def named(against: Sequence[str], model: ModelHash, place: Place, config_key: str, seed: int) -> Iterator[str]:
+def named(against: Sequence[str], hero: str, place: Place, config_key: str, seed: int) -> Iterator[str]:
     """Iterate over opponents by name or hash; ``STRATEGY:COUNT`` stands for members of the run's league.
 
-    The count is 1 where nothing follows the colon. Without one, ``random`` is the random bot and ``champion`` the
-    current model, as everywhere.
+    The count is 1 where nothing follows the colon.
 
-    Raises ``NobodyToPlay``.
+    Raises ``NobodyToPlay``, or ``click.UsageError`` for a name that can be none.
     """
     league: League | None = None
     for name in against:
         strategy, colon, count = name.partition(":")
-        if not colon or strategy not in STRATEGIES:
+        if not _is_strategy(name, strategy, colon):
             yield name
             continue
         league = league or _league(place, config_key)
-        wanted = Wanted(_hero(league, model), _count(name, count), seed)
+        wanted = Wanted(_hero(league, hero), _count(name, count), seed)
         chosen = select(league, cast("Strategy", strategy), wanted)
         if not chosen:
             raise NobodyToPlay(
-                f"--against {name}: the league of {config_key} has nobody but the model.",
+                f"{AGAINST} {name}: the league of {config_key} has no opponents for it yet.",
                 hint="See flyball league; name opponents by their hashes or files.",
             )
+        if len(chosen) < wanted.count:
+            note(f"{AGAINST} {name}: the league of {config_key} has {len(chosen)} of these, not {wanted.count}.")
         yield from (agent.id for agent in chosen)
+
+
+def _is_strategy(name: str, strategy: str, colon: str) -> bool:
+    """Tell a strategy from a player. Raises ``click.UsageError`` for what is neither."""
+    if not name:
+        raise click.UsageError(f"{AGAINST} names nobody; write for instance {AGAINST} random.")
+    if colon and strategy not in STRATEGIES and not Path(name).exists():
+        raise click.UsageError(f"{AGAINST} {name}: there is no strategy {strategy!r}, but {', '.join(STRATEGIES)}.")
+    if not colon and name in STRATEGIES and name not in NAMES:
+        raise click.UsageError(f"{AGAINST} {name}: say how many, for instance {name}:3.")
+    return bool(colon) and strategy in STRATEGIES
 
 
 def _league(place: Place, config_key: str) -> League:
@@ -49,14 +66,14 @@ def _league(place: Place, config_key: str) -> League:
     return views[config_key].league if config_key in views else League()
 
 
-def _hero(league: League, model: ModelHash) -> Agent:
-    """Return the member that a model is; of a stranger only the name is known."""
-    return league.agents.get(model) or Agent(id=model, kind="checkpoint", step=0)
+def _hero(league: League, hero: str) -> Agent:
+    """Return the member that a player is; of a stranger only the name is known."""
+    return league.agents.get(hero) or Agent(id=hero, kind="checkpoint", step=0)
 
 
 def _count(name: str, count: str) -> int:
     if not count:
         return 1
     if not count.isdecimal() or int(count) < 1:
-        raise click.UsageError(f"--against {name}: after the colon comes how many, for instance recent:3.")
+        raise click.UsageError(f"{AGAINST} {name}: after the colon comes how many, for instance recent:3.")
     return int(count)

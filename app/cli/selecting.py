@@ -91,13 +91,17 @@ def check_config(reader: JournalReader | None, config_key: str | None) -> None:
     """
     if config_key is None or config_key in GAMES:
         return
-    latest = reader.landmark(RunConfigured.event_type) if reader else 0
-    if reader is None or config_key not in _configured(reader, after=max(0, latest - 1)):
+    if reader is None or config_key not in run_configs(reader):
         known = {str(key) for key in GAMES} | (_configured(reader) if reader else set())
         if config_key not in known:
             near = get_close_matches(config_key, known, n=1)
             hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
             raise UnknownConfig(f"There is no configuration {config_key!r}.", hint=hint)
+
+
+def run_configs(reader: JournalReader) -> set[str]:
+    """Return the configurations that a run plays since its last start."""
+    return _configured(reader, after=max(0, reader.landmark(RunConfigured.event_type) - 1))
 
 
 def _configured(reader: JournalReader, after: int = 0) -> set[str]:

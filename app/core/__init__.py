@@ -2,7 +2,7 @@
 
 from app.core.chance import Wheel, derive_point, derive_points, lineups
 from app.core.clock import Clock
-from app.core.errors import FlyballError
+from app.core.errors import FlyballError, UnusableFile, reading, writing
 from app.core.ids import ANCHOR, HEURISTIC, NEWEST_ANCHOR, RANDOM, ConfigKey, EventId, ModelHash, ShardKey, derive_id
 from app.core.seeds import derive_seed
 from app.core.statistics import (
@@ -32,6 +32,7 @@ __all__ = [
     "ModelHash",
     "Rate",
     "ShardKey",
+    "UnusableFile",
     "Verdict",
     "Wheel",
     "derive_id",
@@ -41,7 +42,9 @@ __all__ = [
     "expected_score",
     "gsprt_llr",
     "lineups",
+    "reading",
     "rotation_outcomes",
     "sprt_verdict",
     "wilson_interval",
+    "writing",
 ]

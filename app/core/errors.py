@@ -1,4 +1,8 @@
-"""The one root of all errors that Flyball raises on purpose."""
+"""The one root of all errors that Flyball raises on purpose, and what becomes of those of files."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 
 class FlyballError(Exception):
@@ -16,3 +20,25 @@ class FlyballError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".rstrip()
+
+
+class UnusableFile(FlyballError):
+    """A file or folder that somebody named: it is missing, cannot be read or written, or holds something else."""
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Read a file that somebody named. Raises ``UnusableFile`` where the system does not let it be read."""
+    try:
+        yield
+    except OSError as error:
+        raise UnusableFile(f"{path} cannot be read: {error.strerror}.", hint="Look at its name and mode.") from error
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Write a file that somebody named. Raises ``UnusableFile`` where the system does not let it be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UnusableFile(f"{path} cannot be written: {error.strerror}.", hint="Choose another place.") from error

@@ -36,15 +36,15 @@ class BatchSpec(Settings):
 
     store: Path
     config: GameConfig
-    model: ModelHash
+    model: str = Field(description="a hash, or a built-in player's name")
     batch: Batch
     seed: int = Field(ge=0)
     device: str = "cpu"
 
     @model_validator(mode="after")
     def _never_itself(self) -> Self:
-        if self.batch.opponent.model == self.model:
-            raise ValueError(f"model {self.model} cannot be its own opponent")
+        if self.batch.opponent.player == self.model:
+            raise ValueError(f"{self.model} cannot be its own opponent")
         return self
 
 
@@ -94,8 +94,8 @@ def merge(batches: Sequence[Batch], outcomes: Sequence[BatchResult | FlyballErro
             seconds += outcome.seconds
         else:
             lost, last = lost + batch.games, outcome
-    if not played:
-        raise NothingPlayed(f"None of {lost} games could be played: {last}", hint=last.hint if last else "")
+    if last is not None and not played:
+        raise NothingPlayed(f"None of {lost} games could be played: {last.message}", hint=last.hint)
     results = (
         OpponentResult(opponent=opponent.name, opponent_model=opponent.model, **dict(match_statistics(games, players)))
         for opponent, games in played.items()
@@ -109,7 +109,7 @@ class GauntletSpec(Settings):
 
     store: Path
     config: GameConfig
-    model: ModelHash
+    model: str = Field(description="a hash, or a built-in player's name")
     opponents: tuple[Opponent, ...] = Field(min_length=1)
     seed: int = Field(ge=0)
     device: str = Field(default="cpu", description="where the networks run")

@@ -1,7 +1,7 @@
 """Whom a new model plays: built-in players, lasting anchors, the champion, a recent snapshot, members of the league."""
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -9,6 +9,7 @@ from app.config import Builtin, EvaluationSettings, GameConfig, Settings
 from app.core import NEWEST_ANCHOR, RANDOM, ModelHash
 
 CHAMPION = "champion"
+MODEL = "model"
 
 MEMBER = "member_"
 """What the roles of members drawn from the league begin with: a model keeps such a role for one gauntlet only."""
@@ -18,13 +19,13 @@ class Opponent(Settings):
     """One opponent of a gauntlet, and how many games are played against it."""
 
     name: str = Field(min_length=1, description="its role, for instance 'champion'; a built-in player's name")
-    kind: Builtin | Literal["model"]
+    kind: str = Field(min_length=1, description="'model', or which built-in player of the game it is")
     model: ModelHash | None = None
     games: int = Field(ge=1)
 
     @model_validator(mode="after")
     def _model_when_it_is_one(self) -> Self:
-        if (self.model is None) != (self.kind != "model"):
+        if (self.model is None) != (self.kind != MODEL):
             raise ValueError("an opponent names a model exactly when it is one")
         return self
 
@@ -61,7 +62,7 @@ def plan_gauntlet(
         if candidate is not None and candidate not in seen:
             seen.add(candidate)
             count = settings.model_games if name in (CHAMPION, NEWEST_ANCHOR) else settings.anchor_games
-            opponents.append(Opponent(name=name, kind="model", model=candidate, games=_rotated(count, players)))
+            opponents.append(Opponent(name=name, kind=MODEL, model=candidate, games=_rotated(count, players)))
     return tuple(opponents)
 
 
@@ -73,12 +74,11 @@ def plan_matches(players: Iterable[str], games: int, config: GameConfig) -> tupl
         games: against each; rounded up so that every seat is taken equally often.
         config: whose built-in players they are.
     """
-    builtins = {name: name for name in config.builtins}
     rotated = _rotated(games, config.players)
     return tuple(
-        Opponent(name=kind, kind=kind, games=rotated)
-        if (kind := builtins.get(name))  # type: ignore[call-overload]  # any name may be looked up
-        else Opponent(name=f"{MEMBER}{number}", kind="model", model=ModelHash(name), games=rotated)
+        Opponent(name=name, kind=name, games=rotated)
+        if name in config.builtins
+        else Opponent(name=f"{MEMBER}{number}", kind=MODEL, model=ModelHash(name), games=rotated)
         for number, name in enumerate(players, 1)
     )
 

@@ -7,6 +7,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core import HEURISTIC, RANDOM
+
 FINISHED = -1
 """Stands in for the seat to move when a game is over or has not begun."""
 
@@ -57,6 +59,13 @@ class TableSpec:
     symmetries: tuple[Symmetry, ...]
     heuristic: Heuristic | None = None
     levels: Mapping[str, Heuristic] = field(default_factory=dict)
+
+    @property
+    def bots(self) -> tuple[str, ...]:
+        """Names of the built-in players, from the weakest on."""
+        if self.levels:
+            return (RANDOM, *self.levels)
+        return (RANDOM,) if self.heuristic is None else (RANDOM, HEURISTIC)
 
 
 class Table(Protocol):

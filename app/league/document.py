@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from app.core import Elo, FlyballError
+from app.core import Elo, UnusableFile
 from app.events import LeagueRole, Value
 from app.events.envelope import EPOCH
 from app.league.agents import Agent
@@ -30,7 +30,7 @@ MODEL_HASH = r"^[0-9a-f]{64}$"
 MICROSECOND = timedelta(microseconds=1)
 
 
-class DamagedLeague(FlyballError):
+class DamagedLeague(UnusableFile):
     """A league's file is not what its checksum or its schema promises."""
 
 

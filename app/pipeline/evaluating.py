@@ -48,7 +48,7 @@ def final_evaluations(game: RunGame, policy: Player, settings: TrainingSettings,
     fresh = derive_seed(seed, "final evaluation")
     return [
         evaluate(game, policy, bot, games=asked, temperature=settings.eval_temperature, seed=fresh)
-        for bot in (game.bots if asked else ())
+        for bot in (game.spec.bots if asked else ())
     ]
 
 

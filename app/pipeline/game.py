@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.config import GameConfig, NetworkSettings, PipelineSettings
-from app.core import HEURISTIC, RANDOM, FlyballError
+from app.core import FlyballError
 from app.games import TableSpec, open_table
 from app.policy import Policy, bytes_to_parameters
 from app.selfplay import Player, load_player
@@ -38,13 +38,6 @@ class RunGame:
     def spec(self) -> TableSpec:
         """What the game is like."""
         return open_table(self.config, slots=0).spec
-
-    @property
-    def bots(self) -> tuple[str, ...]:
-        """Names of the built-in players, from the weakest on."""
-        if self.spec.levels:
-            return (RANDOM, *self.spec.levels)
-        return (RANDOM,) if self.spec.heuristic is None else (RANDOM, HEURISTIC)
 
     def points(self, returns: NDArray[np.float32]) -> NDArray[np.int64] | None:
         """Return the points [G, P] of games from their outcomes [G, P], where a game is one hand of Hearts."""

@@ -20,7 +20,7 @@ INCHES = (11.0, 4.5)
 def plot(results: Sequence[RunResult], summaries: Sequence[ArmSummary], path: Path) -> None:
     """Draw a comparison into a file; its suffix says how (.svg, .png, .pdf).
 
-    Raises ``NoPlots``, or ``FlyballError`` when the file cannot be written.
+    Raises ``NoPlots``, or ``UnusableFile`` when the file cannot be written.
     """
     with drawn(path, INCHES) as figure:
         curves, bars = figure.subplots(1, 2)

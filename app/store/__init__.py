@@ -1,12 +1,12 @@
 """Checkpoints and shards of experience, content-addressed and verified when read; the league in a file."""
 
 from app.store.blobs import BlobStore, DamagedBlob, MemoryStore, MissingBlob
-from app.store.checkpoints import Checkpoint, Manifest, delete_checkpoint, get_checkpoint, put_checkpoint
+from app.store.checkpoints import Checkpoint, Manifest, NoModel, delete_checkpoint, get_checkpoint, put_checkpoint
 from app.store.experience import BadExperience, Experience, experience_lines, load_experience, read_experience
 from app.store.files import FileStore
 from app.store.header import note_of, with_note
 from app.store.leagues import ForeignLeague, LeagueFile
-from app.store.portable import UnusablePolicy, export_checkpoint, imported_checkpoint
+from app.store.portable import UnusablePolicy, export_checkpoint, imported_checkpoint, read_model
 from app.store.shard import BadShard, Shard, ShardMeta
 from app.store.shards import delete_shard, get_shard, put_shard
 
@@ -23,6 +23,7 @@ __all__ = [
     "Manifest",
     "MemoryStore",
     "MissingBlob",
+    "NoModel",
     "Shard",
     "ShardMeta",
     "UnusablePolicy",
@@ -38,5 +39,6 @@ __all__ = [
     "put_checkpoint",
     "put_shard",
     "read_experience",
+    "read_model",
     "with_note",
 ]

@@ -16,6 +16,10 @@ from app.store.blobs import BlobStore, DamagedBlob, MissingBlob
 from app.store.header import note_of, with_note
 
 
+class NoModel(DamagedBlob):
+    """A blob that is something else than a model."""
+
+
 class Manifest(Settings):
     """What a model is: for which configuration and network, after how many trainings, grown from which model."""
 
@@ -68,10 +72,10 @@ def put_checkpoint(store: BlobStore, manifest: Manifest, parameters: bytes, opti
 def get_checkpoint(store: BlobStore, model: ModelHash, *, optimizer: bool = False) -> Checkpoint:
     """Return a model, verified; with ``optimizer``, what is needed to go on training it as well.
 
-    Raises ``MissingBlob``, or ``DamagedBlob`` when any bit of it has changed.
+    Raises ``MissingBlob``, ``DamagedBlob`` when any bit of it has changed, or ``NoModel``.
     """
     parameters = store.get(model)
-    manifest = _manifest(model, parameters)
+    manifest = manifest_of(model, parameters)
     state = store.get(manifest.optimizer) if optimizer and manifest.optimizer else None
     return Checkpoint(model=model, manifest=manifest, parameters=parameters, optimizer=state)
 
@@ -79,17 +83,18 @@ def get_checkpoint(store: BlobStore, model: ModelHash, *, optimizer: bool = Fals
 def delete_checkpoint(store: BlobStore, model: ModelHash) -> None:
     """Delete a model and its optimiser's state, if they are there; of a damaged model, only the model."""
     with suppress(MissingBlob, DamagedBlob):
-        manifest = _manifest(model, store.get(model))
+        manifest = manifest_of(model, store.get(model))
         if manifest.optimizer:
             store.delete(manifest.optimizer)
     store.delete(model)
 
 
-def _manifest(model: ModelHash, parameters: bytes) -> Manifest:
+def manifest_of(model: ModelHash, parameters: bytes) -> Manifest:
+    """Return the manifest in a parameters file, that of ``model``. Raises ``NoModel``."""
     try:
         return Manifest.model_validate_json(note_of(parameters))
-    except ValidationError as error:
-        raise DamagedBlob(
-            f"Blob {model} is intact but is no model ({error}).",
+    except (ValidationError, DamagedBlob) as error:
+        raise NoModel(
+            f"Blob {model} is intact but is no model.",
             hint="Is it a shard, or a model of another version of this program?",
         ) from error

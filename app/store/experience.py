@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
 from app.config import GameConfig, Settings
-from app.core import FlyballError, ModelHash
+from app.core import ModelHash, UnusableFile, reading
 from app.store.shard import BadShard, Shard, ShardMeta
 
 if TYPE_CHECKING:  # the store is imported by daemons that know nothing of rules
     from app.games import Mask, Observations, TableSpec
 
 
-class BadExperience(FlyballError):
+class BadExperience(UnusableFile):
     """A line that is no experience, or lines that do not make whole episodes."""
 
     def __init__(self, name: str, line: int, complaint: str) -> None:
@@ -93,27 +93,24 @@ def load_experience(path: Path, config: GameConfig) -> Shard:
     """Read a file of experience of a configuration's game: a shard that can be trained on.
 
     ``make_samples`` makes samples of it, for ``imitate`` too. Whose games they were is not known: the model of the
-    shard is the hash of the file. Raises ``BadExperience``.
+    shard is the hash of the file. Raises ``BadExperience``, or ``UnusableFile`` where it cannot be read.
     """
     from app.games import open_table
 
     spec = open_table(config, 0).spec
-    try:
-        with path.open("rb") as file:
-            digest = file_digest(file, "sha256").hexdigest()
-            file.seek(0)
-            meta = ShardMeta(
-                config_key=config.key,
-                rules_version=spec.rules_version,
-                model=ModelHash(digest),
-                opponents=(),
-                seed=0,
-                worker=str(path),
-                temperature=1.0,
-            )
-            return read_experience(file, str(path), meta, spec)
-    except OSError as error:
-        raise FlyballError(f"{path} cannot be read: {error.strerror}.", hint="Look at its name.") from error
+    with reading(path), path.open("rb") as file:
+        digest = file_digest(file, "sha256").hexdigest()
+        file.seek(0)
+        meta = ShardMeta(
+            config_key=config.key,
+            rules_version=spec.rules_version,
+            model=ModelHash(digest),
+            opponents=(),
+            seed=0,
+            worker=str(path),
+            temperature=1.0,
+        )
+        return read_experience(file, str(path), meta, spec)
 
 
 def read_experience(lines: Iterable[str | bytes], name: str, meta: ShardMeta, game: "TableSpec") -> Shard:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.core import RANDOM, FlyballError
+from app.core import RANDOM, UnusableFile
 from app.league import League, dump_league, founded, load_league
 from app.store.durable import replace_durably
 
 
-class ForeignLeague(FlyballError):
+class ForeignLeague(UnusableFile):
     """A league's file is about another run or another configuration."""
 
 

@@ -1,14 +1,20 @@
-"""Figures as files: drawn with matplotlib, which is optional; the same data gives the same SVG."""
+"""Figures as files: drawn with matplotlib, which is optional; the same data gives the same file."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.core import FlyballError
+from app.core import FlyballError, writing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+FIGURE_FORMATS = (".svg", ".png", ".pdf")
+"""Suffixes of figures' files."""
+
+_WITHOUT_TIME = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
 class NoPlots(FlyballError):
@@ -17,9 +23,9 @@ class NoPlots(FlyballError):
 
 @contextmanager
 def drawn(path: Path, inches: tuple[float, float]) -> Iterator["Figure"]:
-    """Yield a figure to draw on, and write it into a file; the suffix says how (.svg, .png, .pdf).
+    """Yield a figure to draw on, and write it into a file; the suffix, one of ``FIGURE_FORMATS``, says how.
 
-    Raises ``NoPlots``, or ``FlyballError`` when the file cannot be written.
+    Raises ``NoPlots``, or ``UnusableFile`` when the file cannot be written.
     """
     try:
         from matplotlib import rc_context
@@ -31,7 +37,5 @@ def drawn(path: Path, inches: tuple[float, float]) -> Iterator["Figure"]:
         figure = Figure(figsize=inches, layout="constrained")
         FigureCanvasAgg(figure)
         yield figure
-        try:
-            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-        except (OSError, ValueError) as error:
-            raise FlyballError(f"{path} cannot be drawn: {error}.", hint="End it with .svg or .png.") from error
+        with writing(path):
+            figure.savefig(path, metadata=_WITHOUT_TIME.get(path.suffix))

@@ -68,8 +68,8 @@ def test_many_games_are_one_file_of_several_shards(tmp_path: Path, monkeypatch: 
     [
         (("check", "{hands}", "--game", "connect_four_2p"), 2, "line 1: field obs: 270 numbers"),
         (("check", "{hands}", *HEARTS), 2, "line 3: field reward"),
-        (("check", "{hands}.no", *HEARTS), 1, "cannot be read"),
-        (("export", "/nowhere/x.jsonl", *HEARTS), 1, "cannot be written"),
+        (("check", "{hands}.no", *HEARTS), 2, "cannot be read"),
+        (("export", "/nowhere/x.jsonl", *HEARTS), 2, "cannot be written"),
         (("export", "x.jsonl", "--game", "hearts_5p"), 4, "Did you mean hearts_4p"),
         (("export", "x.jsonl", *HEARTS, "--model", "abc"), 4, "no models"),
         (("export", "x.jsonl"), 2, "Missing option"),

@@ -7,11 +7,12 @@ import pytest
 from click.testing import CliRunner, Result
 from golden_runs import load
 from leagues import checkpoint, league_of, meet, model
-from recorded_run import write_journal
+from recorded_run import KEY, Recording, write_journal
 
 from app.cli import main
+from app.config import RunSettings
 from app.dashboard import LeagueView
-from app.events import EloUpdated, EvaluationCompleted
+from app.events import EloUpdated, EvaluationCompleted, RunConfigured
 from app.league import PairTotals, dump_league, load_league, total
 from app.store import LeagueFile
 
@@ -67,11 +68,13 @@ def test_ratings_are_those_that_the_evaluator_told_last(run: Path) -> None:
         assert lower <= member["elo"] <= upper
 
 
-@pytest.mark.parametrize("suffix", [".svg", ".png"])
+@pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf"])
 def test_a_league_is_drawn(run: Path, tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"league{suffix}"
+    path, again = (tmp_path / f"{name}{suffix}" for name in ("league", "again"))
     assert league(run, "connect_four_2p", "--plot", str(path)).exit_code == 0
     assert path.stat().st_size > 5_000
+    assert league(run, "connect_four_2p", "--plot", str(again)).exit_code == 0
+    assert path.read_bytes() == again.read_bytes()
 
 
 def test_an_exported_league_is_read_back(run: Path, tmp_path: Path) -> None:
@@ -86,7 +89,7 @@ def test_an_exported_league_is_read_back(run: Path, tmp_path: Path) -> None:
 
 def test_where_nothing_can_be_written_the_place_is_named(run: Path, tmp_path: Path) -> None:
     done = league(run, "connect_four_2p", "--export", str(tmp_path / "nowhere" / "league.json"))
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "league.json cannot be written" in done.stderr
 
 
@@ -132,7 +135,7 @@ def test_a_file_that_is_no_such_league_is_not_taken_over(run: Path, tmp_path: Pa
     path, registry = tmp_path / "league.json", tmp_path / "shared.json"
     path.write_bytes(text)
     done = league(run, config, "--import", str(path), "--registry", str(registry))
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert said in done.stderr
     assert not registry.exists()
 
@@ -142,14 +145,28 @@ def test_a_file_that_is_no_such_league_is_not_taken_over(run: Path, tmp_path: Pa
     [
         (["x_2p", "--registry", "r.json"], 2, "Say all three"),
         (["hex9_9p"], 4, "There is no configuration"),
-        (["hex7_2p"], 3, "has no league yet"),
+        (["hex7_2p"], 4, "is not played by the run in"),
         (["--plot", "x.svg"], 2, "Say of which configuration"),
+        (["connect_four_2p", "--plot", "x.jpg"], 2, "x.jpg: end it with .svg, .png or .pdf"),
+        (["connect_four_2p", "--plot", "/nowhere/x.svg"], 2, "/nowhere/x.svg cannot be written"),
     ],
 )
 def test_what_cannot_be_shown_is_said(run: Path, words: list[str], code: int, said: str) -> None:
     refused = league(run, *words)
     assert refused.exit_code == code
     assert said in refused.stderr
+
+
+def test_a_run_without_a_league_is_told_from_no_run(tmp_path: Path) -> None:
+    nothing = league(tmp_path, KEY)
+    assert (nothing.exit_code, "There is no journal" in nothing.stderr) == (3, True)
+    young = Recording([])
+    young.add(RunConfigured(run_id="1", settings=RunSettings().model_dump(mode="json")))
+    write_journal(tmp_path / "journal.sqlite", young.events)
+    waiting = league(tmp_path, KEY)
+    assert (waiting.exit_code, f"{KEY} has no league in the run" in waiting.stderr) == (4, True)
+    assert "look again" in waiting.stderr
+    assert (league(tmp_path, "--json").stdout, league(tmp_path).exit_code) == ("{}\n", 0)
 
 
 def test_a_planted_circle_is_found() -> None:

@@ -75,4 +75,4 @@ def test_unfit_arguments_are_refused_before_anything_runs(flyball: Flyball, tmp_
     assert (unknown.exit_code, "feedback.stall.velocity" in unknown.stderr) == (2, True)
     assert flyball("simulate", "--configs", "chess_2p").exit_code == 4
     nowhere = flyball(*SMALL, "--plot", tmp_path / "figure.bmp2")
-    assert (nowhere.exit_code, ".svg" in nowhere.stderr) == (1, True)
+    assert (nowhere.exit_code, ".svg" in nowhere.stderr) == (2, True)

@@ -90,7 +90,17 @@ def test_built_in_players_are_opponents_where_there_are_any(
     assert (told["results"][0]["opponent"], told["results"][0]["opponent_model"]) == ("heuristic", None)
     assert told["results"][0]["score"]["mean"] < 0.3  # it has learned nothing yet
     without = flyball("--config", KEY, "--against", "heuristic")
-    assert (without.exit_code, "no heuristic player" in without.stderr) == (1, True)
+    assert (without.exit_code, "no heuristic player" in without.stderr) == (4, True)
+
+
+def test_a_bot_can_be_the_hero(flyball: Flyball) -> None:
+    told = json.loads(flyball("--config", "connect_four_2p", "--model", "heuristic", "--games", 100).stdout)
+    assert (told["model"], told["results"][0]["opponent"]) == ("heuristic", "random")
+    assert told["results"][0]["score"]["mean"] > 0.8
+    hearts = flyball("--config", "hearts_4p", "--model", "normal", "--against", "easy,random", "--games", 40)
+    easy, even = json.loads(hearts.stdout)["results"]
+    assert (easy["opponent"], easy["opponent_model"], even["opponent"]) == ("easy", None, "random")
+    assert even["score"]["mean"] > 0.7
 
 
 @pytest.fixture
@@ -113,7 +123,7 @@ def league(tmp_path: Path, models: list[ModelHash]) -> list[ModelHash]:
         (2, "recent:", [1]),
         (0, "recent:2", [2, 1]),
         (0, "top_k:1", [1]),
-        (0, "top_k:9", [1, 2, None]),
+        (0, "top_k:9", [1, 2]),
         (2, "champion:1", [0]),
         (0, "random,recent:1", [None, 2]),
         (0, "round_robin:9", [None, 1, 2]),
@@ -123,6 +133,7 @@ def test_strategies_choose_from_the_runs_league(flyball: Flyball, league, hero: 
     done = flyball("--config", KEY, "--model", league[hero], "--against", against, "--games", 2)
     chosen = [match["opponent_model"] for match in json.loads(done.stdout)["results"]]
     assert chosen == [None if one is None else league[one] for one in met]
+    assert ("the league of tic_tac_toe_2p has" in done.stderr) == against.endswith(":9")
 
 
 def test_drawn_members_are_the_same_for_a_seed(flyball: Flyball, league) -> None:
@@ -139,14 +150,21 @@ def test_drawn_members_are_the_same_for_a_seed(flyball: Flyball, league) -> None
     [
         (("--against", "recent:none"), 2, "for instance recent:3"),
         (("--against", "recent:0"), 2, "for instance recent:3"),
-        (("--against", "recent:1"), 1, "has nobody but the model"),
-        (("--against", "recent"), 4, "no model 'recent'"),
-        (("--against", "champion"), 2, "the same as the model itself"),
-        (("--against", "random,random"), 2, "the same as random"),
-        (("--model", "random"), 2, "name a model"),
-        (("--model", "abcdef"), 4, "no model 'abcdef'"),
+        (("--against", "recent:1"), 4, "--against recent:1: the league of tic_tac_toe_2p has no opponents"),
+        (("--against", "recent"), 2, "--against recent: say how many, for instance recent:3"),
+        (("--against", "best:3"), 2, "no strategy 'best', but champion, top_k"),
+        (("--against", ""), 2, "--against names nobody"),
+        (("--against", "random,,"), 2, "--against names nobody"),
+        (("--against", "randm"), 4, "--against: there is nothing called 'randm'. hint: It takes a file"),
+        (("--against", "hard"), 4, "Bots of tic_tac_toe_2p are random. A strategy is written top_k:3."),
+        (("--against", "champion"), 2, "--against champion is the same as --model current"),
+        (("--against", "random,random"), 2, "--against random is the same as --against random"),
+        (("--model", "random"), 2, "--against random is the same as --model random"),
+        (("--model", ""), 2, "--model is empty"),
+        (("--model", "abcdef"), 4, "--model: there is nothing called 'abcdef'"),
         (("--model", "ab"), 4, "at least 6 digits"),
-        (("--model", __file__), 1, "no safetensors file"),
+        (("--model", "absent.npz"), 2, "--model: there is no file absent.npz"),
+        (("--model", __file__), 2, "test_eval_games.py is no model. hint: What is read: a checkpoint"),
         (("--episodes", 5), 2, "--episodes goes with --env"),
         (("--config", "tic_tac_to_2p"), 4, "Did you mean tic_tac_toe_2p"),
         (("--config", "hex7_2p"), 4, "no current model yet"),
@@ -160,12 +178,35 @@ def test_what_makes_no_sense_is_refused_with_a_reason(
     assert why in " ".join(done.stderr.split())
 
 
-def test_a_model_of_another_game_is_refused(flyball: Flyball, models: list[ModelHash], tmp_path: Path) -> None:
-    done = flyball("--config", KEY, "--model", stored(tmp_path, 1, "connect_four_2p"))
-    assert done.exit_code == 1
-    assert "its own configuration" in done.stderr
+@pytest.mark.parametrize("option", ["--model", "--against"])
+def test_a_model_of_another_game_is_refused_before_anything_is_played(
+    flyball: Flyball, models: list[ModelHash], tmp_path: Path, option: str
+) -> None:
+    model = stored(tmp_path, 1, "connect_four_2p")
+    done = flyball("--config", KEY, option, model)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"{option} {model} was trained for connect_four_2p, not for {KEY}" in done.stderr
+    assert "games" not in done.stderr
+    # Of the same size, but not the same: nothing that is played could tell.
+    othello, variant = GAMES["othello_2p"], tmp_path / "flyball.toml"
+    variant.write_text(f'[games.other_2p]\ngame = "{othello.game}"\nplayers = 2\n')
+    same = stored(tmp_path, 1, "othello_2p")
+    assert flyball("--config", "other_2p", "--model", same, "--games", 2).exit_code == 0
+
+
+def test_what_the_workers_would_refuse_is_refused_before(flyball: Flyball, models, tmp_path: Path) -> None:
+    whole = tmp_path / "store" / models[1][:2] / models[1][2:4] / models[1]
+    part = tmp_path / "part.safetensors"
+    part.write_bytes(whole.read_bytes()[:-4])
+    done = flyball("--config", KEY, "--model", part)
+    assert (done.exit_code, done.stdout) == (2, "")
+    shard = FileStore(tmp_path / "store").put(b"anything else")
+    done = flyball("--config", KEY, "--model", shard)
+    assert (done.exit_code, "is no model" in done.stderr) == (2, True)
 
 
 def test_without_a_run_there_are_only_files(flyball: Flyball) -> None:
     done = flyball("--config", KEY)
-    assert (done.exit_code, "has no models" in done.stderr) == (4, True)
+    assert (done.exit_code, "There is no journal" in done.stderr) == (3, True)
+    done = flyball("--config", KEY, "--model", "abcdef12")
+    assert (done.exit_code, "has no models: look at --run" in done.stderr) == (4, True)

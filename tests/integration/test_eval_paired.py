@@ -64,14 +64,15 @@ def test_hands_are_rounded_up_to_whole_deals(flyball: Flyball) -> None:
     done = flyball("--model", "easy", "--against", "normal", "--games", 1)
     assert json.loads(done.stdout)["results"][0]["hands"] == 8
     assert "8 hands instead of 1" in done.stderr
+    assert done.stderr.splitlines()[-1] == "100% of 8 hands against each opponent, the reference's included"
 
 
 @pytest.mark.parametrize(
     ("words", "code", "why"),
     [
         (("--model", "normal", "--against", "abcdef"), 4, "has no models"),
-        (("--model", "random", "--against", "hard", "--config", "connect_four_2p"), 4, "'hard' is no file"),
-        (("--model", "random", "--config", "connect_four_2p"), 1, "without --paired"),
+        (("--model", "normal", "--reference", "abcdef"), 4, "--reference: there is nothing called 'abcdef'"),
+        (("--model", "random", "--config", "connect_four_2p"), 2, "as hearts_4p plays it, and connect_four_2p plays"),
         (("--episodes", 4), 2, "--episodes goes with --env"),
     ],
 )

@@ -13,6 +13,7 @@ from selfplay_rig import put_model
 
 from app.cli import main
 from app.config import GAMES
+from app.core import UnusableFile
 from app.games import FINISHED, open_table
 from app.policy import bytes_to_parameters, load_network, masked_log_probs
 from app.portable import BadPolicyFile, PortablePolicy, read_policy, write_policy
@@ -230,7 +231,7 @@ def test_observations_and_masks_that_do_not_fit_are_refused(tmp_path: Path, chec
 def test_files_have_a_known_suffix_and_a_place(tmp_path: Path, checkpoint: Checkpoint) -> None:
     with pytest.raises(UnusablePolicy, match=r"neither with \.npz nor with \.json"):
         export_checkpoint(checkpoint, tmp_path / "policy.pt")
-    with pytest.raises(UnusablePolicy, match="cannot be written"):
+    with pytest.raises(UnusableFile, match="cannot be written"):
         export_checkpoint(checkpoint, tmp_path / "nowhere" / "policy.npz")
     policy = export_checkpoint(checkpoint, tmp_path / "policy.npz")
     with pytest.raises(BadPolicyFile, match="no tensor critic"):
@@ -261,10 +262,10 @@ def test_the_command_exports_and_the_export_is_evaluated(tmp_path: Path) -> None
     found = flyball(*words, str(tmp_path / "again.npz"))
     assert (found.exit_code, found.stdout) == (0, flyball(*words, model).stdout)
     for wrong, code, why in (
-        (("random", "x.npz"), 4, "has no parameters"),
+        (("random", "x.npz"), 2, "has no parameters"),
         (("current", "x.npz"), 2, "--config KEY"),
         ((model, "x.txt"), 2, "neither with"),
-        (("abc", "x.npz"), 4, "no model 'abc'"),
+        (("abc", "x.npz"), 4, "nothing called 'abc'"),
     ):
         refused = flyball("export", *wrong)
         assert (refused.exit_code, why in " ".join(refused.stderr.split())) == (code, True)

@@ -46,7 +46,7 @@ class Perceptron:
     """
 
     def __init__(self, data: bytes, request: PolicyRequest) -> None:
-        manifest, parameters = _read(data)
+        manifest, parameters = _read(data, request.source)
         names = [f"trunk.{index}" for index in range(len(parameters))]
         names = [name for name in names if f"{name}.weight" in parameters] + [_HEAD]
         self._layers = [_layer(parameters, name, request.device) for name in names]
@@ -96,13 +96,13 @@ def _flattened(observations: NDArray[Any], space: Any) -> NDArray[np.float32]:
     return np.ascontiguousarray(observations.reshape(len(observations), -1), dtype=np.float32)
 
 
-def _read(data: bytes) -> tuple[PolicyManifest, Parameters]:
+def _read(data: bytes, name: str | None) -> tuple[PolicyManifest, Parameters]:
     try:
         return PolicyManifest.model_validate_json(note_of(data)), bytes_to_parameters(data)
     except (DamagedBlob, BadParameters, ValidationError) as error:
         raise BadPolicy(
-            f"This is no policy for environments ({str(error).splitlines()[0]}).",
-            hint="The format is described in app/arena/environments/mlp.py.",
+            f"{name} is no policy for environments.",
+            hint="What is read: a perceptron as safetensors, as app/arena/environments/mlp.py describes it.",
         ) from error
 
 

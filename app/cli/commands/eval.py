@@ -25,7 +25,9 @@ SEEDS = click.IntRange(0, 2**63 - 1)
 @click.option("--config", "config_key", metavar="KEY", help="Play one of our games.")
 @click.option("--env", "environment", metavar="ID", help="Play a Gymnasium environment.")
 @click.option(
-    "--model", metavar="MODEL", help="A file; in our games also a folder of flyball train, a hash, 'current' (default)."
+    "--model",
+    metavar="MODEL",
+    help="A file; in our games also a folder of flyball train, a hash, a bot, 'current' (default).",
 )
 @click.option("--seed", default=0, show_default=True, type=SEEDS, help="Of all that is drawn.")
 @click.option("--device", default="cpu", show_default=True, help="Where networks run: cpu, cuda, cuda:1.")
@@ -33,10 +35,14 @@ SEEDS = click.IntRange(0, 2**63 - 1)
     "--against",
     default="random",
     show_default=True,
-    help="By commas: random, heuristic, champion, models, STRATEGY:COUNT of the run's league; in Hearts also easy, "
-    "normal, hard with --paired.",
+    help="By commas: bots (random, heuristic; in Hearts easy, normal, hard), models as of --model, STRATEGY:COUNT of "
+    "the run's league.",
 )
-@click.option("--games", type=click.IntRange(1), help="Against each opponent.  [default: the configuration's]")
+@click.option(
+    "--games",
+    type=click.IntRange(1),
+    help="Against each opponent; with --paired hands, 4,000 if nothing is said.  [default: the configuration's]",
+)
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Processes that play.")
 @click.option("--temperature", type=click.FloatRange(0, 10), help="Of all players; 0 is greedy.  [default: configured]")
 @click.option("--paired", is_flag=True, help="Hearts: compare with a reference that is dealt the same cards.")
@@ -46,7 +52,11 @@ SEEDS = click.IntRange(0, 2**63 - 1)
 @click.option("--num-envs", default=1, show_default=True, type=click.IntRange(1), help="Environments at once.")
 @click.option("--action-codec", metavar="NAME", help="From outputs to actions: greedy, sample, clip, tanh, raw.")
 @click.option("--max-steps", type=click.IntRange(1), help="Of each environment.  [default: what its time limit needs]")
-@click.option("--success-key", metavar="KEY", help="What info calls a success.  [default: ended, not cut off]")
+@click.option(
+    "--success-key",
+    metavar="KEY",
+    help="Of info: what says that an episode succeeded.  [default: none, it succeeds by ending of itself]",
+)
 @click.option("--dump-trajectory", type=click.Path(dir_okay=False, path_type=Path), help="Write all steps as JSONL.")
 @click.option("--json", is_flag=True, expose_value=False, help="Write JSON, as it always does.")
 @placed
@@ -72,15 +82,22 @@ def eval(  # noqa: A001 - the name of the command
     success_key: str | None,
     dump_trajectory: Path | None,
 ) -> None:
-    """Evaluate a checkpoint and write one JSON object; the same arguments write the same bytes.
+    """Evaluate a checkpoint or a bot and write one JSON object; the same arguments write the same bytes.
 
     --config plays one of our games against other players, seats in rotation, with the temperature and openings of the
     configuration. A STRATEGY chooses members of the league: champion, top_k, recent, random, round_robin or pfsp; so
-    top_k:3 stands for the three of the highest rating. With --paired (Hearts) the hands of each deal are played again
-    with a reference in the model's place: the difference in points a hand, its 95% interval and p-value, win shares
-    with ties split, moon rates; --games are hands then, 4,000 if nothing is said. --env plays a Gymnasium environment;
-    what its figures mean is written in app/evaluation/episodes.py, the format of the model's file in
-    app/arena/environments/mlp.py.
+    top_k:3 stands for the three models of the highest rating. top_k and recent choose models only, the others bots of
+    the league too; where it has fewer, all of them are played.
+
+    --paired (Hearts) plays the hands of each deal twice: with the model, and with a reference in its place. It tells
+    the difference in points a hand, its 95% interval and p-value, win shares with ties split, moon rates. --games are
+    the hands of each of the two; so 4,000 are 1,000 deals, each in four seats, and 8,000 hands to play.
+
+    --env plays a Gymnasium environment. A success, if no --success-key says otherwise, is an episode that ended of
+    itself (terminated) and was not cut off (truncated): at a goal that is what it says, but where the end is a failure,
+    as the fall of CartPole's pole, success_rate tells how often it failed, and mean_return how good the policy is.
+    'success' in the JSON names the rule that was used. What all figures mean is written in app/evaluation/episodes.py,
+    the format of the model's file in app/arena/environments/mlp.py.
 
     Where the device is missing it writes {"skipped": reason} and exits with 0.
     """
@@ -94,6 +111,7 @@ def eval(  # noqa: A001 - the name of the command
         return
     use_one_thread()
     with data_only_on_stdout():
+        hero = "current" if model is None else model
         names = tuple(name.strip() for name in against.split(","))
         if config_key is not None and paired:
             from app.cli.pairing import PairedRequest, evaluate_paired
@@ -102,7 +120,7 @@ def eval(  # noqa: A001 - the name of the command
                 place,
                 PairedRequest(
                     config_key=config_key,
-                    policy=model or "current",
+                    policy=hero,
                     reference=reference,
                     against=names,
                     hands=games,
@@ -115,7 +133,7 @@ def eval(  # noqa: A001 - the name of the command
         elif config_key is not None:
             from app.cli.evaluating import GameRequest, evaluate_game
 
-            request = GameRequest(config_key, model or "current", names, games, seed, workers, device, temperature)
+            request = GameRequest(config_key, hero, names, games, seed, workers, device, temperature)
             summary = evaluate_game(place, request)
         else:
             from app.cli.episodes import EnvironmentRequest, evaluate_environment
@@ -140,8 +158,10 @@ def eval(  # noqa: A001 - the name of the command
 
 
 def _check_combination(config_key: str | None, environment: str | None) -> None:
-    if (config_key is None) == (environment is None):
+    if config_key is None and environment is None:
         raise click.UsageError("Say what to play: --config KEY for one of our games, or --env ID.")
+    if config_key is not None and environment is not None:
+        raise click.UsageError("--config plays one of our games, --env an environment: leave one of them out.")
     ours, theirs = ("--config", "--env") if environment is None else ("--env", "--config")
     context = click.get_current_context()
     for name in OF_ENVIRONMENTS if environment is None else OF_GAMES:

@@ -44,7 +44,7 @@ def export(
 ) -> None:
     """Play games and write every decision of every seat into FILE."""
     from app.cli.models import fetch_player
-    from app.core import FlyballError
+    from app.core import writing
     from app.games import open_table
     from app.policy import use_one_thread
     from app.selfplay import load_player, play_lessons
@@ -55,17 +55,14 @@ def export(
     if rewards is not None:
         config = config.model_copy(update={"selfplay": config.selfplay.model_copy(update={"rewards": rewards})})
     store = MemoryStore()
-    name = fetch_player(model, place, config, store)
+    name = fetch_player(model, "--model", place, config, store)
     player = load_player(store, name, open_table(config, 0).spec)
     rows = played = 0
-    try:
-        with file.open("w", encoding="utf-8") as lines:
-            for shard in play_lessons(config, player, name, games, seed=seed, temperature=temperature):
-                lines.writelines(f"{line}\n" for line in experience_lines(shard, played))
-                rows, played = rows + shard.rows, played + shard.games
-                note(f"{played}/{games} games")
-    except OSError as error:
-        raise FlyballError(f"{file} cannot be written: {error.strerror}.", hint="Choose another place.") from error
+    with writing(file), file.open("w", encoding="utf-8") as lines:
+        for shard in play_lessons(config, player, name, games, seed=seed, temperature=temperature):
+            lines.writelines(f"{line}\n" for line in experience_lines(shard, played))
+            rows, played = rows + shard.rows, played + shard.games
+            note(f"{played}/{games} games")
     tell({"file": str(file), "game": config.key, "player": name, "games": played, "rows": rows}, as_json=as_json)
 
 

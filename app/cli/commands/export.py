@@ -20,15 +20,14 @@ def export(place: Place, model: str, file: Path, *, config_key: str | None, as_j
     MODEL is a file, a folder of 'flyball train' (its best), a hash, or 'current' with --config. app/portable.py
     describes the formats, and plays them with nothing but NumPy. 'flyball eval --model FILE' evaluates them.
     """
-    from app.cli.models import UnknownModel, fetch_model
-    from app.core import ModelHash
+    from app.cli.models import fetch_model
+    from app.core import HEURISTIC, RANDOM
     from app.store import MemoryStore, export_checkpoint, get_checkpoint
 
+    if model in (RANDOM, HEURISTIC):
+        raise click.UsageError(f"MODEL: {model} is a bot and has no parameters; name a model.")
     store = MemoryStore()
-    key = fetch_model(model, place, config_key, store)
-    if key is None:
-        raise UnknownModel(f"{model!r} is built in and has no parameters.", hint="Export a model.")
-    policy = export_checkpoint(get_checkpoint(store, ModelHash(key)), file)
+    policy = export_checkpoint(get_checkpoint(store, fetch_model(model, "MODEL", place, config_key, store)), file)
     told = {
         "file": str(file),
         "game": policy.game,

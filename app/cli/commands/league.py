@@ -1,15 +1,17 @@
 """``flyball league``: who is in the leagues, how good they are, and whom self-play meets."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.table import Table
 
+from app.cli.figures import figure_option
 from app.cli.output import note, show, write_json
 from app.cli.place import Place, json_option, placed
-from app.cli.selecting import check_config, open_journal
-from app.core import FlyballError
+from app.cli.selecting import check_config, open_journal, run_configs
+from app.core import FlyballError, reading, writing
 from app.dashboard import LEAGUES_READ, LeagueView, draw_league, read_leagues, short
 from app.journal import history
 from app.league import League, dump_league, load_league
@@ -21,12 +23,12 @@ COLUMNS = ("agent", "why", "step", "Elo", "95%", "games", "v. current", "met", "
 
 
 class NoLeague(FlyballError):
-    """A configuration has no league yet."""
+    """A run has no league of a configuration, or none yet."""
 
 
 @click.command()
 @click.argument("config_key", metavar="[CONFIG]", required=False)
-@click.option("--plot", "figure", type=click.Path(dir_okay=False, path_type=Path), help="Draw CONFIG's: .svg, .png.")
+@figure_option("Draw CONFIG's")
 @click.option(
     "--export", "document", type=click.Path(dir_okay=False, path_type=Path), help="Write CONFIG's league.json."
 )
@@ -34,7 +36,7 @@ class NoLeague(FlyballError):
     "--import",
     "imported",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Take a league.json over into --registry.",
+    help="Take CONFIG's league.json over into --registry; say all three.",
 )
 @click.option(
     "--registry",
@@ -57,10 +59,11 @@ def league(
 
     Elo is the rating as the evaluator told it last, measured from the random bot at 0, with its 95% interval: what
     explains best the games of those who played lately, all together (Bradley and Terry). 'met' is the share of
-    self-play games against it, '(n)' under a table how many were played by reason.
+    self-play games against it; under a table stands how many were played for which reason.
 
-    --import checks a league.json, exported or in the schema of seed 001 and written by hand, and takes its agents and
-    games over into the file --registry names. Known agents and pairs stay as they are: doing it twice changes nothing.
+    CONFIG --import FILE --registry FILE checks a league.json, exported or in the schema of seed 001 and written by
+    hand, and takes its agents and games over into the file that --registry names, of which CONFIG is. Known agents and
+    pairs stay as they are: doing it twice changes nothing. The league of a run is in its journal, and is not changed.
     """
     if imported or registry:
         _take_over(imported, registry, config_key)
@@ -70,14 +73,16 @@ def league(
     with open_journal(place) as reader:
         check_config(reader, config_key)
         views = read_leagues(history(reader, types=LEAGUES_READ, on_dead=lambda letter: note(letter.error)))
+        known = run_configs(reader)
     if config_key is not None and config_key not in views:
-        raise NoLeague(f"{config_key} has no league yet.", hint="It begins with the first model: flyball status.")
+        raise _missing(place, config_key, known)
     chosen = views if config_key is None else {config_key: views[config_key]}
     if figure:
         draw_league(chosen[config_key or ""], str(config_key), figure)
     if document:
         run_name = place.folder.path.absolute().name
-        _write(document, dump_league(chosen[config_key or ""].league, run_name, str(config_key)))
+        with writing(document):
+            document.write_bytes(dump_league(chosen[config_key or ""].league, run_name, str(config_key)))
     if as_json:
         write_json({key: view.json() for key, view in chosen.items()})
     else:
@@ -85,17 +90,24 @@ def league(
             _show(key, view)
 
 
-def _write(document: Path, content: bytes) -> None:
-    try:
-        document.write_bytes(content)
-    except OSError as error:
-        raise FlyballError(f"{document} cannot be written: {error.strerror}.", hint="Choose another place.") from error
+def _missing(place: Place, config_key: str, known: Collection[str]) -> NoLeague:
+    """Return the error for a configuration without a league, with what to do."""
+    run = f"the run in {place.folder.path}"
+    if known and config_key not in known:
+        return NoLeague(f"{config_key} is not played by {run}.", hint=f"It plays {', '.join(sorted(known))}.")
+    return NoLeague(
+        f"{config_key} has no league in {run} yet.",
+        hint="It begins with the first model that is evaluated, minutes after flyball up: look again, or at flyball "
+        "status.",
+    )
 
 
 def _take_over(imported: Path | None, registry: Path | None, config_key: str | None) -> None:
     if imported is None or registry is None or config_key is None:
         raise click.UsageError("Say all three: flyball league CONFIG --import FILE --registry FILE.")
-    found, about = load_league(imported.read_bytes(), str(imported))
+    with reading(imported):
+        data = imported.read_bytes()
+    found, about = load_league(data, str(imported))
     if about.config_key not in (None, config_key):
         raise ForeignLeague(
             f"{imported} is the league of {about.config_key}, not of {config_key}.",
@@ -108,7 +120,8 @@ def _take_over(imported: Path | None, registry: Path | None, config_key: str | N
         before.update(known.agents)
         return known.joined(found)
 
-    after = file.update(joined)
+    with writing(registry):
+        after = file.update(joined)
     write_json({"agents": len(after.agents), "new": sorted(set(after.agents) - before), "registry": str(registry)})
 
 

@@ -7,6 +7,7 @@ from time import perf_counter
 import click
 from rich.table import Table
 
+from app.cli.figures import figure_option
 from app.cli.output import note, show, write_json
 from app.cli.place import Place, json_option, placed
 from app.config import GAMES, nest
@@ -53,7 +54,7 @@ COLUMNS = (
 @click.option("--ablate", is_flag=True, help="Leave out each controller in turn, too.")
 @click.option("--plant", "plant_file", type=click.Path(dir_okay=False, path_type=Path), help="Your own plant.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeatable.")
-@click.option("--plot", "figure", type=click.Path(dir_okay=False, path_type=Path), help="Draw a figure: .svg, .png.")
+@figure_option("Draw a figure")
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Runs at once.")
 @json_option
 @placed

@@ -25,7 +25,7 @@ TrainingJob = Job[TrainingRequested]
 DIVERGED = "TrainingDiverged"
 """The name of the job's error when an update blew up."""
 
-BAD_DATA = frozenset({"DamagedBlob", "MissingBlob", "UnfinishedEpisode", "UnfitData"})
+BAD_DATA = frozenset({"DamagedBlob", "MissingBlob", "NoModel", "UnfinishedEpisode", "UnfitData"})
 """Names of the job's errors when the shards or the base model cannot be used: gone, damaged, or of another game."""
 
 
