@@ -35,9 +35,17 @@ class ActorCritic(nn.Module):
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits [N, A], unmasked, and values [N] of float observations [N, D]."""
-        features = obs
+        return self.heads(self.features(obs)[-1])
+
+    def features(self, obs: Tensor) -> list[Tensor]:
+        """Return what goes into each layer, float observations [N, D] first, and what comes out of the trunk, last."""
+        features = [obs]
         for layer in self.trunk:
-            features = torch.relu(layer(features))
+            features.append(layer(features[-1]).relu_())
+        return features
+
+    def heads(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits [N, A] and values [N] of what comes out of the trunk."""
         return self.policy_head(features), self.value_head(features).squeeze(-1)
 
 

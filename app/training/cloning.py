@@ -40,7 +40,9 @@ def clone(
         metrics = []
         for batch in minibatches(samples, settings.batch_size, generator):
             loss, part = cloning_loss(network, batch, settings.value_coef)
-            optimizer.descend((loss,), None, settings.max_grad_norm)
+            optimizer.zero_grad()
+            torch.autograd.backward(loss)
+            optimizer.step(settings.max_grad_norm)
             metrics.append(part)
     return CloningMetrics(*torch.stack(metrics).mean(dim=0).tolist())
 

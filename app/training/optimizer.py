@@ -41,16 +41,12 @@ class VectorAdam:
         for name, part in self._parts(self._gradient):
             self._named[name].grad = part
 
-    def descend(self, of: tuple[Tensor, ...], gradient: tuple[Tensor, ...] | None, max_norm: float) -> Tensor:
-        """Take one step down; return the norm of the gradient before it was clipped.
-
-        Args:
-            of: a loss; or outputs of the network, of which the loss has the ``gradient``.
-            gradient: None for a loss.
-            max_norm: of the gradient by all parameters.
-        """
+    def zero_grad(self) -> None:
+        """Forget the gradient, for autograd to sum up a new one."""
         self._gradient.zero_()
-        torch.autograd.backward(of, gradient)
+
+    def step(self, max_norm: float) -> Tensor:
+        """Take one step down the gradient; return its norm [] before it was clipped to ``max_norm``."""
         norm: Tensor = torch.linalg.vector_norm(self._gradient)
         self._gradient.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
         adam(

@@ -9,6 +9,7 @@ from torch import Tensor
 from app.config import PpoSettings
 from app.core import FlyballError
 from app.policy import ActorCritic, masked_log_probs
+from app.training.backward import backward
 from app.training.optimizer import VectorAdam
 from app.training.samples import Samples, minibatches
 from app.training.surrogate import surrogate
@@ -104,13 +105,18 @@ def clipped_value_loss(values: Tensor, old: Tensor, target: Tensor, epsilon: flo
 
 
 def _learn(network: ActorCritic, optimizer: VectorAdam, batch: Samples, settings: PpoSettings) -> Tensor:
-    logits, values = network(batch.obs.float())
-    if batch.obs.is_cpu:
-        gradient, metrics = surrogate(logits, values, batch, settings)
-        norm = optimizer.descend((logits, values), gradient, settings.max_grad_norm)
+    obs = batch.obs.float()
+    if obs.is_cpu:
+        with torch.no_grad():
+            features = network.features(obs)
+            gradient, metrics = surrogate(*network.heads(features[-1]), batch, settings)
+            backward(network, features, *gradient)
     else:
+        logits, values = network(obs)
         loss, metrics = losses(logits, values, batch, settings)
-        norm = optimizer.descend((loss,), None, settings.max_grad_norm)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+    norm = optimizer.step(settings.max_grad_norm)
     return torch.cat((metrics, norm[None]))
 
 

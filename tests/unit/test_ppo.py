@@ -11,6 +11,7 @@ from app.core import ConfigKey
 from app.policy import BadParameters, Policy, bytes_to_parameters, init_policy, load_network, parameters_to_bytes
 from app.store import Manifest, MemoryStore, get_checkpoint, put_checkpoint
 from app.training import Samples, TrainingDiverged, improve
+from app.training.backward import backward
 from app.training.optimizer import VectorAdam
 from app.training.ppo import clipped_value_loss, losses
 from app.training.surrogate import surrogate
@@ -124,6 +125,27 @@ def test_the_compiled_loss_is_the_one_that_is_defined_and_so_is_its_gradient(tem
     assert 0.1 < compiled[4] < 0.9
     torch.testing.assert_close(by_logits, logits.grad, rtol=1e-4, atol=1e-9)
     torch.testing.assert_close(by_values, values.grad, rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize("hidden", [(16,), (32, 8), (8, 16, 8)])
+def test_the_derivative_by_hand_is_autograd_s(hidden):
+    """By logits and values alone too, so that neither head hides the other."""
+    settings, rng = NetworkSettings(hidden=hidden), torch.Generator().manual_seed(1)
+    network = load_network(settings, SIZE, ACTIONS, init_policy(settings, SIZE, ACTIONS, seed=5))
+    optimizer = VectorAdam(network, 1e-3, None)
+    obs, noise = torch.randn((50, SIZE), generator=rng), torch.randn((50, ACTIONS + 1), generator=rng)
+    for by_logits, by_values in (
+        (noise[:, 1:], noise[:, 0]),
+        (noise[:, 1:], torch.zeros(50)),
+        (0 * noise[:, 1:], noise[:, 0]),
+    ):
+        optimizer.zero_grad()
+        torch.autograd.backward(network(obs), (by_logits, by_values))
+        expected = [parameter.grad.clone() for parameter in network.parameters()]
+        with torch.no_grad():
+            backward(network, network.features(obs), by_logits, by_values)
+        assert all(gradient.any() for gradient in expected[:-4])
+        torch.testing.assert_close([parameter.grad for parameter in network.parameters()], expected)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.25])
