@@ -12,6 +12,7 @@ import json
 import lzma
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from itertools import count
@@ -28,7 +29,7 @@ from app.runtime.replaying import Report, replay
 FOLDER = Path(__file__).parent / "replay" / "golden"
 NAMES = ("recorded", "generated")
 TWO_GAMES = SETTINGS.replace('["tic_tac_toe_2p"]', '["tic_tac_toe_2p", "connect_four_2p"]')
-LOOPS, EVENTS = 4, 4000
+LOOPS, EVENTS, PLATEAUS = 4, 4000, 3
 
 
 def load(name: str) -> list[Event[Payload]]:
@@ -68,11 +69,12 @@ def save(name: str, events: Iterable[Event[Payload]]) -> None:
 
 
 def eventful() -> list[Event[Payload]]:
-    """Return a generated run in which every kind of decision is taken, and a plateau is met."""
-    wanted = {payload for payload in CATALOGUE if payload.kind is Kind.DECISION} | {PlateauDetected}
+    """Return a generated run in which every kind of decision is taken and some plateaus are met; it ends amid work."""
+    wanted = {payload for payload in CATALOGUE if payload.kind is Kind.DECISION}
     for seed in count():
         events = list(generated(EVENTS, seed=seed, settings=hasty(), trouble=10))
-        if wanted <= {type(event.data) for event in events}:
+        met = Counter(type(event.data) for event in events)
+        if wanted <= met.keys() and met[PlateauDetected] >= PLATEAUS and replay(events).in_flight:
             return events
     raise AssertionError("count() ends nowhere")
 

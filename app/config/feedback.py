@@ -15,7 +15,7 @@ class StallSettings(Settings):
     window_hours: float = Field(default=6.0, gt=0, description="how long it must have been below")
     confidence: float = Field(default=2.576, gt=0, description="normal quantile of the slope's bounds: 99.5% one-sided")
     margin: float = Field(
-        default=1.0, ge=0, description="standard errors by which no slope since may come near the velocity"
+        default=1.75, ge=0, description="standard errors by which no slope since may come near the velocity"
     )
     precision: float = Field(default=5.0, gt=0, description="Elo/h to which the slope must be certain; else look back")
     boost: float = Field(default=1.5, gt=1, description="factor on the sampling temperature")

@@ -94,10 +94,10 @@ class TestStall:
         long_ago = [-40.0 * hours for hours in np.arange(5, 0, -0.5)]
         assert stalled(ratings([*long_ago, *[0.0] * 15], stderr=15.0), StallSettings(), at(12.0)) == flat
 
-    @pytest.mark.parametrize(("velocity", "stall"), [(-0.94, True), (-0.92, False)])
+    @pytest.mark.parametrize(("velocity", "stall"), [(-5.39, True), (-5.37, False)])
     def test_what_may_be_improvement_again_within_the_window_is_no_stall(self, velocity, stall):
-        """Ratings known to 40 Elo, flat but for the last 6 hours, where the slope is known to 5.93 Elo/h: an error of
-        one such would make it -0.93 + 5.93 = 5. The wider window that is certain is well below 5 either way.
+        """Ratings known to 40 Elo, flat but for the last 6 hours, where the slope is known to 5.93 Elo/h: 1.75
+        times that would make it -5.38 + 10.38 = 5. The wider window that is certain is well below 5 either way.
         """
         elos = [*[0.0] * 24, *(velocity * hours for hours in np.arange(0, 6.5, 0.5))]
         assert (stalled(ratings(elos, stderr=40.0), StallSettings(), at(18.0)) is not None) == stall
