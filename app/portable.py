@@ -184,9 +184,9 @@ def _read_npz(data: bytes) -> tuple[Any, dict[str, Any]]:
             tensors = {name: arrays[name] for name in arrays.files}
         header = json.loads(str(tensors.pop(_HEADER)))
     except KeyError:
-        raise BadPolicyFile(f"it has no array {_HEADER!r}: is it another program's .npz?") from None
+        raise BadPolicyFile(f"it has no array {_HEADER!r}, so it is another program's .npz") from None
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise BadPolicyFile(f"it is no .npz file of a policy ({error}): export the policy again") from error
+        raise BadPolicyFile("it is no .npz file of a policy: export the policy again") from error
     return header, tensors
 
 
@@ -198,14 +198,14 @@ def _read_json(data: bytes) -> tuple[Any, dict[str, Any]]:
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise BadPolicyFile(f"it is no JSON ({error}): export the policy again") from error
     except (AttributeError, KeyError, TypeError):
-        raise BadPolicyFile(f"it has no object {_TENSORS!r}: is it a policy?") from None
+        raise BadPolicyFile(f"it has no object {_TENSORS!r}, so it is no policy") from None
     except ValueError as error:
         raise BadPolicyFile(f"{_TENSORS} hold something else than rectangles of numbers ({error})") from error
 
 
 def _checked(header: Any, tensors: Mapping[str, Any]) -> PortablePolicy:
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
-        raise BadPolicyFile(f"its schema is not {SCHEMA!r}: is it a policy?")
+        raise BadPolicyFile(f"its schema is not {SCHEMA!r}, so it is no policy")
     if header.get("schema_version") != SCHEMA_VERSION:
         raise BadPolicyFile(
             f"schema_version is {header.get('schema_version')!r}, and {SCHEMA_VERSION} is what can be read here: "

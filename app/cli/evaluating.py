@@ -11,7 +11,7 @@ import click
 
 from app.arena import EvaluationManager
 from app.arena.match import IN_FLIGHT
-from app.cli.models import AGAINST, fetch_player, is_bot
+from app.cli.models import AGAINST, fetch_player
 from app.cli.output import note
 from app.cli.place import Place
 from app.cli.rivals import named
@@ -91,7 +91,7 @@ def _opponents(
         if player in seen:
             raise click.UsageError(f"{AGAINST} {name} is the same as {seen[player]}.")
         seen[player] = f"{AGAINST} {name}"
-        bot, settings = is_bot(player, spec), config.evaluation
+        bot, settings = spec.has_bot(player), config.evaluation
         asked = request.games or (settings.random_games if bot else settings.model_games)
         games = -(-asked // config.players) * config.players  # every seat equally often
         if games != asked:

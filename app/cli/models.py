@@ -7,11 +7,11 @@ import click
 
 from app.cli.output import note
 from app.cli.place import Place
-from app.cli.selecting import open_journal
+from app.cli.selecting import check_played, open_journal
 from app.cli.watching import read_board
 from app.config import GameConfig
 from app.core import HEURISTIC, FlyballError, ModelHash, UnusableFile
-from app.games import TableSpec, open_table
+from app.games import open_table
 from app.runtime.settings import UnknownConfig
 from app.store import BlobStore, FileStore, Manifest, get_checkpoint, read_model
 
@@ -33,11 +33,6 @@ class ForeignModel(FlyballError):
     """A model of another game."""
 
 
-def is_bot(name: str, spec: TableSpec) -> bool:
-    """Tell whether a game has a built-in player of this name; ``heuristic`` is one of its levels, if it has such."""
-    return name in spec.bots or (name == HEURISTIC and spec.heuristic is not None)
-
-
 def fetch_player(name: str, option: str, place: Place, config: GameConfig, store: BlobStore) -> str:
     """Return what ``load_player`` calls a player, having copied it into ``store`` if it is a model.
 
@@ -54,7 +49,7 @@ def fetch_player(name: str, option: str, place: Place, config: GameConfig, store
     from app.selfplay import load_player  # loads torch
 
     spec = open_table(config, 0).spec
-    if is_bot(name, spec):
+    if spec.has_bot(name):
         return name
     if name == HEURISTIC:
         raise UnknownModel(f"{option}: {config.key} has no heuristic player.", hint=f"It has {', '.join(spec.bots)}.")
@@ -126,7 +121,9 @@ def _current(option: str, place: Place, config_key: str | None) -> ModelHash:
         raise click.UsageError("Say of which configuration: --config KEY.")
     with open_journal(place) as reader:
         board = read_board(place.folder, reader, lambda letter: note(f"{letter.position}: {letter.error}"))
-    model = next((row.model for row in board.state().configs if row.key == config_key), None)
+        model = next((row.model for row in board.state().configs if row.key == config_key), None)
+        if model is None:
+            check_played(reader, place, config_key)
     if model is None:
         raise UnknownModel(f"{option}: {config_key} has no current model yet.", hint="Name a hash or a file.")
     return model

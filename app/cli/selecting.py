@@ -91,7 +91,7 @@ def check_config(reader: JournalReader | None, config_key: str | None) -> None:
     """
     if config_key is None or config_key in GAMES:
         return
-    if reader is None or config_key not in run_configs(reader):
+    if reader is None or config_key not in _latest(reader):
         known = {str(key) for key in GAMES} | (_configured(reader) if reader else set())
         if config_key not in known:
             near = get_close_matches(config_key, known, n=1)
@@ -99,8 +99,15 @@ def check_config(reader: JournalReader | None, config_key: str | None) -> None:
             raise UnknownConfig(f"There is no configuration {config_key!r}.", hint=hint)
 
 
-def run_configs(reader: JournalReader) -> set[str]:
-    """Return the configurations that a run plays since its last start."""
+def check_played(reader: JournalReader, place: Place, config_key: str) -> None:
+    """Refuse a configuration that a run does not play since its last start. Raises ``UnknownConfig``."""
+    if config_key not in (played := _latest(reader)):
+        raise UnknownConfig(
+            f"The run in {place.folder.path} does not play {config_key}.", hint=f"It plays {', '.join(sorted(played))}."
+        )
+
+
+def _latest(reader: JournalReader) -> set[str]:
     return _configured(reader, after=max(0, reader.landmark(RunConfigured.event_type) - 1))
 
 

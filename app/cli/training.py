@@ -1,6 +1,6 @@
 """``flyball train``: begin or resume a run, show it, and sum it up."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -8,12 +8,14 @@ from typing import Any
 import click
 
 from app.cli.output import note
-from app.cli.pipeline_settings import changed, training_settings
+from app.cli.pipeline_settings import by_key, changed, training_settings
 from app.cli.progress import TrainingProgress
 from app.cli.run_sinks import check_sinks, open_sinks, report
 from app.config import GameConfig
-from app.pipeline import RunHead, RunPlace, TrainingRun, final_evaluations, run_game
-from app.store import FileStore
+from app.pipeline import RunHead, RunPlace, TrainingRun, check_start, final_evaluations, run_game
+
+BEGINNING = ("collection.initial_policy", "cloning.", "env.game", "network.")
+"""Settings, and tables of them, that a run's first policy is made by."""
 
 QUIET = ("WARNING", "ERROR")
 
@@ -36,7 +38,8 @@ def train_game(request: TrainRequest) -> tuple[dict[str, Any], str]:
     head = _resumed(place, request) if request.resume else _new(request)
     settings = head.settings
     check_sinks(settings.logging)
-    game = run_game(request.config, settings, FileStore(place.models))
+    game = run_game(request.config, settings)
+    check_start(settings)
     if request.resume:
         place.change(head)
     else:
@@ -69,4 +72,16 @@ def _resumed(place: RunPlace, request: TrainRequest) -> RunHead:
     head = place.head()
     if head.config != request.config.key:
         raise click.UsageError(f"The run in {place.path} is one of {head.config}.")
-    return head.model_copy(update={"settings": changed(head.settings, request.assignments)})
+    settings = changed(head.settings, request.assignments)
+    if place.state() is not None:
+        _check_kept(by_key(head.settings), by_key(settings))
+    return head.model_copy(update={"settings": settings})
+
+
+def _check_kept(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Refuse to change what the first policy was made by: a run that has one goes on with it."""
+    for key, value in before.items():
+        if key.startswith(BEGINNING) and after[key] != value:
+            raise click.UsageError(
+                f"{key} is {value!r}, and the run has begun with it: for {after[key]!r} begin another one."
+            )

@@ -67,6 +67,10 @@ class TableSpec:
             return (RANDOM, *self.levels)
         return (RANDOM,) if self.heuristic is None else (RANDOM, HEURISTIC)
 
+    def has_bot(self, name: str) -> bool:
+        """Tell whether a built-in player has this name; ``heuristic`` is also one of the levels, if there are any."""
+        return name in self.bots or (name == HEURISTIC and self.heuristic is not None)
+
 
 class Table(Protocol):
     """N games at once, in slots 0 … N - 1. Every slot is empty until it is reset.

@@ -1,5 +1,6 @@
 """What a run plays: the configuration as its settings change it, and who else sits at the table."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -7,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from app.config import GameConfig, NetworkSettings, PipelineSettings
+from app.config import SELF, GameConfig, NetworkSettings, PipelineSettings
 from app.core import FlyballError
 from app.games import TableSpec, open_table
 from app.policy import Policy, bytes_to_parameters
 from app.selfplay import Player, load_player
-from app.store import BlobStore, Checkpoint
+from app.store import Checkpoint, MemoryStore
 
 if TYPE_CHECKING:
     from app.games.hearts.rules import HeartsRules
@@ -28,11 +29,9 @@ class RunGame:
 
     Args:
         config: with the rewards, rules and network of the run.
-        store: of the run's models.
     """
 
     config: GameConfig
-    store: BlobStore
 
     @cached_property
     def spec(self) -> TableSpec:
@@ -63,7 +62,7 @@ class RunGame:
 
     def bot(self, name: str) -> Player:
         """Return a built-in player."""
-        return load_player(self.store, name, self.spec)
+        return load_player(MemoryStore(), name, self.spec)
 
     def policy(self, checkpoint: Checkpoint, device: str = "cpu") -> Policy:
         """Return a model that plays."""
@@ -71,17 +70,29 @@ class RunGame:
         return Policy(self.config.network, self.spec.observation_size, self.spec.actions, parameters, device)
 
 
-def run_game(config: GameConfig, settings: PipelineSettings, store: BlobStore) -> RunGame:
+def run_game(config: GameConfig, settings: PipelineSettings) -> RunGame:
     """Return the game of a run. Raises ``UnfitSettings`` where they do not fit it, ``UnknownGame``."""
     changes = {
         "game": settings.env.game or config.game,
         "network": NetworkSettings(hidden=settings.network.widths),
         "selfplay": config.selfplay.model_copy(update={"rewards": settings.env.reward_mode}),
     }
-    game = RunGame(config.model_copy(update=changes), store)
+    game = RunGame(config.model_copy(update=changes))
     sizes = {"obs_dim": game.spec.observation_size, "action_dim": game.spec.actions}
     for key, size in sizes.items():
         asked = getattr(settings.network, key)
         if asked is not None and asked != size:
             raise UnfitSettings(f"network.{key} is {asked}; {config.key} has {size}.", hint="Leave it out.")
+    for key, name in _named_bots(settings):
+        if not game.spec.has_bot(name):
+            bots = ", ".join(game.spec.bots)
+            raise UnfitSettings(f"{key}: {config.key} has no bot {name!r}.", hint=f"It has {bots}.")
     return game
+
+
+def _named_bots(settings: PipelineSettings) -> Iterator[tuple[str, str]]:
+    """Yield the bots that a run will need, each with the setting that names it."""
+    yield "training.eval_opponent", settings.training.eval_opponent
+    yield from (("collection.opponents", name) for name in settings.collection.opponents if name != SELF)
+    if settings.collection.initial_policy == "behavioral_clone" and not settings.cloning.experience:
+        yield "cloning.teacher", settings.cloning.teacher

@@ -6,11 +6,19 @@ from pathlib import Path
 import torch
 
 from app.config import CloningSettings, PipelineSettings
-from app.core import ModelHash, derive_seed
+from app.core import ModelHash, derive_seed, reading
 from app.pipeline.collecting import lessons
 from app.pipeline.game import RunGame
 from app.store import Checkpoint, Manifest, MemoryStore, Shard, get_checkpoint, load_experience, put_checkpoint
 from app.training import first_model, imitate, make_samples
+
+
+def check_start(settings: PipelineSettings) -> None:
+    """Make sure, before a run begins, that there is what it begins from. Raises ``UnusableFile``."""
+    if settings.collection.initial_policy == "behavioral_clone" and settings.cloning.experience:
+        path = Path(settings.cloning.experience)
+        with reading(path):
+            path.open("rb").close()
 
 
 def first_policy(game: RunGame, settings: PipelineSettings, seed: int, say: Callable[[str], None]) -> Checkpoint:

@@ -118,7 +118,12 @@ class RunPlace:
         except FileNotFoundError:
             raise NoRun(f"{self.path} holds no run.", hint="Look at --output; begin one without --resume.") from None
         except ValidationError as error:
-            raise NoRun(f"{path} is damaged or of another version: {error}.", hint="Begin a new run.") from error
+            first = error.errors(include_url=False)[0]
+            what = f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}"
+            raise NoRun(
+                f"{path} is damaged or of another version: {what}.",
+                hint="Put it back from a copy, or begin a new run in another folder.",
+            ) from error
 
     def _write(self, path: Path, content: Settings) -> None:
         replace_durably(path, content.model_dump_json(indent=1).encode(), self.path)

@@ -22,7 +22,6 @@ from app.pipeline import run_game
 from app.pipeline.collecting import collect
 from app.pipeline.learning import learn
 from app.pipeline.start import first_policy
-from app.store import MemoryStore
 from app.training import prepare
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
@@ -41,7 +40,7 @@ def iterations(key: str, games: int, game: str | None = None) -> Callable[[int],
             "ppo": {"epochs": EPOCHS, "batch_size": BATCH, "target_kl": 10, "max_kl": 100},
         }
     )
-    table = run_game(GAMES[key], settings, MemoryStore())
+    table = run_game(GAMES[key], settings)
     base = first_policy(table, settings, 0, lambda _text: None)
 
     def iterate(seed: int) -> int:

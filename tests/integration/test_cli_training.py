@@ -195,13 +195,43 @@ def test_hearts_is_trained_from_a_clone(tmp_path: Path) -> None:
         (("hearts_4p", "--resume"), 2, "holds no run"),
         (("hearts_4p", "--set", "network.obs_dim=3"), 2, "hearts_4p has 270"),
         (("tic_tac_toe_2p", "--set", "env.reward_mode=shaped"), 2, "rewarded at its end"),
-        (("tic_tac_toe_2p", "--set", 'training.eval_opponent="heuristic"'), 2, "no heuristic player"),
+        (("tic_tac_toe_2p", "--set", 'training.eval_opponent="heuristic"'), 2, "no bot 'heuristic'"),
+        (
+            ("hearts_4p", "--set", "collection.opponents={bob=1.0}"),
+            2,
+            "collection.opponents: hearts_4p has no bot 'bob'",
+        ),
+        (("hearts_4p", "--start", "bc", "--set", "cloning.teacher=bob"), 2, "cloning.teacher: hearts_4p has no bot"),
+        (("hearts_4p", "--start", "bc", "--set", "cloning.experience=no.jsonl"), 2, "no.jsonl cannot be read"),
     ],
 )
 def test_what_cannot_be_done_says_so(tmp_path: Path, words: tuple[str, ...], code: int, complaint: str) -> None:
     refused = train(*words, "--output", tmp_path / "run")
     assert refused.exit_code == code
     assert complaint in refused.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["network.hidden=[32]", "cloning.rounds=3", 'env.game="hex"', "collection.initial_policy=behavioral_clone"],
+)
+def test_a_run_keeps_what_it_began_with(tmp_path: Path, change: str) -> None:
+    folder = tmp_path / "run"
+    assert small(folder, "--seed", "3").exit_code == 0
+    before = {path: path.read_bytes() for path in folder.rglob("*.json")}
+    refused = train("tic_tac_toe_2p", "--output", folder, "--resume", "--set", change)
+    assert (refused.exit_code, change.partition("=")[0] in refused.stderr) == (2, True)
+    assert {path: path.read_bytes() for path in folder.rglob("*.json")} == before
+    same = ("--resume", "--set", "network.hidden=[16]", "--set", "ppo.gamma=0.9")
+    assert train("tic_tac_toe_2p", "--output", folder, *same).exit_code == 0
+
+
+def test_a_damaged_run_says_what_is_wrong_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"config"')
+    refused = train("hearts_4p", "--output", tmp_path, "--resume")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 2)
+    assert "run.json is damaged or of another version" in refused.stderr
 
 
 def test_settings_are_shown_with_what_they_mean() -> None:

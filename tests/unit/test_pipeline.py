@@ -17,7 +17,7 @@ from app.pipeline.schedules import scheduled
 from app.pipeline.start import first_policy
 from app.pipeline.state import NoRun, RunHead
 from app.selfplay import RandomPlayer
-from app.store import FileStore, MemoryStore
+from app.store import FileStore
 
 TINY = {
     "collection": {"games_per_iteration": 32, "num_iterations": 5},
@@ -58,7 +58,7 @@ def begin(folder, settings, key="tic_tac_toe_2p", seed=1, *sinks, said=None) -> 
 def resume(folder, *sinks, said=None) -> TrainingRun:
     place = RunPlace(folder)
     head = place.head()
-    game = run_game(GAMES[head.config], head.settings, FileStore(place.models))
+    game = run_game(GAMES[head.config], head.settings)
     say = (lambda _text: None) if said is None else said.append
     return TrainingRun(place, game, head.settings, head.seed, sinks, say)
 
@@ -188,7 +188,7 @@ def test_rows_are_those_of_the_seats_that_learn(opponents, all_seats, seats) -> 
     settings = settings_of(
         collection={"opponents": opponents, "games_per_iteration": 16}, env={"collect_all_seats": all_seats}
     )
-    game = run_game(GAMES["hearts_4p"], settings, MemoryStore())
+    game = run_game(GAMES["hearts_4p"], settings)
     games = collect(game, MODEL, RandomPlayer(), settings, seed=3)
     episodes = len(np.unique(games.shard.game * 4 + games.shard.seat))
     assert episodes == games.recorded.sum() == 16 * seats
@@ -199,7 +199,7 @@ def test_rows_are_those_of_the_seats_that_learn(opponents, all_seats, seats) -> 
 def test_all_passing_directions_come_up_and_no_game_twice() -> None:
     """On-policy data: new deals each iteration (ERRATA 004)."""
     settings = settings_of(env={"reward_mode": "per_trick"})
-    game = run_game(GAMES["hearts_4p"], settings, MemoryStore())
+    game = run_game(GAMES["hearts_4p"], settings)
     first, second = (collect(game, MODEL, RandomPlayer(), settings, seed).outcomes.histories for seed in (1, 2))
     assert {history[0] for history in first} == {0, 1, 2, 3}, "the first chance outcome is the direction"
     assert not set(map(tuple, first)) & set(map(tuple, second))
@@ -211,7 +211,7 @@ def test_a_student_does_what_its_teacher_does() -> None:
         cloning={"teacher": "heuristic", "rounds": 4, "games_per_round": 128, "learning_rate": 3e-3, "epochs": 2},
         network={"hidden": [64]},
     )
-    game = run_game(GAMES["connect_four_2p"], settings, MemoryStore())
+    game = run_game(GAMES["connect_four_2p"], settings)
     said: list[str] = []
     student = first_policy(game, settings, 1, said.append)
     assert student.manifest.step == 4
@@ -227,7 +227,7 @@ def test_a_student_does_what_its_teacher_does() -> None:
 
 def test_an_evaluation_of_equals_is_even_and_of_a_better_player_is_not() -> None:
     settings = settings_of()
-    game = run_game(GAMES["hearts_4p"], settings, MemoryStore())
+    game = run_game(GAMES["hearts_4p"], settings)
     bot = game.bot("heuristic")
     equal = evaluate(game, bot, "heuristic", games=6, temperature=0, seed=1)
     assert equal.games == 8, "whole rotations"
@@ -242,9 +242,9 @@ def test_an_evaluation_of_equals_is_even_and_of_a_better_player_is_not() -> None
 
 def test_settings_that_do_not_fit_the_game_are_refused() -> None:
     with pytest.raises(UnfitSettings, match=r"network.obs_dim is 271; hearts_4p has 270"):
-        run_game(GAMES["hearts_4p"], settings_of(network={"obs_dim": 271}), MemoryStore())
+        run_game(GAMES["hearts_4p"], settings_of(network={"obs_dim": 271}))
     seeds = settings_of(network={"obs_dim": 270, "action_dim": 52, "hidden": None}, env={"game": "hearts(hands=4)"})
-    game = run_game(GAMES["hearts_4p"], seeds, MemoryStore())
+    game = run_game(GAMES["hearts_4p"], seeds)
     assert game.config.network.hidden == (256, 128)
     assert "hands=4" in open_table(game.config, 0).spec.rules_version
 

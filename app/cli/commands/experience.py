@@ -14,7 +14,8 @@ game_option = click.option("--config", "--game", "config_key", metavar="KEY", re
 def experience() -> None:
     """Write and check experience: a line of JSON a decision, as seed 004 has it, and the legal mask.
 
-    The fields: obs, mask, action, reward, value, log_prob, done, game_id, step_id, seat.
+    The fields: obs, mask, action, reward, value, log_prob, done, game_id, step_id, seat. A file is learned from by
+    flyball train GAME --start bc --set cloning.experience=FILE.
     """
 
 
@@ -74,8 +75,7 @@ def export(
 def check(place: Place, file: Path, *, config_key: str, as_json: bool) -> None:
     """Check every line of FILE, and that the lines make whole episodes; say what is in it.
 
-    Where something is wrong its line and field are named, and the exit code is 2. A file that is right can be learned
-    from: flyball train GAME --start bc --set cloning.experience=FILE.
+    Where something is wrong its line and field are named, and the exit code is 2.
     """
     import numpy as np
 

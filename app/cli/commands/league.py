@@ -1,6 +1,5 @@
 """``flyball league``: who is in the leagues, how good they are, and whom self-play meets."""
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from rich.table import Table
 from app.cli.figures import figure_option
 from app.cli.output import note, show, write_json
 from app.cli.place import Place, json_option, placed
-from app.cli.selecting import check_config, open_journal, run_configs
+from app.cli.selecting import check_config, check_played, open_journal
 from app.core import FlyballError, reading, writing
 from app.dashboard import LEAGUES_READ, LeagueView, draw_league, read_leagues, short
 from app.journal import history
@@ -23,7 +22,7 @@ COLUMNS = ("agent", "why", "step", "Elo", "95%", "games", "v. current", "met", "
 
 
 class NoLeague(FlyballError):
-    """A run has no league of a configuration, or none yet."""
+    """A configuration has no league yet."""
 
 
 @click.command()
@@ -70,19 +69,13 @@ def league(
         return
     if (figure or document) and config_key is None:
         raise click.UsageError("Say of which configuration: flyball league CONFIG --plot FILE.")
-    with open_journal(place) as reader:
-        check_config(reader, config_key)
-        views = read_leagues(history(reader, types=LEAGUES_READ, on_dead=lambda letter: note(letter.error)))
-        known = run_configs(reader)
-    if config_key is not None and config_key not in views:
-        raise _missing(place, config_key, known)
-    chosen = views if config_key is None else {config_key: views[config_key]}
-    if figure:
-        draw_league(chosen[config_key or ""], str(config_key), figure)
-    if document:
+    chosen = _leagues(place, config_key)
+    if config_key is not None and figure:
+        draw_league(chosen[config_key], config_key, figure)
+    if config_key is not None and document:
         run_name = place.folder.path.absolute().name
         with writing(document):
-            document.write_bytes(dump_league(chosen[config_key or ""].league, run_name, str(config_key)))
+            document.write_bytes(dump_league(chosen[config_key].league, run_name, config_key))
     if as_json:
         write_json({key: view.json() for key, view in chosen.items()})
     else:
@@ -90,16 +83,20 @@ def league(
             _show(key, view)
 
 
-def _missing(place: Place, config_key: str, known: Collection[str]) -> NoLeague:
-    """Return the error for a configuration without a league, with what to do."""
-    run = f"the run in {place.folder.path}"
-    if known and config_key not in known:
-        return NoLeague(f"{config_key} is not played by {run}.", hint=f"It plays {', '.join(sorted(known))}.")
-    return NoLeague(
-        f"{config_key} has no league in {run} yet.",
-        hint="It begins with the first model that is evaluated, minutes after flyball up: look again, or at flyball "
-        "status.",
-    )
+def _leagues(place: Place, config_key: str | None) -> dict[str, LeagueView]:
+    """Read the league of a configuration, or of all that have one. Raises ``UnknownConfig`` or ``NoLeague``."""
+    with open_journal(place) as reader:
+        check_config(reader, config_key)
+        views = read_leagues(history(reader, types=LEAGUES_READ, on_dead=lambda letter: note(letter.error)))
+        if config_key is None:
+            return views
+        if config_key not in views:
+            check_played(reader, place, config_key)
+            raise NoLeague(
+                f"{config_key} has no league in the run in {place.folder.path} yet.",
+                hint="It begins when the first model has been evaluated, soon after flyball up: look again then.",
+            )
+    return {config_key: views[config_key]}
 
 
 def _take_over(imported: Path | None, registry: Path | None, config_key: str | None) -> None:
