@@ -144,6 +144,7 @@ def test_a_file_that_is_no_such_league_is_not_taken_over(run: Path, tmp_path: Pa
     ("words", "code", "said"),
     [
         (["x_2p", "--registry", "r.json"], 2, "Say all three"),
+        (["x_2p", "--import", __file__, "--registry", "r.json", "--plot", "x.svg"], 2, "--import goes without --plot"),
         (["hex9_9p"], 4, "There is no configuration"),
         (["hex7_2p"], 4, "does not play hex7_2p. hint: It plays connect_four_2p, tic_tac_toe_2p."),
         (["--plot", "x.svg"], 2, "Say of which configuration"),

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from recorded_run import Recording, write_journal
 from selfplay_rig import put_model
 
 from app.cli import main
-from app.config import GAMES
+from app.config import GAMES, RunSettings
+from app.core import Elo
+from app.events import CheckpointAdded, RunConfigured
 
 KEY = "hearts_4p"
 Flyball = Callable[..., Result]
@@ -53,6 +56,19 @@ def test_checkpoints_are_opponents_and_references_too(flyball: Flyball, tmp_path
     (found,) = json.loads(done.stdout)["results"]
     assert (found["opponent_player"], found["reference_player"]) == (second, "easy")
     assert found["hero"]["points"] != found["reference"]["points"]
+
+
+def test_strategies_choose_opponents_here_too(flyball: Flyball, tmp_path: Path) -> None:
+    members = [put_model(tmp_path / "store", GAMES[KEY], seed=seed) for seed in range(2)]
+    run = Recording([])
+    root = run.add(RunConfigured(run_id="1", settings=RunSettings(configs=(GAMES[KEY],)).model_dump(mode="json")))
+    for step, model in enumerate(members):
+        entry = {"model": model, "parent": None, "step": step, "elo": Elo(10.0 * step), "elo_stderr": 9.0, "games": 9}
+        run.add(CheckpointAdded(**entry, roles=("recent",)), root, KEY)
+    write_journal(tmp_path / "journal.sqlite", run.events)
+    done = flyball("--model", "easy", "--against", "top_k:3,easy", "--games", 8)
+    assert "has 2 of these, not 3" in done.stderr
+    assert [found["opponent_player"] for found in json.loads(done.stdout)["results"]] == [*members[::-1], "easy"]
 
 
 def test_a_policy_is_no_better_than_itself(flyball: Flyball) -> None:

@@ -96,8 +96,8 @@ def eval(  # noqa: A001 - the name of the command
     --env plays a Gymnasium environment. A success, if no --success-key says otherwise, is an episode that ended of
     itself (terminated) and was not cut off (truncated): at a goal that is what it says, but where the end is a failure,
     as the fall of CartPole's pole, success_rate tells how often it failed, and mean_return how good the policy is.
-    'success' in the JSON names the rule that was used. What all figures mean is written in app/evaluation/episodes.py,
-    the format of the model's file in app/arena/environments/mlp.py.
+    'success' in the JSON names the rule that was used, 'done' or 'info.KEY'. What all figures mean is written in
+    app/evaluation/episodes.py, the format of the model's file in app/arena/environments/mlp.py.
 
     Where the device is missing it writes {"skipped": reason} and exits with 0.
     """

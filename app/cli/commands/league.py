@@ -65,6 +65,8 @@ def league(
     pairs stay as they are: doing it twice changes nothing. The league of a run is in its journal, and is not changed.
     """
     if imported or registry:
+        if figure or document:
+            raise click.UsageError("--import goes without --plot and --export.")
         _take_over(imported, registry, config_key)
         return
     if (figure or document) and config_key is None:
