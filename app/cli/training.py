@@ -12,7 +12,7 @@ from app.cli.pipeline_settings import by_key, changed, training_settings
 from app.cli.progress import TrainingProgress
 from app.cli.run_sinks import check_sinks, open_sinks, report
 from app.config import GameConfig
-from app.pipeline import RunHead, RunPlace, TrainingRun, check_start, final_evaluations, run_game
+from app.pipeline import RunGame, RunHead, RunPlace, TrainingRun, check_start, final_evaluations, run_game
 
 BEGINNING = ("collection.initial_policy", "cloning.", "env.game", "network.")
 """Settings, and tables of them, that a run's first policy is made by."""
@@ -40,10 +40,16 @@ def train_game(request: TrainRequest) -> tuple[dict[str, Any], str]:
     check_sinks(settings.logging)
     game = run_game(request.config, settings)
     check_start(settings)
-    if request.resume:
-        place.change(head)
-    else:
-        place.begin(head)
+    with place.held():
+        if request.resume:
+            place.change(head)
+        else:
+            place.begin(head)
+        return _train(place, head, game)
+
+
+def _train(place: RunPlace, head: RunHead, game: RunGame) -> tuple[dict[str, Any], str]:
+    settings = head.settings
     note(f"Run folder {place.path.absolute()}; if interrupted, it goes on by --resume.")
     iterations, logging = settings.collection.num_iterations, settings.logging
     progress = TrainingProgress(iterations, logging.print_frequency, quiet=logging.log_level in QUIET)

@@ -8,13 +8,16 @@ import torch
 from app.config import CloningSettings, PipelineSettings
 from app.core import ModelHash, derive_seed, reading
 from app.pipeline.collecting import lessons
-from app.pipeline.game import RunGame
+from app.pipeline.game import RunGame, UnfitSettings
+from app.policy import missing_device
 from app.store import Checkpoint, Manifest, MemoryStore, Shard, get_checkpoint, load_experience, put_checkpoint
 from app.training import first_model, imitate, make_samples
 
 
 def check_start(settings: PipelineSettings) -> None:
-    """Make sure, before a run begins, that there is what it begins from. Raises ``UnusableFile``."""
+    """Make sure, before a run begins, that there is what it needs. Raises ``UnfitSettings`` or ``UnusableFile``."""
+    if reason := missing_device(settings.training.device):
+        raise UnfitSettings(f"training.device: {reason}.", hint="Leave it at cpu.")
     if settings.collection.initial_policy == "behavioral_clone" and settings.cloning.experience:
         path = Path(settings.cloning.experience)
         with reading(path):

@@ -1,6 +1,8 @@
 """Where a run is: what a resumed one goes on from."""
 
+import fcntl
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -8,7 +10,7 @@ from typing import Any, Self, TypeVar
 from pydantic import Field, ValidationError
 
 from app.config import PipelineSettings, Settings
-from app.core import ConfigKey, FlyballError, ModelHash
+from app.core import ConfigKey, FlyballError, ModelHash, writing
 from app.pipeline.iteration import Evaluation
 from app.store import Checkpoint, FileStore, get_checkpoint, put_checkpoint
 from app.store.durable import replace_durably
@@ -22,6 +24,10 @@ class NoRun(FlyballError):
 
 class RunExists(FlyballError):
     """A folder in which another run would be overwritten."""
+
+
+class RunInUse(FlyballError):
+    """A run that another process goes on with."""
 
 
 class Best(Settings):
@@ -67,15 +73,31 @@ class RunPlace:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock = path / ".lock"
         self._head = path / "run.json"
         self._state = path / "state.json"
         self.models = path / "models"
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes out of the folder, which is made if need be. Raises ``RunInUse`` or ``UnusableFile``.
+
+        Two that go on with one run would delete each other's models.
+        """
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = self._lock.open("wb")
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunInUse(f"Another process trains in {self.path}.", hint="Wait for it, or end it.") from None
+            yield
+
     def begin(self, head: RunHead) -> None:
-        """Make the folder of a new run. Raises ``RunExists``."""
+        """Write down what a new run is, in a folder that is held. Raises ``RunExists``."""
         if self._head.exists():
             raise RunExists(f"{self.path} holds a run.", hint="Go on with it by --resume, or choose another --output.")
-        self.path.mkdir(parents=True, exist_ok=True)
         self._write(self._head, head)
 
     def head(self) -> RunHead:

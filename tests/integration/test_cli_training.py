@@ -5,12 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner, Result
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from app.cli import main
 from app.cli.pipeline_settings import LEAVES, by_key, training_settings
 from app.config import GAMES
+from app.pipeline import RunPlace
 from app.pipeline.sinks import read_log
 from app.runtime.layers import BadSettings
 
@@ -150,6 +152,7 @@ def test_a_run_leaves_its_curves_its_log_and_a_report(tmp_path: Path) -> None:
     bare = ("--set", "logging.tensorboard=false", "--set", 'logging.csv_log=""')
     assert small(tmp_path / "bare", *bare).exit_code == 0
     assert sorted(path.name for path in (tmp_path / "bare").iterdir()) == [
+        ".lock",
         "models",
         "report.md",
         "run.json",
@@ -225,6 +228,23 @@ def test_a_run_keeps_what_it_began_with(tmp_path: Path, change: str) -> None:
     assert {path: path.read_bytes() for path in folder.rglob("*.json")} == before
     same = ("--resume", "--set", "network.hidden=[16]", "--set", "ppo.gamma=0.9")
     assert train("tic_tac_toe_2p", "--output", folder, *same).exit_code == 0
+
+
+def test_one_process_at_a_time_trains_in_a_folder(tmp_path: Path) -> None:
+    assert small(tmp_path).exit_code == 0
+    with RunPlace(tmp_path).held():
+        refused = train("tic_tac_toe_2p", "--output", tmp_path, "--resume", "--set", "collection.num_iterations=3")
+    assert (refused.exit_code, "Another process trains in" in refused.stderr) == (1, True)
+    assert json.loads((tmp_path / "run.json").read_text())["settings"]["collection"]["num_iterations"] == 2
+    nowhere = small(tmp_path / "run.json" / "run")
+    assert (nowhere.exit_code, "cannot be written" in nowhere.stderr) == (2, True)
+
+
+def test_a_missing_device_is_noticed_before_a_run_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    refused = small(tmp_path / "run", "--set", "training.device=cuda")
+    assert (refused.exit_code, "training.device: cuda was asked for" in refused.stderr) == (2, True)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_damaged_run_says_what_is_wrong_in_a_line(tmp_path: Path) -> None:

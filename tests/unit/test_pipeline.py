@@ -51,7 +51,8 @@ class Listener:
 
 def begin(folder, settings, key="tic_tac_toe_2p", seed=1, *sinks, said=None) -> TrainingRun:
     place = RunPlace(folder)
-    place.begin(RunHead(config=key, seed=seed, settings=settings))
+    with place.held():
+        place.begin(RunHead(config=key, seed=seed, settings=settings))
     return resume(folder, *sinks, said=said)
 
 
