@@ -154,7 +154,7 @@ def test_what_an_environment_prints_does_not_get_into_the_data(tmp_path: Path) -
         (("--config", "tic_tac_toe_2p", "--dump-trajectory", "x.jsonl"), 2, "--dump-trajectory goes with --env"),
         (("--env", "CartPole-v1"), 2, "--model FILE"),
         (("--env", "CartPole-v1", "--policy", "random", "--model", CARTPOLE), 2, "leave --model out"),
-        (("--env", "CartPole-v1", "--model", "absent.safetensors"), 2, "cannot be read"),
+        (("--env", "CartPole-v1", "--model", "absent.safetensors"), 2, "absent.safetensors cannot be read"),
         (("--env", "CartPole-v1", "--model", __file__), 2, "test_eval_environments.py is no policy for environments"),
         (("--env", "CartPole-v1", "--model", CARTPOLE, "--action-codec", "clip"), 2, "greedy, sample or raw"),
         (("--env", "CartPole-v1", "--model", CARTPOLE, "--dump-trajectory", "/no/where.jsonl"), 2, "cannot be written"),

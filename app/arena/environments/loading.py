@@ -12,7 +12,7 @@ from pathlib import Path
 
 from app.arena.environments.mlp import Perceptron
 from app.arena.environments.policies import BadPolicy, EnvironmentPolicy, PolicyRequest, RandomActions
-from app.core import FlyballError
+from app.core import FlyballError, reading
 
 GROUP = "flyball.policies"
 Factory = Callable[[PolicyRequest], EnvironmentPolicy]
@@ -25,7 +25,7 @@ class UnknownPolicy(FlyballError):
 def load_policy(name: str, request: PolicyRequest) -> EnvironmentPolicy:
     """Return the policy called ``name``: ``mlp`` reads a file, ``random`` nothing, others are entry points.
 
-    Raises ``UnknownPolicy`` or ``BadPolicy``.
+    Raises ``UnknownPolicy``, ``BadPolicy`` or ``UnusableFile``.
     """
     if name in _OURS:
         return _OURS[name](request)
@@ -52,10 +52,9 @@ def fingerprint(source: str | None) -> str | None:
 
 
 def _mlp(request: PolicyRequest) -> EnvironmentPolicy:
-    try:
-        data = Path(request.source or "").read_bytes()
-    except OSError as error:
-        raise BadPolicy(f"The policy cannot be read: {error}.", hint="Name its file with --model FILE.") from error
+    path = Path(request.source or "")
+    with reading(path):
+        data = path.read_bytes()
     return Perceptron(data, request)
 
 

@@ -6,7 +6,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from app.core import Clock, FlyballError
+from app.core import Clock, UnusableFile
 from app.pipeline.iteration import Iteration
 from app.pipeline.sinks.scalars import PHASES
 from app.policy import Policy
@@ -27,7 +27,7 @@ COLUMNS = (
 )
 
 
-class ForeignLog(FlyballError):
+class ForeignLog(UnusableFile):
     """A file that is no log of a run."""
 
 
