@@ -40,11 +40,11 @@ def admission(step: int, elo: float | None, league: League, settings: AdmissionS
 
 def retirements(league: League, settings: AdmissionSettings) -> tuple[Retirement, ...]:
     """Return who has to leave, oldest first: recents whose time is over, then the oldest above the capacity."""
-    kept, latest = {league.champion, league.last_good}, league.latest_step or 0
-    mortal = [agent for agent in league.checkpoints if not agent.permanent and agent.id not in kept]
+    kept, latest, checkpoints = {league.champion, league.last_good}, league.latest_step or 0, league.checkpoints
+    mortal = [agent for agent in checkpoints if not agent.permanent and agent.id not in kept]
     expired = [agent for agent in mortal if _expired(agent.step or 0, latest, settings)]
     staying = [agent for agent in mortal if agent not in expired]
-    excess = max(0, len(league.checkpoints) - len(expired) - settings.capacity)
+    excess = max(0, len(checkpoints) - len(expired) - settings.capacity)
     return (
         *(Retirement(agent, "expired") for agent in expired),
         *(Retirement(agent, "evicted") for agent in staying[:excess]),

@@ -8,6 +8,7 @@ from app.core import RANDOM, Elo
 from app.events import LeagueRole, Value
 
 AgentKind = Literal["baseline", "checkpoint"]
+_PASSING: frozenset[LeagueRole] = frozenset({"recent"})
 
 
 class Agent(Value):
@@ -47,7 +48,7 @@ class Agent(Value):
     @property
     def permanent(self) -> bool:
         """Whether it stays for ever: baselines, and checkpoints with more than the role of a recent one."""
-        return self.kind == "baseline" or any(role != "recent" for role in self.roles)
+        return self.kind == "baseline" or not _PASSING.issuperset(self.roles)
 
     def rated(self, elo: float, stderr: float, matches: int) -> Self:
         """Return it with another rating."""

@@ -38,6 +38,7 @@ from app.league.succession import (
     FIRST,
     LeagueRow,
     cut_back,
+    may_change_matches,
     promoted_agent,
     rated_agent,
     retirement_of,
@@ -70,23 +71,24 @@ class LeagueKeeper:
             return self._configured(rows)
         if isinstance(event.data, EvaluationCompleted) and event.data.purpose == "gate":
             return Step()  # these games decide about one pair over and over
-        row = rows.get(event.subject) or FIRST
-        league = row.league.with_baselines(self.settings.config(event.subject).builtins)
-        row = row.model_copy(update={"league": fold_league(league, event, self.settings.league.admission)})
+        before = rows.get(event.subject) or FIRST
+        league = before.league.with_baselines(self.settings.config(event.subject).builtins)
+        row = before.model_copy(update={"league": fold_league(league, event, self.settings.league.admission)})
+        said: tuple[Payload, ...] = ()
         match event.data:
             case EvaluationCompleted(purpose="rating") as data:
-                return self._rated(event, row.model_copy(update={"rated": rated_agent(data)}))
+                row, said = self._rated(row.model_copy(update={"rated": rated_agent(data)}))
             case ModelPromoted() as data:
                 newest = promoted_agent(row, data)
                 others = tuple(agent for agent in row.promoted if agent.id != newest.id)
                 row = row.model_copy(update={"promoted": (*others, newest)[-REMEMBERED:]})
-                return self._said(event, row, self._entering(row.league, newest))
+                said = self._entering(row.league, newest)
             case EloUpdated(ratings=ratings):
                 row = row.model_copy(update={"promoted": with_ratings(row.promoted, ratings)})
             case ModelRolledBack() as data:
                 kept, gone = cut_back(row.promoted, data)
-                return self._said(event, row.model_copy(update={"promoted": kept}), taken_along(row.league, gone))
-        return self._said(event, row, ())
+                row, said = row.model_copy(update={"promoted": kept}), taken_along(row.league, gone)
+        return self._said(event, before, row, said)
 
     def _configured(self, rows: Mapping[str, LeagueRow]) -> Step[LeagueRow]:
         """Decide anew whom the current models meet: the settings may be others."""
@@ -114,15 +116,13 @@ class LeagueKeeper:
         )
         return (row, ()) if decided == row.told else (row.model_copy(update={"told": decided}), (decided,))
 
-    def _rated(self, event: Event[Payload], row: LeagueRow) -> Step[LeagueRow]:
+    def _rated(self, row: LeagueRow) -> tuple[LeagueRow, tuple[CheckpointAdded, ...]]:
         """Let a model enter that was promoted before anybody had rated it, as an operator may do."""
         *others, newest = row.promoted or (None,)
         if newest is None or row.rated is None or newest.id != row.rated.id or newest.elo is not None:
-            return self._said(event, row, ())
+            return row, ()
         known = row.rated.model_copy(update={"parent": newest.parent})
-        return self._said(
-            event, row.model_copy(update={"promoted": (*others, known)}), self._entering(row.league, known)
-        )
+        return row.model_copy(update={"promoted": (*others, known)}), self._entering(row.league, known)
 
     def _entering(self, league: League, newest: Agent) -> tuple[CheckpointAdded, ...]:
         """Return the admission of a promoted model, if it has a rating and the schedule wants it."""
@@ -144,19 +144,23 @@ class LeagueKeeper:
         )
         return (added,)
 
-    def _said(self, event: Event[Payload], row: LeagueRow, said: Iterable[Payload]) -> Step[LeagueRow]:
+    def _said(
+        self, event: Event[Payload], before: LeagueRow, row: LeagueRow, said: Iterable[Payload]
+    ) -> Step[LeagueRow]:
         """Take in what is said, let those leave whose time is over then, and see whom the current model meets now."""
         league, emissions = self._with(row.league, event, said)
         leaving = retirements(league, self.settings.league.admission)
         league, more = self._with(league, event, (retirement_of(one.agent, one.reason) for one in leaving))
-        row, decided = self._matched(row.model_copy(update={"league": league}))
+        row = row.model_copy(update={"league": league})
+        row, decided = self._matched(row) if may_change_matches(before, row, event.data) else (row, ())
         asked = self._tournaments(event.subject, league, emissions)
         return Step({event.subject: row}, (*emissions, *more, *map(Emission, asked), *map(Emission, decided)))
 
     def _tournaments(self, key: str, league: League, said: Iterable[Emission]) -> Iterable[MatchesRequested]:
-        settings, seed = self.settings.league.tournaments, derive_seed(self.settings.seed, key)
+        settings = self.settings.league.tournaments
         for emission in said:
             if isinstance(emission.data, CheckpointAdded):
+                seed = derive_seed(self.settings.seed, key)
                 yield from tournaments(league, league.agents[emission.data.model], settings, seed)
 
     def _with(

@@ -75,9 +75,10 @@ class League(Value):
 
     def between(self, one: str, other: str) -> PairTotals | None:
         """Return the games of two agents from the side of ``one``, or None if they never met."""
-        first, second = sorted((one, other))
-        games = self.games.get(first, {}).get(second)
-        return games if games is None or first == one else games.flipped
+        if one < other:
+            return self.games.get(one, {}).get(other)
+        games = self.games.get(other, {}).get(one)
+        return games and games.flipped
 
     def lineage(self, agent: Agent) -> tuple[str, ...]:
         """Return the ids of an agent's ancestors, nearest first, as far as they are known; it need be no member."""

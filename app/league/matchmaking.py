@@ -5,7 +5,8 @@ category without members leaves its share to the others, in proportion. Agents m
 of about the hero's rating is a peer too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import NamedTuple
 
 from app.config import Curve, MatchmakingSettings
@@ -55,13 +56,16 @@ def curve_weight(curve: Curve, p: float) -> float:
 def used_to_lose_to(league: League, hero: Agent, lost_games: int) -> frozenset[str]:
     """Return those against whom an ancestor of the hero scored less than half, in at least ``lost_games`` games."""
     ancestors = set(league.lineage(hero))
-    winners = set()
+    winners = set[str]()
     for one, others in league.games.items():
         for other, played in others.items():
-            if played.games >= lost_games and played.mean != 0.5:
-                winner, loser = (one, other) if played.mean > 0.5 else (other, one)
-                if loser in ancestors:
-                    winners.add(winner)
+            if played.games < lost_games:
+                continue
+            mean = played.mean
+            if mean > 0.5 and other in ancestors:
+                winners.add(one)
+            elif mean < 0.5 and one in ancestors:
+                winners.add(other)
     return frozenset(winners)
 
 
@@ -70,20 +74,25 @@ def categories(league: League, hero: Agent, settings: MatchmakingSettings) -> Ma
 
     With fewer than ``cold_start`` checkpoints everybody but the baselines is left out, the mirror too.
     """
-    baselines = {agent.id: 1.0 for agent in league.baselines if agent.id != hero.id}
-    if len(league.checkpoints) < settings.cold_start and baselines:
+    builtins, checkpoints = league.baselines, league.checkpoints
+    baselines = {agent.id: 1.0 for agent in builtins if agent.id != hero.id}
+    if len(checkpoints) < settings.cold_start and baselines:
         return {"baselines": baselines}
-    others = {agent.id: agent for agent in league.active if agent.id != hero.id}
-    chances = {name: win_probability(league, hero, agent, settings.prior_games) for name, agent in others.items()}
+    others = {agent.id: agent for agent in (*builtins, *checkpoints) if agent.id != hero.id}
+
+    @cache
+    def chance(name: str) -> float:
+        return win_probability(league, hero, others[name], settings.prior_games)
+
     beaten_by = used_to_lose_to(league, hero, settings.lost_games)
     peers = [name for name, agent in others.items() if _peers(hero, agent, settings.peer_elo)]
-    exploitable = [name for name in others if name in beaten_by and chances[name] > 0.5]
+    exploitable = [name for name in others if name in beaten_by and chance(name) > 0.5]
     return {
         "mirror": {hero.id: 1.0},
-        "peers": _weighted(peers, chances, settings.curve),
-        "exploitable": _weighted(exploitable, chances, settings.curve),
+        "peers": _weighted(peers, chance, settings.curve),
+        "exploitable": _weighted(exploitable, chance, settings.curve),
         "baselines": baselines,
-        "prioritised": _weighted(list(others), chances, settings.curve),
+        "prioritised": _weighted(others, chance, settings.curve),
     }
 
 
@@ -109,6 +118,7 @@ def _peers(hero: Agent, other: Agent, within: float) -> bool:
     return hero.elo is not None and other.elo is not None and abs(hero.elo - other.elo) <= within
 
 
-def _weighted(names: list[str], chances: Mapping[str, float], curve: Curve) -> Weights:
-    weights = {name: curve_weight(curve, chances[name]) for name in names}
+def _weighted(names: Iterable[str], chance: Callable[[str], float], curve: Curve) -> Weights:
+    """Return what a curve makes of some names' chances, which are only asked for where it depends on them."""
+    weights = {} if curve == "even" else {name: curve_weight(curve, chance(name)) for name in names}
     return weights if any(weights.values()) else dict.fromkeys(names, 1.0)

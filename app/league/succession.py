@@ -11,6 +11,7 @@ from app.events import (
     MatchmakingUpdated,
     ModelPromoted,
     ModelRolledBack,
+    Payload,
     Value,
 )
 from app.league.agents import Agent
@@ -83,10 +84,21 @@ def cut_back(promoted: tuple[Agent, ...], data: ModelRolledBack) -> tuple[tuple[
     return tuple(agent for agent in promoted if agent not in bad), bad
 
 
-def taken_along(league: League, gone: Iterable[Agent]) -> Iterable[CheckpointRetired]:
+def taken_along(league: League, gone: Iterable[Agent]) -> tuple[CheckpointRetired, ...]:
     """Return the retirements of those members who were promoted after the model that was gone back to."""
     active = {agent.id for agent in league.checkpoints}
-    return (retirement_of(agent, "rolled_back") for agent in gone if agent.id in active)
+    return tuple(retirement_of(agent, "rolled_back") for agent in gone if agent.id in active)
+
+
+def may_change_matches(before: LeagueRow, row: LeagueRow, data: Payload) -> bool:
+    """Whether an event may change whom the current model meets.
+
+    What it meets follows from who is in the league, and from the games of members, of its ancestors and its own. Those
+    of a stranger, mostly a candidate that was just rated, are noted and change nothing.
+    """
+    if not isinstance(data, EvaluationCompleted) or row.league.agents is not before.league.agents:
+        return True
+    return any(data.model in (agent.id, agent.parent) for agent in (*row.promoted, *row.league.agents.values()))
 
 
 def retirement_of(agent: Agent, reason: Leaving) -> CheckpointRetired:

@@ -46,6 +46,19 @@ def test_the_league_folded_from_the_journal_is_the_keepers(seed):
         assert timeless(league) == timeless(row.league)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_told_is_what_would_be_decided_anew_after_every_event(seed):
+    configured, *events = history(seed)
+    fold = Fold((LeagueKeeper,))
+    fold.feed((configured,))
+    (keeper,) = fold.reducers
+    for event in events:
+        if type(event.data) in LeagueKeeper.reads:
+            fold.feed((event,))
+            if row := fold.rows(LeagueKeeper.name).get(event.subject):
+                assert keeper.step({event.subject: row}, configured).emissions == ()
+
+
 def test_the_histories_tell_of_every_kind_of_change():
     events = [event for seed in range(4) for event in history(seed)]
     assert {event.data.reason for event in events if isinstance(event.data, CheckpointRetired)} >= {

@@ -144,11 +144,17 @@ def test_games_of_the_gauntlet_are_remembered(keeper):
     assert (met.games, met.score) == (100, 60)
 
 
-def test_the_built_in_players_are_those_of_the_settings(keeper):
-    promote(keeper, 0)
-    config = keeper.settings.config(KEY).model_copy(update={"builtins": ("random", "heuristic")})
+def with_builtins(keeper: Driven, *names: str) -> Driven:
+    """Return a keeper that goes on under settings with other built-in players."""
+    config = keeper.settings.config(KEY).model_copy(update={"builtins": names})
     other = Driven(LeagueKeeper, keeper.settings.model_copy(update={"configs": (config,)}))
     other.fold._rows[LeagueKeeper.name] |= {KEY: keeper.row()}
+    return other
+
+
+def test_the_built_in_players_are_those_of_the_settings(keeper):
+    promote(keeper, 0)
+    other = with_builtins(keeper, "random", "heuristic")
     promote(other, 2, previous=0)
     assert [agent.id for agent in other.row().league.baselines] == ["heuristic", "random"]
 
@@ -173,6 +179,22 @@ class TestMatchmaking:
         promote(keeper, 0)
         candidate = rated(50.0, match(0.6, 100, "champion", model=model(0)), model=model(2), step=2)
         assert keeper.feed(candidate, candidate) == []
+
+    def test_a_candidates_games_change_nothing_but_who_is_there_does(self, keeper):
+        promote(keeper, 0)
+        other = with_builtins(keeper, "random", "heuristic")
+        candidate = rated(50.0, match(0.6, 100, "champion", model=model(0)), model=model(2), step=2)
+        (decided,) = other.feed(candidate)
+        assert {pick.agent for pick in decided.picks} == {"random", "heuristic"}
+        assert other.feed(candidate) == []
+
+    def test_the_current_models_own_games_change_whom_it_meets(self, keeper):
+        for step in (0, 2, 4):
+            promote(keeper, step, previous=step - 2 if step else None)
+        beaten = keeper.feed(rated(0.0, match(0.1, 100, model=model(2)), model=model(0), step=0))
+        (decided,) = keeper.feed(rated(0.0, match(0.9, 100, model=model(2)), model=model(4), step=4))
+        assert beaten == []
+        assert model(2) in {pick.agent for pick in decided.picks if pick.category == "exploitable"}
 
     def test_a_model_that_is_no_member_has_opponents_too(self, keeper):
         for step in (0, 2, 3):
