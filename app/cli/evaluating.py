@@ -14,7 +14,7 @@ from app.arena.match import IN_FLIGHT
 from app.cli.models import AGAINST, fetch_player
 from app.cli.output import note
 from app.cli.place import Place
-from app.cli.rivals import named
+from app.cli.rivals import fetch_rivals
 from app.config import GameConfig
 from app.core import FlyballError, ModelHash
 from app.engine import Engine, InlineEngine, JsonObject, LocalEngine
@@ -47,7 +47,7 @@ def evaluate_game(place: Place, request: GameRequest) -> dict[str, Any]:
     Raises:
         UnknownConfig: no configuration is called so.
         LostGames: not all games could be played.
-        and what ``fetch_player`` and ``named`` raise, before any game is played.
+        and what ``fetch_player`` and ``fetch_rivals`` raise, before any game is played.
     """
     config = place.load({"configs": [request.config_key]}).run.config(request.config_key)
     if request.temperature is not None:
@@ -85,12 +85,9 @@ def _opponents(
     request: GameRequest, hero: str, place: Place, config: GameConfig, store: FileStore
 ) -> Iterator[Opponent]:
     spec = open_table(config, 0).spec
-    seen: dict[str, str] = {hero: f"--model {request.model}"}
-    for name in named(request.against, hero, place, config.key, request.seed):
-        player = fetch_player(name, AGAINST, place, config, store)
-        if player in seen:
-            raise click.UsageError(f"{AGAINST} {name} is the same as {seen[player]}.")
-        seen[player] = f"{AGAINST} {name}"
+    for name, player in fetch_rivals(request.against, hero, place, config, store, seed=request.seed).items():
+        if player == hero:
+            raise click.UsageError(f"{AGAINST} {name} is the same as --model {request.model}.")
         bot, settings = spec.has_bot(player), config.evaluation
         asked = request.games or (settings.random_games if bot else settings.model_games)
         games = -(-asked // config.players) * config.players  # every seat equally often

@@ -10,10 +10,10 @@ from typing import Any
 
 from app.arena.hands import HandsSpec, single_hands
 from app.cli.evaluating import LostGames
-from app.cli.models import AGAINST, fetch_player
+from app.cli.models import fetch_player
 from app.cli.output import note
 from app.cli.place import Place
-from app.cli.rivals import named
+from app.cli.rivals import fetch_rivals
 from app.config import GameConfig
 from app.core import FlyballError, derive_seed
 from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, scatter
@@ -55,16 +55,15 @@ class _Table:
 def evaluate_paired(place: Place, request: PairedRequest) -> dict[str, Any]:
     """Play the hands and return the summary. The models are copied first: a snapshot is played.
 
-    Raises ``UnknownConfig``, ``UnknownGame`` where it is not Hearts, what ``fetch_player`` and ``named`` raise, all
-    before any hand is played; or ``LostGames``.
+    Raises ``UnknownConfig``, ``UnknownGame`` where it is not Hearts, what ``fetch_player`` and ``fetch_rivals`` raise,
+    all before any hand is played; or ``LostGames``.
     """
     config = place.load({"configs": [request.config_key]}).run.config(request.config_key)
     single_hands(config)
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
         store = FileStore(Path(folder))
         policy = fetch_player(request.policy, "--model", place, config, store)
-        rivals = named(request.against, policy, place, config.key, request.seed)
-        opponents = {name: fetch_player(name, AGAINST, place, config, store) for name in rivals}
+        opponents = fetch_rivals(request.against, policy, place, config, store, seed=request.seed)
         reference = request.reference
         fixed = None if reference is None else fetch_player(reference, "--reference", place, config, store)
         pairs = {name: (_Table(policy, player), _Table(fixed or player, player)) for name, player in opponents.items()}

@@ -6,14 +6,16 @@ from typing import cast
 
 import click
 
-from app.cli.models import AGAINST
+from app.cli.models import AGAINST, fetch_player
 from app.cli.output import note
 from app.cli.place import Place
 from app.cli.selecting import open_journal
+from app.config import GameConfig
 from app.core import FlyballError
 from app.dashboard import LEAGUES_READ, read_leagues
 from app.journal import history
 from app.league import STRATEGIES, Agent, League, Strategy, Wanted, select
+from app.store import BlobStore
 
 NAMES = ("random", "champion")
 """Strategies whose names mean something without a count too: the random bot, the current model."""
@@ -23,12 +25,29 @@ class NobodyToPlay(FlyballError):
     """A strategy finds no opponent in the league."""
 
 
-def named(against: Sequence[str], hero: str, place: Place, config_key: str, seed: int) -> Iterator[str]:
+def fetch_rivals(
+    against: Sequence[str], hero: str, place: Place, config: GameConfig, store: BlobStore, *, seed: int
+) -> dict[str, str]:
+    """Return by name what ``load_player`` calls the opponents, having copied the models into ``store``.
+
+    Strategies may choose the same member: whoever is there already is there once.
+
+    Raises ``NobodyToPlay``, ``click.UsageError`` for a name that can be none, and what ``fetch_player`` raises.
+    """
+    players: dict[str, str] = {}
+    for name in _named(against, hero, place, config.key, seed):
+        player = fetch_player(name, AGAINST, place, config, store)
+        if player in players.values():
+            note(f"{AGAINST}: {name} is there already, and is played once.")
+        else:
+            players[name] = player
+    return players
+
+
+def _named(against: Sequence[str], hero: str, place: Place, config_key: str, seed: int) -> Iterator[str]:
     """Iterate over opponents by name or hash; ``STRATEGY:COUNT`` stands for members of the run's league.
 
     The count is 1 where nothing follows the colon.
-
-    Raises ``NobodyToPlay``, or ``click.UsageError`` for a name that can be none.
     """
     league: League | None = None
     for name in against:

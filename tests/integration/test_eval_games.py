@@ -136,6 +136,12 @@ def test_strategies_choose_from_the_runs_league(flyball: Flyball, league, hero: 
     assert ("the league of tic_tac_toe_2p has" in done.stderr) == against.endswith(":9")
 
 
+def test_who_is_chosen_twice_is_played_once(flyball: Flyball, league) -> None:
+    done = flyball("--config", KEY, "--against", f"{league[2]},top_k:2,recent:2,random,random", "--games", 2)
+    assert [match["opponent_model"] for match in json.loads(done.stdout)["results"]] == [league[2], league[1], None]
+    assert done.stderr.count("is there already, and is played once") == 4
+
+
 def test_drawn_members_are_the_same_for_a_seed(flyball: Flyball, league) -> None:
     words = ("--config", KEY, "--model", league[0], "--against", "random:1", "--games", 2)
     met = [
@@ -158,7 +164,6 @@ def test_drawn_members_are_the_same_for_a_seed(flyball: Flyball, league) -> None
         (("--against", "randm"), 4, "--against: there is nothing called 'randm'. hint: It takes a file"),
         (("--against", "hard"), 4, "Bots of tic_tac_toe_2p are random. A strategy is written top_k:3."),
         (("--against", "champion"), 2, "--against champion is the same as --model current"),
-        (("--against", "random,random"), 2, "--against random is the same as --against random"),
         (("--model", "random"), 2, "--against random is the same as --model random"),
         (("--model", ""), 2, "--model is empty"),
         (("--model", "abcdef"), 4, "--model: there is nothing called 'abcdef'"),
