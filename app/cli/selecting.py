@@ -19,7 +19,7 @@ from app.config import GAMES
 from app.events import CATALOGUE, Event, Payload, RunConfigured, resolve
 from app.events.envelope import EPOCH
 from app.events.frames import DeadLetter, Record
-from app.journal import JournalReader, SqliteJournalReader, history
+from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
 from app.runtime.clock import SystemClock
 from app.runtime.settings import UnknownConfig
 
@@ -76,6 +76,10 @@ def open_journal(place: Place) -> Iterator[SqliteJournalReader]:
     Raises:
         NotAJournal: there is none.
     """
+    if not place.folder.journal.exists():
+        raise NotAJournal(
+            f"There is no run in {place.folder.path}.", hint="Name its folder by --run, or begin one: flyball up."
+        )
     reader = SqliteJournalReader(place.folder.journal)
     try:
         yield reader

@@ -160,7 +160,7 @@ def test_what_cannot_be_shown_is_said(run: Path, words: list[str], code: int, sa
 
 def test_a_run_without_a_league_is_told_from_no_run(tmp_path: Path) -> None:
     nothing = league(tmp_path, KEY)
-    assert (nothing.exit_code, "There is no journal" in nothing.stderr) == (3, True)
+    assert (nothing.exit_code, f"There is no run in {tmp_path}" in nothing.stderr) == (3, True)
     young = Recording([])
     young.add(RunConfigured(run_id="1", settings=RunSettings().model_dump(mode="json")))
     write_journal(tmp_path / "journal.sqlite", young.events)

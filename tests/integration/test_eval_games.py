@@ -212,6 +212,6 @@ def test_what_the_workers_would_refuse_is_refused_before(flyball: Flyball, model
 
 def test_without_a_run_there_are_only_files(flyball: Flyball) -> None:
     done = flyball("--config", KEY)
-    assert (done.exit_code, "There is no journal" in done.stderr) == (3, True)
+    assert (done.exit_code, "There is no run in" in done.stderr) == (3, True)
     done = flyball("--config", KEY, "--model", "abcdef12")
     assert (done.exit_code, "has no models: look at --run" in done.stderr) == (4, True)
