@@ -1,6 +1,6 @@
 """The network's derivative by hand, for the CPU.
 
-There, autograd spends a third of a small network's backward pass on itself: it makes each gradient anew and adds it to
+There, autograd adds an eighth to the time of a small network's passes: it makes each gradient anew and adds it to
 one of zeros. This writes products where they belong. What it needs of a network is what an ``ActorCritic`` is: linear
 layers, a ReLU after each, under two linear heads. Any other network has autograd, as GPUs do.
 """

@@ -129,23 +129,21 @@ def test_the_compiled_loss_is_the_one_that_is_defined_and_so_is_its_gradient(tem
 
 @pytest.mark.parametrize("hidden", [(16,), (32, 8), (8, 16, 8)])
 def test_the_derivative_by_hand_is_autograd_s(hidden):
-    """By logits and values alone too, so that neither head hides the other."""
+    """By logits and by values alone too, so that neither head hides the other."""
     settings, rng = NetworkSettings(hidden=hidden), torch.Generator().manual_seed(1)
     network = load_network(settings, SIZE, ACTIONS, init_policy(settings, SIZE, ACTIONS, seed=5))
     optimizer = VectorAdam(network, 1e-3, None)
-    obs, noise = torch.randn((50, SIZE), generator=rng), torch.randn((50, ACTIONS + 1), generator=rng)
-    for by_logits, by_values in (
-        (noise[:, 1:], noise[:, 0]),
-        (noise[:, 1:], torch.zeros(50)),
-        (0 * noise[:, 1:], noise[:, 0]),
-    ):
+    obs = torch.randn((50, SIZE), generator=rng)
+    by_logits, by_values = torch.randn((50, ACTIONS), generator=rng), torch.randn(50, generator=rng)
+    for policy_counts, value_counts in ((1, 1), (1, 0), (0, 1)):
+        by_both = policy_counts * by_logits, value_counts * by_values
         optimizer.zero_grad()
-        torch.autograd.backward(network(obs), (by_logits, by_values))
-        expected = [parameter.grad.clone() for parameter in network.parameters()]
+        torch.autograd.backward(network(obs), by_both)
+        expected = {name: parameter.grad.clone() for name, parameter in network.named_parameters()}
+        assert all(gradient.any() for name, gradient in expected.items() if name.startswith("trunk"))
         with torch.no_grad():
-            backward(network, network.features(obs), by_logits, by_values)
-        assert all(gradient.any() for gradient in expected[:-4])
-        torch.testing.assert_close([parameter.grad for parameter in network.parameters()], expected)
+            backward(network, network.features(obs), *by_both)
+        torch.testing.assert_close({name: p.grad for name, p in network.named_parameters()}, expected)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.25])
