@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,10 +108,14 @@ def _recording(path: Path | None) -> Iterator[Watcher | None]:
         yield None
         return
     with writing(path):
-        file = path.open("w", encoding="utf-8")
+        file = path.open("w", encoding="utf-8", buffering=1)  # line by line: a full disk is told where it is written
 
     def watch(state: EvalState, actions: NDArray[Any], result: StepResult) -> None:
-        file.writelines(json.dumps(row) + "\n" for row in trajectory_rows(state, actions, result))
+        with writing(path):
+            file.writelines(json.dumps(row) + "\n" for row in trajectory_rows(state, actions, result))
 
-    with file:
+    try:
         yield watch
+    finally:
+        with suppress(OSError):  # of what could not be written the line has told
+            file.close()

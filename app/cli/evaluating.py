@@ -11,7 +11,7 @@ import click
 
 from app.arena import EvaluationManager
 from app.arena.match import IN_FLIGHT
-from app.cli.models import AGAINST, fetch_player
+from app.cli.models import AGAINST, CURRENT, fetch_player
 from app.cli.output import note
 from app.cli.place import Place
 from app.cli.rivals import fetch_rivals
@@ -85,9 +85,7 @@ def _opponents(
     request: GameRequest, hero: str, place: Place, config: GameConfig, store: FileStore
 ) -> Iterator[Opponent]:
     spec = open_table(config, 0).spec
-    for name, player in fetch_rivals(request.against, hero, place, config, store, seed=request.seed).items():
-        if player == hero:
-            raise click.UsageError(f"{AGAINST} {name} is the same as --model {request.model}.")
+    for name, player in _others(request, hero, place, config, store).items():
         bot, settings = spec.has_bot(player), config.evaluation
         asked = request.games or (settings.random_games if bot else settings.model_games)
         games = -(-asked // config.players) * config.players  # every seat equally often
@@ -96,6 +94,22 @@ def _opponents(
         yield Opponent(
             name=name, kind=player if bot else "model", model=None if bot else ModelHash(player), games=games
         )
+
+
+def _others(request: GameRequest, hero: str, place: Place, config: GameConfig, store: FileStore) -> dict[str, str]:
+    """Return the opponents by name, without the model itself: under the name of the current one it is not asked twice.
+
+    Meanwhile another could have been promoted.
+    """
+    itself = {name for name in request.against if name in CURRENT and request.model in CURRENT}
+    names = tuple(name for name in request.against if name not in itself)
+    rivals = fetch_rivals(names, hero, place, config, store, seed=request.seed)
+    others = {name: player for name, player in rivals.items() if player != hero}
+    for name in (*itself, *(rivals.keys() - others.keys())):
+        if not others:
+            raise click.UsageError(f"{AGAINST} {name} is the same as --model {request.model}: name somebody else.")
+        note(f"{AGAINST}: {name} is the model itself, and is not played.")
+    return others
 
 
 def _spread(config: GameConfig, games: int, workers: int) -> GameConfig:

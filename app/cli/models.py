@@ -1,6 +1,7 @@
 """Which model or bot a command is about: the one place where they are looked up by the names that people give them."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ from app.cli.watching import read_board
 from app.config import GameConfig
 from app.core import HEURISTIC, FlyballError, ModelHash, UnusableFile
 from app.games import open_table
+from app.games.hearts.rules import HeartsRules, parse_rules
 from app.runtime.settings import UnknownConfig
 from app.store import BlobStore, FileStore, Manifest, get_checkpoint, read_model
 
@@ -132,16 +134,21 @@ def _current(option: str, place: Place, config_key: str | None) -> ModelHash:
 def _check_game(what: str, manifest: Manifest, config: GameConfig, place: Place) -> None:
     """Refuse a model of another game; configurations may differ in other things. Raises ``ForeignModel``."""
     theirs = manifest.config_key
-    if theirs != config.key and _rules(theirs, place) != (config.engine, config.game, config.players):
+    if theirs == config.key:
+        return
+    try:
+        trained = place.load({"configs": [theirs]}).run.config(theirs)
+    except UnknownConfig:
+        note(f"{what} was trained for {theirs}, which is not known here; it plays if it has the same shape.")
+        return
+    if _rules(trained) != _rules(config):
         raise ForeignModel(
             f"{what} was trained for {theirs}, not for {config.key}.",
             hint=f"Name a model of {config.key}, or play it with --config {theirs}.",
         )
 
 
-def _rules(config_key: str, place: Place) -> tuple[str, str, int] | None:
-    try:
-        config = place.load({"configs": [config_key]}).run.config(config_key)
-    except UnknownConfig:
-        return None
-    return config.engine, config.game, config.players
+def _rules(config: GameConfig) -> tuple[str, str | HeartsRules, int]:
+    """Return what is played; how many hands make a game of Hearts changes nothing of how to play one."""
+    ours = config.engine == "flyball"
+    return config.engine, replace(parse_rules(config.game), hands=1) if ours else config.game, config.players

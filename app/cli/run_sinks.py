@@ -5,7 +5,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from app.cli.output import note
-from app.config.pipeline import LoggingSettings
+from app.core import reading
 from app.pipeline import Evaluation, RunHead, RunPlace, RunState, Sink
 from app.pipeline.report import REPORT, draw_curves, judged, summary_text, write_report
 from app.pipeline.sinks import CsvLog, TensorBoardSink, WandbSink, loaded_wandb, read_log
@@ -15,10 +15,16 @@ from app.telemetry import NoPlots
 BOARD = "tensorboard"
 
 
-def check_sinks(settings: LoggingSettings) -> None:
-    """Make sure that what is asked for is installed, before a run begins. Raises ``NoWandb``."""
-    if settings.wandb != "off":
+def check_sinks(place: RunPlace, head: RunHead) -> None:
+    """Make sure, before a run begins or goes on, that it can tell what it does where it is asked to.
+
+    Raises ``NoWandb``, ``ForeignLog`` or ``UnusableFile``.
+    """
+    if head.settings.logging.wandb != "off":
         loaded_wandb()
+    if log := log_of(place, head):
+        with reading(log):
+            read_log(log)
 
 
 @contextmanager

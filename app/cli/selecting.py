@@ -105,7 +105,8 @@ def check_config(reader: JournalReader | None, config_key: str | None) -> None:
 
 def check_played(reader: JournalReader, place: Place, config_key: str) -> None:
     """Refuse a configuration that a run does not play since its last start. Raises ``UnknownConfig``."""
-    if config_key not in (played := _latest(reader)):
+    played = _latest(reader)
+    if played and config_key not in played:
         raise UnknownConfig(
             f"The run in {place.folder.path} does not play {config_key}.", hint=f"It plays {', '.join(sorted(played))}."
         )

@@ -37,9 +37,9 @@ def train_game(request: TrainRequest) -> tuple[dict[str, Any], str]:
     place = RunPlace(request.output)
     head = _resumed(place, request) if request.resume else _new(request)
     settings = head.settings
-    check_sinks(settings.logging)
+    check_sinks(place, head)
     game = run_game(request.config, settings)
-    check_start(settings)
+    check_start(settings, begun=place.state() is not None)
     with place.held():
         if request.resume:
             place.change(head)

@@ -32,7 +32,9 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UnusableFile(f"{path} cannot be read: {error.strerror}.", hint="Look at its name and mode.") from error
+        raise UnusableFile(
+            f"{path} cannot be read: {error.strerror or error}.", hint="Look at its name and mode."
+        ) from error
 
 
 @contextmanager
@@ -41,4 +43,6 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UnusableFile(f"{path} cannot be written: {error.strerror}.", hint="Choose another place.") from error
+        raise UnusableFile(
+            f"{path} cannot be written: {error.strerror or error}.", hint="Choose another place."
+        ) from error

@@ -49,7 +49,7 @@ CONFIGS: tuple[Column[ConfigStatus], ...] = (
     Column("games/s", lambda config: _figure(config.games_per_second), 6, right=True),
     Column("step", lambda config: _figure(config.step), 7, right=True),
     Column("Elo", lambda config: show_elo(config.elo, config.elo_stderr), 9, right=True),
-    Column("win rate v. random", lambda config: show_rate(config.win_rate_random), 2, right=True),
+    Column("score v. random", lambda config: show_rate(config.win_rate_random), 2, right=True),
     Column("loops", lambda config: str(config.loops), 5, right=True),
     Column("+/-", lambda config: f"{config.promotions}/{config.rejections}", 8, right=True),
     Column("last decision", _decision, 1),

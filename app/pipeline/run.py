@@ -78,7 +78,7 @@ class TrainingRun:
     def _ended(self, state: RunState) -> str | None:
         asked, training = self.settings.collection, self.settings.training
         if state.iteration >= asked.num_iterations:
-            return "that were all"
+            return "those were all"
         if training.max_episodes is not None and state.games >= training.max_episodes:
             return f"{state.games} games were played"
         if training.early_stopping and state.stale >= training.patience:
@@ -103,7 +103,7 @@ class TrainingRun:
         self._current = learned.checkpoint
         watch.lap("update")
         policy = self._policy()
-        found = self._evaluated(policy) if number % settings.training.eval_frequency == 0 else None
+        found = self._evaluated(policy) if self._is_evaluated(number) else None
         watch.lap("evaluate")
         after = self._judged(state, learned, found)
         if after.best != state.best or self._is_due(number):
@@ -131,6 +131,9 @@ class TrainingRun:
         if self._is_due(number):  # not before all have been told: a run goes on after what it says it has done
             self.place.save(after, self._current)
         return after
+
+    def _is_evaluated(self, number: int) -> bool:
+        return number % self.settings.training.eval_frequency == 0 or number == self.settings.collection.num_iterations
 
     def _judged(self, state: RunState, learned: Learned, found: Evaluation | None) -> RunState:
         """Return the state after an iteration."""

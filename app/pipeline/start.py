@@ -14,11 +14,14 @@ from app.store import Checkpoint, Manifest, MemoryStore, Shard, get_checkpoint, 
 from app.training import first_model, imitate, make_samples
 
 
-def check_start(settings: PipelineSettings) -> None:
-    """Make sure, before a run begins, that there is what it needs. Raises ``UnfitSettings`` or ``UnusableFile``."""
+def check_start(settings: PipelineSettings, *, begun: bool) -> None:
+    """Make sure that there is what a run needs before it begins, or goes on if it has ``begun``: then it has its clone.
+
+    Raises ``UnfitSettings`` or ``UnusableFile``.
+    """
     if reason := missing_device(settings.training.device):
         raise UnfitSettings(f"training.device: {reason}.", hint="Leave it at cpu.")
-    if settings.collection.initial_policy == "behavioral_clone" and settings.cloning.experience:
+    if not begun and settings.collection.initial_policy == "behavioral_clone" and settings.cloning.experience:
         path = Path(settings.cloning.experience)
         with reading(path):
             path.open("rb").close()

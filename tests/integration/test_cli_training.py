@@ -190,6 +190,35 @@ def test_hearts_is_trained_from_a_clone(tmp_path: Path) -> None:
     assert "against heuristic" in done.stderr
 
 
+def test_a_run_that_has_its_clone_goes_on_without_what_it_was_cloned_from(tmp_path: Path) -> None:
+    file, folder = tmp_path / "games.jsonl", tmp_path / "run"
+    words = ("experience", "export", str(file), "--game", "tic_tac_toe_2p", "--games", "8", "--model", "random")
+    written = CliRunner().invoke(main, words)
+    assert written.exit_code == 0, written.stderr
+    begun = small(folder, "--start", "bc", "--set", f'cloning.experience="{file}"')
+    assert begun.exit_code == 0, begun.stderr
+    file.unlink()
+    longer = train("tic_tac_toe_2p", "--output", folder, "--resume", "--set", "collection.num_iterations=3")
+    assert longer.exit_code == 0, longer.stderr
+
+
+def test_the_last_iteration_is_evaluated(tmp_path: Path) -> None:
+    done = small(tmp_path, "--json", "--set", "training.eval_frequency=5")
+    assert done.exit_code == 0, done.stderr
+    rows = read_log(tmp_path / "training_log.csv")
+    assert [bool(row["eval_outcome"]) for row in rows] == [False, True]
+
+
+def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    refused = small(tmp_path, "--set", 'logging.csv_log="models"')
+    assert (refused.exit_code, f"{tmp_path / 'models'} cannot be" in refused.stderr) == (2, True)
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "training_log.csv").write_text("anything else\n")
+    refused = small(tmp_path / "foreign")
+    assert refused.exit_code == 2
+    assert not (tmp_path / "foreign" / "run.json").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "code", "complaint"),
     [

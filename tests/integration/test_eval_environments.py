@@ -158,6 +158,11 @@ def test_what_an_environment_prints_does_not_get_into_the_data(tmp_path: Path) -
         (("--env", "CartPole-v1", "--model", __file__), 2, "test_eval_environments.py is no policy for environments"),
         (("--env", "CartPole-v1", "--model", CARTPOLE, "--action-codec", "clip"), 2, "greedy, sample or raw"),
         (("--env", "CartPole-v1", "--model", CARTPOLE, "--dump-trajectory", "/no/where.jsonl"), 2, "cannot be written"),
+        (
+            ("--env", "CartPole-v1", "--model", CARTPOLE, "--dump-trajectory", "/dev/full"),
+            2,
+            "/dev/full cannot be written",
+        ),
         (("--env", "Acrobot-v1", "--model", CARTPOLE), 2, "takes 4 features; these observations have 6"),
         (("--env", "corridors:EndlessCorridor-v0", "--policy", "random"), 2, "--max-steps N"),
         (("--env", "NoSuch-v0", "--policy", "random"), 4, "NoSuch"),

@@ -199,6 +199,25 @@ def test_a_model_of_another_game_is_refused_before_anything_is_played(
     assert flyball("--config", "other_2p", "--model", same, "--games", 2).exit_code == 0
 
 
+def test_a_model_of_hearts_plays_games_of_any_number_of_hands(flyball: Flyball, tmp_path: Path) -> None:
+    (tmp_path / "flyball.toml").write_text(
+        '[games.long_4p]\ngame = "hearts(hands=2)"\nplayers = 4\nengine = "flyball"\n'
+        '[games.other_4p]\ngame = "hearts(pass_cards=false)"\nplayers = 4\nengine = "flyball"\n'
+    )
+    model = stored(tmp_path, 1, "hearts_4p")
+    done = flyball("--config", "long_4p", "--model", model, "--games", 4)
+    assert done.exit_code == 0, done.stderr
+    done = flyball("--config", "other_4p", "--model", model, "--games", 4)
+    assert (done.exit_code, "was trained for hearts_4p" in done.stderr) == (2, True)
+
+
+def test_the_model_itself_is_left_out_beside_others(flyball: Flyball, models: list[ModelHash]) -> None:
+    done = flyball("--config", KEY, "--against", f"champion,random,{models[0]}", "--games", 2)
+    assert done.exit_code == 0, done.stderr
+    assert [match["opponent"] for match in json.loads(done.stdout)["results"]] == ["random"]
+    assert done.stderr.count("is the model itself, and is not played") == 2
+
+
 def test_what_the_workers_would_refuse_is_refused_before(flyball: Flyball, models, tmp_path: Path) -> None:
     whole = tmp_path / "store" / models[1][:2] / models[1][2:4] / models[1]
     part = tmp_path / "part.safetensors"

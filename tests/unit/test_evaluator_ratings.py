@@ -1,6 +1,7 @@
 """The ratings that the evaluator publishes: of all games of its pool together, and as facts."""
 
 from functools import partial
+from math import inf
 
 from driving import KEY, Driven, DrivenWorker, run_settings
 from leagues import model
@@ -149,6 +150,19 @@ def test_a_rating_that_hardly_changed_is_not_told_again():
     told = {one.agent: one.elo for one in run.evaluated(4)[1].ratings}
     assert told
     assert all(abs(before[name].elo - elo) >= 1 for name, elo in told.items())
+
+
+def test_no_rating_is_told_that_is_less_certain_than_the_last():
+    """The pool forgets: of a member that comes back as an opponent it knows the new games alone."""
+    run, told, again = Run(), dict[str, float](), 0
+    for step in range(60):
+        complete, *changed = run.generation(step)
+        told.setdefault(model(step), complete.elo_stderr)
+        for rating in (rating for one in changed for rating in one.ratings):
+            assert rating.elo_stderr <= told.get(rating.agent, inf)
+            again += rating.agent in told
+            told[rating.agent] = rating.elo_stderr
+    assert again > 40
 
 
 def test_an_anchor_with_a_successor_is_never_rated_again():

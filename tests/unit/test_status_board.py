@@ -142,9 +142,9 @@ def wide() -> Status:
 @pytest.mark.parametrize(
     ("width", "shown", "left_out"),
     [
-        (200, ["configuration", "games/s", "Elo", "win rate v. random", "last decision"], []),
-        (120, ["configuration", "games/s", "Elo", "win rate v. random", "+/-"], ["last decision"]),
-        (80, ["configuration", "games/s", "Elo", "+/-"], ["last decision", "win rate v. random"]),
+        (200, ["configuration", "games/s", "Elo", "score v. random", "last decision"], []),
+        (120, ["configuration", "games/s", "Elo", "score v. random", "+/-"], ["last decision"]),
+        (80, ["configuration", "games/s", "Elo", "+/-"], ["last decision", "score v. random"]),
         (30, ["configuration", "Elo"], ["games", "loops"]),
     ],
 )

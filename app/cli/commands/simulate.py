@@ -90,13 +90,13 @@ def simulate(
     ]
     results = _run(tasks, jobs)
     summaries = summarise(results)
-    if figure:
-        plot(results, summaries, figure)
     if as_json:
         runs = [result.model_dump(mode="json") for result in results]
         write_json({"arms": [summary.model_dump(mode="json") for summary in summaries], "runs": runs})
     else:
         show(_table(summaries))
+    if figure:  # last: what took hours is told by now, whatever becomes of it
+        plot(results, summaries, figure)
 
 
 def _run(tasks: Sequence[Task], jobs: int) -> list[RunResult]:

@@ -6,7 +6,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from app.core import Clock, UnusableFile
+from app.core import Clock, UnusableFile, writing
 from app.pipeline.iteration import Iteration
 from app.pipeline.sinks.scalars import PHASES
 from app.policy import Policy
@@ -47,12 +47,13 @@ class CsvLog:
         self._last: int | None = None  # the iteration of the last row that is whole; None: not looked at yet
 
     def write(self, iteration: Iteration, policy: Policy) -> None:  # noqa: ARG002 - a sink
-        """See ``Sink.write``. Raises ``ForeignLog``."""
-        if self._last is None or iteration.number <= self._last:
-            self._restart(iteration.number)
+        """See ``Sink.write``. Raises ``ForeignLog`` or ``UnusableFile``."""
         line = _line(_row(iteration, self._clock.now().isoformat(timespec="seconds")))
-        with self._path.open("ab", buffering=0) as file:
-            file.write(line)
+        with writing(self._path):
+            if self._last is None or iteration.number <= self._last:
+                self._restart(iteration.number)
+            with self._path.open("ab", buffering=0) as file:
+                file.write(line)
         self._last = iteration.number
 
     def close(self) -> None:

@@ -50,7 +50,7 @@ def _told(
     changed = tuple(
         AgentRating(agent=agent, elo=estimate.elo, elo_stderr=estimate.stderr, games=games[agent])
         for agent, estimate in found.items()
-        if agent in known and agent not in told_for_good and _differ(known[agent], estimate)
+        if agent in known and agent not in told_for_good and _is_news(known[agent], estimate)
     )
     return Rated(found[hero], {agent: estimate.elo for agent, estimate in found.items()}, changed)
 
@@ -82,5 +82,9 @@ def rated_alone(matches: Sequence[MatchResult], known: Mapping[str, Estimate | N
     return Rated(Estimate(*performance_rating(scores)), {name: estimate.elo for name, estimate in met.items()})
 
 
-def _differ(told: Estimate | None, found: Estimate) -> bool:
-    return told is None or abs(found.elo - told.elo) >= TOLD_ELO
+def _is_news(told: Estimate | None, found: Estimate) -> bool:
+    """Whether a rating is worth telling: it has changed, and is no less certain than the one that was told last.
+
+    The pool forgets games: of a member that comes back as somebody's opponent it knows those alone.
+    """
+    return told is None or (abs(found.elo - told.elo) >= TOLD_ELO and found.stderr <= told.stderr)
