@@ -57,8 +57,11 @@ def league(
     """Show the league of CONFIG, or of all configurations.
 
     Elo is the rating as the evaluator told it last, measured from the random bot at 0, with its 95% interval: what
-    explains best the games of those who played lately, all together (Bradley and Terry). 'met' is the share of
-    self-play games against it; under a table stands how many were played for which reason.
+    explains best the games of those who played lately, all together (Bradley and Terry). A rating that would be less
+    certain is not told, so it may rest on fewer of its 'games', which are all that were ever rated, than a newer one.
+    'why' is what it is kept for: a latest model, for a time (recent), the best one when it came (elite), one of every
+    so many steps (anchor), a rung of the scale of ratings (lasting). 'met' is the share of self-play games against it;
+    under a table stands how many were played for which reason.
 
     CONFIG --import FILE --registry FILE checks a league.json, exported or in the schema of seed 001 and written by
     hand, and takes its agents and games over into the file that --registry names, of which CONFIG is. Known agents and
