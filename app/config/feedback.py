@@ -128,6 +128,9 @@ class SchedulerSettings(Settings):
 
     staleness_hours: float = Field(default=1.0, gt=0)
     starvation_floor: float = Field(default=0.25, gt=0, le=1, description="share of an equal share nobody falls below")
+    waiting_seconds: float = Field(
+        default=10.0, ge=0, description="of a request: longer ones do not wait at workers that are busy"
+    )
     lease_seconds: float = Field(default=600.0, gt=0, description="without a result for so long a request is repeated")
     node_silent_seconds: float = Field(default=30.0, gt=0)
 

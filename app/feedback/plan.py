@@ -171,7 +171,7 @@ class Plan:
 
     def dispatch(self) -> None:
         """Give free places to those who wait, least tag first."""
-        while self._lines.first(WAITING) and (name := self._free_place()):
+        while (next_turn := self._lines.first(WAITING)) and (name := self._free_place(next_turn[1])):
             tag, key = self._lines.pop(WAITING)
             self.queue = self.queue.model_copy(update={"virtual": tag})
             if key in self.settings:
@@ -180,12 +180,18 @@ class Plan:
             else:  # it is not played any more: its place goes back
                 self._freed(FREE, name, 1)
 
-    def _free_place(self) -> str | None:
-        """Return a worker that would begin at once; if there is none, one at which a request may wait."""
+    def _free_place(self, key: str) -> str | None:
+        """Return a worker that would begin at once; if there is none, one at which a request may wait.
+
+        Waiting there saves the moment between two requests. Where they are long that is nothing, and rows that come so
+        much later are more often of a model that has been replaced.
+        """
         while self._lines.first(FREE):
             _, name = self._lines.pop(FREE)
             if (worker := self.worker(name)) and worker.idle:
                 return name
+        if self.config(key).seconds > self.settings.feedback.scheduler.waiting_seconds:
+            return None
         while self._lines.first(SPARE):
             _, name = self._lines.pop(SPARE)
             if (worker := self.worker(name)) and worker.slots:

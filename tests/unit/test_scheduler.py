@@ -190,6 +190,15 @@ class TestWorkers:
         asked = [request for key in keys for request in scheduler.feed(distributed(), key=key)]
         assert len({request.worker for request in asked}) == 3
 
+    @pytest.mark.parametrize(("seconds", "waits"), [(10.0, True), (10.1, False)])
+    def test_long_requests_do_not_wait_at_a_busy_worker(self, seconds, waits):
+        one, other = list(GAMES)[:2]
+        scheduler = Driven(SelfplayScheduler, run_settings(one, other))
+        scheduler.feed(ready(), key=None)
+        assert [len(scheduler.feed(distributed(), key=key)) for key in (one, other)] == [1, 1]
+        assert len(answer(scheduler, one, seconds=seconds)) == waits
+        assert len(complete(scheduler, other)) == 1, "now there is room"
+
     def test_a_silent_worker_is_lost_and_its_request_asked_of_another(self, scheduler):
         scheduler.feed(distributed(), at=0)
         scheduler.feed(ready("other"), key=None, at=25)
