@@ -101,7 +101,7 @@ def _others(request: GameRequest, hero: str, place: Place, config: GameConfig, s
 
     Meanwhile another could have been promoted.
     """
-    itself = {name for name in request.against if name in CURRENT and request.model in CURRENT}
+    itself = [name for name in request.against if name in CURRENT and request.model in CURRENT]
     names = tuple(name for name in request.against if name not in itself)
     rivals = fetch_rivals(names, hero, place, config, store, seed=request.seed)
     others = {name: player for name, player in rivals.items() if player != hero}

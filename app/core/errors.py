@@ -1,7 +1,7 @@
 """The one root of all errors that Flyball raises on purpose, and what becomes of those of files."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 
@@ -26,23 +26,19 @@ class UnusableFile(FlyballError):
     """A file or folder that somebody named: it is missing, cannot be read or written, or holds something else."""
 
 
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading(path: Path) -> AbstractContextManager[None]:
     """Read a file that somebody named. Raises ``UnusableFile`` where the system does not let it be read."""
-    try:
-        yield
-    except OSError as error:
-        raise UnusableFile(
-            f"{path} cannot be read: {error.strerror or error}.", hint="Look at its name and mode."
-        ) from error
+    return _usable(path, "read", "Look at its name and mode.")
+
+
+def writing(path: Path) -> AbstractContextManager[None]:
+    """Write a file that somebody named. Raises ``UnusableFile`` where the system does not let it be written."""
+    return _usable(path, "written", "Choose another place.")
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Write a file that somebody named. Raises ``UnusableFile`` where the system does not let it be written."""
+def _usable(path: Path, what: str, hint: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UnusableFile(
-            f"{path} cannot be written: {error.strerror or error}.", hint="Choose another place."
-        ) from error
+        raise UnusableFile(f"{path} cannot be {what}: {error.strerror or error}.", hint=hint) from error

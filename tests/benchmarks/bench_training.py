@@ -159,7 +159,7 @@ def test_connect_four_against_maskable_ppo_and_pettingzoo() -> None:
 
     own, peer = rates(iterations("connect_four_2p", 256), theirs)
     print(f"\nconnect four: {own:,.0f} steps/s, MaskablePPO {peer:,.0f}, {own / peer:.1f} times")  # noqa: T201
-    assert own / peer >= 4.5
+    assert own / peer >= 6
 
 
 def test_an_iteration_of_the_document_s_size() -> None:
