@@ -13,9 +13,8 @@ from app.config import GameConfig, Settings
 from app.core import derive_seed
 from app.engine import JsonObject, Report
 from app.evaluation import HandResults, PairedStatistics, compare_paired, win_shares
-from app.games import UnknownGame, open_table
+from app.games import UnknownGame, open_table, own_hearts
 from app.games.hearts.points import hand_points, moons
-from app.games.hearts.rules import parse_rules
 from app.selfplay import HERO, PLAYERS, Player, Rollout, Schedule
 from app.store import FileStore
 
@@ -44,13 +43,14 @@ def single_hands(config: GameConfig) -> tuple[GameConfig, bool]:
 
     Raises ``UnknownGame`` for another game.
     """
-    if config.engine != "flyball":
+    hearts = own_hearts(config)
+    if hearts is None:
         raise UnknownGame(
             f"Points a hand are those of Flyball's own Hearts, as hearts_4p plays it, and {config.key} plays "
             f"{config.game!r}.",
             hint="--paired is for Hearts: leave it out. Every deal and opening is played in every seat without it too.",
         )
-    rules = replace(parse_rules(config.game), hands=1)
+    rules = replace(hearts, hands=1)
     selfplay = config.selfplay.model_copy(update={"rewards": "terminal"})
     return config.model_copy(update={"game": rules.game, "selfplay": selfplay}), rules.moon_for_shooter
 

@@ -12,8 +12,8 @@ from app.cli.selecting import check_played, open_journal
 from app.cli.watching import read_board
 from app.config import GameConfig
 from app.core import HEURISTIC, FlyballError, ModelHash, UnusableFile
-from app.games import open_table
-from app.games.hearts.rules import HeartsRules, parse_rules
+from app.games import open_table, own_hearts
+from app.games.hearts.rules import HeartsRules
 from app.runtime.settings import UnknownConfig
 from app.store import BlobStore, FileStore, Manifest, get_checkpoint, read_model
 
@@ -52,7 +52,7 @@ def fetch_player(name: str, option: str, place: Place, config: GameConfig, store
 
     spec = open_table(config, 0).spec
     if spec.has_bot(name):
-        return name
+        return spec.bot(name)
     if name == HEURISTIC:
         raise UnknownModel(f"{option}: {config.key} has no heuristic player.", hint=f"It has {', '.join(spec.bots)}.")
     try:
@@ -148,7 +148,7 @@ def _check_game(what: str, manifest: Manifest, config: GameConfig, place: Place)
         )
 
 
-def _rules(config: GameConfig) -> tuple[str, str | HeartsRules, int]:
+def _rules(config: GameConfig) -> tuple[str | HeartsRules, int]:
     """Return what is played; how many hands make a game of Hearts changes nothing of how to play one."""
-    ours = config.engine == "flyball"
-    return config.engine, replace(parse_rules(config.game), hands=1) if ours else config.game, config.players
+    hearts = own_hearts(config)
+    return config.game if hearts is None else replace(hearts, hands=1), config.players

@@ -25,7 +25,13 @@ GAMES: dict[ConfigKey, GameConfig] = {
             ppo=PpoSettings(entropy_coef=0.05),  # so small a game runs out of fresh positions otherwise
             evaluation=EvaluationSettings(opening_plies=2),  # more decide it
         ),
-        GameConfig(key=ConfigKey("connect_four_2p"), game="connect_four", players=2, builtins=_WITH_HEURISTIC),
+        GameConfig(
+            key=ConfigKey("connect_four_2p"),
+            game="connect_four",
+            players=2,
+            engine="flyball",
+            builtins=_WITH_HEURISTIC,
+        ),
         GameConfig(
             key=ConfigKey("breakthrough6_2p"),
             game="breakthrough(rows=6,columns=6)",
@@ -53,6 +59,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             game="chinese_checkers(players=3)",
             players=3,
             max_moves=300,
+            builtins=_WITH_HEURISTIC,
             selfplay=_games(32),
         ),
         GameConfig(

@@ -164,7 +164,14 @@ _TUNED: dict[ConfigKey, dict[str, Any]] = {
         "training.eval_games": 12_000,  # by half as many, the best is too often the luckiest
         "training.eval_frequency": 10,
         "training.checkpoint_frequency": 10,
-    }
+    },
+    ConfigKey(
+        "chinese_checkers_3p"
+    ): {  # a race that nobody who moves at random ever ends, so there is nothing to learn
+        "collection.initial_policy": "behavioral_clone",
+        "cloning.rounds": 8,
+        "cloning.games_per_round": 128,
+    },
 }
 """Settings that were found by trying, see ADR-015; for other games PPO is that of the daemons."""
 

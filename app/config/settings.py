@@ -85,7 +85,8 @@ class GameConfig(Settings):
     game: str = Field(description="an OpenSpiel game string, for instance 'hex(board_size=7)'")
     players: int = Field(ge=2, le=7)
     engine: Literal["openspiel", "flyball"] = Field(
-        default="openspiel", description="whose rules are played; flyball's own are those of Hearts, compiled"
+        default="openspiel",
+        description="whose rules are played; flyball's own are those of Hearts and of usual connect four",
     )
     max_moves: int | None = Field(default=None, ge=1, description="a longer game is truncated, not drawn")
     rows_per_training: int = Field(default=8192, ge=1, description="fresh rows that make a training worthwhile")

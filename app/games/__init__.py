@@ -1,7 +1,7 @@
 """Rules and encodings: games played in batches, from the mover's perspective. Pure: seeds are arguments."""
 
 from app.games.errors import IllegalAction, UnknownGame
-from app.games.opening import checker_for, open_table
+from app.games.opening import checker_for, open_table, own_hearts
 from app.games.openspiel import OpenSpielTable
 from app.games.parity import GameRecord, ParityChecker
 from app.games.table import FINISHED, Heuristic, Mask, Observations, Symmetry, Table, TableSpec
@@ -21,4 +21,5 @@ __all__ = [
     "UnknownGame",
     "checker_for",
     "open_table",
+    "own_hearts",
 ]

@@ -25,7 +25,7 @@ _BUILDERS: dict[str, tuple[Callable[..., Codec], tuple[str, ...]]] = {
     "breakthrough": (breakthrough, ("rows", "columns")),
     "chinese_checkers": (chinese_checkers, ("players",)),
     "clobber": (clobber, ("rows", "columns")),
-    "connect_four": (connect_four, ()),
+    "connect_four": (connect_four, ("rows", "columns")),
     "go": (go, ("board_size",)),
     "hearts": (hearts, ("qs_breaks_hearts",)),
     "hex": (hex_board, ("board_size",)),

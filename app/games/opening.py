@@ -5,38 +5,58 @@ from app.games.errors import UnknownGame
 from app.games.hearts.cards import SEATS
 from app.games.hearts.parity import HeartsChecker
 from app.games.hearts.rules import HeartsRules, parse_rules
-from app.games.openspiel import OpenSpielTable
+from app.games.openspiel import OpenSpielTable, load_game
 from app.games.parity import ParityChecker
 from app.games.table import Table
+
+_CONNECT_FOUR = "connect_four"
 
 
 def open_table(config: GameConfig, slots: int) -> Table:
     """Return a table for ``slots`` games of a configuration. Raises ``UnknownGame``."""
-    if config.engine == "flyball":
-        # The compiler of the kernels takes long to load, and only this game needs it.
+    hearts = own_hearts(config)
+    if hearts is not None:
+        # The compiler of the kernels takes long to load, and only our own rules need it.
         from app.games.hearts.table import HeartsTable
 
-        return HeartsTable(_hearts_rules(config), slots, config.selfplay.rewards)
+        return HeartsTable(hearts, slots, config.selfplay.rewards)
     if config.selfplay.rewards != "terminal":
         raise UnknownGame(
-            f"OpenSpiel's {config.game!r} is rewarded at its end, not {config.selfplay.rewards}.",
+            f"{config.game!r} is rewarded at its end, not {config.selfplay.rewards}.",
             hint="Leave rewards at 'terminal'; Hearts with engine = 'flyball' has others.",
         )
+    if config.engine == "flyball" and _is_usual(config):
+        from app.games.connect_four import ConnectFourTable
+
+        return ConnectFourTable(slots, config.max_moves)
     return OpenSpielTable(config.game, config.players, slots, config.max_moves)
 
 
 def checker_for(config: GameConfig) -> ParityChecker:
     """Return the parity checker of a configuration. Raises ``UnknownGame``."""
-    if config.engine == "flyball":
-        return HeartsChecker(_hearts_rules(config))
-    return ParityChecker(config.game, config.players, config.max_moves)
+    hearts = own_hearts(config)
+    return ParityChecker(config.game, config.players, config.max_moves) if hearts is None else HeartsChecker(hearts)
 
 
-def _hearts_rules(config: GameConfig) -> HeartsRules:
+def own_hearts(config: GameConfig) -> HeartsRules | None:
+    """Return the rules of a configuration that plays our own Hearts, else None.
+
+    Raises ``UnknownGame`` where our own rules are asked for and there are none.
+    """
+    if config.engine != "flyball" or config.game.partition("(")[0] == _CONNECT_FOUR:
+        return None
+    rules = parse_rules(config.game)
     if (config.players, config.max_moves) != (SEATS, None):
         raise UnknownGame(
             f"Hearts is played by {SEATS}, to its end; {config.key} has players = {config.players} and max_moves = "
             f"{config.max_moves}.",
             hint="Set players = 4, and leave max_moves out.",
         )
-    return parse_rules(config.game)
+    return rules
+
+
+def _is_usual(config: GameConfig) -> bool:
+    """Tell whether a game has no other options than it has by default. Raises ``UnknownGame``."""
+    usual, asked = load_game(_CONNECT_FOUR, config.players), load_game(config.game, config.players)
+    same: bool = asked.get_parameters() == usual.get_parameters()
+    return same

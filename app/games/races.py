@@ -6,10 +6,12 @@ Layouts of the tensors and numbers of the actions are OpenSpiel's (version 2.0).
 import numpy as np
 
 from app.games.codec import Codec, gather, identical
+from app.games.heuristics import chinese_checkers_heuristic
 from app.games.table import Indices
 
 _FIELDS = 56  # 40 common ones, already rotated for the observer, and 4 x 4 goals
 _COLOURS = 4
+_STEPS = np.array([(-1, -1), (-1, 1), (0, -2), (0, 2), (1, -1), (1, 1)])  # rows and doubled columns
 
 
 def maedn(players: int = 2) -> Codec:
@@ -37,17 +39,17 @@ def chinese_checkers(players: int = 2) -> Codec:
     planes = np.arange(players + 1)[:, None] * 121
     views = np.stack([(planes + cells[home][None, :]).ravel() for home in homes])
     to_game = np.stack([np.append(cells[home][cell] * 6 + directions[home][direction], 726) for home in homes])
-    return Codec(views.shape[1], gather(views), to_game)
+    heuristic = chinese_checkers_heuristic(_star(), _STEPS)
+    return Codec(views.shape[1], gather(views), to_game, heuristic=heuristic)
 
 
 def _sixths() -> tuple[Indices, Indices]:
     """Return where each cell [6, 121] and each direction [6, 6] comes to lie after 0 … 5 sixths of a turn."""
     centred = _star()
-    steps = np.array([(-1, -1), (-1, 1), (0, -2), (0, 2), (1, -1), (1, 1)])
     cells, directions = [], []
     for sixths in range(6):
         cells.append(_find(_turned(centred, sixths), centred))
-        directions.append(_find(_turned(steps, sixths), steps))
+        directions.append(_find(_turned(_STEPS, sixths), _STEPS))
     return np.stack(cells), np.stack(directions)
 
 

@@ -71,6 +71,11 @@ class TableSpec:
         """Tell whether a built-in player has this name; ``heuristic`` is also one of the levels, if there are any."""
         return name in self.bots or (name == HEURISTIC and self.heuristic is not None)
 
+    def bot(self, name: str) -> str:
+        """Return the name of a built-in player among ``bots``: that of its level, if it is called the heuristic."""
+        same = (level for level, heuristic in self.levels.items() if name == HEURISTIC and heuristic is self.heuristic)
+        return next(same, name)
+
 
 class Table(Protocol):
     """N games at once, in slots 0 … N - 1. Every slot is empty until it is reset.

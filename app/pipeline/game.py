@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from app.config import SELF, GameConfig, NetworkSettings, PipelineSettings
 from app.core import FlyballError
-from app.games import TableSpec, open_table
+from app.games import TableSpec, open_table, own_hearts
 from app.policy import Policy, bytes_to_parameters
 from app.selfplay import Player, load_player
 from app.store import Checkpoint, MemoryStore
@@ -53,12 +53,8 @@ class RunGame:
 
     @cached_property
     def _single_hands(self) -> "HeartsRules | None":
-        if self.config.engine != "flyball":
-            return None
-        from app.games.hearts.rules import parse_rules
-
-        rules = parse_rules(self.config.game)
-        return rules if rules.hands == 1 else None
+        rules = own_hearts(self.config)
+        return rules if rules is not None and rules.hands == 1 else None
 
     def bot(self, name: str) -> Player:
         """Return a built-in player."""

@@ -12,7 +12,7 @@ from app.selfplay import HeuristicPlayer, NoHeuristic, RandomPlayer, load_player
 from app.store import MemoryStore
 
 SLOT = np.array([0])
-WITH_HEURISTIC = ("connect_four_2p", "breakthrough6_2p", "hearts_4p")
+WITH_HEURISTIC = ("connect_four_2p", "breakthrough6_2p", "chinese_checkers_3p", "hearts_4p")
 QUEEN = 36
 
 
@@ -34,7 +34,10 @@ def chances(key, *actions):
     return np.exp(heuristic(key).forward(*after(key, *actions))[0][0])
 
 
-@pytest.mark.parametrize(("key", "least"), [("connect_four_2p", 0.93), ("breakthrough6_2p", 0.93), ("hearts_4p", 0.7)])
+@pytest.mark.parametrize(
+    ("key", "least"),
+    [("connect_four_2p", 0.93), ("breakthrough6_2p", 0.93), ("chinese_checkers_3p", 0.6), ("hearts_4p", 0.7)],
+)
 def test_it_beats_the_random_bot_clearly(key, least) -> None:
     plan = MatchPlan(games=400, seed=7, temperature=1.0, opening_plies=GAMES[key].evaluation.opening_plies)
     match = match_statistics(play_match(GAMES[key], heuristic(key), RandomPlayer(), plan), GAMES[key].players)
@@ -128,6 +131,23 @@ def moves(mine, theirs):
 def test_breakthrough_reaches_stops_takes_runs_and_takes_care(mine, theirs, wanted) -> None:
     chance = moves(mine, theirs)
     assert sum(chance[move].sum() for move in wanted) > 0.9
+
+
+def test_chinese_checkers_ends_its_races_which_random_players_never_do() -> None:
+    config = GAMES["chinese_checkers_3p"]
+    plan = MatchPlan(games=30, seed=7, temperature=1.0, opening_plies=config.evaluation.opening_plies)
+    races = match_statistics(play_match(config, heuristic(config.key), heuristic(config.key), plan), config.players)
+    aimless = match_statistics(play_match(config, RandomPlayer(), RandomPlayer(), plan), config.players)
+    assert (races.truncated, aimless.truncated) == (0, 30)
+    assert races.distinct_games == 30
+
+
+def test_chinese_checkers_moves_towards_the_goal_and_jumps_where_it_can() -> None:
+    steps = chances("chinese_checkers_3p").reshape(-1)[:726].reshape(121, 6)
+    ahead, behind = steps[:, 4:].sum(), steps[:, :2].sum()
+    assert ahead > 0.9 > behind
+    jumps = steps[:6, 4:].sum()  # from behind the first row; all others are single steps
+    assert jumps > 0.9
 
 
 def hearts_position(hand, trick=(), seen=(), *, passing=False):

@@ -33,7 +33,11 @@ def load_policy(name: str, request: PolicyRequest) -> EnvironmentPolicy:
     if name not in found:
         names = sorted({*_OURS, *found})
         near = get_close_matches(name, names, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(names)}."
+        hint = (
+            f"Did you mean {near[0]}?"
+            if near
+            else f"There are {', '.join(names)}; packages bring others, as entry points of {GROUP}."
+        )
         raise UnknownPolicy(f"There is no policy {name!r}.", hint=hint)
     try:
         factory: Factory = found[name].load()
