@@ -64,8 +64,9 @@ class LeagueView:
         self.league = fold_league(league, event, settings.league.admission)
         match data:
             case EvaluationCompleted(purpose="rating" | "tournament"):
-                self.rated.pop(data.model, None)
-                self.rated[data.model] = (data.step, data.elo, data.elo_stderr)
+                if data.purpose == "rating":
+                    self.rated.pop(data.model, None)
+                    self.rated[data.model] = (data.step, data.elo, data.elo_stderr)
                 self.pairs = total((*self.pairs, *totals_of(data.model, data.results)))
             case EloUpdated(ratings=ratings):
                 self._rate(ratings)
@@ -144,7 +145,7 @@ def read_leagues(events: Iterable[Event[Any]]) -> dict[str, LeagueView]:
     settings, views = RunSettings(), dict[str, LeagueView]()
     for event in events:
         if isinstance(event.data, RunConfigured):
-            settings = RunSettings.model_validate(event.data.settings)
+            settings = RunSettings.recorded(event.data.settings)
         elif event.subject in settings:
             views.setdefault(event.subject, LeagueView()).take(event, settings)
     return views

@@ -13,7 +13,7 @@ from app.league.newton import NoConvergence
 from app.league.pairing import Pairing, most_telling, placement, round_robin
 from app.league.plackett_luce import fit_plackett_luce
 from app.league.played import PlayedGame, UnequalSeats
-from app.league.pool import POOL, Pool, pinned
+from app.league.pool import CANDIDATES, Pool
 from app.league.projection import LEAGUE_READS, fold_league, league_after
 from app.league.ratings import Estimate, NotRated, Ratings
 from app.league.scale import ANCHORS, UNKNOWN, RatingPrior
@@ -24,8 +24,8 @@ from app.league.tournaments import tournaments
 
 __all__ = [
     "ANCHORS",
+    "CANDIDATES",
     "LEAGUE_READS",
-    "POOL",
     "STRATEGIES",
     "UNKNOWN",
     "Agent",
@@ -70,7 +70,6 @@ __all__ = [
     "load_league",
     "misfit",
     "most_telling",
-    "pinned",
     "placement",
     "retirements",
     "round_robin",

@@ -53,7 +53,7 @@ def retirements(league: League, settings: AdmissionSettings) -> tuple[Retirement
 
 def _newest_lasting(league: League) -> float:
     """Return the rating of the newest lasting anchor; before there is one the random bot's."""
-    ratings = [agent.elo for agent in league.lasting if agent.elo is not None and not agent.retired]
+    ratings = [agent.elo for agent in league.lasting if agent.elo is not None]
     return ratings[-1] if ratings else 0.0
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from app.core import Elo
 from app.league.newton import Floats, Point, maximise, sums
 from app.league.ratings import Ratings
-from app.league.scale import ANCHORS, NOTHING, UNKNOWN, RatingPrior, Scale
+from app.league.scale import ANCHORS, UNKNOWN, RatingPrior, Scale
 from app.league.totals import PairTotals, total
 
 
@@ -25,9 +25,9 @@ def fit_bradley_terry(
     pairs: Iterable[PairTotals],
     anchors: Mapping[str, Elo] = ANCHORS,
     prior: RatingPrior = UNKNOWN,
-    priors: Mapping[str, RatingPrior] = NOTHING,
+    agents: Iterable[str] = (),
 ) -> Ratings:
-    """Return the ratings of all agents named in some totals, of the anchors and of those with priors of their own.
+    """Return the ratings of all agents named in some totals, of the anchors and of others.
 
     The same totals give the same ratings, bit for bit, in whatever order they come; on other machines, where the
     linear algebra adds up in another order, they may differ in the last digits.
@@ -36,11 +36,11 @@ def fit_bradley_terry(
         pairs: totals; those of the same two agents are added up.
         anchors: ratings that are given, by default that of the random bot.
         prior: of the others; agents that no games connect to an anchor keep it as their rating.
-        priors: of those of whom more is known, instead.
+        agents: others, who may have no games.
     """
     merged = total(pairs)
-    agents = sorted({agent for pair in merged for agent in (pair.first, pair.second)} | {*anchors, *priors})
-    scale = Scale(agents, anchors, prior, priors)
+    named = sorted({agent for pair in merged for agent in (pair.first, pair.second)} | {*anchors, *agents})
+    scale = Scale(named, anchors, prior)
     games = _Games(merged, scale)
 
     def posterior(free: Floats) -> Point:

@@ -71,7 +71,10 @@ class HistoryEntry(Value):
 
 
 class LeagueMetadata(Value):
-    """What the file is about. ``sha256`` is that of all the rest; one who edits the file takes it out."""
+    """What the file is about. ``sha256`` is that of all the rest; one who edits the file takes it out.
+
+    ``champion`` and ``last_good`` need be no agents of the file: a model may be current and no member of the league.
+    """
 
     run_name: str
     best_elo: Elo | None

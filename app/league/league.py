@@ -59,8 +59,8 @@ class League(Value):
 
     @property
     def lasting(self) -> tuple[Agent, ...]:
-        """The anchors that ratings are measured with, oldest first; those too that a rollback took along."""
-        return tuple(sorted((a for a in self.agents.values() if "lasting" in a.roles), key=_place))
+        """The anchors that every model is rated against, oldest first."""
+        return tuple(agent for agent in self.checkpoints if "lasting" in agent.roles)
 
     @property
     def latest_step(self) -> int | None:
@@ -119,12 +119,13 @@ class League(Value):
     def joined(self, other: "League") -> Self:
         """Take over the agents and games of another league that are not here; taken over twice they count once.
 
-        Of agents and pairs that both know, what is known here stays.
+        Of agents and pairs that both know, what is known here stays; so does whom this one calls its champion.
         """
         agents = {**other.agents, **self.agents}
         pairs = {*other.games, *self.games}
         games = {one: {**other.games.get(one, {}), **self.games.get(one, {})} for one in sorted(pairs)}
-        return self.model_copy(update={"agents": agents, "games": games})
+        current = {"champion": self.champion or other.champion, "last_good": self.last_good or other.last_good}
+        return self.model_copy(update={"agents": agents, "games": games, **current})
 
     def without(self, name: str) -> Self:
         """Retire an agent; nothing for one that is no member."""
@@ -132,14 +133,11 @@ class League(Value):
         return self if agent is None else self.with_agent(agent.model_copy(update={"retired": True}))
 
     def forgetting(self, before_step: int) -> Self:
-        """Drop the agents that retired and are older than a step, and all games of those whom nobody knows any more.
-
-        Lasting anchors stay, for the scale of the ratings hangs on theirs.
-        """
+        """Drop the agents that retired and are older than a step, and all games of those whom nobody knows any more."""
         agents = {
             name: agent
             for name, agent in self.agents.items()
-            if not agent.retired or agent.step is None or agent.step >= before_step or "lasting" in agent.roles
+            if not agent.retired or agent.step is None or agent.step >= before_step
         }
         known = {*agents, self.champion, self.last_good}
         games = {

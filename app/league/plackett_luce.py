@@ -27,6 +27,8 @@ from app.league.scale import ANCHORS, UNKNOWN, RatingPrior, Scale
 CHUNK = 1024
 """Games of one kind that are computed together."""
 
+ROUNDING = 1e-9
+
 
 def fit_plackett_luce(
     games: Iterable[PlayedGame], anchors: Mapping[str, Elo] = ANCHORS, prior: RatingPrior = UNKNOWN
@@ -56,8 +58,19 @@ def fit_plackett_luce(
 
     free, top = maximise(posterior, scale.start[scale.free])
     strengths = scale.strengths(free)
+    whole = likelihood(strengths).curvature
     missing = sum((batch.missing(strengths) for batch in batches), nothing)
-    return scale.ratings(strengths, top.curvature, likelihood(strengths).curvature - missing)
+    return scale.ratings(strengths, top.curvature, _information(whole, missing))
+
+
+def _information(whole: Floats, missing: Floats) -> Floats:
+    """Return the information of games with ties [A, A].
+
+    Even shares of the orders are not those that strengths would give: few games, in which an agent ties with many seats
+    of another, can seem to withhold more than there is. Then the errors are those of the curvature alone.
+    """
+    told = whole - missing
+    return told if np.linalg.eigvalsh(told).min() >= -ROUNDING * np.trace(whole) else whole
 
 
 Placed = tuple[tuple[str, ...], ...]

@@ -1,82 +1,58 @@
-"""Whose games rate models: those who played last, and what they played among each other.
+"""Whose games rate models: those whose ratings are told, and what they played among each other.
 
-One fit of all games that were ever played would rate too high: candidates are trained against the models before them
-and beat these by more than they gain on anybody else, and such games, one generation after the other, add up (ADR-014
-has the figures). In a small pool the games against lasting anchors, the same for many generations, weigh enough.
+A rating stands for all games that it rests on only as long as these are remembered, and is comparable with another one
+only if both follow from one fit. So nobody leaves who may be rated again, and whoever is rated is so with all others.
+The games of everybody else are forgotten: most are of candidates, which are trained against the models before them,
+beat these by more than they gain on anybody else, and would stretch the scale from one generation to the next (ADR-014
+has the figures).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Self
 
-from app.core import Elo
 from app.events import Value
 from app.league.bradley_terry import fit_bradley_terry
-from app.league.league import League
 from app.league.ratings import Ratings
-from app.league.scale import NOTHING, UNKNOWN, RatingPrior
 from app.league.totals import PairTotals, total
 
-POOL = 24
-"""Agents: the built-in players, two lasting anchors, the latest champions, and candidates lately rated against them."""
+CANDIDATES = 2
+"""Models rated last that may be promoted yet: one, and another, if somebody asks for one more before the verdict."""
 
 
 class Pool(Value):
-    """Agents whose games rate models.
+    """Games that rate models.
 
     Attributes:
-        agents: by when they played last, the latest last; anybody's opponents stay as long as they are that.
-        pairs: totals of all games among them, by names.
+        candidates: models rated last, the latest last, that nobody will rate again unless they are promoted.
+        pairs: totals of all games among these and those who are rated again, by names.
     """
 
-    agents: tuple[str, ...] = ()
+    candidates: tuple[str, ...] = ()
     pairs: tuple[PairTotals, ...] = ()
 
-    def after(self, hero: str, played: Iterable[PairTotals]) -> Self:
-        """Take in a model's games; who has not played for the longest time leaves, and its games with it."""
-        new = tuple(played)
-        met = dict.fromkeys(name for pair in new for name in (pair.first, pair.second) if name != hero)
-        agents = (*(name for name in self.agents if name not in met and name != hero), *met, hero)[-POOL:]
-        pairs = total((*self.pairs, *new))
-        known = {*agents}
-        kept = tuple(pair for pair in pairs if pair.first in known and pair.second in known)
-        return self.model_copy(update={"agents": agents, "pairs": kept})
-
-    def and_also(self, played: Iterable[PairTotals]) -> Self:
-        """Take in games among those who are here; nobody comes or leaves for them."""
-        known = {*self.agents}
-        new = (pair for pair in played if pair.first in known and pair.second in known)
-        return self.model_copy(update={"pairs": total((*self.pairs, *new))})
-
-    def ratings(
-        self, league: League, played: Iterable[PairTotals] = (), priors: Mapping[str, RatingPrior] = NOTHING
-    ) -> Ratings:
-        """Fit all games together, on the scale that the league's lasting anchors carry on: costs milliseconds.
+    def after(self, played: Iterable[PairTotals], known: Collection[str], candidate: str | None = None) -> Self:
+        """Take in games, and forget those of whoever is neither known nor a candidate.
 
         Args:
-            league: of the configuration.
-            played: games that are fitted as well, of others too.
-            priors: what is known of these others.
+            played: the games.
+            known: who is rated again whenever there are new games: members of the league and the latest champions.
+            candidate: a model that was rated for its own sake; it may be known.
         """
-        known = {**dict.fromkeys(self.agents, UNKNOWN), **priors, **pinned(league)}
-        met = {*self.agents, *priors}
-        return fit_bradley_terry((*self.pairs, *played), priors={name: known[name] for name in met})
+        others = (name for name in self.candidates if name != candidate)
+        latest = (name for name in (*others, candidate) if name is not None and name not in known)
+        candidates = tuple(latest)[-CANDIDATES:]
+        present = {*known, *candidates}
+        pairs = (pair for pair in total((*self.pairs, *played)) if pair.first in present and pair.second in present)
+        return self.model_copy(update={"candidates": candidates, "pairs": tuple(pairs)})
 
-    def games(self) -> Counter[str]:
-        """Return how many games each agent's rating rests on."""
+    def ratings(self, hero: str, played: Iterable[PairTotals] = ()) -> Ratings:
+        """Fit all games together, and those of a model, which may have finished none: costs milliseconds."""
+        return fit_bradley_terry((*self.pairs, *played), agents=(hero,))
+
+    def games(self, played: Iterable[PairTotals] = ()) -> Counter[str]:
+        """Return how many games each agent's rating rests on, these included."""
         counted = Counter[str]()
-        for pair in self.pairs:
+        for pair in (*self.pairs, *played):
             counted.update({pair.first: pair.games, pair.second: pair.games})
         return counted
-
-
-def pinned(league: League) -> dict[str, RatingPrior]:
-    """Return what is known of lasting anchors from games that the pool has forgotten, or will: all but the newest.
-
-    When an anchor gets a successor, its rating stays what was published last, with the error that it had then.
-    """
-    return {
-        agent.id: RatingPrior(Elo(agent.elo), agent.elo_stderr)
-        for agent in league.lasting[:-1]
-        if agent.elo is not None and agent.elo_stderr
-    }

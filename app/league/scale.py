@@ -27,7 +27,6 @@ class RatingPrior(NamedTuple):
 
 
 UNKNOWN = RatingPrior()
-NOTHING: Mapping[str, RatingPrior] = MappingProxyType({})
 
 
 class Scale:
@@ -37,25 +36,15 @@ class Scale:
         agents: all of them, in order.
         anchors: ratings that are given; they need not be among the agents.
         prior: of every other rating.
-        priors: of those of whom more is known.
     """
 
-    def __init__(
-        self,
-        agents: Sequence[str],
-        anchors: Mapping[str, Elo],
-        prior: RatingPrior = UNKNOWN,
-        priors: Mapping[str, RatingPrior] = NOTHING,
-    ) -> None:
+    def __init__(self, agents: Sequence[str], anchors: Mapping[str, Elo], prior: RatingPrior = UNKNOWN) -> None:
         self.agents = agents
         self.index = {agent: number for number, agent in enumerate(agents)}
         self.free = np.array([agent not in anchors for agent in agents], dtype=np.bool_)
         self._both = np.ix_(self.free, self.free)
-        believed = [priors.get(agent, prior) for agent in agents if agent not in anchors]
-        self._mean = np.array([prior.mean for prior in believed]) * PER_ELO
-        self._precision = (np.array([prior.deviation for prior in believed]) * PER_ELO) ** -2.0
-        self.start = np.array([anchors.get(agent, 0.0) for agent in agents]) * PER_ELO
-        self.start[self.free] = self._mean
+        self._mean, self._precision = prior.mean * PER_ELO, (prior.deviation * PER_ELO) ** -2
+        self.start = np.array([anchors.get(agent, prior.mean) for agent in agents]) * PER_ELO
 
     def strengths(self, free: Floats) -> Floats:
         """Return all strengths [A] from those that are not given."""
@@ -69,7 +58,7 @@ class Scale:
         curvature = likelihood.curvature[self._both]
         curvature.flat[:: len(off) + 1] += self._precision
         return Point(
-            likelihood.value - float(off @ (self._precision * off)) / 2,
+            likelihood.value - self._precision / 2 * float(off @ off),
             likelihood.gradient[self.free] - self._precision * off,
             curvature,
         )
@@ -87,7 +76,7 @@ class Scale:
             information: variance of the likelihood's gradient [A, A], in all strengths.
         """
         inverse = np.linalg.inv(curvature)
-        meat = information[self._both] + np.diag(self._precision)
+        meat = information[self._both] + self._precision * np.eye(len(curvature))
         covariance = np.zeros((len(strengths), len(strengths)))
         covariance[self._both] = inverse @ meat @ inverse / PER_ELO**2
         return Ratings.of(self.agents, strengths / PER_ELO, covariance)

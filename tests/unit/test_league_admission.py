@@ -127,4 +127,3 @@ def test_a_lasting_anchor_is_400_elo_above_the_one_before_it_and_the_first_above
 def test_lasting_anchors_stay_for_ever() -> None:
     league = league_of(checkpoint(5, 420.0, roles=("lasting",)), checkpoint(2000, 430.0, roles=("recent",)))
     assert [one.agent.step for one in retirements(league, AdmissionSettings(capacity=1))] == [2000]
-    assert model(5) in league.without(model(5)).forgetting(10_000).agents

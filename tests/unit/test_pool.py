@@ -1,12 +1,13 @@
-"""The pool: whose games rate models, and what the scale of ratings hangs on."""
+"""The pool: whose games rate models, and how long they are remembered."""
 
 import pytest
-from leagues import checkpoint, league_of, model
+from leagues import model
 
 from app.core import expected_score
-from app.league import POOL, League, PairTotals, Pool, pinned
+from app.league import CANDIDATES, PairTotals, Pool
 
 MANY = 1000
+ANCHORS = ("random", model(0), model(1))
 
 
 def games(hero: str, other: str, difference: float, count: int = MANY) -> PairTotals:
@@ -15,75 +16,84 @@ def games(hero: str, other: str, difference: float, count: int = MANY) -> PairTo
     return PairTotals.of_games(hero, other, won, 0, count - won)
 
 
-def anchored(elo: float, stderr: float = 10.0, step: int = 0, **more):
-    return checkpoint(step, elo, roles=("lasting",), **more).model_copy(update={"elo_stderr": stderr})
-
-
-def grown(steps: int) -> Pool:
-    """Return the pool after a line of models, each of which met the one before it and the random bot."""
-    pool = Pool()
+def grown(steps: int, stays: int = 1) -> Pool:
+    """Return the pool after a line of models that met the one before and the random bot; every so many stay."""
+    pool, known = Pool(), {"random", model(0)}
     for step in range(1, steps):
-        before = games(model(step), model(step - 1), 20.0)
-        pool = pool.after(model(step), [before, games(model(step), "random", 20.0 * step)])
+        hero = model(step)
+        played = [games(hero, model(step - 1), 20.0), games(hero, "random", 20.0 * step)]
+        pool = pool.after(played, known, hero)
+        known |= {hero} if step % stays == 0 else set()
     return pool
 
 
-def test_who_has_not_played_for_the_longest_time_leaves_with_all_its_games() -> None:
-    pool = grown(60)
-    assert pool.agents == (*(model(step) for step in range(60 - POOL + 1, 59)), "random", model(59))
-    assert {name for pair in pool.pairs for name in (pair.first, pair.second)} == {*pool.agents}
-    assert len(pool.pairs) == len(pool.agents) - 1 + len(pool.agents) - 2
+def named(pool: Pool) -> set[str]:
+    return {name for pair in pool.pairs for name in (pair.first, pair.second)}
 
 
-def test_opponents_stay_as_long_as_they_are_that() -> None:
+def test_nobody_leaves_who_may_be_rated_again():
+    pool = grown(100)
+    assert named(pool) == {"random", *(model(step) for step in range(100))}
+    assert pool.games()[model(3)] == 3 * MANY, "its own two matches, and its child's"
+
+
+def test_games_of_models_that_did_not_stay_are_forgotten_but_for_the_last_ones():
+    pool = grown(60, stays=10)
+    kept = {model(step) for step in range(10, 60, 10)}
+    assert named(pool) == {"random", *kept, model(58), model(59)}
+    assert pool.candidates == (model(58), model(59)), "either may be promoted yet"
+    assert len(pool.candidates) == CANDIDATES
+
+
+def test_a_promoted_candidate_keeps_the_games_that_it_was_rated_by():
+    pool = Pool().after([games("one", "random", 100.0)], {"random"}, "one")
+    pool = pool.after([games("two", "random", 100.0)], {"random", "one"}, "two")
+    pool = pool.after([games("three", "random", 100.0)], {"random", "one"}, "three")
+    pool = pool.after([games("four", "random", 100.0)], {"random", "one"}, "four")
+    assert named(pool) == {"random", "one", "three", "four"}
+
+
+def test_a_candidate_that_is_rated_again_is_the_latest():
     pool = Pool()
-    for step in range(1, 60):
-        pool = pool.after(model(step), [games(model(step), model(0), 100.0)])
-    assert model(0) in pool.agents
-    assert pool.games()[model(0)] == (POOL - 1) * MANY
+    for name in ("one", "two", "one", "three"):
+        pool = pool.after([games(name, "random", 100.0)], {"random"}, name)
+    assert pool.candidates == ("one", "three")
+    assert pool.games()["one"] == 2 * MANY
 
 
-def test_a_model_that_finished_nothing_has_the_rating_of_ignorance() -> None:
-    rating = grown(3).after("new", []).ratings(League()).rating("new")
-    assert rating == (0.0, pytest.approx(800.0))
+def test_matches_of_a_tournament_count_among_the_known_and_nobody_comes_or_leaves_for_them():
+    pool = Pool().after([games("one", "random", 100.0)], {"random"}, "one")
+    also = pool.after([games("old", "new", 10.0), games("old", "gone", 10.0)], {"random", "old", "new"})
+    assert named(also) == {"random", "one", "old", "new"}
+    assert also.candidates == ("one",)
 
 
-def test_the_random_bot_is_at_zero_and_the_pool_finds_the_others() -> None:
-    ratings = grown(20).ratings(League())
+def test_a_model_that_finished_nothing_has_the_rating_of_ignorance():
+    assert grown(3).ratings("new").rating("new") == (0.0, pytest.approx(800.0))
+
+
+def test_the_random_bot_is_at_zero_and_the_pool_finds_the_others():
+    ratings = grown(20).ratings(model(10))
     assert ratings.rating("random") == (0.0, 0.0)
     assert ratings.rating(model(10)).elo == pytest.approx(200.0, abs=5)
 
 
-def test_all_but_the_newest_lasting_anchor_keep_their_rating_and_its_error() -> None:
-    league = league_of(anchored(400.0, 12.0), anchored(800.0, step=5), checkpoint(7, 900.0, roles=("elite",)))
-    assert pinned(league) == {model(0): (400.0, 12.0)}
-    assert pinned(league_of(anchored(400.0))) == {}
+def test_the_scale_goes_on_where_the_random_bot_loses_every_game():
+    """What it hangs on are games that were played long ago, of anchors among each other."""
+    pool = Pool().after([games(model(0), "random", 400.0)], ANCHORS, model(0))
+    pool = pool.after([games(model(1), model(0), 400.0)], ANCHORS, model(1))
+    for step in range(2, 60):
+        hero = model(step)
+        won = PairTotals.of_games(hero, "random", 200, 0, 0)
+        pool = pool.after([won, games(hero, model(1), 300.0), games(hero, model(0), 700.0)], ANCHORS, hero)
+    elo, stderr = pool.ratings(hero).rating(hero)
+    assert elo == pytest.approx(1100.0, abs=25)
+    lowest = pool.ratings(hero).rating(model(0)).stderr
+    assert lowest < stderr < 30.0, "no rating is surer than the anchor that it is measured from"
 
 
-def test_the_scale_goes_on_where_the_random_bot_loses_every_game() -> None:
-    """The anchors' own games against it were forgotten long ago."""
-    league = league_of(anchored(800.0, 12.0), anchored(1150.0, step=5))
-    won = [
-        PairTotals.of_games("hero", "random", 200, 0, 0),
-        games("hero", model(5), 200.0),
-        games("hero", model(0), 500.0),
-    ]
-    pool = Pool().after("hero", won)
-    elo, stderr = pool.ratings(league).rating("hero")
-    assert elo == pytest.approx(1300.0, abs=10)
-    assert 12.0 < stderr < 30.0, "no rating is surer than the anchor that it is measured from"
-    assert pool.ratings(league).rating(model(5)).elo == pytest.approx(1100.0, abs=10), "the newest is free to move"
-    assert pool.ratings(League()).rating("hero").elo < 1100.0, "without the anchor's rating there is nothing to go by"
-
-
-def test_an_anchor_that_a_rollback_took_along_still_carries_the_scale() -> None:
-    league = league_of(anchored(800.0), anchored(1150.0, step=5, retired=True))
-    assert pinned(league) == {model(0): (800.0, 10.0)}
-    assert pinned(league.forgetting(10_000)) == pinned(league)
-
-
-def test_a_pool_survives_a_restart_bit_for_bit() -> None:
+def test_a_pool_survives_a_restart_bit_for_bit():
     pool = grown(30)
     again = Pool.model_validate_json(pool.model_dump_json())
     assert again == pool
-    assert again.ratings(League()).model_dump_json() == pool.ratings(League()).model_dump_json()
+    assert again.ratings("x").model_dump_json() == pool.ratings("x").model_dump_json()

@@ -134,18 +134,20 @@ def test_the_opponents_are_those_asked_for_in_whole_rotations():
 def test_a_tournament_changes_ratings_a_little_and_nobody_comes_or_goes_for_it():
     worker = evaluator()
     worker.feed(rated(100.0, match(0.7, 200), model=model(1)))
-    pool = worker.rows[KEY].pool
+    worker.feed(rated(200.0, match(0.76, 200), model=model(2)))
+    worker.feed(rated(300.0, match(0.85, 200), model=NEW))
+    before = worker.rows[KEY].pool
     worker.feed(asked(1, model(2), "random"))
     said = told(worker, member_1=200.0, random=200.0)
     assert [one.purpose for one in said if isinstance(one, EvaluationCompleted)] == ["tournament"]
     ratings = {one.agent: one for one in said[1].ratings}
-    assert set(ratings) == {model(2)}, "the other was known better than the games of the pool tell"
-    assert 150.0 < ratings[model(2)].elo < 200.0, "a few games say less than the four hundred before them"
+    assert set(ratings) == {model(1), model(2)}
+    assert 160.0 < ratings[model(2)].elo < 200.0, "twenty games say less than the two hundred before them"
     for one in said:
         worker.feed(one.model_copy(update={"request_id": worker.jobs()[0].id}) if one is said[0] else one)
     after = worker.rows[KEY].pool
-    assert after.agents == pool.agents == ("random", model(1))
-    assert after.games()[model(1)] == 220
+    assert after.candidates == before.candidates == (NEW,)
+    assert after.games() == before.games() + Counter({model(1): 40, model(2): 20, "random": 20})
     assert worker.rows[KEY].pending == ()
     assert worker.rows[KEY].league.agents[model(2)].elo == ratings[model(2)].elo
 

@@ -24,7 +24,7 @@ def members(
         taken: who is played anyway.
         count: how many are wanted.
     """
-    lasting = [agent.id for agent in reversed(league.lasting) if not agent.retired][:count]
+    lasting = [agent.id for agent in reversed(league.lasting)][:count]
     hero = Agent(
         id=request.model, kind="checkpoint", step=request.step, elo=None if elo is None else Elo(elo), elo_stderr=None
     )

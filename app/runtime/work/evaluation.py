@@ -1,6 +1,6 @@
 """The evaluator: plays each new model's gauntlet and rates it; in between, matches among members of the league."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -28,7 +28,7 @@ from app.events import (
 )
 from app.league import Estimate, League, Pool, fold_league, totals_of
 from app.runtime.work.anchors import members
-from app.runtime.work.rating import rated_alone, rated_besides, rated_together
+from app.runtime.work.rating import rated_alone, rated_together
 from app.runtime.work.worker import Job, Json, QuietWorker
 
 Asked = EvaluationRequested | MatchesRequested
@@ -62,7 +62,7 @@ class EvaluationPending(Value):
 class Champions(Value):
     """One configuration's row: its latest current models, newest last, and what waits, oldest first.
 
-    Of the league only the members are known here; what rates them are the games of the pool.
+    Of the league only the members are known here; what rates them and the champions are the games of the pool.
 
     Usually one waits. An operator's comes on top: it must not displace the one that a candidate's verdict depends on.
     """
@@ -118,7 +118,8 @@ class Evaluator(QuietWorker[Asked]):
                 changed = {"pending": _queued(row.pending, EvaluationPending(cause=event.cause, request=asked))}
             case EvaluationCompleted() | EvaluationFailed() as data:
                 waiting = tuple(one for one in row.pending if one.cause.id != data.request_id)
-                changed = {"pool": _pooled(row.pool, data), "pending": waiting}
+                builtins = self.settings.config(event.subject).builtins
+                changed = {"pool": _pooled(row.pool, data, {*row.known, *builtins}), "pending": waiting}
             case ModelRolledBack(to_model=model):
                 changed = {"promoted": _up_to(row.promoted, model)}
             case ModelPromoted(model=model, elo=elo, evidence=evidence):
@@ -186,8 +187,7 @@ class Evaluator(QuietWorker[Asked]):
         if purpose == "gate":
             rated = rated_alone(matches, row.known)
         else:
-            fitted = rated_together if purpose == "rating" else rated_besides
-            rated = fitted(hero, matches, row.pool, row.league, row.known)
+            rated = rated_together(hero, matches, row.pool, row.known)
         complete = EvaluationCompleted(
             request_id=job.id,
             purpose=purpose,
@@ -242,12 +242,12 @@ def _queued(pending: tuple[EvaluationPending, ...], newest: EvaluationPending) -
     return tuple(one for one in waiting if one not in given_up)
 
 
-def _pooled(pool: Pool, data: EvaluationCompleted | EvaluationFailed) -> Pool:
+def _pooled(pool: Pool, data: EvaluationCompleted | EvaluationFailed, known: Collection[str]) -> Pool:
     """Return the pool with the games of an evaluation; those of a gate decide about one pair over and over."""
     if data.purpose == "gate" or isinstance(data, EvaluationFailed):
         return pool
     played = totals_of(data.model, data.results)
-    return pool.after(data.model, played) if data.purpose == "rating" else pool.and_also(played)
+    return pool.after(played, known, data.model if data.purpose == "rating" else None)
 
 
 def _with_ratings(promoted: tuple[RatedModel, ...], data: EloUpdated) -> tuple[RatedModel, ...]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from app.core import Elo, ModelHash
 from app.evaluation import OpponentScore, performance_rating
 from app.events import AgentRating, MatchResult
-from app.league import UNKNOWN, Estimate, League, Pool, RatingPrior, Ratings, pinned, totals_of
+from app.league import Estimate, Pool, totals_of
 
 TOLD_ELO = 1.0
 """A rating that changed by less is not worth telling."""
@@ -27,48 +27,25 @@ class Rated(NamedTuple):
 
 
 def rated_together(
-    hero: ModelHash, matches: Sequence[MatchResult], pool: Pool, league: League, known: Mapping[str, Estimate | None]
+    hero: ModelHash, matches: Sequence[MatchResult], pool: Pool, known: Mapping[str, Estimate | None]
 ) -> Rated:
-    """Fit the games of a gauntlet together with those of the pool.
+    """Fit an evaluation's games together with those of the pool.
 
     Args:
         hero: the model that played them.
         matches: how they went.
         pool: whose games rate models.
-        league: whose lasting anchors carry on the scale.
         known: the ratings that were told last, of those whom others want to know of; None before there was one.
     """
-    pool = pool.after(hero, totals_of(hero, matches))
-    return _told(hero, pool.ratings(league), pool.games(), league, known)
-
-
-def _told(
-    hero: ModelHash, ratings: Ratings, games: Mapping[str, int], league: League, known: Mapping[str, Estimate | None]
-) -> Rated:
-    told_for_good = pinned(league)
+    played = totals_of(hero, matches)
+    ratings, games = pool.ratings(hero, played), pool.games(played)
     found = {agent: ratings.rating(agent) for agent in ratings.agents}
     changed = tuple(
         AgentRating(agent=agent, elo=estimate.elo, elo_stderr=estimate.stderr, games=games[agent])
         for agent, estimate in found.items()
-        if agent in known and agent not in told_for_good and _is_news(known[agent], estimate)
+        if agent in known and _is_news(known[agent], estimate)
     )
     return Rated(found[hero], {agent: estimate.elo for agent, estimate in found.items()}, changed)
-
-
-def rated_besides(
-    hero: ModelHash, matches: Sequence[MatchResult], pool: Pool, league: League, known: Mapping[str, Estimate | None]
-) -> Rated:
-    """Fit a tournament's games together with those of the pool, whose agents stay who they are.
-
-    What is known of players who are not in the pool is what was told of them last. Arguments as ``rated_together``.
-    """
-    played = totals_of(hero, matches)
-    others = {name for pair in played for name in (pair.first, pair.second)} - {*pool.agents}
-    told = {name: estimate for name in others if (estimate := known.get(name))}
-    priors = {hero: UNKNOWN} | {name: RatingPrior(one.elo, max(one.stderr, TOLD_ELO)) for name, one in told.items()}
-    ratings = pool.ratings(league, played, priors)
-    games = Pool(pairs=(*pool.pairs, *played)).games()
-    return _told(hero, ratings, games, league, known)
 
 
 def rated_alone(matches: Sequence[MatchResult], known: Mapping[str, Estimate | None]) -> Rated:
@@ -83,8 +60,4 @@ def rated_alone(matches: Sequence[MatchResult], known: Mapping[str, Estimate | N
 
 
 def _is_news(told: Estimate | None, found: Estimate) -> bool:
-    """Whether a rating is worth telling: it has changed, and is no less certain than the one that was told last.
-
-    The pool forgets games: of a member that comes back as somebody's opponent it knows those alone.
-    """
-    return told is None or (abs(found.elo - told.elo) >= TOLD_ELO and found.stderr <= told.stderr)
+    return told is None or abs(found.elo - told.elo) >= TOLD_ELO
