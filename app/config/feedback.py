@@ -92,7 +92,7 @@ class CurriculumSettings(Settings):
     rebalance_seconds: float = Field(default=600.0, gt=0)
     minimum: float = Field(default=0.5, gt=0)
     maximum: float = Field(default=2.0, gt=0)
-    velocity_scale: float = Field(default=50.0, gt=0, description="Elo/h that count as fast")
+    least_velocity: float = Field(default=5.0, gt=0, description="Elo/h; a lower mean is no measure of what is fast")
     min_change: float = Field(default=0.05, ge=0, description="a smaller change is not worth a decision")
 
 

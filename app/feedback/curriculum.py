@@ -1,15 +1,18 @@
 """CurriculumIntegration: which share of self-play each configuration gets (seed 003 §4).
 
-A configuration that improves faster, or has fewer games than the others, weighs more; one whose data is poor weighs
+A configuration that improves faster, or has played less than the others, weighs more; one whose data is poor weighs
 less. What is unknown counts neither way. Weights are clamped and average 1: the least of them is the floor below which
 none starves.
+
+All of it is relative to the other configurations. How much Elo an hour is fast depends on the cluster and on how far
+learning has come; and games of 8 moves are played by the hundred while one of 150 is: they are counted in requests.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from itertools import accumulate
 from math import sqrt, tanh
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from app.core import ConfigKey
 from app.events import ClockTick, CurriculumRebalanced, Emission, Event, Payload, Row, Step
@@ -28,16 +31,30 @@ class CurriculumRow(Row, frozen=True):
     checked_us: int
 
 
-def raw_weight(state: FeedbackState, mean_games: float, velocity_scale: float) -> float:
+class Usual(NamedTuple):
+    """What is usual among all configurations: requests of self-play played so far, and Elo/h gained.
+
+    The velocity is never below the least that is a measure: where all stand still, noise would decide who is fast.
+    """
+
+    requests: float
+    velocity: float
+
+
+def raw_weight(state: FeedbackState, requests: float, usual: Usual) -> float:
     """Return a configuration's weight before clamping; 1 when nothing is known.
 
-    velocity: 1 + tanh(v / scale) for v > 0, so up to double; deficit: sqrt of mean games over own games, from one half
-    to double; quality: from one half to 1.
+    velocity: 1 + tanh(v / (2 usual)) for v > 0, so up to double; deficit: sqrt of usual requests over its own, from one
+    half to double; quality: from one half to 1.
     """
-    velocity = 0.0 if state.elo_velocity is None else max(0.0, state.elo_velocity)
-    deficit = min(2.0, max(0.5, sqrt((mean_games + 1) / (state.games_played + 1))))
+    ahead = _gain(state) / (2 * usual.velocity)
+    deficit = min(2.0, max(0.5, sqrt((usual.requests + 1) / (requests + 1))))
     quality = 1.0 if state.quality_score is None else 0.5 + 0.5 * state.quality_score
-    return (1 + tanh(velocity / velocity_scale)) * deficit * quality
+    return (1 + tanh(ahead)) * deficit * quality
+
+
+def _gain(state: FeedbackState) -> float:
+    return 0.0 if state.elo_velocity is None else max(0.0, state.elo_velocity)
 
 
 def normalised(raw: Mapping[ConfigKey, float], minimum: float, maximum: float) -> dict[ConfigKey, float]:
@@ -75,9 +92,7 @@ class CurriculumIntegration(Controller[CurriculumRow]):
             return Step({} if ALL in rows else {ALL: row})
         keys = [config.key for config in self.settings.configs]
         known = {key: state_of(states, key) for key in keys}
-        mean_games = sum(state.games_played for state in known.values()) / len(keys)
-        raw = {key: raw_weight(state, mean_games, limits.velocity_scale) for key, state in known.items()}
-        weights = normalised(raw, limits.minimum, limits.maximum)
+        weights = normalised(self._raw(known), limits.minimum, limits.maximum)
         checked = row.model_copy(update={"checked_us": event.recorded_us})
         change = max(abs(weight - row.weights.get(key, 1.0)) for key, weight in weights.items())
         if change < limits.min_change:
@@ -87,3 +102,13 @@ class CurriculumIntegration(Controller[CurriculumRow]):
             {ALL: checked.model_copy(update={"weights": weights})},
             (Emission(CurriculumRebalanced(weights=weights, reason=reason)),),
         )
+
+    def _raw(self, known: Mapping[ConfigKey, FeedbackState]) -> dict[ConfigKey, float]:
+        requests = {
+            key: state.games_played / self.settings.config(key).selfplay.games_per_request
+            for key, state in known.items()
+        }
+        gains = [_gain(state) for state in known.values() if state.elo_velocity is not None]
+        velocity = max(self.settings.feedback.curriculum.least_velocity, sum(gains) / max(1, len(gains)))
+        usual = Usual(sum(requests.values()) / len(known), velocity)
+        return {key: raw_weight(state, requests[key], usual) for key, state in known.items()}

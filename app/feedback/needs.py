@@ -9,7 +9,11 @@ US = 1_000_000
 
 
 class Needs(Row, frozen=True):
-    """What decisions have made of a configuration's needs; ``None``: as configured."""
+    """What decisions have made of a configuration's needs; ``None``: as configured.
+
+    More games per iteration are more requests, not longer ones: more workers play them side by side, and less is lost
+    with a worker, or when the model is replaced (measured, ADR-012).
+    """
 
     intensity: Intensity = "normal"
     games_per_iteration: int | None = None
@@ -26,10 +30,6 @@ class Needs(Row, frozen=True):
                 return self.model_copy(update={"quality_threshold": value})
         return self
 
-    def games(self, settings: RunSettings, key: str) -> int:
-        """Return the games of one request."""
-        return self.games_per_iteration or settings.config(key).selfplay.games_per_request
-
     def rows(self, settings: RunSettings, key: str) -> float | None:
         """Return how many rows are enough for a training; ``None`` while training is paused."""
         if self.intensity == "paused":
@@ -44,7 +44,8 @@ class Needs(Row, frozen=True):
 
     def _rows(self, settings: RunSettings, key: str, share: float) -> float:
         config = settings.config(key)
-        return config.rows_per_training * share * self.games(settings, key) / config.selfplay.games_per_request
+        usual = config.selfplay.games_per_request
+        return config.rows_per_training * share * (self.games_per_iteration or usual) / usual
 
     def usable(self, settings: RunSettings, score: float) -> bool:
         """Whether a shard of this quality may be trained on."""

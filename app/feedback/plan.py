@@ -135,12 +135,16 @@ class Plan:
         needed = self._needed(row, key)
         if row.out and (needed is None or row.rows_per_game is None):
             return False
-        promised = len(row.out) * row.needs.games(self.settings, key) * (row.rows_per_game or 0.0)
+        promised = len(row.out) * self._games(key) * (row.rows_per_game or 0.0)
         return needed is None or row.fresh_rows + promised < needed
 
     def _needed(self, row: ConfigRow, key: str) -> float | None:
         """Return how many rows make a training; ``None`` while there is none."""
         return None if row.blocked else row.needs.rows(self.settings, key)
+
+    def _games(self, key: str) -> int:
+        """Return the games of one request."""
+        return self.settings.config(key).selfplay.games_per_request
 
     def _tag(self, row: ConfigRow) -> float:
         """Return the tag to wait with: that of its last finish, unless it has been away for long.
@@ -160,7 +164,7 @@ class Plan:
             return self.now_us
         if needed is None:
             return row.requested_us + int(row.seconds * US) + max(int(pause * US), IDLE_PACE_US)
-        rows = row.needs.games(self.settings, key) * (row.rows_per_game or needed)
+        rows = self._games(key) * (row.rows_per_game or needed)
         return row.requested_us + int(row.seconds / max(1.0, needed / rows) / row.rate * US)
 
     def wake(self) -> None:
@@ -211,7 +215,7 @@ class Plan:
             "finish": tag + row.seconds / self._priority(state),
             "queued": False,
         }
-        config, games = self.settings.config(key), row.needs.games(self.settings, key)
+        config, games = self.settings.config(key), self._games(key)
         seed = derive_seed(self.settings.seed, key, "selfplay", row.requests)
         met = meeting(self._rows.get(MATCHMAKING + key, EMPTY).matchmaking, row.model, config.players, games, seed)
         temperature = row.temperature or config.selfplay.temperature

@@ -5,8 +5,9 @@ stays the same: the newest lasting anchor, or before there is one the random bot
 the level, measured too (``app.feedback.level``); the alternative is a drop of ``design_drop_elo`` from it. As long as
 nothing is wrong the sum keeps coming back to zero, so the model promoted when it last was there is the last good one.
 
-An anchor was the current model when it became one, so the level above it begins at 0 exactly. After a rollback, it
-begins anew with what is measured of the model that was gone back to: that is good by decision.
+An anchor was the current model when it became one, so the level above it begins at 0 exactly. After an alarm's rollback
+the model that was gone back to is rated again, and has to reach the level too. One that an operator went back to is
+good by decision, and the level begins anew with what is measured of it.
 
 A sum that is on its way to the threshold is looked into at once: the model in question is rated again, rather than the
 next one, hours later.
@@ -122,8 +123,8 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
                 return Step({event.subject: row.model_copy(update={"evaluated": model, "match": played})})
             case ModelPromoted(model=model, step=step) if model != row.current:
                 return self._promoted(event, row, model, step)
-            case ModelRolledBack(to_model=model, step=step):
-                return Step({event.subject: _gone_back(row, model, step)})
+            case ModelRolledBack(from_model=bad, to_model=model, step=step):
+                return Step({event.subject: _gone_back(row, model, step, alarm=bad == row.alarmed)})
         return Step()
 
     def _promoted(self, event: Event[Payload], row: WatchRow, model: ModelHash, step: int) -> Step[WatchRow]:
@@ -143,15 +144,18 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
         other, games = played.opponent_model, Games(played.games, played.score.mean * played.games)
         if row.level is not None and other == row.level.opponent:
             return self._tested(event, row, row.level, games, row.current)
-        if row.level is not None and other is None:  # the model is the anchor itself
+        if row.level is not None and other is None and row.current == row.level.opponent:  # the only anchor itself
             return Step({event.subject: row})
         return self._against_another(event, row, other, games, row.current)
 
     def _against_another(
         self, event: Event[Payload], row: WatchRow, other: ModelHash | None, games: Games, model: ModelHash
     ) -> Step[WatchRow]:
-        """Begin a level: against the model that was current before at 0, against any other with what is measured."""
-        if row.level is not None and other == row.previous:
+        """Begin a level: against the model that was current before at 0, against any other with what is measured.
+
+        So against the random bot, too, when a rollback has taken the only anchor along.
+        """
+        if row.level is not None and other is not None and other == row.previous:
             level = Level(opponent=other).drifted(self.settings.feedback.watchdog.drift_elo)
             return self._tested(event, row.model_copy(update={"doubt": Doubt()}), level, games, model)
         begun = {"level": Level.measured(other, games), "doubt": Doubt(), "last_good": model}
@@ -177,12 +181,19 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
         return Step({key: row}, (Emission(request),))
 
 
-def _gone_back(row: WatchRow, model: ModelHash, step: int) -> WatchRow:
-    """Begin anew with a model that is good by decision. Gone back to the anchor itself, the level is 0."""
-    is_anchor = row.level is not None and row.level.opponent == model
-    begun: dict[str, Any] = {"current": model, "step": step, "previous": None, "last_good": model}
+def _gone_back(row: WatchRow, model: ModelHash, step: int, *, alarm: bool) -> WatchRow:
+    """Begin anew with a model that was gone back to.
+
+    One that an operator chose is good by decision. After an alarm it is tested like any other: by luck, a bad one may
+    have been taken for the last good. Should it fail, none is known to be good, and the rollback is to the one before.
+    Gone back to the anchor itself, the level is 0.
+    """
+    level = row.level if alarm else None
+    if row.level is not None and row.level.opponent == model:
+        level = Level(opponent=model)
+    begun: dict[str, Any] = {"current": model, "step": step, "previous": None, "last_good": None if alarm else model}
     unknown: dict[str, Any] = {"evaluated": None, "match": None, "doubt": Doubt()}
-    return row.model_copy(update={**begun, **unknown, "level": Level(opponent=model) if is_anchor else None})
+    return row.model_copy(update={**begun, **unknown, "level": level})
 
 
 def _doubted(doubt: Doubt, level: Level, games: Games, settings: WatchdogSettings) -> Doubt:

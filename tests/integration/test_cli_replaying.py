@@ -12,9 +12,11 @@ from click.testing import CliRunner, Result
 from generated_run import write_generated
 from golden_runs import load
 from msgspec.structs import replace
+from recorded_run import Recording, write_journal
 
 from app.cli import main
-from app.events import Event, ModelPromoted, Payload, PlateauDetected
+from app.config import RunSettings
+from app.events import Event, ModelPromoted, Payload, PlateauDetected, RunConfigured
 from app.runtime.replaying import replay
 
 Flyball = Callable[..., Result]
@@ -199,3 +201,17 @@ def test_a_check_that_fails_does_so_whether_anybody_reads_it_or_not(bent):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         process.stdout.close()
     assert process.returncode == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("replay", "--check"), ("replay", "--what-if", "--set", "seed=1"), ("status",), ("league",), ("up", "--for", "1")],
+)
+def test_a_run_of_a_version_with_other_settings_is_told_in_a_line(tmp_path: Path, words: tuple[str, ...]) -> None:
+    run = Recording([])
+    settings = RunSettings().model_dump(mode="json")
+    run.add(RunConfigured(run_id="1", settings={**settings, "feedback": {**settings["feedback"], "gone": {"x": 1}}}))
+    write_journal(tmp_path / "journal.sqlite", run.events)
+    refused = CliRunner().invoke(main, ["--run", str(tmp_path), *words])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "Another version of flyball recorded this run: feedback.gone" in " ".join(refused.stderr.split())

@@ -5,20 +5,24 @@ from driving import KEY, OTHER_KEY, Driven, rated, run_settings, scored
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.config import GAMES
 from app.events import ClockTick, CurriculumRebalanced, SelfplayComplete, ShardRef
 from app.feedback import CurriculumIntegration, FeedbackState
-from app.feedback.curriculum import normalised, raw_weight
+from app.feedback.curriculum import Usual, normalised, raw_weight
 
 TICK = ClockTick(period_seconds=10)
 EMPTY = FeedbackState(config_key=KEY)
 
 
-def weight(**fields) -> float:
-    return raw_weight(EMPTY.model_copy(update=fields), 1000, 50.0)
+USUAL = Usual(requests=100.0, velocity=20.0)
 
 
-def test_nothing_known_weighs_one_for_equal_games():
-    assert weight(games_played=1000) == pytest.approx(1.0)
+def weight(requests: float = USUAL.requests, **fields) -> float:
+    return raw_weight(EMPTY.model_copy(update=fields), requests, USUAL)
+
+
+def test_nothing_known_weighs_one_for_equal_work():
+    assert weight() == pytest.approx(1.0)
 
 
 def test_faster_improvement_weighs_more():
@@ -26,8 +30,20 @@ def test_faster_improvement_weighs_more():
     assert weight(elo_velocity=-50.0) == weight(elo_velocity=None)
 
 
+@given(velocity=st.floats(0.01, 1000), pace=st.floats(0.01, 100))
+def test_what_is_fast_is_relative_to_the_others(velocity, pace):
+    state = EMPTY.model_copy(update={"elo_velocity": velocity})
+    elsewhere = EMPTY.model_copy(update={"elo_velocity": velocity * pace})
+    faster = USUAL._replace(velocity=USUAL.velocity * pace)
+    assert raw_weight(elsewhere, 1.0, faster) == pytest.approx(raw_weight(state, 1.0, USUAL))
+
+
+def test_a_decline_is_no_faster_than_nothing_known():
+    assert weight(elo_velocity=-3.0) == pytest.approx(1.0)
+
+
 def test_a_data_deficit_weighs_more():
-    assert weight(games_played=100) > weight(games_played=1000) > weight(games_played=10_000)
+    assert weight(10) > weight(100) > weight(1000)
 
 
 def test_poor_quality_weighs_less_and_unknown_quality_does_not():
@@ -87,3 +103,23 @@ def test_quality_and_velocity_reach_it(curriculum):
         curriculum.feed(rated(100.0 * hour), key=OTHER_KEY, at=3600 * hour)
     (rebalanced,) = curriculum.feed(TICK, at=18_000)
     assert rebalanced.weights[OTHER_KEY] > rebalanced.weights[KEY]
+
+
+def test_games_count_by_the_requests_that_they_make_up():
+    """A game of 150 moves takes the time of twenty of 8: whoever plays fewer of them has no deficit."""
+    long, short = "chinese_checkers_3p", "tic_tac_toe_2p"
+    curriculum = Driven(CurriculumIntegration, run_settings(long, short))
+    curriculum.feed(TICK, at=0)
+    for key in (long, short):
+        curriculum.feed(played(10 * GAMES[key].selfplay.games_per_request), key=key, at=1)
+    assert not curriculum.feed(TICK, at=600)
+    assert GAMES[long].selfplay.games_per_request < GAMES[short].selfplay.games_per_request
+
+
+def test_where_all_stand_still_noise_makes_nobody_fast(curriculum):
+    """A tenth of an Elo an hour is twice the mean of that and nothing, but a stall all the same."""
+    curriculum.feed(TICK, at=0)
+    for hour in range(5):
+        curriculum.feed(rated(0.1 * hour), key=KEY, at=3600 * hour)
+        curriculum.feed(rated(0.0), key=OTHER_KEY, at=3600 * hour)
+    assert not curriculum.feed(TICK, at=18_000)

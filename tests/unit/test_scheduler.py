@@ -79,7 +79,7 @@ def answer(scheduler: Driven, key: str = KEY, rows: int = 1, at: float = 0.0, se
     request, model = row(scheduler, key).out[0].request, row(scheduler, key).model
     said = complete(scheduler, key, seconds, at)
     found = scored(rows=rows, model=model, request=request)
-    games = row(scheduler, key).needs.games(scheduler.settings, key)
+    games = scheduler.settings.config(key).selfplay.games_per_request
     whole = found.model_copy(update={"shard": found.shard.model_copy(update={"games": games})})
     return said + scheduler.feed(whole, key=key, at=at)
 
@@ -343,15 +343,18 @@ class TestSettingsThatWereDecided:
         assert request.temperature == 0.8
 
     def test_what_was_decided_before_the_first_model_holds(self, scheduler):
-        scheduler.feed(AdaptiveParamsChanged(epochs=3, games_per_iteration=999, learning_rate=1e-3, reason="x"))
+        scheduler.feed(HyperparameterUpdated(parameter="base_temperature", value=0.8, previous=1, reason="x"))
         (request,) = scheduler.feed(distributed())
-        assert request.games == 999
+        assert request.temperature == 0.8
 
-    def test_more_games_per_iteration_are_asked_for(self, scheduler):
+    def test_more_games_per_iteration_are_more_requests_not_longer_ones(self, scheduler):
+        usual = GAMES[KEY].selfplay.games_per_request
         scheduler.feed(distributed())
-        scheduler.feed(AdaptiveParamsChanged(epochs=3, games_per_iteration=999, learning_rate=1e-3, reason="x"))
-        request, *_ = answer(scheduler)
-        assert request.games == 999
+        decided = AdaptiveParamsChanged(epochs=3, games_per_iteration=2 * usual, learning_rate=1e-3, reason="x")
+        scheduler.feed(decided)
+        (request,) = answer(scheduler, rows=NEED)
+        assert request.games == usual
+        assert not answer(scheduler, rows=NEED)
 
 
 def test_another_configuration_is_not_touched(scheduler):

@@ -94,7 +94,7 @@ def test_drops_of_100_elo_are_caught_within_170_games_on_average():
 
 
 def test_false_alarms_are_5000_games_apart_where_models_stand_still_and_nothing_is_rolled_back():
-    """The worst case: growth keeps alarms away, and after a rollback the level is measured anew (ADR-012)."""
+    """The worst case: growth keeps alarms away."""
     played, alarms = Played(1), 0
     while played.games < 100_000:
         alarms += played.promote(LEVEL)
@@ -188,7 +188,7 @@ def test_a_candidates_games_wait_for_its_promotion_while_the_current_model_is_ra
     assert (type(detected), detected.model) == (RegressionDetected, model(21))
 
 
-def test_after_a_rollback_the_model_gone_back_to_shows_what_is_expected(watchdog):
+def test_after_an_operators_rollback_the_model_gone_back_to_shows_what_is_expected(watchdog):
     steady(watchdog)
     back = ModelRolledBack(from_model=model(20), to_model=model(19), step=19, reason="x")
     watchdog.feed(back, rating(20, -300.0), at=30)
@@ -207,6 +207,44 @@ def test_the_next_regression_after_a_rollback_is_noticed_too(watchdog):
     watchdog.feed(promoted(21), at=31)
     (detected,) = watchdog.feed(rating(21, LEVEL - 300.0), at=32)
     assert (detected.model, detected.last_good, detected.severity) == (model(21), model(19), "critical")
+
+
+def alarmed(watchdog: Driven) -> RegressionDetected:
+    """Let a model fail that is worse than all before it."""
+    steady(watchdog)
+    watchdog.feed(rating(21, LEVEL - 300.0), at=21)
+    (detected,) = watchdog.feed(promoted(21), at=22)
+    return detected
+
+
+def test_after_an_alarms_rollback_the_model_gone_back_to_is_tested_too_and_the_next_is_to_the_one_before(watchdog):
+    """By luck, a bad model may be taken for the last good: else each of its children would be rolled back to it."""
+    detected = alarmed(watchdog)
+    assert (detected.model, detected.last_good) == (model(21), model(20))
+    watchdog.feed(ModelRolledBack(from_model=model(21), to_model=model(20), step=20, reason="x"), at=23)
+    (again,) = watchdog.feed(rating(20, LEVEL - 300.0), at=24)
+    assert (type(again), again.model, again.last_good) == (RegressionDetected, model(20), None)
+
+
+def test_after_an_alarms_rollback_a_model_that_reaches_the_level_is_the_last_good(watchdog):
+    alarmed(watchdog)
+    level = watchdog.row(KEY).level
+    watchdog.feed(ModelRolledBack(from_model=model(21), to_model=model(20), step=20, reason="x"), at=23)
+    assert (watchdog.row(KEY).level, watchdog.row(KEY).last_good) == (level, None)
+    (cleared,) = watchdog.feed(rating(20, LEVEL), at=24)
+    assert (type(cleared), watchdog.row(KEY).last_good) == (RegressionCleared, model(20))
+
+
+def test_after_an_alarms_rollback_that_took_the_only_anchor_along_models_are_tested_against_the_random_bot(watchdog):
+    """Nobody plays that anchor any more: a level above it would never be compared with anything."""
+    alarmed(watchdog)
+    watchdog.feed(ModelRolledBack(from_model=model(21), to_model=model(20), step=20, reason="x"), at=23)
+    for n, elo in ((20, 300.0), (22, 300.0), (23, 300.0)):
+        watchdog.feed(rated(elo, match(expected_score(elo), 200), model=model(n)), promoted(n), at=n + 4)
+    assert watchdog.row(KEY).level.opponent is None
+    watchdog.feed(rated(0.0, match(expected_score(0.0), 200), model=model(24)), at=28)
+    (detected,) = watchdog.feed(promoted(24), at=28)
+    assert (type(detected), detected.model, detected.last_good) == (RegressionDetected, model(24), model(23))
 
 
 def test_gone_back_to_the_anchor_itself_the_level_is_0(watchdog):
@@ -252,8 +290,9 @@ def test_against_an_anchor_of_unknown_strength_what_is_measured_is_expected(watc
 
 def test_rated_again_while_it_is_the_only_anchor_itself_a_model_is_not_compared_with_the_random_bot(watchdog):
     steady(watchdog)
+    watchdog.feed(ModelRolledBack(from_model=model(20), to_model=ANCHOR, step=1, reason="x"), at=30)
     before = watchdog.row(KEY)
-    assert not watchdog.feed(rated(0.0, match(0.0, 200), model=model(20)))
+    assert not watchdog.feed(rated(0.0, match(0.0, 200), model=ANCHOR))
     assert watchdog.row(KEY) == before
 
 
