@@ -1,20 +1,24 @@
 """The group of all commands, and what becomes of errors.
 
-Exit codes: 0 done; 1 failed on the way; 2 wrong usage, settings or file: what was asked for can't be done, whatever
-the run is like, and a file that was named is missing, unreadable, unwritable or holds something else; 3 no run, or none
-that is running; 4 unknown: there is no event type, event, daemon, configuration, model or bot of that name, or not yet;
-5 timed out. Data goes to stdout, everything else to stderr.
+Exit codes: 0 done; 1 failed on the way, or another process is at it; 2 wrong usage, settings or file: what was asked
+for can't be done, whatever the run is like, and a file that was named is missing, unreadable, unwritable or holds
+something else; 3 no run, or none that is running; 4 unknown: there is no event type, event, daemon, configuration,
+model or bot of that name, or not yet; 5 timed out. Data goes to stdout, everything else to stderr.
 """
 
+import errno
 import os
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from app.cli.pipes import though_unread
+
+if TYPE_CHECKING:
+    from app.core import FlyballError
 
 COMMANDS = {
     "up": "Start all daemons of a run and watch them.",
@@ -46,6 +50,7 @@ EXIT_CODES = {
     "BadPolicy": 2,
     "BadSettings": 2,
     "ForeignModel": 2,
+    "ForeignSettings": 2,
     "NoHeuristic": 2,
     "NoModel": 2,
     "NoRun": 2,
@@ -75,6 +80,10 @@ EXIT_CODES = {
     "NotAcknowledged": 5,
 }
 """By name of the error's class: telling them apart must not import what defines them."""
+
+
+ODD_NAMES = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES})
+"""What the system says of a path that somebody named, even when it is only asked whether there is such a file."""
 
 
 def exit_code(error: Exception) -> int:
@@ -111,16 +120,25 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; tell errors in two lines, with the exit code they have. That nobody reads on is none."""
-        from app.core import FlyballError
+        from app.core import FlyballError, UnusableFile
 
         try:
             with though_unread():
                 return super().invoke(ctx)
         except FlyballError as error:
-            click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
-            if error.hint:
-                click.echo(f"{click.style('hint:', fg='cyan')}  {error.hint}", err=True)
-            ctx.exit(exit_code(error))
+            ctx.exit(_told(error))
+        except OSError as error:
+            if error.filename is None or error.errno not in ODD_NAMES:
+                raise
+            what = f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}."
+            ctx.exit(_told(UnusableFile(what, hint="Look at its name and mode.")))
+
+
+def _told(error: "FlyballError") -> int:
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
+    if error.hint:
+        click.echo(f"{click.style('hint:', fg='cyan')}  {error.hint}", err=True)
+    return exit_code(error)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

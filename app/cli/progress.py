@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from app.cli.output import note
-from app.pipeline import Iteration, described
+from app.pipeline import Evaluation, Iteration, described
 from app.policy import Policy
 
 
@@ -46,6 +46,9 @@ class TrainingProgress(AbstractContextManager["TrainingProgress"]):
         """Write a line."""
         if not self._quiet:
             self._write(text)
+
+    def begin(self, evaluation: Evaluation) -> None:
+        """See ``Sink.begin``: the run says it in words."""
 
     def write(self, iteration: Iteration, policy: Policy) -> None:  # noqa: ARG002 - a sink
         """See ``Sink.write``."""

@@ -17,6 +17,9 @@ from app.pipeline import RunGame, RunHead, RunPlace, TrainingRun, check_start, f
 BEGINNING = ("collection.initial_policy", "cloning.", "env.game", "network.")
 """Settings, and tables of them, that a run's first policy is made by."""
 
+SAID_BY_GAME = ("network.obs_dim", "network.action_dim")
+"""Of these, another number than the game's is refused anyway."""
+
 QUIET = ("WARNING", "ERROR")
 
 
@@ -87,7 +90,7 @@ def _resumed(place: RunPlace, request: TrainRequest) -> RunHead:
 def _check_kept(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     """Refuse to change what the first policy was made by: a run that has one goes on with it."""
     for key, value in before.items():
-        if key.startswith(BEGINNING) and after[key] != value:
+        if key.startswith(BEGINNING) and key not in SAID_BY_GAME and after[key] != value:
             raise click.UsageError(
                 f"{key} is {value!r}, and the run has begun with it: for {after[key]!r} begin another one."
             )

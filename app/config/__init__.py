@@ -21,7 +21,7 @@ from app.config.pipeline import (
     TrainingSettings,
     suited,
 )
-from app.config.run import LAPTOP, PROFILES, RunSettings
+from app.config.run import LAPTOP, PROFILES, ForeignSettings, RunSettings
 from app.config.settings import (
     Builtin,
     EvaluationSettings,
@@ -46,6 +46,7 @@ __all__ = [
     "Deployment",
     "EvaluationSettings",
     "FeedbackSettings",
+    "ForeignSettings",
     "GameConfig",
     "LeagueSettings",
     "LogLevel",

@@ -1,15 +1,16 @@
 """The settings of a run: all that decides what happens in it. They are journaled first (RUN_CONFIGURED)."""
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from app.config.feedback import FeedbackSettings
 from app.config.games import GAMES
 from app.config.league import LeagueSettings
 from app.config.settings import GameConfig, Settings
-from app.core import ConfigKey
+from app.core import ConfigKey, FlyballError
 
 LAPTOP: tuple[ConfigKey, ...] = tuple(
     ConfigKey(key) for key in ("tic_tac_toe_2p", "connect_four_2p", "breakthrough6_2p", "hex7_2p", "oh_hell_3p")
@@ -17,6 +18,10 @@ LAPTOP: tuple[ConfigKey, ...] = tuple(
 """What two cores serve well."""
 
 PROFILES: dict[str, tuple[ConfigKey, ...]] = {"laptop": LAPTOP, "full": tuple(GAMES)}
+
+
+class ForeignSettings(FlyballError):
+    """A journal holds settings that this program does not know."""
 
 
 class RunSettings(Settings):
@@ -36,6 +41,18 @@ class RunSettings(Settings):
         if len(set(keys)) < len(keys):
             raise ValueError(f"a configuration is named twice among {', '.join(sorted(keys))}")
         return self
+
+    @classmethod
+    def recorded(cls, settings: Mapping[str, Any]) -> Self:
+        """Return settings as RUN_CONFIGURED holds them. Raises ``ForeignSettings`` for those of another version."""
+        try:
+            return cls.model_validate(settings)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise ForeignSettings(
+                f"Another version of flyball recorded this run: {'.'.join(map(str, first['loc']))}: {first['msg']}.",
+                hint="Read it with that version, or begin a new run in another folder.",
+            ) from error
 
     @cached_property
     def by_key(self) -> dict[ConfigKey, GameConfig]:

@@ -122,7 +122,7 @@ class Board:
                 self._configs[event.subject] = fold_config(row, event)
 
     def _configure(self, data: RunConfigured, now_us: int) -> None:
-        self.settings = RunSettings.model_validate(data.settings)
+        self.settings = RunSettings.recorded(data.settings)
         for config in self.settings.configs:
             self._configs.setdefault(config.key, ConfigRow(key=config.key, since_us=now_us))
 

@@ -1,11 +1,13 @@
 """Events in one line, for people."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from app.core import Rate
 from app.events import (
     EvaluationCompleted,
+    MatchmakingUpdated,
     ModelPromoted,
     Payload,
     PromotionRejected,
@@ -20,6 +22,7 @@ UNKNOWN = "-"
 """What stands for what is not known: never 0."""
 
 LONG_TEXT = 60
+LONG_LIST = 4
 IDENTIFIERS = frozenset({"request_id", "evaluation_id", "shard", "seed", "run_id"})
 """Fields that tell a reader nothing."""
 
@@ -92,6 +95,15 @@ def _why(data: ModelPromoted | PromotionRejected) -> str:
     return f"{evidence.statistic} {evidence.value:.3g} (threshold {evidence.threshold:.3g}), {elo} Elo"
 
 
+def _matchmaking(data: MatchmakingUpdated) -> str:
+    shares = Counter[str]()
+    for pick in data.picks:
+        shares[pick.agent] += pick.probability  # type: ignore[assignment]  # a Counter adds up fractions as well
+    names = {agent: "itself" if agent == data.model else _value(agent) for agent in shares}
+    met = [f"{share:.0%} {names[agent]}" for agent, share in shares.most_common()]
+    return f"{short(data.model)} meets {_listed(met, ', ')}"
+
+
 def _configured(data: RunConfigured) -> str:
     configs = data.settings.get("configs")
     names = [config.get("key") for config in configs if isinstance(config, dict)] if isinstance(configs, list) else []
@@ -107,6 +119,7 @@ SUMMARIES = cast(
         EvaluationCompleted: _evaluation,
         ModelPromoted: _promoted,
         PromotionRejected: _rejected,
+        MatchmakingUpdated: _matchmaking,
         RunConfigured: _configured,
     },
 )
@@ -117,6 +130,11 @@ def _fields(data: Payload) -> str:
     return ", ".join(f"{name} {_value(value)}" for name, value in fields if name not in IDENTIFIERS)
 
 
+def _listed(texts: Sequence[str], separator: str) -> str:
+    more = len(texts) - LONG_LIST
+    return separator.join(texts[:LONG_LIST]) + (f" and {more} more" if more > 0 else "")
+
+
 def _value(value: Any) -> str:
     match value:
         case float():
@@ -124,7 +142,7 @@ def _value(value: Any) -> str:
         case dict():
             return " ".join(f"{key}={_value(item)}" for key, item in value.items())
         case list():
-            return " ".join(map(_value, value)) or "none"
+            return _listed([*map(_value, value)], " ") or "none"
         case None:
             return "none"
     text = " ".join(str(value).split())

@@ -121,6 +121,13 @@ class Iteration:
 class Sink(Protocol):
     """Takes iterations down: curves, tables, lines on a terminal."""
 
+    def begin(self, evaluation: Evaluation) -> None:
+        """Take down how good the first policy is, which is no iteration's, where there is a place for that.
+
+        A run that was interrupted before its first checkpoint says so again.
+        """
+        ...
+
     def write(self, iteration: Iteration, policy: Policy) -> None:
         """Take down an iteration and the policy that came out of it.
 

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 from pydantic import Field, ValidationError
 
 from app.config import PipelineSettings, Settings
-from app.core import ConfigKey, FlyballError, ModelHash, writing
+from app.core import ConfigKey, FlyballError, ModelHash, reading, writing
 from app.pipeline.iteration import Evaluation
 from app.store import Checkpoint, FileStore, get_checkpoint, put_checkpoint
 from app.store.durable import replace_durably
@@ -101,7 +101,7 @@ class RunPlace:
         self._write(self._head, head)
 
     def head(self) -> RunHead:
-        """Return what the run is. Raises ``NoRun``."""
+        """Return what the run is. Raises ``NoRun`` or ``UnusableFile``."""
         return self._read(self._head, RunHead)
 
     def change(self, head: RunHead) -> None:
@@ -109,7 +109,7 @@ class RunPlace:
         self._write(self._head, head)
 
     def state(self) -> RunState | None:
-        """Return where the run is; None before its first checkpoint. Raises ``NoRun``."""
+        """Return where the run is; None before its first checkpoint. Raises as ``head``."""
         return self._read(self._state, RunState) if self._state.exists() else None
 
     def model(self, model: ModelHash) -> Checkpoint:
@@ -135,10 +135,12 @@ class RunPlace:
                 yield optimizer
 
     def _read(self, path: Path, kind: type[S]) -> S:
+        if not path.exists():
+            raise NoRun(f"{self.path} holds no run.", hint="Look at --output; begin one without --resume.")
+        with reading(path):
+            data = path.read_bytes()
         try:
-            return kind.model_validate_json(path.read_bytes())
-        except FileNotFoundError:
-            raise NoRun(f"{self.path} holds no run.", hint="Look at --output; begin one without --resume.") from None
+            return kind.model_validate_json(data)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             what = f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}"

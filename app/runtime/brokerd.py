@@ -65,7 +65,7 @@ def last_settings(journal: JournalReader) -> RunSettings | None:
     """Return the settings that the journal's latest RUN_CONFIGURED holds, however long the journal is."""
     position = journal.landmark(RunConfigured.event_type)
     latest = next(history(journal, after=position - 1, types={RunConfigured}), None) if position else None
-    return RunSettings.model_validate(latest.data.settings) if latest else None
+    return RunSettings.recorded(latest.data.settings) if latest else None
 
 
 def record(journal: Journal, envelopes: Sequence[Envelope[Payload]], source: str, now: datetime) -> None:

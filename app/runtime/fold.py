@@ -101,7 +101,7 @@ class Fold:
         for event in events:
             data = event.envelope.data
             if isinstance(data, RunConfigured):
-                settings = RunSettings.model_validate(data.settings)
+                settings = RunSettings.recorded(data.settings)
                 outcome.changed[SETTINGS_KEY] = settings
                 self._build(settings)
             if event.envelope.subject in self._concerned:

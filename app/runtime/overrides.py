@@ -52,7 +52,7 @@ def changed(settings: Mapping[str, JsonValue], values: Mapping[str, Any]) -> dic
     Raises:
         BadSettings: a value can't be used, or the run has no such configuration.
     """
-    tree = RunSettings.model_validate(settings).model_dump(mode="json")
+    tree = RunSettings.recorded(settings).model_dump(mode="json")
     wanted = nest(values)
     games: dict[str, Any] = wanted.pop(GAME_TABLES, {})
     configs = {config["key"]: config for config in tree["configs"]}

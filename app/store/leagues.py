@@ -60,6 +60,7 @@ class LeagueFile:
 
         Raises ``DamagedLeague`` or ``ForeignLeague``.
         """
+        self.read()  # a file that is refused gets no lock beside it
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._locked():
             before = self.read()

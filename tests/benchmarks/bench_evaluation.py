@@ -166,7 +166,8 @@ SIZES = {"chinese_checkers_3p": (384, 3), "maedn_4p": (512, 8), "tic_tac_toe_2p"
 
 @pytest.mark.parametrize("key", list(GAMES))
 def test_evaluation_in_batches_plays_the_same_games_many_times_as_fast(key: str, tmp_path: Path) -> None:
-    config = GAMES[key].model_copy(update={"engine": "openspiel"})
+    dealt = {"engine": "openspiel"} if key == "hearts_4p" else {}  # our own rules draw other hands from a seed
+    config = GAMES[key].model_copy(update=dealt)
     many, few = SIZES.get(key, (2048, 24))
     settings = config.evaluation.model_copy(update={"batch_games": many // 2})
     hero, model = stored(config, tmp_path)

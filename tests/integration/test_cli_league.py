@@ -102,6 +102,8 @@ def test_an_exported_league_is_taken_over_into_a_registry_once(run: Path, tmp_pa
     known, about = load_league(path.read_bytes(), path.name)
     shared = LeagueFile(registry, about.run_name, "connect_four_2p").read()
     assert (shared.agents, shared.games) == (known.agents, known.games)
+    assert known.champion is not None
+    assert shared.champion == known.champion, "be it a member or not"
     assert set(json.loads(first.stdout)["new"]) == {*known.agents}
     written = registry.read_bytes()
     assert json.loads(league(run, *words).stdout)["new"] == []
@@ -113,12 +115,14 @@ def test_what_a_registry_knows_already_stays(run: Path, tmp_path: Path) -> None:
     mine = meet(league_of(checkpoint(1, 50.0), checkpoint(2, 70.0)), model(1), model(2), 10, 3)
     theirs = league_of(checkpoint(2, 999.0), checkpoint(3, 90.0))
     theirs = meet(meet(theirs, model(1), model(2), 500, 0), model(2), model(3), 20, 8)
+    mine, theirs = (one.model_copy(update={"champion": model(n)}) for one, n in ((mine, 1), (theirs, 3)))
     LeagueFile(registry, "theirs", "connect_four_2p").update(lambda _: mine)
     path.write_bytes(dump_league(theirs, "theirs", "connect_four_2p"))
     done = league(run, "connect_four_2p", "--import", str(path), "--registry", str(registry))
     assert json.loads(done.stdout) == {"agents": 4, "new": [model(3)], "registry": str(registry)}
     after = LeagueFile(registry, "theirs", "connect_four_2p").read()
     assert after.agents[model(2)].elo == 70.0
+    assert after.champion == model(1)
     assert after.between(model(1), model(2)) == mine.between(model(1), model(2))
     assert after.between(model(2), model(3)) == theirs.between(model(2), model(3))
 
@@ -138,6 +142,16 @@ def test_a_file_that_is_no_such_league_is_not_taken_over(run: Path, tmp_path: Pa
     assert done.exit_code == 2
     assert said in done.stderr
     assert not registry.exists()
+
+
+def test_a_registry_that_is_refused_is_left_as_it_is_with_no_lock_beside_it(run: Path, tmp_path: Path) -> None:
+    path, registry = tmp_path / "league.json", tmp_path / "shared" / "other.json"
+    registry.parent.mkdir()
+    registry.write_text("{}")
+    path.write_bytes(dump_league(league_of(), "run", "connect_four_2p"))
+    refused = league(run, "connect_four_2p", "--import", str(path), "--registry", str(registry))
+    assert (refused.exit_code, "is no league" in refused.stderr) == (2, True)
+    assert [(one.name, one.read_text()) for one in registry.parent.iterdir()] == [("other.json", "{}")]
 
 
 @pytest.mark.parametrize(

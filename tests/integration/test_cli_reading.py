@@ -21,6 +21,9 @@ from app.events import CATALOGUE, from_cloudevent
 Flyball = Callable[..., Result]
 
 
+LONG = "x" * 300
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """Return a run folder whose journal holds the recording."""
@@ -68,6 +71,22 @@ def test_no_command_imports_torch(run: Path) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(flyball: Flyball, name: str) -> None:
     assert flyball(name, "--help").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--run", LONG, "status"),
+        ("--config-file", LONG, "config", "show"),
+        ("eval", "--config", "hex7_2p", "--model", LONG),
+        ("eval", "--config", "hex7_2p", "--model", "random", "--against", f"{LONG}:3"),
+        ("train", "hex7_2p", "--resume", "--output", LONG),
+    ],
+)
+def test_a_name_that_no_file_can_have_is_told_in_a_line(words: tuple[str, ...]) -> None:
+    refused = CliRunner().invoke(main, words)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "cannot be used: File name too long" in " ".join(refused.stderr.split())
 
 
 def test_exit_codes_belong_to_errors_that_exist() -> None:

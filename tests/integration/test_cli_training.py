@@ -255,7 +255,7 @@ def test_a_run_keeps_what_it_began_with(tmp_path: Path, change: str) -> None:
     refused = train("tic_tac_toe_2p", "--output", folder, "--resume", "--set", change)
     assert (refused.exit_code, change.partition("=")[0] in refused.stderr) == (2, True)
     assert {path: path.read_bytes() for path in folder.rglob("*.json")} == before
-    same = ("--resume", "--set", "network.hidden=[16]", "--set", "ppo.gamma=0.9")
+    same = ("--resume", "--set", "network.hidden=[16]", "--set", "ppo.gamma=0.9", "--set", "network.obs_dim=27")
     assert train("tic_tac_toe_2p", "--output", folder, *same).exit_code == 0
 
 
@@ -274,6 +274,13 @@ def test_a_missing_device_is_noticed_before_a_run_is_changed(tmp_path: Path, mon
     refused = small(tmp_path / "run", "--set", "training.device=cuda")
     assert (refused.exit_code, "training.device: cuda was asked for" in refused.stderr) == (2, True)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_file_that_cannot_be_read_is_told_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "run.json").mkdir()
+    refused = train("hearts_4p", "--output", tmp_path, "--resume")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 2)
+    assert "run.json cannot be read: Is a directory" in refused.stderr
 
 
 def test_a_damaged_run_says_what_is_wrong_in_a_line(tmp_path: Path) -> None:

@@ -41,6 +41,12 @@ def test_a_checkpoint_is_compared_with_each_opponent_in_its_place(flyball: Flyba
     assert first["reference"]["win_share"] == pytest.approx(0.25)
 
 
+def test_the_heuristic_of_hearts_is_one_of_its_levels_and_no_second_opponent(flyball: Flyball) -> None:
+    done = flyball("--model", "easy", "--against", "heuristic,normal", "--games", 8)
+    assert [one["opponent_player"] for one in json.loads(done.stdout)["results"]] == ["normal"]
+    assert "normal is there already, and is played once" in done.stderr
+
+
 def test_the_same_arguments_write_the_same_bytes_however_many_play(flyball: Flyball) -> None:
     words = ("--model", "random", "--against", "easy", "--reference", "normal", "--games", 120)
     written = flyball(*words).stdout_bytes

@@ -37,8 +37,11 @@ class Listener:
     """Takes iterations down, and interrupts the run when one of them comes."""
 
     def __init__(self, interrupt_at: int | None = None) -> None:
-        self.iterations = []
+        self.iterations, self.begun = [], []
         self._interrupt_at = interrupt_at
+
+    def begin(self, evaluation) -> None:
+        self.begun.append(evaluation)
 
     def write(self, iteration, policy) -> None:
         if iteration.number == self._interrupt_at:
@@ -114,6 +117,8 @@ def test_interrupted_and_resumed_equals_uninterrupted(tmp_path, interrupted_at, 
     assert resume(tmp_path / "cut", after).run() == expected
     for iteration in before.iterations + after.iterations:
         assert figures(iteration) == figures(whole.iterations[iteration.number - 1])
+    assert (before.begun, after.begun) == (whole.begun, []), "the first policy is told of once"
+    assert len(whole.begun) == 1
     assert after.iterations[0].number == 2 * ((interrupted_at - 1) // 2) + 1, "from the last checkpoint on"
 
 

@@ -1,6 +1,7 @@
 """What a training run leaves behind: TensorBoard, CSV and W&B, each once an iteration whatever interrupts it."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,19 @@ def test_tensorboard_has_curves_histograms_and_texts(tmp_path: Path) -> None:
     assert texts(found, "best_iteration") == [(1, "1")]
     noon = 1769860800  # 2026-01-31T12:00Z
     assert [point.wall_time - noon for point in found.Scalars("train/entropy")] == [60, 120]
+
+
+def test_the_curves_of_evaluations_begin_with_the_first_policy(tmp_path: Path) -> None:
+    sink = TensorBoardSink(tmp_path, {}, StillClock())
+    first = iteration(1).evaluation
+    sink.begin(replace(first, outcome=-0.5))
+    sink.begin(replace(first, outcome=-0.4))  # interrupted before its first checkpoint
+    sink.write(iteration(1), policy())
+    sink.close()
+    found = read(tmp_path)
+    points = [(point.step, round(point.value, 3)) for point in found.Scalars("eval/outcome")]
+    assert points == [(0, -0.4), (1, 0.01)]
+    assert [point.step for point in found.Scalars("train/policy_loss")] == [1]
 
 
 def test_tensorboard_shows_what_a_resumed_run_repeats_once(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from recorded_run import Recording, recording
 
+from app.core import Elo, ModelHash
 from app.dashboard import AmbiguousEvent, Trace, UnknownEvent, summarise, trace, trace_json, trace_tree
-from app.events import ClockTick, Event, Payload
+from app.events import AgentRating, ClockTick, EloUpdated, Event, MatchmakingUpdated, OpponentPick, Payload
 
 MANY = 1 << 40
 
@@ -113,6 +114,23 @@ def test_a_long_line_is_no_trouble() -> None:
         run.add(ClockTick(period_seconds=1.0), run.events[-1])
     assert len(trace(lambda: run.events, run.events[0].id, effects=MANY).nodes) == 3001
     assert trace(lambda: run.events, run.events[-1].id).earlier == 3000 - 8
+
+
+def test_whom_a_model_meets_is_one_short_line_with_the_likeliest_first() -> None:
+    agents = ("a" * 64, "b" * 64, "random", "c" * 64, "d" * 64, "e" * 64)
+    shares = (0.25, 0.05, 0.2, 0.1, 0.05, 0.05)
+    picks = [OpponentPick(agent=one, category="peers", probability=p) for one, p in zip(agents, shares, strict=True)]
+    mirror = OpponentPick(agent="f" * 64, category="mirror", probability=0.2)
+    again = OpponentPick(agent="random", category="baselines", probability=0.1)
+    line = summarise(MatchmakingUpdated(model=ModelHash("f" * 64), picks=(mirror, *picks, again)))
+    assert line == "ffffffff meets 30% random, 25% aaaaaaaa, 20% itself, 10% cccccccc and 3 more"
+
+
+def test_long_lists_are_cut_in_a_line() -> None:
+    ratings = [AgentRating(agent=f"{step:064x}", elo=Elo(100.0), elo_stderr=9.0, games=50) for step in range(30)]
+    line = summarise(EloUpdated(ratings=tuple(ratings)))
+    assert line.endswith(" and 26 more")
+    assert line.count("elo=100") == 4
 
 
 @given(any_events())

@@ -47,7 +47,9 @@ SEEDS = click.IntRange(0, 2**63 - 1)
 @click.option("--temperature", type=click.FloatRange(0, 10), help="Of all players; 0 is greedy.  [default: configured]")
 @click.option("--paired", is_flag=True, help="Hearts: compare with a reference that is dealt the same cards.")
 @click.option("--reference", metavar="PLAYER", help="Of --paired.  [default: the opponent itself]")
-@click.option("--policy", default="mlp", show_default=True, help="What plays: mlp, random, or one that is installed.")
+@click.option(
+    "--policy", default="mlp", show_default=True, help="What plays: mlp, random, or one that a package brings."
+)
 @click.option("--episodes", default=100, show_default=True, type=click.IntRange(1), help="Of all environments.")
 @click.option("--num-envs", default=1, show_default=True, type=click.IntRange(1), help="Environments at once.")
 @click.option("--action-codec", metavar="NAME", help="From outputs to actions: greedy, sample, clip, tanh, raw.")
@@ -57,7 +59,11 @@ SEEDS = click.IntRange(0, 2**63 - 1)
     metavar="KEY",
     help="Of info: what says that an episode succeeded.  [default: none, it succeeds by ending of itself]",
 )
-@click.option("--dump-trajectory", type=click.Path(dir_okay=False, path_type=Path), help="Write all steps as JSONL.")
+@click.option(
+    "--dump-trajectory",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a line of JSON a step: env, episode, t, action, reward, done, trunc, dist.",
+)
 @click.option("--json", is_flag=True, expose_value=False, help="Write JSON, as it always does.")
 @placed
 def eval(  # noqa: A001 - the name of the command
@@ -88,6 +94,11 @@ def eval(  # noqa: A001 - the name of the command
     configuration. A STRATEGY chooses members of the league: champion, top_k, recent, random, round_robin or pfsp; so
     top_k:3 stands for the three models of the highest rating. top_k and recent choose models only, the others bots of
     the league too; where it has fewer, all of them are played.
+
+    In 'results', a score is the share of opponents beaten, ties half, with its 95% interval. 'rotations' counts groups
+    of games with one deal or opening and the model in each seat, by the half points that they brought: 0, 1 … for two
+    players 4. 'stderr' is that of the mean score, from these groups. 'distinct_games' tells how many games were not
+    repetitions of another, which say nothing new.
 
     --paired (Hearts) plays the hands of each deal twice: with the model, and with a reference in its place. It tells
     the difference in points a hand, its 95% interval and p-value, win shares with ties split, moon rates. --games are

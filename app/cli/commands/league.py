@@ -57,8 +57,8 @@ def league(
     """Show the league of CONFIG, or of all configurations.
 
     Elo is the rating as the evaluator told it last, measured from the random bot at 0, with its 95% interval: what
-    explains best the games of those who played lately, all together (Bradley and Terry). A rating that would be less
-    certain is not told, so it may rest on fewer of its 'games', which are all that were ever rated, than a newer one.
+    explains best the games among members and the latest current models, all together (Bradley and Terry). 'games' are
+    all that were ever rated, also those against models that did not stay, which are forgotten.
     'why' is what it is kept for: a latest model, for a time (recent), the best one when it came (elite), one of every
     so many steps (anchor), a rung of the scale of ratings (lasting). 'met' is the share of self-play games against it;
     under a table stands how many were played for which reason.

@@ -25,10 +25,11 @@ def silent_after(settings: RunSettings | None, deployment: Deployment) -> float:
 def status(place: Place, *, as_json: bool) -> None:
     """Show what the journal says of configurations and daemons; the run need not be running.
 
-    games/s: games of self-play a second, over the last minute. step: trainings of the current model. Elo: its rating,
-    the random bot at 0, and its standard error. loops: trainings that were evaluated and judged; +/-: how many models
-    were promoted and rejected, operators' decisions included, but not the first model, which nobody trained. behind:
-    events that a daemon has not read yet. jobs: what it computes now, and can at most.
+    games/s: games of self-play a second, over the last minute. step: trainings of the model trained last. Elo, score:
+    those of the model rated last, current or not yet; Elo with the random bot at 0, and its standard error. loops:
+    trainings that were evaluated and judged; +/-: how many models were promoted and rejected, operators' decisions
+    included, but not the first model, which nobody trained. behind: events that a daemon has not read yet. jobs: what
+    it computes now, and can at most.
     """
     with open_journal(place) as reader:
         board = read_board(place.folder, reader, lambda letter: note(f"{letter.position}: {letter.error}"))

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from app.core import Clock
-from app.pipeline.iteration import Iteration
-from app.pipeline.sinks.scalars import histograms, scalars
+from app.pipeline.iteration import Evaluation, Iteration
+from app.pipeline.sinks.scalars import evaluated, histograms, scalars
 from app.pipeline.sinks.words import settings_text
 from app.policy import Policy
 from app.telemetry import Board
@@ -28,6 +28,14 @@ class TensorBoardSink:
         self._settings = settings
         self._every = histograms_every
         self._last: int | None = None
+
+    def begin(self, evaluation: Evaluation) -> None:
+        """See ``Sink.begin``: the curves of evaluations begin at 0."""
+        seconds = self._clock.now().timestamp()
+        self._board.go_on(0, seconds)
+        for tag, value in evaluated(evaluation).items():
+            self._board.scalar(tag, value, 0, seconds)
+        self._board.flush()
 
     def write(self, iteration: Iteration, policy: Policy) -> None:
         """See ``Sink.write``."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from app.core import Clock, UnusableFile, writing
-from app.pipeline.iteration import Iteration
+from app.pipeline.iteration import Evaluation, Iteration
 from app.pipeline.sinks.scalars import PHASES
 from app.policy import Policy
 from app.store.durable import replace_durably
@@ -45,6 +45,9 @@ class CsvLog:
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path, self._clock = path, clock
         self._last: int | None = None  # the iteration of the last row that is whole; None: not looked at yet
+
+    def begin(self, evaluation: Evaluation) -> None:
+        """See ``Sink.begin``: a row is an iteration's."""
 
     def write(self, iteration: Iteration, policy: Policy) -> None:  # noqa: ARG002 - a sink
         """See ``Sink.write``. Raises ``ForeignLog`` or ``UnusableFile``."""

@@ -23,7 +23,7 @@ def scalars(iteration: Iteration) -> Iterator[tuple[str, float]]:
     """
     named = {f"train/{name}": getattr(iteration, name) for name in (*LOSSES, *KNOBS)}
     named |= {f"collect/{name}": getattr(iteration, name) for name in COUNTS}
-    named |= _evaluated(iteration.evaluation) if iteration.evaluation else {}
+    named |= evaluated(iteration.evaluation) if iteration.evaluation else {}
     named |= {f"gradients/{name}": norm for name, norm in iteration.distributions.gradients.items()}
     named |= {f"seconds/{name}": getattr(iteration.seconds, name) for name in (*PHASES, "total", "processor")}
     named["train/recovered"] = float(iteration.recovered)
@@ -42,11 +42,13 @@ def histograms(iteration: Iteration, policy: Policy) -> Iterator[tuple[str, Floa
     return ((name, values) for name, values in named.items() if values.size and np.isfinite(values).all())
 
 
-def _evaluated(evaluation: Evaluation) -> dict[str, float | None]:
-    return {
+def evaluated(evaluation: Evaluation) -> dict[str, float]:
+    """Return names and values of an evaluation."""
+    named = {
         "eval/avg_points": evaluation.points,
         "eval/win_rate": evaluation.win_share,
         "eval/outcome": evaluation.outcome,
         "eval/outcome_stderr": evaluation.stderr,
         "eval/moon_rate": evaluation.moon_rate,
     }
+    return {name: value for name, value in named.items() if value is not None}

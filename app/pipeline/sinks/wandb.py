@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from app.core import FlyballError
-from app.pipeline.iteration import Iteration
-from app.pipeline.sinks.scalars import histograms, scalars
+from app.pipeline.iteration import Evaluation, Iteration
+from app.pipeline.sinks.scalars import evaluated, histograms, scalars
 from app.policy import Policy
 
 Mode = Literal["online", "offline"]
@@ -63,6 +63,10 @@ class WandbSink:
         )
         self._run.define_metric(_STEP)
         self._run.define_metric("*", step_metric=_STEP)
+
+    def begin(self, evaluation: Evaluation) -> None:
+        """See ``Sink.begin``: the curves of evaluations begin at 0."""
+        self._run.log({_STEP: 0, **evaluated(evaluation)})
 
     def write(self, iteration: Iteration, policy: Policy) -> None:
         """See ``Sink.write``."""
