@@ -190,10 +190,12 @@ def trained(model: str = NEW, parent: str | None = OLD, step: int = 1, **metrics
     return TrainingCompleted(request_id="t", model=model, parent=parent, step=step, rows=100, metrics=figures)
 
 
-def scored(score: float = 0.9, *, model: str = OLD, rows: int = NEED, request: str = "q") -> QualityScoreUpdated:
+def scored(
+    score: float = 0.9, *, model: str = OLD, rows: int = NEED, request: str = "q", shard: str = "c" * 64
+) -> QualityScoreUpdated:
     """Return an inspected shard."""
-    shard = ShardRef(key="c" * 64, rows=rows, games=10, model=model, seed=1)
-    return QualityScoreUpdated(request_id=request, shard=shard, score=score, components={})
+    inspected = ShardRef(key=shard, rows=rows, games=10, model=model, seed=1)
+    return QualityScoreUpdated(request_id=request, shard=inspected, score=score, components={})
 
 
 def played(number: int = 1, *, shard: str = "c" * 64, model: str = OLD) -> SelfplayComplete:

@@ -1,13 +1,13 @@
 """The trainer: which shards it has deleted, and what it says of a training that failed."""
 
 import pytest
-from driving import NEW, OLD, DrivenWorker, played, trained
+from driving import NEW, OLD, DrivenWorker, played, scored, trained
 
 import app.store
 import app.training
 from app.core import FlyballError
 from app.engine import JobFailed, WorkerLost
-from app.events import ShardRef, TrainingRequested
+from app.events import Payload, QualityDegraded, ShardRef, TrainingRequested
 from app.runtime.work import Job, Trainer
 from app.runtime.work.training import BAD_DATA, DIVERGED
 
@@ -43,14 +43,30 @@ def test_shards_are_deleted_with_the_training_after_the_one_that_used_them(train
     assert ask(trainer, THIRD).parts[0]["discard"] == [FIRST, SECOND]
 
 
-def test_shards_of_a_model_left_behind_are_deleted_too(trainer: DrivenWorker) -> None:
+@pytest.mark.parametrize(
+    "verdict",
+    [scored(model=OLD, shard=FIRST), QualityDegraded(request_id="r1", shard=FIRST, reason="parity: game 0")],
+    ids=["fit", "unfit"],
+)
+def test_shards_of_a_model_left_behind_are_deleted_too(trainer: DrivenWorker, verdict: Payload) -> None:
     trainer.feed(played(1, shard=FIRST, model=OLD))
+    trainer.feed(verdict)
     trainer.feed(played(2, shard=SECOND, model=NEW))
     assert ask(trainer, SECOND, model=NEW).parts[0]["discard"] == [FIRST]
 
 
+def test_no_shard_is_deleted_before_the_quality_monitor_has_read_it(trainer: DrivenWorker) -> None:
+    trainer.feed(played(1, shard=FIRST, model=OLD))  # of a model left behind already when it is delivered
+    job = ask(trainer, SECOND, model=NEW)
+    assert job.parts[0]["discard"] == []
+    done(trainer, job)
+    trainer.feed(QualityDegraded(request_id="r1", shard=FIRST, reason="parity: game 0"))
+    assert ask(trainer, THIRD, model=NEW).parts[0]["discard"] == [SECOND, FIRST]
+
+
 def test_a_shard_delivered_twice_is_not_deleted_while_it_may_still_be_wanted(trainer: DrivenWorker) -> None:
     trainer.feed(played(1, shard=FIRST, model=OLD))
+    trainer.feed(scored(model=OLD, shard=FIRST))
     trainer.feed(played(2, shard=SECOND, model=OLD))
     trainer.feed(played(3, shard=FIRST, model=NEW))
     assert ask(trainer, SECOND, model=OLD).parts[0]["discard"] == []

@@ -9,7 +9,10 @@ from app.events import (
     Cause,
     Event,
     Payload,
+    QualityDegraded,
+    QualityScoreUpdated,
     SelfplayComplete,
+    ShardRef,
     Step,
     TrainingCompleted,
     TrainingFailed,
@@ -30,10 +33,15 @@ BAD_DATA = frozenset({"DamagedBlob", "MissingBlob", "NoModel", "UnfinishedEpisod
 
 
 class PlayedShard(Value):
-    """A shard that was not trained on yet, and whose games it holds."""
+    """A shard that was not trained on yet, and whose games it holds.
+
+    Attributes:
+        inspected: whether the quality monitor has read it; until then nobody may delete it.
+    """
 
     key: ShardKey
     model: ModelHash
+    inspected: bool = False
 
 
 class TrainingPending(Value):
@@ -51,20 +59,29 @@ class Trainer(QuietWorker[TrainingRequested]):
     name: ClassVar[str] = "Trainer"
     row: ClassVar[type[TrainingPending]] = TrainingPending
     reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {SelfplayComplete, TrainingRequested, TrainingCompleted, TrainingFailed}
+        {
+            SelfplayComplete,
+            QualityScoreUpdated,
+            QualityDegraded,
+            TrainingRequested,
+            TrainingCompleted,
+            TrainingFailed,
+        }
     )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {TrainingStarted, TrainingProgress, TrainingCompleted, TrainingFailed}
     )
 
     def step(self, rows: Mapping[str, TrainingPending], event: Event[Payload]) -> Step[TrainingPending]:
-        """Take up a request; when it has its result, its shards are spent, like those of models left behind."""
+        """Take up a request; with its result its shards are spent, like inspected ones of models left behind."""
         row = rows.get(event.subject, TrainingPending())
         match event.data:
             case SelfplayComplete(shard=shard) if shard.key not in {known.key for known in row.fresh}:
                 # One that is delivered twice is the first: the second must not have it deleted as left behind.
                 fresh = (*row.fresh, PlayedShard(key=shard.key, model=shard.model))
                 return Step({event.subject: row.model_copy(update={"fresh": fresh})})
+            case QualityScoreUpdated(shard=ShardRef(key=inspected)) | QualityDegraded(shard=inspected):
+                return Step({event.subject: _inspected(row, inspected)})
             case TrainingRequested() as request:
                 return Step({event.subject: _taken_up(row, event.cause, request)})
             case TrainingCompleted(request_id=done) | TrainingFailed(request_id=done):
@@ -128,13 +145,18 @@ def _reason(error: FlyballError) -> Literal["diverged", "bad_data", "error"]:
     return "bad_data" if kind in BAD_DATA else "error"
 
 
+def _inspected(row: TrainingPending, key: ShardKey) -> TrainingPending:
+    fresh = (shard.model_copy(update={"inspected": True}) if shard.key == key else shard for shard in row.fresh)
+    return row.model_copy(update={"fresh": tuple(fresh)})
+
+
 def _taken_up(row: TrainingPending, cause: Cause, request: TrainingRequested) -> TrainingPending:
     asked = {shard.key for shard in request.shards}
-    fresh = [shard for shard in row.fresh if shard.key not in asked]
-    left_behind = tuple(shard.key for shard in fresh if shard.model != request.base_model)
+    others = [shard for shard in row.fresh if shard.key not in asked]
+    left_behind = [shard for shard in others if shard.model != request.base_model and shard.inspected]
     return TrainingPending(
         cause=cause,
         request=request,
-        fresh=tuple(shard for shard in fresh if shard.model == request.base_model),
-        spent=(*row.spent, *left_behind),
+        fresh=tuple(shard for shard in others if shard not in left_behind),
+        spent=(*row.spent, *(shard.key for shard in left_behind)),
     )
