@@ -165,9 +165,8 @@ _TUNED: dict[ConfigKey, dict[str, Any]] = {
         "training.eval_frequency": 10,
         "training.checkpoint_frequency": 10,
     },
-    ConfigKey(
-        "chinese_checkers_3p"
-    ): {  # a race that nobody who moves at random ever ends, so there is nothing to learn
+    # A race that nobody who moves at random ever ends: from a random start there is nothing to learn.
+    ConfigKey("chinese_checkers_3p"): {
         "collection.initial_policy": "behavioral_clone",
         "cloning.rounds": 8,
         "cloning.games_per_round": 128,

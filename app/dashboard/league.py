@@ -1,13 +1,14 @@
 """The leagues of a run as a read model: members, their ratings and games, whom self-play meets."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
 from app.config import RunSettings
 from app.core import Elo
+from app.dashboard.chances import chances
 from app.events import (
     AgentRating,
     EloUpdated,
@@ -86,13 +87,6 @@ class LeagueView:
         """Find three who beat each other in a circle, beyond chance."""
         return find_cycle(self.pairs)
 
-    def chances(self) -> Mapping[str, float]:
-        """Return the probability with which each agent is met in self-play."""
-        met: Counter[str] = Counter()
-        for pick in self.picks:
-            met[pick.agent] += pick.probability  # type: ignore[assignment]  # a Counter adds up fractions as well
-        return met
-
     def row(self, agent: Agent) -> dict[str, Any]:
         """Return what is known of a member, for tables and JSON."""
         champion = self.league.champion
@@ -109,7 +103,7 @@ class LeagueView:
             "interval": None if agent.elo is None else Estimate(agent.elo, agent.elo_stderr or 0.0).interval(),
             "games": sum(pair.games for pair in self.pairs if agent.id in (pair.first, pair.second)),
             "champion_score": games and games.mean,
-            "met": self.chances().get(agent.id, 0.0),
+            "met": chances(self.picks).get(agent.id, 0.0),
         }
 
     def members(self) -> list[dict[str, Any]]:

@@ -1,10 +1,10 @@
 """Events in one line, for people."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from app.core import Rate
+from app.dashboard.chances import chances
 from app.events import (
     EvaluationCompleted,
     MatchmakingUpdated,
@@ -96,11 +96,9 @@ def _why(data: ModelPromoted | PromotionRejected) -> str:
 
 
 def _matchmaking(data: MatchmakingUpdated) -> str:
-    shares = Counter[str]()
-    for pick in data.picks:
-        shares[pick.agent] += pick.probability  # type: ignore[assignment]  # a Counter adds up fractions as well
+    shares = chances(data.picks)
     names = {agent: "itself" if agent == data.model else _value(agent) for agent in shares}
-    met = [f"{share:.0%} {names[agent]}" for agent, share in shares.most_common()]
+    met = [f"{share:.0%} {names[agent]}" for agent, share in shares.items()]
     return f"{short(data.model)} meets {_listed(met, ', ')}"
 
 

@@ -5,9 +5,9 @@ stays the same: the newest lasting anchor, or before there is one the random bot
 the level, measured too (``app.feedback.level``); the alternative is a drop of ``design_drop_elo`` from it. As long as
 nothing is wrong the sum keeps coming back to zero, so the model promoted when it last was there is the last good one.
 
-An anchor was the current model when it became one, so the level above it begins at 0 exactly. After an alarm's rollback
-the model that was gone back to is rated again, and has to reach the level too. One that an operator went back to is
-good by decision, and the level begins anew with what is measured of it.
+An anchor was the current model when it became one, so the level above it begins at 0 exactly. After an alarm the model
+that was gone back to, whoever decided it, is rated again and has to reach the level too. One that an operator went back
+to without an alarm is good by decision, and the level begins anew with what is measured of it.
 
 A sum that is on its way to the threshold is looked into at once: the model in question is rated again, rather than the
 next one, hours later.
@@ -184,9 +184,9 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
 def _gone_back(row: WatchRow, model: ModelHash, step: int, *, alarm: bool) -> WatchRow:
     """Begin anew with a model that was gone back to.
 
-    One that an operator chose is good by decision. After an alarm it is tested like any other: by luck, a bad one may
-    have been taken for the last good. Should it fail, none is known to be good, and the rollback is to the one before.
-    Gone back to the anchor itself, the level is 0.
+    Without an alarm it was an operator's choice, and is good by decision. After one it is tested like any other,
+    whoever decided it: by luck, a bad one may have been taken for the last good. Should it fail, none is known to be
+    good, and the rollback is to the one before. Gone back to the anchor itself, the level is 0.
     """
     level = row.level if alarm else None
     if row.level is not None and row.level.opponent == model:
