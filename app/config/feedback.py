@@ -131,6 +131,9 @@ class SchedulerSettings(Settings):
     waiting_seconds: float = Field(
         default=10.0, ge=0, description="of a request: longer ones do not wait at workers that are busy"
     )
+    idle_seconds: float = Field(
+        default=60.0, gt=0, description="between games that only show whether what blocks or pauses training is gone"
+    )
     lease_seconds: float = Field(default=600.0, gt=0, description="without a result for so long a request is repeated")
     node_silent_seconds: float = Field(default=30.0, gt=0)
 

@@ -2,7 +2,7 @@
 
 Each line is a heap in which a node has 16 children, and the children of one node are one row, its page (d-heaps,
 Johnson 1975): page 0 holds the root, page n + 1 the children of node n. Ten thousand who wait are five levels. Who
-comes out next depends on what is in a line, not on how it came there: no two entries are equal.
+comes out next depends on what is in a line, not on how it came there: of two equal entries it does not matter which.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class Lines:
         return root[0] if root else None
 
     def push(self, line: str, rank: float, who: str) -> None:
-        """Add somebody who is not in the line with the same rank."""
+        """Add somebody."""
         entry, node = (rank, who), self._sizes.get(line, 0)
         self._resize(line, node + 1)
         while node:

@@ -36,10 +36,6 @@ EMPTY, FIRST = SchedulerRow(), ConfigRow()
 CREDIT_TURNS = 2
 """Turns at the lowest priority that one who was away may catch up."""
 
-IDLE_PACE_US = 60 * US
-"""While training is blocked or paused, games only serve to see whether the cause is gone."""
-
-
 NEXT_PACED = page_name(PACED, 0)
 
 
@@ -119,13 +115,19 @@ class Plan:
                 self.set_worker(asked.worker, worker.model_copy(update={"serving": tuple(serving)}))
 
     def want(self, key: str) -> None:
-        """Queue a configuration whose rows, with those under way, do not make a training, unless it waits already."""
+        """Queue a configuration whose rows, with those under way, do not make a training, unless it waits already.
+
+        Should its time come sooner now, as after a block, it waits for that: ``wake`` passes over the place it had.
+        """
         row = self.config(key)
-        if row.model is None or row.queued or not self._lacks(row, key):
+        if row.model is None or (row.queued and row.due_us is None) or not self._lacks(row, key):
             return
-        self.set_config(key, row.model_copy(update={"queued": True}))
         due_us = self._due_us(row, key)
-        if due_us > self.now_us:
+        if row.due_us is not None and row.due_us <= due_us:
+            return
+        paced = due_us > self.now_us
+        self.set_config(key, row.model_copy(update={"queued": True, "due_us": due_us if paced else None}))
+        if paced:
             self._lines.push(PACED, due_us, key)
         else:
             self._lines.push(WAITING, self._tag(row), key)
@@ -163,15 +165,19 @@ class Plan:
         if not row.requests or (row.rate == 1 and needed is not None):
             return self.now_us
         if needed is None:
-            return row.requested_us + int(row.seconds * US) + max(int(pause * US), IDLE_PACE_US)
+            idle = self.settings.feedback.scheduler.idle_seconds
+            return row.requested_us + int((row.seconds + max(pause, idle)) * US)
         rows = self._games(key) * (row.rows_per_game or needed)
         return row.requested_us + int(row.seconds / max(1.0, needed / rows) / row.rate * US)
 
     def wake(self) -> None:
         """Let those whose time has come wait for a worker."""
         while (paced := self._lines.first(PACED)) and paced[0] <= self.now_us:
-            _, key = self._lines.pop(PACED)
-            self._lines.push(WAITING, self._tag(self.config(key)), key)
+            due_us, key = self._lines.pop(PACED)
+            row = self.config(key)
+            if row.due_us == due_us:
+                self.set_config(key, row.model_copy(update={"due_us": None}))
+                self._lines.push(WAITING, self._tag(row), key)
 
     def dispatch(self) -> None:
         """Give free places to those who wait, least tag first."""

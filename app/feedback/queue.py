@@ -46,6 +46,7 @@ class ConfigRow(Row, frozen=True):
         finish: virtual time at which its last turn was over.
         seconds: worker time of its last request.
         queued: it waits for a worker, or for its time.
+        due_us: the time that it waits for.
     """
 
     model: ModelHash | None = None
@@ -57,6 +58,7 @@ class ConfigRow(Row, frozen=True):
     finish: float = 0.0
     seconds: float = 1.0
     queued: bool = False
+    due_us: int | None = None
     blocked: bool = False
     rate: float = 1.0
     temperature: float | None = None

@@ -21,6 +21,8 @@ heartbeat_seconds = 1.0
 drain_seconds = 3.0
 [feedback.quality]
 parity_clear_checks = 1
+[feedback.scheduler]
+idle_seconds = 2.0
 [games.hearts_4p]
 rows_per_training = 2048
 [games.hearts_4p.selfplay]

@@ -87,7 +87,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "run" / "flyball.toml").write_text(SETTINGS)
     shutil.copy(ROOT / "tests" / "policies" / "cartpole.safetensors", folder / "policy.safetensors")
     target = START.removeprefix("make ")
-    command = ("make", "--no-print-directory", "-f", str(ROOT / "Makefile"), "-o", "venv", target, f"BIN={BIN}")
+    own = (f"BIN={BIN}", "ARGS=")  # a `make test ARGS=...` would hand down its own
+    command = ("make", "--no-print-directory", "-f", str(ROOT / "Makefile"), "-o", "venv", target, *own)
     with ExitStack() as stack:
         shown = stack.enter_context((folder / "up.out").open("wb"))
         process = stack.enter_context(on_a_terminal(command, cwd=folder, stdout=shown, stderr=subprocess.STDOUT))

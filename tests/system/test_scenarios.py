@@ -37,6 +37,7 @@ WATCHFUL = """
 parity_clear_checks = 1
 [feedback.scheduler]
 node_silent_seconds = 4.0
+idle_seconds = 2.0
 """
 IMPATIENT = """
 [feedback.lifecycle]

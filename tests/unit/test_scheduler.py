@@ -325,6 +325,36 @@ class TestPace:
         said = [p for at in range(11, 200, 10) for p in scheduler.feed(heartbeat(), TICK, key=None, at=at)]
         assert len(said) == 1
 
+    def test_how_often_is_a_setting(self):
+        scheduler = Driven(SelfplayScheduler, run_settings(scheduler={"idle_seconds": 5.0}))
+        scheduler.feed(ready(), key=None)
+        scheduler.feed(distributed(), TrainingBlockedByQuality(reason="parity"), at=0)
+        assert not answer(scheduler, rows=NEED // 2, seconds=1.0, at=1)
+        assert not scheduler.feed(TICK, key=None, at=5.9)
+        assert len(scheduler.feed(TICK, key=None, at=6)) == 1
+
+    @pytest.mark.parametrize(
+        ("cause", "end"),
+        [
+            (TrainingBlockedByQuality(reason="parity"), TrainingUnblocked(reason="clean")),
+            (
+                TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.2),
+                TrainingIntensityChanged(intensity="normal", previous="paused", quality_score=0.6),
+            ),
+            (
+                QualityPenaltyApplied(rate_multiplier=0.01, quality_score=0.1, threshold=0.3),
+                QualityPenaltyApplied(rate_multiplier=1.0, quality_score=0.4, threshold=0.4),
+            ),
+        ],
+        ids=["blocked", "paused", "penalised"],
+    )
+    def test_once_the_cause_is_gone_it_plays_at_once_and_as_often_as_before(self, scheduler, cause, end):
+        scheduler.feed(distributed(), cause, at=0)
+        assert not answer(scheduler, rows=NEED // 2, seconds=1.0, at=10), "its time comes later"
+        assert len(scheduler.feed(end, at=20)) == 1
+        later = [p for at in range(21, 200) for p in scheduler.feed(heartbeat(), TICK, key=None, at=at)]
+        assert not later, "its former place in the line is no second turn"
+
     def test_unblocked_it_plays_as_before(self, scheduler):
         scheduler.feed(distributed(), TrainingBlockedByQuality(reason="parity"), TrainingUnblocked(reason="clean"))
         assert len(answer(scheduler, rows=NEED - 1)) == 1

@@ -16,7 +16,6 @@ from app.events import (
     TrainingRequested,
     TrainingUnblocked,
 )
-from app.feedback.plan import IDLE_PACE_US
 from app.runtime.scenarios.known import Known
 from app.runtime.scenarios.plan import Expected, Plan
 from app.store import BlobStore, Shard, delete_shard, get_shard, put_shard
@@ -40,7 +39,8 @@ class BadData:
         """See ``Scenario.plan``."""
         trouble = _falsely_played(known, store)
         key = trouble.shard.key
-        quality = known.settings.feedback.quality
+        checks = known.settings.feedback.quality.parity_clear_checks
+        idle = known.settings.feedback.scheduler.idle_seconds
         return Plan(
             key=known.key,
             trouble=trouble,
@@ -67,8 +67,8 @@ class BadData:
                     "recovered",
                     TrainingUnblocked,
                     lambda *_: True,
-                    f"It takes {quality.parity_clear_checks} clean shards in a row, and a blocked configuration plays "
-                    "one a minute (feedback.quality.parity_clear_checks).",
+                    f"It takes {checks} clean shards in a row, and a blocked configuration plays one every {idle:g} s "
+                    "(feedback.quality.parity_clear_checks, feedback.scheduler.idle_seconds).",
                 ),
                 Expected(
                     "recovered",
@@ -77,8 +77,8 @@ class BadData:
                     f"It may take more games to have enough rows for a training (games.{known.key}.rows_per_training).",
                 ),
             ),
-            least_seconds=(quality.parity_clear_checks - 1) * IDLE_PACE_US / 1e6,
-            shorten="set feedback.quality.parity_clear_checks = 1",
+            least_seconds=(checks - 1) * idle,
+            shorten="set feedback.scheduler.idle_seconds = 5",
         )
 
 
