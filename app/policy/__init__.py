@@ -2,6 +2,7 @@
 
 from app.policy.device import UnknownDevice, missing_device, use_one_thread
 from app.policy.inference import NoLegalAction, Policy, init_policy, load_network
+from app.policy.layers import linear
 from app.policy.network import MASKED_LOGIT, ActorCritic, masked_log_probs
 from app.policy.parameters import BadParameters, Parameters, bytes_to_parameters, parameters_to_bytes
 
@@ -15,6 +16,7 @@ __all__ = [
     "UnknownDevice",
     "bytes_to_parameters",
     "init_policy",
+    "linear",
     "load_network",
     "masked_log_probs",
     "missing_device",

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from app.config import NetworkSettings
 from app.core import FlyballError
+from app.policy.layers import linear, padded
 from app.policy.network import ActorCritic, initialise, masked_log_probs
 from app.policy.parameters import BadParameters, Parameters
 
@@ -35,9 +36,9 @@ class Policy:
         self.actions = actions
         self._device = device
         network = load_network(settings, obs_size, actions, parameters).to(device)
-        self._trunk = [_transposed(layer) for layer in network.trunk]
-        heads = [_transposed(network.policy_head), _transposed(network.value_head)]
-        self._heads = torch.cat([w for w, _ in heads], dim=1), torch.cat([b for _, b in heads])
+        self._trunk = [_copied(layer) for layer in network.trunk]
+        heads = [_copied(network.policy_head), _copied(network.value_head)]
+        self._heads = torch.cat([w for w, _ in heads]), torch.cat([b for _, b in heads])
 
     def forward(
         self, obs: NDArray[np.generic], mask: NDArray[np.bool_], temperature: float = 1.0
@@ -75,14 +76,14 @@ class Policy:
         """Return the matrices by layer, [inputs, outputs] each; the two heads apart."""
         matrices = {f"trunk.{number}": weight for number, (weight, _) in enumerate(self._trunk)}
         heads = self._heads[0]
-        matrices |= {"policy_head": heads[:, : self.actions], "value_head": heads[:, self.actions :]}
-        return {name: weight.cpu().numpy() for name, weight in matrices.items()}
+        matrices |= {"policy_head": heads[: self.actions], "value_head": heads[self.actions :]}
+        return {name: weight.t().cpu().numpy() for name, weight in matrices.items()}
 
     def _forward(self, obs: NDArray[np.generic]) -> Tensor:
-        features = _tensor(obs).to(self._device).float()
+        features = padded(_tensor(obs).to(self._device))
         for weight, bias in self._trunk:
-            features = torch.addmm(bias, features, weight).relu_()
-        return torch.addmm(self._heads[1], features, self._heads[0])
+            features = linear(features, weight, bias).relu_()
+        return linear(features, *self._heads)[: len(obs)]
 
 
 def load_network(settings: NetworkSettings, obs_size: int, actions: int, parameters: Parameters) -> ActorCritic:
@@ -105,9 +106,9 @@ def init_policy(settings: NetworkSettings, obs_size: int, actions: int, seed: in
     return {name: tensor.detach() for name, tensor in network.state_dict().items()}
 
 
-def _transposed(layer: torch.nn.Module) -> tuple[Tensor, Tensor]:
+def _copied(layer: torch.nn.Module) -> tuple[Tensor, Tensor]:
     assert isinstance(layer, torch.nn.Linear)
-    return layer.weight.detach().t().contiguous(), layer.bias.detach().clone()
+    return layer.weight.detach().clone(), layer.bias.detach().clone()
 
 
 def _tensor(array: NDArray[np.generic]) -> Tensor:

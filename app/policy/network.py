@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from app.config import NetworkSettings
+from app.policy.layers import linear
 
 MASKED_LOGIT = -1e9
 """Stands for minus infinity: its probability underflows to exactly 0 and its gradient is 0, not NaN."""
@@ -41,12 +42,12 @@ class ActorCritic(nn.Module):
         """Return what goes into each layer, float observations [N, D] first, and what comes out of the trunk, last."""
         features = [obs]
         for layer in self.trunk:
-            features.append(layer(features[-1]).relu_())
+            features.append(_through(layer, features[-1]).relu_())
         return features
 
     def heads(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits [N, A] and values [N] of what comes out of the trunk."""
-        return self.policy_head(features), self.value_head(features).squeeze(-1)
+        return _through(self.policy_head, features), _through(self.value_head, features).squeeze(-1)
 
 
 def initialise(network: ActorCritic, generator: torch.Generator) -> None:
@@ -60,6 +61,11 @@ def initialise(network: ActorCritic, generator: torch.Generator) -> None:
 def masked_log_probs(logits: Tensor, mask: Tensor) -> Tensor:
     """Return log-probabilities [N, A] over the legal actions; illegal ones get about ``MASKED_LOGIT``."""
     return torch.log_softmax(logits.masked_fill(~mask, MASKED_LOGIT), dim=-1)
+
+
+def _through(layer: nn.Module, inputs: Tensor) -> Tensor:
+    assert isinstance(layer, nn.Linear)
+    return linear(inputs, layer.weight, layer.bias)
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:

@@ -11,7 +11,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from app.policy import ActorCritic
+from app.policy import ActorCritic, linear
 
 
 def backward(network: ActorCritic, features: list[Tensor], by_logits: Tensor, by_values: Tensor) -> None:
@@ -27,18 +27,18 @@ def backward(network: ActorCritic, features: list[Tensor], by_logits: Tensor, by
     by_value = by_values[:, None]
     _write(policy, features[-1], by_logits)
     _write(value, features[-1], by_value)
-    by_outputs = torch.addmm(by_logits @ policy.weight, by_value, value.weight)
+    by_outputs = linear(by_logits, policy.weight.t()).addmm_(by_value, value.weight)
     for layer, (inputs, outputs) in reversed(list(zip(network.trunk, pairwise(features), strict=True))):
         assert isinstance(layer, nn.Linear)
         by_sums = torch.ops.aten.threshold_backward(by_outputs, outputs, 0)
         _write(layer, inputs, by_sums)
         if inputs is not features[0]:  # an observation has no gradient
-            by_outputs = by_sums @ layer.weight
+            by_outputs = linear(by_sums, layer.weight.t())
 
 
 def _write(layer: nn.Linear, inputs: Tensor, by_outputs: Tensor) -> None:
     weight, bias = layer.weight.grad, layer.bias.grad
     assert weight is not None, "With out=None the product would be lost."
     assert bias is not None
-    torch.mm(by_outputs.t(), inputs, out=weight)
+    weight.copy_(linear(by_outputs.t(), inputs.t()))
     torch.sum(by_outputs, 0, out=bias)

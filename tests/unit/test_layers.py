@@ -1,0 +1,70 @@
+"""Linear layers: both libraries say the same, and nothing depends on who else is asked about."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from app.config import NetworkSettings
+from app.policy import Policy, init_policy, linear
+from app.policy.layers import FEWEST, STEP, padded
+
+SIZES = (1, 2, 3, 4, 5, 17, 32, 33, 63, 64, 65, 200, 511)
+
+
+@pytest.fixture(params=["MKL", "oneDNN"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    chosen = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if request.param == "oneDNN" else None
+    if request.param == "oneDNN" and chosen is None:
+        pytest.skip("this PyTorch has no oneDNN")
+    monkeypatch.setattr("app.policy.layers._ONEDNN", chosen)
+    return request.param
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("rows", SIZES)
+@pytest.mark.parametrize("biased", [True, False])
+def test_it_is_the_product_whatever_the_strides(rows: int, biased: bool) -> None:
+    numbers = torch.Generator().manual_seed(rows)
+    inputs, weight = torch.randn(rows, 27, generator=numbers), torch.randn(12, 27, generator=numbers)
+    bias = torch.randn(12, generator=numbers) if biased else None
+    expected = inputs.double() @ weight.double().t() + (0 if bias is None else bias.double())
+    with torch.no_grad():
+        for a in (inputs, inputs.t().contiguous().t()):
+            for b in (weight, weight.t().contiguous().t()):
+                assert torch.allclose(linear(a, b, bias).double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("library")
+def test_autograd_goes_through_it() -> None:
+    inputs, weight = torch.ones(2, 3), torch.ones(4, 3, requires_grad=True)
+    torch.autograd.backward(linear(inputs, weight).sum())
+    assert torch.equal(weight.grad, torch.full((4, 3), 2.0))
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("kind", [np.float32, np.uint8])
+def test_what_a_network_says_of_a_position_does_not_depend_on_how_many_it_is_asked_of(kind: type) -> None:
+    settings = NetworkSettings()
+    policy = Policy(settings, 270, 52, init_policy(settings, 270, 52, seed=1))
+    obs = (np.random.default_rng(2).random((512, 270)) * 3).astype(kind)
+    together = policy.outputs(obs)
+    for rows in SIZES:
+        assert np.array_equal(policy.outputs(obs[:rows]), together[:rows])
+        assert np.array_equal(policy.outputs(obs[-rows:]), together[-rows:])
+
+
+@pytest.mark.parametrize("rows", [0, *SIZES])
+def test_rows_of_zeros_are_added_and_nothing_is_changed(library: str, rows: int) -> None:
+    features = torch.arange(rows * 3, dtype=torch.uint8).reshape(rows, 3)
+    more = padded(features)
+    assert more.dtype == torch.float32
+    assert torch.equal(more[:rows], features.float())
+    assert not more[rows:].any()
+    assert len(more) == max(rows, FEWEST) if library == "MKL" else FEWEST <= len(more) < rows + STEP
+
+
+def test_few_numbers_of_rows_are_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.policy.layers._ONEDNN", functional.linear)
+    met = {len(padded(torch.zeros(rows, 1))) for rows in range(1025)}
+    assert met == {4, 8, 16, 32, *range(STEP, 1025, STEP)}
