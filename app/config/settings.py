@@ -86,7 +86,7 @@ class GameConfig(Settings):
     players: int = Field(ge=2, le=7)
     engine: Literal["openspiel", "flyball"] = Field(
         default="openspiel",
-        description="whose rules are played; flyball's own are those of Hearts and of usual connect four",
+        description="whose rules are played; flyball's own are those of Hearts, Othello and usual connect four",
     )
     max_moves: int | None = Field(default=None, ge=1, description="a longer game is truncated, not drawn")
     rows_per_training: int = Field(default=8192, ge=1, description="fresh rows that make a training worthwhile")

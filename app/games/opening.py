@@ -1,5 +1,7 @@
 """From a configuration to a table."""
 
+from collections.abc import Callable
+
 from app.config import GameConfig
 from app.games.errors import UnknownGame
 from app.games.hearts.cards import SEATS
@@ -9,7 +11,21 @@ from app.games.openspiel import OpenSpielTable, load_game
 from app.games.parity import ParityChecker
 from app.games.table import Table
 
-_CONNECT_FOUR = "connect_four"
+
+def _connect_four(slots: int, max_moves: int | None) -> Table:
+    from app.games.connect_four import ConnectFourTable
+
+    return ConnectFourTable(slots, max_moves)
+
+
+def _othello(slots: int, max_moves: int | None) -> Table:
+    from app.games.othello import OthelloTable
+
+    return OthelloTable(slots, max_moves)
+
+
+_BOARDS: dict[str, Callable[[int, int | None], Table]] = {"connect_four": _connect_four, "othello": _othello}
+"""Games that we have rules of; their modules are imported late, since the compiler takes long to load."""
 
 
 def open_table(config: GameConfig, slots: int) -> Table:
@@ -26,9 +42,7 @@ def open_table(config: GameConfig, slots: int) -> Table:
             hint="Leave rewards at 'terminal'; Hearts with engine = 'flyball' has others.",
         )
     if config.engine == "flyball" and _is_usual(config):
-        from app.games.connect_four import ConnectFourTable
-
-        return ConnectFourTable(slots, config.max_moves)
+        return _BOARDS[_name(config)](slots, config.max_moves)
     return OpenSpielTable(config.game, config.players, slots, config.max_moves)
 
 
@@ -43,7 +57,7 @@ def own_hearts(config: GameConfig) -> HeartsRules | None:
 
     Raises ``UnknownGame`` where our own rules are asked for and there are none.
     """
-    if config.engine != "flyball" or config.game.partition("(")[0] == _CONNECT_FOUR:
+    if config.engine != "flyball" or _name(config) in _BOARDS:
         return None
     rules = parse_rules(config.game)
     if (config.players, config.max_moves) != (SEATS, None):
@@ -55,8 +69,12 @@ def own_hearts(config: GameConfig) -> HeartsRules | None:
     return rules
 
 
+def _name(config: GameConfig) -> str:
+    return config.game.partition("(")[0]
+
+
 def _is_usual(config: GameConfig) -> bool:
     """Tell whether a game has no other options than it has by default. Raises ``UnknownGame``."""
-    usual, asked = load_game(_CONNECT_FOUR, config.players), load_game(config.game, config.players)
+    usual, asked = load_game(_name(config), config.players), load_game(config.game, config.players)
     same: bool = asked.get_parameters() == usual.get_parameters()
     return same

@@ -58,7 +58,7 @@ def test_a_yardstick_plays_the_same_at_any_temperature(key) -> None:
 
 @pytest.mark.parametrize("key", sorted(set(GAMES) - set(WITH_HEURISTIC)))
 def test_a_game_without_one_says_so(key) -> None:
-    with pytest.raises(NoHeuristic, match=r"no heuristic player of openspiel.*Leave 'heuristic' out"):
+    with pytest.raises(NoHeuristic, match=r"no heuristic player of (openspiel|flyball)-.*Leave 'heuristic' out"):
         heuristic(key)
     assert isinstance(load_player(MemoryStore(), RANDOM, open_table(GAMES[key], 0).spec), RandomPlayer)
 

@@ -61,7 +61,7 @@ def parse_rules(game: str) -> HeartsRules:
     name = options.pop("name")
     if name != "hearts":
         raise UnknownGame(
-            f"Flyball's own rules are those of Hearts and connect four, not of {name!r}.",
+            f"Flyball's own rules are those of Hearts, Othello and connect four, not of {name!r}.",
             hint="Set engine = 'openspiel' in this configuration.",
         )
     return replace(HeartsRules(), **{option: _checked(option, value) for option, value in options.items()})

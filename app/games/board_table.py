@@ -1,0 +1,161 @@
+"""Board games for two by our own rules behind the ``Table`` port: compiled, all games of a table in one array.
+
+Every seat's observation and what may be chosen are kept in the game as they change, so that to observe is to copy rows.
+The kernels of a game's rules are handed its fields as ``game_type`` names them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.kernels import inlined, kernel
+from app.games.codec import Codec
+from app.games.errors import IllegalAction
+from app.games.table import FINISHED, Indices, TableSpec
+
+SEATS = 2
+Play = Callable[[NDArray[np.void], Indices, Indices, int], None]
+"""Plays legal actions [K] in slots [K] of the games [N], and what is then forced; the number is the limit of moves."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoardRules:
+    """A game, for a ``BoardTable``.
+
+    Attributes:
+        name: OpenSpiel's; it is the usual game, without options.
+        version: of the implementation: raised whenever the same actions could lead to another game or observation.
+        codec: by which OpenSpiel's table shows the same.
+        begun: the first position, [] of the game's ``game_type``.
+        play: a kernel.
+    """
+
+    name: str
+    version: int
+    codec: Codec
+    begun: NDArray[np.void]
+    play: Play
+
+
+def game_type(codec: Codec, longest: int, *fields: tuple[Any, ...]) -> np.dtype[np.void]:
+    """Return the type of a game of at most ``longest`` moves, with further ``fields`` of its rules.
+
+    ``open`` are the actions that may be chosen, none unless the game goes on; the first ``played`` of ``moves`` are
+    the actions so far.
+    """
+    shared = [
+        ("views", np.uint8, (SEATS, codec.size)),
+        ("open", np.uint8, codec.to_game.shape[1]),
+        ("moves", np.uint8, longest),
+        ("played", np.uint8),
+        ("mover", np.int8),
+        ("returns", np.float32, SEATS),
+        ("truncated", np.bool_),
+    ]
+    return np.dtype([*shared, *fields], align=True)
+
+
+class BoardTable:
+    """N games at once; see ``Table``.
+
+    Args:
+        rules: of every game.
+        slots: N.
+        max_moves: moves of the players, forced ones included, after which a game is truncated.
+    """
+
+    def __init__(self, rules: BoardRules, slots: int, max_moves: int | None = None) -> None:
+        self._rules = rules
+        self._games = np.zeros(slots, dtype=rules.begun.dtype)
+        self._games["mover"] = FINISHED
+        longest = self._games["moves"].shape[1]
+        self._limit = min(max_moves or longest, longest)
+
+    @property
+    def spec(self) -> TableSpec:
+        """See ``Table.spec``."""
+        codec = self._rules.codec
+        return TableSpec(
+            players=SEATS,
+            actions=codec.to_game.shape[1],
+            observation_size=codec.size,
+            observation_type=codec.kind,
+            rules_version=f"flyball-{self._rules.version}:{self._rules.name}",
+            symmetries=codec.symmetries,
+            heuristic=codec.heuristic,
+        )
+
+    def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
+        """See ``Table.reset``; there is no chance."""
+        if len(seeds) != len(slots):
+            raise ValueError(f"{len(slots)} slots cannot begin from {len(seeds)} seeds")
+        self._games[slots] = self._rules.begun
+
+    def seats(self) -> NDArray[np.int8]:
+        """See ``Table.seats``."""
+        return np.array(self._games["mover"])
+
+    def observe(self, slots: Indices) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+        """See ``Table.observe``."""
+        return self.view(slots, self._games["mover"][slots]), self._games["open"][slots].view(np.bool_)
+
+    def view(self, slots: Indices, seats: NDArray[np.int8]) -> NDArray[np.uint8]:
+        """See ``Table.view``."""
+        return np.asarray(self._games["views"][slots, seats])
+
+    def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
+        """See ``Table.step``."""
+        places, chosen = np.ascontiguousarray(slots, dtype=np.int64), np.ascontiguousarray(actions, dtype=np.int64)
+        illegal = _first_illegal(self._games, places, chosen)
+        if illegal >= 0:
+            slot = int(slots[illegal])
+            raise IllegalAction(int(actions[illegal]), slot, np.flatnonzero(self._games["open"][slot]).tolist())
+        self._rules.play(self._games, places, chosen, self._limit)
+
+    def earned(self, slots: Indices, seats: NDArray[np.int8]) -> NDArray[np.float32]:  # noqa: ARG002
+        """See ``Table.earned``; only the end is rewarded."""
+        return np.zeros(len(slots), dtype=np.float32)
+
+    def returns(self) -> NDArray[np.float32]:
+        """See ``Table.returns``."""
+        return np.array(self._games["returns"])
+
+    def truncated(self) -> NDArray[np.bool_]:
+        """See ``Table.truncated``."""
+        return np.array(self._games["truncated"])
+
+    def history(self, slot: int) -> list[int]:
+        """See ``Table.history``."""
+        game = self._games[slot]
+        moves: list[int] = game["moves"][: game["played"]].tolist()
+        return moves
+
+
+@kernel
+def _first_illegal(games: NDArray[np.void], slots: Indices, actions: Indices) -> int:
+    """Return the index of the first of ``actions`` [K] that may not be chosen in its slot, -1 where all may be."""
+    for k in range(len(slots)):
+        may = games[slots[k]]["open"]
+        if actions[k] < 0 or actions[k] >= len(may) or not may[actions[k]]:
+            return k
+    return -1
+
+
+@inlined
+def write_move(game: np.void, action: int) -> int:
+    """Write down what the seat to move plays; return the number of moves so far."""
+    played = int(game["played"]) + 1
+    game["moves"][played - 1] = action
+    game["played"] = played
+    return played
+
+
+@inlined
+def finish(game: np.void, lead: int) -> None:
+    """End a game that the first seat wins, draws or loses: its ``lead`` is positive, 0 or negative."""
+    game["returns"][0], game["returns"][1] = np.sign(lead), -np.sign(lead)
+    game["mover"] = FINISHED
+    game["open"][:] = 0

@@ -1,0 +1,141 @@
+"""Othello by our own rules. Discs are sets of cells, integers of 64 bits: cell 8 r + c is bit 8 r + c.
+
+All eight directions are alike: the bits of a set are rotated by so many places. What comes round the edge of the board
+lands on cells where, in that direction, no disc can lie between two others, and is dropped with them.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.kernels import inlined, kernel
+from app.games import boards
+from app.games.board_table import SEATS, BoardRules, BoardTable, finish, game_type, write_move
+from app.games.table import FINISHED, Indices
+
+SIDE = 8
+CELLS = SIDE * SIDE
+PASS = CELLS
+_CODEC = boards.othello()
+_THEIRS, _EMPTY = CELLS, 2 * CELLS  # where the planes after the first, mine, begin
+_LONGEST = 2 * (CELLS - 4)  # moves: after a pass a disc is set
+_LONGEST_RUN = SIDE - 2  # discs between two others
+
+_ONE, _NONE = np.uint64(1), np.uint64(0)
+_INNER_COLUMNS, _INNER_ROWS = np.uint64(0x7E7E7E7E7E7E7E7E), np.uint64(0x00FFFFFFFFFFFF00)
+_INNER = _INNER_COLUMNS & _INNER_ROWS
+_STEPS = np.array([1, 7, 8, 9, 55, 56, 57, 63], dtype=np.uint64)  # bits to rotate by; backwards are 64 less
+_BETWEEN = np.array([_INNER_COLUMNS, _INNER, _INNER_ROWS, _INNER, _INNER, _INNER_ROWS, _INNER, _INNER_COLUMNS])
+"""Where discs can lie between two others, by direction."""
+
+_DISCS = np.array([[28, 35], [27, 36]])  # of the first position, by seat
+_BEGUN = np.zeros((), dtype=game_type(_CODEC, _LONGEST, ("discs", np.uint64, SEATS)))
+_BEGUN["discs"] = (_ONE << _DISCS.astype(np.uint64)).sum(axis=1)
+_BEGUN["views"][:, _EMPTY:] = _BEGUN["open"][[19, 26, 37, 44]] = 1
+_BEGUN["views"][:, _EMPTY + _DISCS] = 0
+_BEGUN["views"][[[0], [1]], _DISCS] = _BEGUN["views"][[[1], [0]], _THEIRS + _DISCS] = 1
+
+
+class OthelloTable(BoardTable):
+    """N games of Othello at once; see ``BoardTable``. Actions are cells, and to pass."""
+
+    def __init__(self, slots: int, max_moves: int | None = None) -> None:
+        super().__init__(BoardRules("othello", version=1, codec=_CODEC, begun=_BEGUN, play=_play), slots, max_moves)
+
+
+@kernel
+def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int) -> None:
+    """Play ``actions`` [K] in ``slots`` [K], and what is then forced; see ``board_table.Play``."""
+    for k in range(len(slots)):
+        game, action = games[slots[k]], int(actions[k])
+        while action >= 0:
+            moves = _turn(game, action, limit)
+            action = _forced(game, moves)
+        _show(game, moves)
+
+
+@inlined
+def _turn(game: np.void, action: int, limit: int) -> np.uint64:
+    """Let the seat to move set a disc or pass, and end the game if it is over or at the limit.
+
+    Return where the other seat may set one.
+    """
+    mover, played = int(game["mover"]), write_move(game, action)
+    other = 1 - mover
+    mine, theirs = game["discs"][mover], game["discs"][other]
+    if action != PASS:
+        turned = flips(mine, theirs, action)
+        mine, theirs = mine | turned | _ONE << np.uint64(action), theirs & ~turned
+        game["discs"][mover], game["discs"][other] = mine, theirs
+    moves = legal(theirs, mine)
+    game["mover"] = other
+    if moves == _NONE and legal(mine, theirs) == _NONE:
+        finish(game, _count(game["discs"][0]) - _count(game["discs"][1]))
+    elif played == limit:
+        game["truncated"] = True
+        finish(game, 0)
+    return moves
+
+
+@inlined
+def _forced(game: np.void, moves: np.uint64) -> int:
+    """Return the only action of the seat to move, -1 where there are several or none."""
+    if game["mover"] == FINISHED or moves & moves - _ONE:
+        return -1
+    return _count(moves - _ONE) if moves else PASS
+
+
+@inlined
+def _show(game: np.void, moves: np.uint64) -> None:
+    """Write what both seats see, and what the one to move may choose: it never has to pass where it has a choice."""
+    for seat in range(SEATS):
+        mine, theirs = game["discs"][seat], game["discs"][1 - seat]
+        for cell in range(CELLS):
+            own, others = mine >> np.uint64(cell) & _ONE, theirs >> np.uint64(cell) & _ONE
+            game["views"][seat, cell] = own
+            game["views"][seat, _THEIRS + cell] = others
+            game["views"][seat, _EMPTY + cell] = _ONE - own - others
+    if game["mover"] != FINISHED:
+        for cell in range(CELLS):
+            game["open"][cell] = moves >> np.uint64(cell) & _ONE
+
+
+@kernel
+def legal(mine: np.uint64, theirs: np.uint64) -> np.uint64:
+    """Return where I may set a disc: on empty cells at the end of a run of theirs that begins beside one of mine."""
+    moves = _NONE
+    for k in range(len(_STEPS)):
+        moves |= _rotated(_run(mine, theirs & _BETWEEN[k], _STEPS[k]), _STEPS[k])
+    return moves & ~(mine | theirs)
+
+
+@kernel
+def flips(mine: np.uint64, theirs: np.uint64, cell: int) -> np.uint64:
+    """Return which of their discs turn when I set one: all runs between it and another of mine."""
+    turned = _NONE
+    for k in range(len(_STEPS)):
+        run = _run(_ONE << np.uint64(cell), theirs & _BETWEEN[k], _STEPS[k])
+        turned |= run if _rotated(run, _STEPS[k]) & mine else _NONE
+    return turned
+
+
+@inlined
+def _run(begin: np.uint64, between: np.uint64, step: np.uint64) -> np.uint64:
+    """Return the cells of ``between`` that follow one another from those beside ``begin`` on, in one direction."""
+    run = between & _rotated(begin, step)
+    for _ in range(_LONGEST_RUN - 1):
+        run |= between & _rotated(run, step)
+    return run
+
+
+@inlined
+def _rotated(cells: np.uint64, step: np.uint64) -> np.uint64:
+    return cells << step | cells >> np.uint64(CELLS) - step
+
+
+@kernel
+def _count(cells: np.uint64) -> int:
+    count = 0
+    while cells:
+        cells &= cells - _ONE
+        count += 1
+    return count

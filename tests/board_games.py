@@ -1,0 +1,34 @@
+"""Board games by our own rules and by OpenSpiel's, played at random side by side."""
+
+import numpy as np
+
+from app.games import FINISHED, Table
+
+SLOT = np.array([0])
+
+
+def alike(ours, theirs) -> bool:
+    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def ends(table: Table, slots: int):
+    return table.returns(), table.truncated(), table.seats(), [table.history(slot) for slot in range(slots)]
+
+
+def at_random(table: Table, games: int, seed: int = 1):
+    """Begin ``games`` games and play them to their ends; yield which go on and what is chosen, before it is played."""
+    table.reset(np.arange(games), range(games))
+    rng = np.random.default_rng(seed)
+    while len(live := np.flatnonzero(table.seats() != FINISHED)):
+        _, mask = table.observe(live)
+        actions = (rng.random(mask.shape) * mask).argmax(axis=1).astype(np.int32)
+        yield live, actions
+        table.step(live, actions)
+
+
+def after(table: Table, *moves: int) -> Table:
+    """Play ``moves`` in the only slot of a table."""
+    table.reset(SLOT, [0])
+    for move in moves:
+        table.step(SLOT, np.array([move], dtype=np.int32))
+    return table

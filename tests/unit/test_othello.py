@@ -1,0 +1,145 @@
+"""Othello by our own rules: what may be set and what turns, passes, and how games end."""
+
+import numpy as np
+import pytest
+
+from app.games import FINISHED, IllegalAction
+from app.games.othello import CELLS, PASS, SIDE, OthelloTable, flips, legal
+from tests.board_games import SLOT, after, at_random
+
+DIRECTIONS = [(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1) if (down, right) != (0, 0)]
+FIRST, SECOND = sum(1 << cell for cell in (28, 35)), sum(1 << cell for cell in (27, 36))
+COUNTS = [4, 12, 56, 244, 1396, 8200, 55092]
+"""Published numbers of games (perft) of 1, 2, … moves."""
+WIPED_OUT = [44, 29, 20, 45, 38, 43, 52, 37, 34]
+"""e6 f4 e3 f6 g5 d6 e7 f5 c5: the shortest kind of game."""
+FIRST_PASSES = [44, 45, 19, 52, 60, 59, 46, 61]
+SECOND_PASSES = [44, 29, 19, 43, 37, 11, 10, 45, 3, 1, 17]
+
+
+def cells_of(cells: int) -> list[int]:
+    return [cell for cell in range(CELLS) if cells >> cell & 1]
+
+
+def set_of(cells) -> int:
+    return sum(1 << int(cell) for cell in cells)
+
+
+def places(mine: int, theirs: int) -> list[int]:
+    return cells_of(legal(np.uint64(mine), np.uint64(theirs)))
+
+
+def turned(mine: int, theirs: int, cell: int) -> list[int]:
+    return cells_of(flips(np.uint64(mine), np.uint64(theirs), cell))
+
+
+def run_of(board, cell: int, down: int, right: int) -> list[int]:
+    """Return the other's discs, -1 on a board [8, 8], that turn in one direction when I, 1, set one."""
+    row, column, run = cell // SIDE + down, cell % SIDE + right, []
+    while 0 <= row < SIDE and 0 <= column < SIDE and board[row, column] == -1:
+        run.append(row * SIDE + column)
+        row, column = row + down, column + right
+    mine = 0 <= row < SIDE and 0 <= column < SIDE and board[row, column] == 1
+    return run if mine else []
+
+
+def games(mine: int, theirs: int, moves: int) -> int:
+    """Return the number of ways to play so many moves; nobody has to pass in the first 7."""
+    begun = places(mine, theirs)
+    if moves == 1:
+        return len(begun)
+    total = 0
+    for cell in begun:
+        won = set_of(turned(mine, theirs, cell))
+        total += games(theirs & ~won, mine | won | 1 << cell, moves - 1)
+    return total
+
+
+@pytest.fixture(scope="module")
+def played() -> OthelloTable:
+    table = OthelloTable(3000)
+    list(at_random(table, 3000))
+    return table
+
+
+def test_the_first_position_is_the_usual_one_with_four_moves() -> None:
+    obs, mask = after(OthelloTable(1)).observe(SLOT)
+    mine, others, empty = obs.reshape(3, CELLS)
+    assert np.flatnonzero(mine).tolist() == [28, 35]
+    assert np.flatnonzero(others).tolist() == [27, 36]
+    assert (empty == 1 - mine - others).all()
+    assert np.flatnonzero(mask).tolist() == [19, 26, 37, 44] == places(FIRST, SECOND)
+
+
+@pytest.mark.parametrize(("moves", "expected"), list(enumerate(COUNTS, 1)))
+def test_there_are_as_many_games_as_others_counted(moves: int, expected: int) -> None:
+    assert games(FIRST, SECOND, moves) == expected
+
+
+@pytest.mark.parametrize(("down", "right"), DIRECTIONS)
+def test_discs_turn_in_every_direction_between_two_of_the_mover(down: int, right: int) -> None:
+    corner = CELLS // 2 + SIDE // 2 - (3 * SIDE * down + 3 * right)  # three cells from the middle, behind
+    line = [corner + k * (SIDE * down + right) for k in range(5)]
+    mine, theirs = set_of(line[-1:]), set_of(line[1:-1])
+    assert turned(mine, theirs, line[0]) == sorted(line[1:-1])
+    assert places(mine, theirs) == [line[0]]
+    assert not turned(0, theirs, line[0])  # nothing at the far end
+    assert not turned(mine, set_of(line[1:-2]), line[0])  # a gap before it
+
+
+def test_legal_moves_and_what_they_turn_are_found_as_by_walking() -> None:
+    rng, moves = np.random.default_rng(0), 0
+    for density in np.linspace(0.2, 1, 150):
+        board = rng.choice([0, 1, -1], size=(SIDE, SIDE), p=[1 - density, density / 2, density / 2])
+        board[rng.integers(SIDE)] = -1  # runs from edge to edge
+        mine, theirs = (set_of(np.flatnonzero(board.ravel() == side)) for side in (1, -1))
+        expected = {
+            cell: sorted(other for direction in DIRECTIONS for other in run_of(board, cell, *direction))
+            for cell in np.flatnonzero(board.ravel() == 0).tolist()
+        }
+        assert places(mine, theirs) == [cell for cell, others in expected.items() if others]
+        assert {cell: turned(mine, theirs, cell) for cell in expected} == expected
+        moves += sum(map(bool, expected.values()))
+    assert moves > 1000
+
+
+@pytest.mark.parametrize(("moves", "seat"), [(FIRST_PASSES, 0), (SECOND_PASSES, 1)])
+def test_who_cannot_set_a_disc_passes_unasked(moves: list[int], seat: int) -> None:
+    table = after(OthelloTable(1), *moves)
+    assert table.history(0) == [*moves, PASS]
+    assert len(moves) % 2 == seat
+    assert table.seats()[0] == 1 - seat
+    mask = table.observe(SLOT)[1]
+    assert mask.sum() > 1
+    assert not mask[0, PASS]
+    assert after(OthelloTable(1, len(moves)), *moves).truncated().all()
+    assert after(OthelloTable(1, len(moves) + 1), *moves).history(0) == [*moves, PASS]  # a pass counts as a move
+
+
+@pytest.mark.parametrize("limit", [None, len(WIPED_OUT)])
+def test_a_game_is_over_where_the_loser_has_no_discs(limit: int | None) -> None:
+    table = after(OthelloTable(1, limit), *WIPED_OUT)
+    assert table.seats()[0] == FINISHED
+    assert table.returns().tolist() == [[1, -1]]
+    assert not table.truncated().any()
+    seen = table.view(SLOT, np.array([1], dtype=np.int8)).reshape(3, CELLS)
+    assert seen.sum(axis=1).tolist() == [0, 13, 51]
+
+
+def test_games_at_random_meet_passes_of_both_draws_and_boards_that_are_not_full(played: OthelloTable) -> None:
+    passes = [k % 2 for slot in range(3000) for k, move in enumerate(played.history(slot)) if move == PASS]
+    assert min(passes.count(0), passes.count(1)) > 100
+    mine, theirs, empty = played.view(np.arange(3000), np.zeros(3000, dtype=np.int8)).reshape(3000, 3, CELLS).sum(2).T
+    stuck = (empty > 0) & (mine > 0) & (theirs > 0)
+    assert stuck.any()
+    np.testing.assert_array_equal(played.returns()[:, 0], np.sign(mine.astype(int) - theirs))
+    assert (mine == theirs).any()
+
+
+@pytest.mark.parametrize("action", [27, PASS, 65, -1])
+def test_an_illegal_action_is_refused_and_no_game_moves_on(action: int) -> None:
+    table = OthelloTable(2)
+    table.reset(np.arange(2), [0, 0])
+    with pytest.raises(IllegalAction, match=rf"Action {action} in slot 1 .*\[19, 26, 37, 44\]"):
+        table.step(np.arange(2), np.array([19, action], dtype=np.int32))
+    assert table.history(0) == table.history(1) == []

@@ -1,0 +1,135 @@
+"""Board games by our own rules against OpenSpiel's, move for move and shard for shard."""
+
+import numpy as np
+import pytest
+
+from app.config import GAMES, GameConfig
+from app.games import FINISHED, IllegalAction, OpenSpielTable, UnknownGame, open_table
+from app.games.connect_four import ConnectFourTable
+from app.games.othello import OthelloTable
+from app.policy import Policy, init_policy
+from app.selfplay import RandomPlayer, play_recorded, selfplay_schedule
+from app.store import MemoryStore, ShardMeta, put_shard
+from tests.board_games import SLOT, after, alike, at_random, ends
+
+TABLES = {"connect_four_2p": ConnectFourTable, "othello_2p": OthelloTable}
+CONFIGS = pytest.mark.parametrize("config", [GAMES[key] for key in TABLES], ids=list(TABLES))
+LIMITS = {"connect_four_2p": (1, 20, 38, 41, 42), "othello_2p": (1, 9, 40, 59, 60, 61)}
+
+
+def theirs_of(config: GameConfig, **changes: object) -> GameConfig:
+    return config.model_copy(update={"engine": "openspiel", **changes})
+
+
+def assert_agreement(config: GameConfig, games: int) -> tuple[list[list[int]], int]:
+    """Play games at random by either engine; return their moves and the number of decisions."""
+    ours, theirs = open_table(config, games), open_table(theirs_of(config), games)
+    ours.reset(np.arange(games), range(games))
+    decisions = 0
+    for live, actions in at_random(theirs, games):
+        assert alike([ours.seats()], [theirs.seats()])
+        assert alike(ours.observe(live), theirs.observe(live))
+        waiting = 1 - theirs.seats()[live]
+        assert alike([ours.view(live, waiting)], [theirs.view(live, waiting)])
+        ours.step(live, actions)
+        decisions += len(live)
+    (*our_ends, our_moves), (*their_ends, their_moves) = ends(ours, games), ends(theirs, games)
+    assert alike(our_ends, their_ends)
+    assert our_moves == their_moves
+    everyone = np.arange(games)
+    for seat in np.zeros(games, dtype=np.int8), np.ones(games, dtype=np.int8):
+        assert alike([ours.view(everyone, seat)], [theirs.view(everyone, seat)])
+    return our_moves, decisions
+
+
+@CONFIGS
+def test_our_own_rules_are_played_where_they_are_asked_for(config: GameConfig) -> None:
+    assert isinstance(open_table(config, 1), TABLES[config.key])
+    assert isinstance(open_table(theirs_of(config), 1), OpenSpielTable)
+
+
+@CONFIGS
+def test_games_agree_with_openspiel_move_for_move(config: GameConfig) -> None:
+    moves, decisions = assert_agreement(config, 3000)
+    assert sum(map(len, moves)) > decisions  # some were forced
+
+
+@pytest.mark.parametrize(("key", "limit"), [(key, limit) for key in LIMITS for limit in LIMITS[key]])
+def test_games_that_are_cut_off_agree_too(key: str, limit: int) -> None:
+    moves, _ = assert_agreement(GAMES[key].model_copy(update={"max_moves": limit}), 500)
+    assert max(map(len, moves)) <= limit
+
+
+@CONFIGS
+def test_nothing_is_legal_before_a_game_and_after_it(config: GameConfig) -> None:
+    fresh, over = open_table(config, 1), open_table(config, 1)
+    list(at_random(over, 1))
+    for table in (fresh, over):
+        assert table.seats()[0] == FINISHED
+        with pytest.raises(IllegalAction, match=r"slot 0 .*\[\]"):
+            table.step(SLOT, np.array([2], dtype=np.int32))
+
+
+@CONFIGS
+def test_a_slot_that_begins_again_is_as_new(config: GameConfig) -> None:
+    table, fresh = open_table(config, 1), after(open_table(config, 1))
+    list(at_random(table, 1))
+    assert table.returns().any()
+    table.reset(SLOT, [0])
+    assert alike(table.observe(SLOT), fresh.observe(SLOT))
+    (*used, moves), (*new, none) = ends(table, 1), ends(fresh, 1)
+    assert alike(used, new)
+    assert moves == none == [[]]
+
+
+@pytest.mark.parametrize("limit", [None, 17])
+@CONFIGS
+def test_self_play_by_either_engine_gives_the_same_shard_bit_for_bit(config: GameConfig, limit: int | None) -> None:
+    spec = open_table(config, 0).spec
+    parameters = init_policy(config.network, spec.observation_size, spec.actions, seed=3)
+    policy = Policy(config.network, spec.observation_size, spec.actions, parameters)
+    schedule = selfplay_schedule(300, 2, [([1], 100)], (1.3, 1.0), 5)
+    meta = ShardMeta(
+        config_key=config.key, rules_version="r", model="a" * 64, opponents=(), seed=5, worker="w", temperature=1.3
+    )
+
+    def played(engine: str):
+        changed = config.model_copy(update={"engine": engine, "max_moves": limit})
+        shard, outcomes = play_recorded(changed, [policy, RandomPlayer()], schedule, meta, in_flight=64)
+        return put_shard(MemoryStore(), shard), outcomes.histories
+
+    assert played("flyball") == played("openspiel")
+
+
+@CONFIGS
+def test_both_engines_say_the_same_of_the_game_but_whose_rules_they_are(config: GameConfig) -> None:
+    ours, theirs = open_table(config, 0).spec, open_table(theirs_of(config), 0).spec
+    for name in ("players", "actions", "observation_size", "observation_type", "bots"):
+        assert getattr(ours, name) == getattr(theirs, name)
+    for one, other in zip(ours.symmetries, theirs.symmetries, strict=True):
+        assert one.name == other.name
+        assert alike((one.observation, one.action, one.image), (other.observation, other.action, other.image))
+    assert ours.rules_version == f"flyball-1:{config.game}"
+    assert theirs.rules_version.startswith("openspiel-")
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"players": 3}, "played by 2"),
+        ({"game": "connect_four(height=6)"}, "does not load"),
+        ({"game": "othello(rows=6)"}, "does not load"),
+        ({"game": "go(board_size=7)"}, "Hearts, Othello and connect four, not of 'go'"),
+    ],
+)
+@CONFIGS
+def test_a_configuration_that_does_not_fit_says_why(config: GameConfig, changes, complaint: str) -> None:
+    with pytest.raises(UnknownGame, match=complaint):
+        open_table(config.model_copy(update=changes), 1)
+
+
+@CONFIGS
+def test_rewards_on_the_way_are_refused(config: GameConfig) -> None:
+    selfplay = config.selfplay.model_copy(update={"rewards": "shaped"})
+    with pytest.raises(UnknownGame, match="rewarded at its end"):
+        open_table(config.model_copy(update={"selfplay": selfplay}), 1)
