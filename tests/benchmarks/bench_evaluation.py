@@ -159,7 +159,7 @@ def with_opponent(spec: GauntletSpec, opponent: Opponent) -> GauntletSpec:
     return spec.model_copy(update={"opponents": (opponent,)})
 
 
-GOALS = {"hearts_4p": 35.0, "connect_four_2p": 35.0}
+GOALS = {"hearts_4p": 35.0, "connect_four_2p": 35.0, "othello_2p": 30.0}
 SIZES = {"chinese_checkers_3p": (384, 3), "maedn_4p": (512, 8), "tic_tac_toe_2p": (16_384, 100)}
 """Games in batches and one at a time, where they are long."""
 

@@ -18,6 +18,7 @@ from app.selfplay.job import IN_FLIGHT
 
 pytestmark = pytest.mark.benchmark
 ROUNDS = 5
+RATIO = 5
 
 
 def policy_of(config) -> Policy:
@@ -51,14 +52,14 @@ def one_at_a_time(config, policy: Policy, games: int, seed: int) -> float:
     return rows / (perf_counter() - began)
 
 
-@pytest.mark.parametrize(("key", "ratio"), [("connect_four_2p", 5), ("othello_2p", 3)])
-def test_batches_beat_one_game_at_a_time(key: str, ratio: float) -> None:
+@pytest.mark.parametrize("key", ["connect_four_2p", "othello_2p"])
+def test_batches_beat_one_game_at_a_time(key: str) -> None:
     config = GAMES[key]
     policy = policy_of(config)
     pairs = [(batched(config, policy, 1024, seed), one_at_a_time(config, policy, 12, seed)) for seed in range(ROUNDS)]
     fast, slow = np.median(np.array(pairs), axis=0)
     print(f"{key}: {fast:,.0f} rows/s batched, {slow:,.0f} one at a time, {fast / slow:.1f} times")  # noqa: T201
-    assert fast / slow >= ratio
+    assert fast / slow >= RATIO
 
 
 @pytest.mark.parametrize("key", list(GAMES))
