@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyspiel
 
 from app.games.boards import (
     breakthrough,
@@ -36,6 +37,16 @@ _BUILDERS: dict[str, tuple[Callable[..., Codec], tuple[str, ...]]] = {
     "ultimate_tic_tac_toe": (ultimate_tic_tac_toe, ()),
 }
 
+_HARMLESS = frozenset(
+    {
+        *("handicap", "komi", "max_game_length", "max_moves", "twoPlayersOpposite", "x_in_row"),
+        *("off_bid_penalty", "points_per_trick"),
+        *("avoid_all_tricks_bonus", "can_lead_any_club", "can_lead_hearts_instead_of_qs", "jd_bonus"),
+        *("must_break_hearts", "no_pts_on_first_trick", "pass_cards"),
+    }
+)
+"""Options that change neither the actions nor where OpenSpiel shows what. With any other, a game is seen as it does."""
+
 
 def codec_for(game: Any, tensor_size: int) -> Codec:
     """Return the codec of an OpenSpiel game whose observer's tensor has ``tensor_size`` features."""
@@ -44,7 +55,11 @@ def codec_for(game: Any, tensor_size: int) -> Codec:
         return _as_shown(game.num_players(), game.num_distinct_actions(), tensor_size)
     builder, wanted = _BUILDERS[name]
     parameters = game.get_parameters()
-    return builder(**{key: parameters[key] for key in wanted if key in parameters})
+    layout = {key: parameters[key] for key in wanted if key in parameters}
+    usual = pyspiel.load_game(name, layout).get_parameters()
+    if any(value != usual[key] for key, value in parameters.items() if key not in _HARMLESS):
+        return _as_shown(game.num_players(), game.num_distinct_actions(), tensor_size)
+    return builder(**layout)
 
 
 def _as_shown(players: int, actions: int, tensor_size: int) -> Codec:

@@ -1,6 +1,7 @@
 """What the seat to move sees of a board: itself first, and always moving the same way."""
 
 import numpy as np
+import pyspiel
 import pytest
 
 from app.config import GAMES
@@ -50,6 +51,32 @@ def test_the_second_seat_counts_its_own_stones_first(key, cells, moves, mine, th
     own, other = planes(table, seat, cells)[:2]
     assert seat == 1
     assert (own.sum(), other.sum()) == (mine, theirs)
+
+
+@pytest.mark.parametrize(
+    ("key", "game"),
+    [
+        ("connect_four_2p", "connect_four(egocentric_obs_tensor=true)"),
+        ("hex7_2p", "hex(board_size=5,plain_obs_tensor=true)"),
+        ("hex7_2p", "hex(board_size=5,swap=true)"),
+        ("hex7_2p", "hex(num_rows=4,num_cols=6)"),
+    ],
+)
+def test_where_an_option_changes_the_planes_a_game_is_seen_as_openspiel_shows_it(key: str, game: str) -> None:
+    table, state = (
+        open_table(GAMES[key].model_copy(update={"game": game}), 1),
+        pyspiel.load_game(game).new_initial_state(),
+    )
+    table.reset(np.array([0]), [0])
+    for _ in range(3):
+        obs, mask = table.observe(np.array([0]))
+        seat = int(table.seats()[0])
+        assert obs[0].tolist() == state.observation_tensor(seat)
+        assert np.flatnonzero(mask[0]).tolist() == state.legal_actions()
+        action = state.legal_actions()[-1]
+        state.apply_action(action)
+        table.step(np.array([0]), np.array([action], dtype=np.int32))
+    assert table.history(0) == state.history()
 
 
 def ultimate(moves):
