@@ -39,7 +39,7 @@ _BUILDERS: dict[str, tuple[Callable[..., Codec], tuple[str, ...]]] = {
 
 _HARMLESS = frozenset(
     {
-        *("handicap", "komi", "max_game_length", "max_moves", "twoPlayersOpposite", "x_in_row"),
+        *("handicap", "komi", "max_game_length", "max_moves", "string_rep", "twoPlayersOpposite", "x_in_row"),
         *("off_bid_penalty", "points_per_trick"),
         *("avoid_all_tricks_bonus", "can_lead_any_club", "can_lead_hearts_instead_of_qs", "jd_bonus"),
         *("must_break_hearts", "no_pts_on_first_trick", "pass_cards"),

@@ -107,7 +107,7 @@ class Table(Protocol):
         ...
 
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
-        """Play ``actions`` [K] of the seats to move in ``slots`` [K], and then whatever chance and force decide.
+        """Play ``actions`` [K] of the seats to move in ``slots`` [K], all different, then what chance and force decide.
 
         Raises ``IllegalAction``; no game has then moved on.
         """

@@ -107,9 +107,10 @@ def test_the_environment_alone() -> None:
 
 
 def on_two_cores(ours: Callable[[int], int], theirs: Callable[[int], int]) -> tuple[float, float, float]:
-    """Return units of work a second by the clock: ours in two threads, theirs in one and in two.
+    """Return units of work a second of one program by the clock: ours in two threads, theirs in one and in two.
 
     Kernels and multiplications let go of the interpreter's lock, so threads share the cores; OpenSpiel's calls keep it.
+    Two programs would make twice as many of theirs: core by core, the ratios are those of the tests before.
     """
 
     def pace(work: Callable[[int], int], threads: int) -> float:
@@ -123,7 +124,7 @@ def on_two_cores(ours: Callable[[int], int], theirs: Callable[[int], int]) -> tu
     return mine, alone, two
 
 
-def test_the_environment_on_two_cores() -> None:
+def test_the_environment_of_one_program_on_two_cores() -> None:
     ours, alone, two = on_two_cores(lambda seed: play(CONFIG, seed, 16 * SLOTS, 2 * SLOTS), their_decisions)
     ratio = ours / max(alone, two)
     print(  # noqa: T201
@@ -171,7 +172,7 @@ def sequential_hands(seed: int, hands: int = 12) -> int:
         state = GAME.new_initial_state()
         while not state.is_terminal():
             legal = state.legal_actions()
-            if state.is_chance_node():
+            if state.is_chance_node() or len(legal) == 1:
                 state.apply_action(legal[int(rng.random() * len(legal))])
                 continue
             obs = torch.tensor(state.information_state_tensor()[:270]).unsqueeze(0)
@@ -190,10 +191,10 @@ def test_self_play_with_recorded_rows() -> None:
     ours, sequential = compare(our_hands, sequential_hands)
     ratio = ours / sequential
     print(f"self-play: {ours:,.0f} hands/s, one decision at a time {sequential:,.0f}, {ratio:.0f} times")  # noqa: T201
-    assert ratio >= 70
+    assert ratio >= 80
 
 
-def test_self_play_with_recorded_rows_on_two_cores() -> None:
+def test_self_play_of_one_program_with_recorded_rows_on_two_cores() -> None:
     ours, alone, two = on_two_cores(our_hands, sequential_hands)
     ratio = ours / max(alone, two)
     print(  # noqa: T201

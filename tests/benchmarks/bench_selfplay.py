@@ -8,17 +8,24 @@ from time import perf_counter
 import numpy as np
 import pyspiel
 import pytest
+import torch
 
 from app.config import GAMES
 from app.core import derive_seed
 from app.games import open_table
-from app.policy import Policy, init_policy
+from app.policy import ActorCritic, Policy, init_policy, load_network, masked_log_probs
 from app.selfplay import Rollout, Schedule, ShardRecorder
 from app.selfplay.job import IN_FLIGHT
 
 pytestmark = pytest.mark.benchmark
 ROUNDS = 5
 RATIO = 5
+
+
+def network_of(config) -> ActorCritic:
+    spec = open_table(config, 0).spec
+    parameters = init_policy(config.network, spec.observation_size, spec.actions, seed=0)
+    return load_network(config.network, spec.observation_size, spec.actions, parameters)
 
 
 def policy_of(config) -> Policy:
@@ -36,17 +43,18 @@ def batched(config, policy: Policy, games: int, seed: int) -> float:
     return float(outcomes.lengths.sum()) / (perf_counter() - began)
 
 
-def one_at_a_time(config, policy: Policy, games: int, seed: int) -> float:
+def one_at_a_time(config, network: ActorCritic, games: int, seed: int) -> float:
     """Return rows a second of the plain loop: OpenSpiel's lists, one position a forward pass, one game a time."""
     game, rng = pyspiel.load_game(config.game), np.random.default_rng(seed)
     rows, began = 0, perf_counter()
     for _ in range(games):
         state = game.new_initial_state()
         while not state.is_terminal():
-            obs = np.array(state.observation_tensor(), dtype=np.float32)[None]
-            mask = np.array(state.legal_actions_mask(), dtype=np.bool_)[None]
-            log_probs, _ = policy.forward(obs, mask)
-            probabilities = np.exp(log_probs[0].astype(np.float64))
+            obs = torch.tensor(state.observation_tensor())[None]
+            mask = torch.tensor(state.legal_actions_mask(), dtype=torch.bool)[None]
+            with torch.inference_mode():
+                log_probs = masked_log_probs(network(obs)[0], mask)
+            probabilities = np.exp(log_probs[0].double().numpy())
             state.apply_action(rng.choice(len(probabilities), p=probabilities / probabilities.sum()))
             rows += 1
     return rows / (perf_counter() - began)
@@ -55,8 +63,8 @@ def one_at_a_time(config, policy: Policy, games: int, seed: int) -> float:
 @pytest.mark.parametrize("key", ["connect_four_2p", "othello_2p"])
 def test_batches_beat_one_game_at_a_time(key: str) -> None:
     config = GAMES[key]
-    policy = policy_of(config)
-    pairs = [(batched(config, policy, 1024, seed), one_at_a_time(config, policy, 12, seed)) for seed in range(ROUNDS)]
+    policy, network = policy_of(config), network_of(config)
+    pairs = [(batched(config, policy, 1024, seed), one_at_a_time(config, network, 12, seed)) for seed in range(ROUNDS)]
     fast, slow = np.median(np.array(pairs), axis=0)
     print(f"{key}: {fast:,.0f} rows/s batched, {slow:,.0f} one at a time, {fast / slow:.1f} times")  # noqa: T201
     assert fast / slow >= RATIO

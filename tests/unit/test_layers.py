@@ -37,9 +37,26 @@ def test_it_is_the_product_whatever_the_strides(rows: int, biased: bool) -> None
 
 @pytest.mark.usefixtures("library")
 def test_autograd_goes_through_it() -> None:
-    inputs, weight = torch.ones(2, 3), torch.ones(4, 3, requires_grad=True)
+    inputs, weight = torch.ones(FEWEST, 3), torch.ones(2, 3, requires_grad=True)
     torch.autograd.backward(linear(inputs, weight).sum())
-    assert torch.equal(weight.grad, torch.full((4, 3), 2.0))
+    assert torch.equal(weight.grad, torch.full((2, 3), float(FEWEST)))
+
+
+def test_onednn_is_asked_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def spy(inputs, weight, bias, *_rest):
+        asked.append(len(inputs))
+        return functional.linear(inputs, weight, bias)
+
+    monkeypatch.setattr("app.policy.layers._ONEDNN", spy)
+    weight = torch.ones(2, 3)
+    with torch.no_grad():
+        for rows in (1, FEWEST - 1, FEWEST, STEP):
+            assert linear(torch.ones(rows, 3), weight).shape == (rows, 2)
+    assert asked == [FEWEST, STEP]
+    linear(torch.ones(STEP, 3), weight)  # its gradients would be wrong
+    assert asked == [FEWEST, STEP]
 
 
 @pytest.mark.usefixtures("library")

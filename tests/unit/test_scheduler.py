@@ -33,7 +33,8 @@ from app.events import (
     TrainingUnblocked,
 )
 from app.feedback import SelfplayScheduler
-from app.feedback.plan import CONFIG, NAME
+from app.feedback.plan import CONFIG, NAME, QUEUE
+from app.feedback.queue import PACED
 
 TICK = ClockTick(period_seconds=10)
 
@@ -324,6 +325,15 @@ class TestPace:
         assert not answer(scheduler, rows=10 * NEED, at=10)
         said = [p for at in range(11, 200, 10) for p in scheduler.feed(heartbeat(), TICK, key=None, at=at)]
         assert len(said) == 1
+
+    def test_it_waits_in_one_place_however_often_it_is_looked_at(self, scheduler):
+        scheduler.feed(distributed(), TrainingBlockedByQuality(reason="parity"), at=0)
+        answer(scheduler, rows=NEED // 2, at=1)
+        for at in range(2, 1000, 50):
+            scheduler.feed(
+                heartbeat(), TICK, HyperparameterUpdated(parameter="epochs", value=4, previous=4, reason="x"), at=at
+            )
+            assert scheduler.row(QUEUE).queue.sizes.get(PACED, 0) <= 1
 
     def test_how_often_is_a_setting(self):
         scheduler = Driven(SelfplayScheduler, run_settings(scheduler={"idle_seconds": 5.0}))

@@ -7,7 +7,7 @@ import app.store
 import app.training
 from app.core import FlyballError
 from app.engine import JobFailed, WorkerLost
-from app.events import Payload, QualityDegraded, ShardRef, TrainingRequested
+from app.events import Payload, QualityDegraded, ShardRef, TrainingFailed, TrainingRequested
 from app.runtime.work import Job, Trainer
 from app.runtime.work.training import BAD_DATA, DIVERGED
 
@@ -62,6 +62,19 @@ def test_no_shard_is_deleted_before_the_quality_monitor_has_read_it(trainer: Dri
     done(trainer, job)
     trainer.feed(QualityDegraded(request_id="r1", shard=FIRST, reason="parity: game 0"))
     assert ask(trainer, THIRD, model=NEW).parts[0]["discard"] == [SECOND, FIRST]
+
+
+def test_what_a_failed_training_did_not_delete_the_next_one_does(trainer: DrivenWorker) -> None:
+    done(trainer, ask(trainer, FIRST))
+    job = ask(trainer, SECOND)
+    assert job.parts[0]["discard"] == [FIRST]
+    trainer.feed(TrainingFailed(request_id=job.id, reason="diverged", error="nan"))
+    assert ask(trainer, THIRD).parts[0]["discard"] == [FIRST, SECOND]
+
+
+def test_shards_of_a_request_that_another_takes_the_place_of_are_deleted_with_it(trainer: DrivenWorker) -> None:
+    ask(trainer, FIRST, SECOND, model=NEW)
+    assert ask(trainer, SECOND, THIRD, model=OLD).parts[0]["discard"] == [FIRST]
 
 
 def test_a_shard_delivered_twice_is_not_deleted_while_it_may_still_be_wanted(trainer: DrivenWorker) -> None:

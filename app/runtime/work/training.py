@@ -86,7 +86,8 @@ class Trainer(QuietWorker[TrainingRequested]):
                 return Step({event.subject: _taken_up(row, event.cause, request)})
             case TrainingCompleted(request_id=done) | TrainingFailed(request_id=done):
                 if row.request and row.cause and row.cause.id == done:
-                    spent = tuple(shard.key for shard in row.request.shards)
+                    kept = () if isinstance(event.data, TrainingCompleted) else row.spent  # a failure deletes nothing
+                    spent = (*kept, *(shard.key for shard in row.request.shards))
                     finished = {"cause": None, "request": None, "spent": spent}
                     return Step({event.subject: row.model_copy(update=finished)})
         return Step()
@@ -152,11 +153,11 @@ def _inspected(row: TrainingPending, key: ShardKey) -> TrainingPending:
 
 def _taken_up(row: TrainingPending, cause: Cause, request: TrainingRequested) -> TrainingPending:
     asked = {shard.key for shard in request.shards}
-    others = [shard for shard in row.fresh if shard.key not in asked]
-    left_behind = [shard for shard in others if shard.model != request.base_model and shard.inspected]
+    superseded = {shard.key for shard in row.request.shards} if row.request else set()
+    left_behind = {shard.key for shard in row.fresh if shard.model != request.base_model and shard.inspected}
     return TrainingPending(
         cause=cause,
         request=request,
-        fresh=tuple(shard for shard in others if shard not in left_behind),
-        spent=(*row.spent, *(shard.key for shard in left_behind)),
+        fresh=tuple(shard for shard in row.fresh if shard.key not in asked | left_behind),
+        spent=(*row.spent, *sorted((superseded | left_behind) - asked)),
     )
