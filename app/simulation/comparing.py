@@ -1,6 +1,8 @@
 """Arms compared over seeds: the same troubles and learning curves for all arms of a seed, so that they pair."""
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
@@ -93,8 +95,20 @@ def run_tasks(tasks: Sequence[Task], jobs: int) -> Iterator[RunResult]:
         yield from map(run_task, tasks)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context) as pool:
+    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context, initializer=_end_with_parent) as pool:
         yield from pool.map(run_task, tasks)
+
+
+def _end_with_parent() -> None:
+    """End this process with the one that started it, however that ends; else it would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def summarise(results: Sequence[RunResult]) -> list[ArmSummary]:

@@ -1,10 +1,13 @@
 """``flyball simulate``: what it prints, draws and refuses."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import CliRunner, Result
 
@@ -35,6 +38,17 @@ def test_json_holds_arms_and_runs(flyball: Flyball) -> None:
     assert [arm["arm"] for arm in told["arms"]] == ["all", "none"]
     assert [(run["arm"], run["seed"]) for run in told["runs"]] == [("all", 5), ("none", 5), ("all", 6), ("none", 6)]
     assert all(run["events"] > 100 for run in told["runs"])
+
+
+def test_no_run_outlives_a_command_that_was_killed(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "app.cli", "--run", str(tmp_path), *map(str, SMALL), "--days", "7", "--jobs", "2"]
+    with subprocess.Popen([*words, "--seeds", "4"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as command:
+        runs = []
+        while len(runs) < 2:
+            runs = [one for one in psutil.Process(command.pid).children() if "spawn_main" in " ".join(one.cmdline())]
+        command.kill()
+    _, alive = psutil.wait_procs(runs, timeout=60)
+    assert not alive
 
 
 def test_ablation_leaves_out_each_controller_in_turn(flyball: Flyball) -> None:
