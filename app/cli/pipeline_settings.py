@@ -57,7 +57,7 @@ def _validated(values: Mapping[str, Any], origins: Mapping[str, str]) -> Pipelin
         what = first["msg"].removeprefix("Value error, ")
         said = "" if isinstance(first["input"], Mapping) else f", not {first['input']!r}"
         where = origins.get(key, "together")
-        raise BadSettings(f"{place} ({where}): {what}{said}.", hint="See flyball train --settings.") from error
+        raise BadSettings(f"{place} ({where}): {what}{said}.", hint="See flyball train GAME --settings.") from error
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -88,7 +88,7 @@ def _checked(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
     for key in flat:
         if key not in LEAVES:
             near = get_close_matches(key, [*LEAVES, *RENAMED], n=1)
-            hint = f"Did you mean {near[0]}?" if near else "See flyball train --settings."
+            hint = f"Did you mean {near[0]}?" if near else "See flyball train GAME --settings."
             raise BadSettings(f"Unknown setting {key!r} in {where}.", hint=hint)
     return flat
 

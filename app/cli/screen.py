@@ -61,7 +61,7 @@ def describe(report: ChildReport) -> str:
         case "hopeless":
             return f"{report.name} cannot start: {report.reason}"
         case "killed":
-            return f"{report.name} took too long to stop and was killed"
+            return f"{report.name} was killed before it had stopped"
     return f"{report.name} {report.what}{f', but not in order: {report.reason}' if report.reason else ''}"
 
 

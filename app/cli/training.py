@@ -1,6 +1,7 @@
 """``flyball train``: begin or resume a run, show it, and sum it up."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from app.cli.pipeline_settings import by_key, changed, training_settings
 from app.cli.progress import TrainingProgress
 from app.cli.run_sinks import check_sinks, open_sinks, report
 from app.config import GameConfig
+from app.core import FlyballError
 from app.pipeline import RunGame, RunHead, RunPlace, TrainingRun, check_start, final_evaluations, run_game
 
 BEGINNING = ("collection.initial_policy", "cloning.", "env.game", "network.")
@@ -19,6 +21,11 @@ BEGINNING = ("collection.initial_policy", "cloning.", "env.game", "network.")
 
 SAID_BY_GAME = ("network.obs_dim", "network.action_dim")
 """Of these, another number than the game's is refused anyway."""
+
+
+class Interrupted(FlyballError):
+    """Somebody pressed Ctrl-C."""
+
 
 QUIET = ("WARNING", "ERROR")
 
@@ -56,7 +63,7 @@ def _train(place: RunPlace, head: RunHead, game: RunGame) -> tuple[dict[str, Any
     note(f"Run folder {place.path.absolute()}; if interrupted, it goes on by --resume.")
     iterations, logging = settings.collection.num_iterations, settings.logging
     progress = TrainingProgress(iterations, logging.print_frequency, quiet=logging.log_level in QUIET)
-    with open_sinks(place, head) as sinks, progress:
+    with _going_on_later(place), open_sinks(place, head) as sinks, progress:
         state = TrainingRun(place, game, settings, head.seed, (progress, *sinks), progress.say).run()
         best = place.model(state.best.model)
         finals = final_evaluations(game, game.policy(best, settings.training.device), settings.training, head.seed)
@@ -68,6 +75,17 @@ def _train(place: RunPlace, head: RunHead, game: RunGame) -> tuple[dict[str, Any
         "final": [asdict(found) for found in finals],
     }
     return summary, words
+
+
+@contextmanager
+def _going_on_later(place: RunPlace) -> Iterator[None]:
+    """On Ctrl-C say where the run goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        state = place.state()
+        done = "before its first iteration" if state is None else f"at the checkpoint after iteration {state.iteration}"
+        raise Interrupted(f"Interrupted; the run is {done}.", hint="It goes on by --resume.") from None
 
 
 def _new(request: TrainRequest) -> RunHead:

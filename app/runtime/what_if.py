@@ -78,7 +78,7 @@ class WhatIf:
                     found.append(_divergence("added", event, None, one))
                 elif before.envelope != one.envelope:
                     self._instead[one.envelope.id] = one.envelope
-                    found.append(_divergence("changed", event, before, one))
+                    found += _otherwise(event, before, one)
         for before in concluded.values():
             self._instead[before.envelope.id] = None
             found.append(_divergence("missing", event, before, None))
@@ -95,6 +95,16 @@ class WhatIf:
             envelope = event.envelope.model_copy(update={"data": data})
             return (replace(event, envelope=envelope),)
         return (event,)
+
+
+def _otherwise(cause: Event[Payload], before: Conclusion, after: Conclusion) -> list[Divergence]:
+    """Say that one conclusion has the id, which counts what a cause led to, that another one had.
+
+    They may be about two configurations: then neither is what became of the other.
+    """
+    if before.envelope.subject == after.envelope.subject:
+        return [_divergence("changed", cause, before, after)]
+    return [_divergence("missing", cause, before, None), _divergence("added", cause, None, after)]
 
 
 def _divergence(

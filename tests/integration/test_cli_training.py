@@ -1,7 +1,10 @@
 """``flyball train``: settings from files and the command line, a run, and what it says."""
 
 import json
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -71,6 +74,22 @@ def train(*words: object) -> Result:
 def small(folder: Path, *words: str, game: str = "tic_tac_toe_2p") -> Result:
     assignments = [word for setting in SMALL for word in ("--set", setting)]
     return train(game, "--output", folder, *assignments, *words)
+
+
+def test_ctrl_c_says_where_the_run_goes_on(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "app.cli", "train", "tic_tac_toe_2p", "--output", str(tmp_path / "run")]
+    many = ["collection.num_iterations=100000", "collection.games_per_iteration=16", "training.checkpoint_frequency=1"]
+    command = [*words, *(word for setting in many for word in ("--set", setting))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        while RunPlace(tmp_path / "run").state() is None:
+            assert run.poll() is None
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        stdout, stderr = run.communicate(timeout=60)
+    done = RunPlace(tmp_path / "run").state()
+    assert (run.returncode, stdout) == (1, "")
+    assert f"error: Interrupted; the run is at the checkpoint after iteration {done.iteration}." in stderr
+    assert stderr.endswith("It goes on by --resume.\n")
 
 
 def test_the_document_s_own_file_is_understood(tmp_path: Path) -> None:

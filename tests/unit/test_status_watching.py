@@ -152,7 +152,7 @@ def test_children_read_the_named_file(tmp_path: Path) -> None:
         (ChildReport("broker", "started", 7), "broker started"),
         (ChildReport("broker", "failed", 7, "no room", 0.5), "broker failed: no room; starts again in 0.5 s"),
         (ChildReport("broker", "hopeless", 7, "what?"), "broker cannot start: what?"),
-        (ChildReport("broker", "killed", 7, "killed by SIGKILL"), "broker took too long to stop and was killed"),
+        (ChildReport("broker", "killed", 7, "killed by SIGKILL"), "broker was killed before it had stopped"),
         (ChildReport("broker", "stopped", 7, "exit code 1"), "broker stopped, but not in order: exit code 1"),
     ],
 )

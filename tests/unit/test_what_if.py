@@ -47,6 +47,15 @@ def test_with_the_same_settings_nothing_differs(run):
     assert divergences(run, "feedback.stall.velocity=4000.0") == []
 
 
+@pytest.mark.parametrize(
+    "assignment", ["feedback.scheduler.starvation_floor=1.0", "feedback.scheduler.waiting_seconds=0"]
+)
+def test_what_changes_is_about_the_same_configuration(run, assignment):
+    found = divergences(run, assignment)
+    assert found
+    assert all(one.before.subject == one.after.subject for one in found if one.kind == "changed")
+
+
 def of_a_stall(envelope):
     return envelope is not None and isinstance(envelope.data, ExplorationBoost) and "velocity" in envelope.data.reason
 
