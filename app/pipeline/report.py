@@ -100,11 +100,10 @@ def draw_curves(folder: Path, log: Path) -> bool:
 def _course(state: RunState, rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
     counted = f"{state.iteration} iterations, {state.games:,} games"
     if rows:
-        seconds = (sum(float(row[name]) for row in rows) for name in ("seconds", "processor_seconds"))
-        wall, processor = seconds
-        counted += (
-            f", {sum(int(row['rows']) for row in rows):,} decisions, {wall:,.0f} s ({processor:,.0f} s of processor)"
+        rows_made, wall, processor = (
+            sum(float(row[name] or 0) for row in rows) for name in ("rows", "seconds", "processor_seconds")
         )
+        counted += f", {rows_made:,.0f} decisions, {wall:,.0f} s ({processor:,.0f} s of processor)"
     diverged = f" {state.recoveries} updates diverged and were thrown away." if state.recoveries else ""
     yield f"{counted}.{diverged}"
 

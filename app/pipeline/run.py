@@ -70,9 +70,9 @@ class TrainingRun:
         self._current = first_policy(self.game, self.settings, self.seed, self.say)
         found = self._evaluated(self._policy())
         self.say(f"The first policy: {described(found)}.")
+        self.place.keep(self._current)
         for sink in self.sinks:
             sink.begin(found)
-        self.place.keep(self._current)
         state = RunState(iteration=0, model=self._current.model, best=Best.of(0, self._current.model, found))
         self.place.save(state, self._current)
         return state

@@ -164,7 +164,7 @@ def test_a_run_leaves_its_curves_its_log_and_a_report(tmp_path: Path) -> None:
     assert "| random | 8 |" in done.stdout
     assert (folder / "report.md").read_text().startswith(done.stdout)
     assert "<svg" in (folder / "curves.svg").read_text()
-    assert [row["iteration"] for row in read_log(folder / "training_log.csv")] == ["1", "2", "3"]
+    assert [row["iteration"] for row in read_log(folder / "training_log.csv")] == ["0", "1", "2", "3"]
     board = EventAccumulator(str(folder / "tensorboard"))
     board.Reload()
     assert [point.step for point in board.Scalars("train/entropy")] == [1, 2, 3]
@@ -225,7 +225,7 @@ def test_the_last_iteration_is_evaluated(tmp_path: Path) -> None:
     done = small(tmp_path, "--json", "--set", "training.eval_frequency=5")
     assert done.exit_code == 0, done.stderr
     rows = read_log(tmp_path / "training_log.csv")
-    assert [bool(row["eval_outcome"]) for row in rows] == [False, True]
+    assert [bool(row["eval_outcome"]) for row in rows] == [True, False, True]
 
 
 def test_a_log_that_cannot_be_written_is_told(tmp_path: Path) -> None:

@@ -150,6 +150,18 @@ def test_what_is_unknown_is_empty_in_the_log(tmp_path: Path) -> None:
     assert row["recovered"] == "false"
 
 
+def test_the_first_policy_is_row_0_once_however_often_it_is_evaluated(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    for _ in range(2):  # as where a run is interrupted before its first checkpoint
+        log = CsvLog(path, StillClock())
+        log.begin(iteration(1).evaluation)
+        log.write(iteration(1), policy())
+        log.close()
+    first, second = read_log(path)
+    assert [first["iteration"], second["iteration"]] == ["0", "1"]
+    assert [first["eval_avg_points"], first["checkpoint"], first["policy_loss"]] == ["6.25", "true", ""]
+
+
 def test_a_resumed_run_replaces_the_rows_that_it_repeats(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     logged(path, 1, 2, 3, 4)

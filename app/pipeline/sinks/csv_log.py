@@ -1,4 +1,7 @@
-"""The log of a run as CSV: seed 004's columns first, a row an iteration, whatever interruptions there were."""
+"""The log of a run as CSV: seed 004's columns first, a row an iteration, whatever interruptions there were.
+
+Row 0 is the evaluation of the first policy.
+"""
 
 import csv
 from collections.abc import Iterator, Mapping
@@ -18,11 +21,15 @@ SEED = (
 )
 """The columns of seed 004 §7; ``checkpoint`` says that the policy was kept as the best so far."""
 
+_OF_ITERATION = (
+    *("clip_fraction", "explained_variance", "gradient_norm", "learning_rate", "entropy_coef", "epochs", "recovered"),
+    *("games", "rows", "mean_return", "mean_points"),
+)
 COLUMNS = (
     *SEED,
     *("eval_opponent", "eval_games", "eval_outcome", "eval_stderr", "eval_moon_rate"),
-    *("clip_fraction", "explained_variance", "gradient_norm", "learning_rate", "entropy_coef", "epochs", "recovered"),
-    *("games", "rows", "mean_return", "mean_points", "seconds", "processor_seconds"),
+    *_OF_ITERATION,
+    *("seconds", "processor_seconds"),
     *(f"{phase}_seconds" for phase in PHASES),
 )
 
@@ -47,17 +54,22 @@ class CsvLog:
         self._last: int | None = None  # the iteration of the last row that is whole; None: not looked at yet
 
     def begin(self, evaluation: Evaluation) -> None:
-        """See ``Sink.begin``: a row is an iteration's."""
+        """See ``Sink.begin``; raises as ``write``."""
+        self._append(0, {"checkpoint": True, **_evaluated(evaluation)})
 
     def write(self, iteration: Iteration, policy: Policy) -> None:  # noqa: ARG002 - a sink
         """See ``Sink.write``. Raises ``ForeignLog`` or ``UnusableFile``."""
-        line = _line(_row(iteration, self._clock.now().isoformat(timespec="seconds")))
+        self._append(iteration.number, _made(iteration))
+
+    def _append(self, number: int, values: Mapping[str, Any]) -> None:
+        timestamp = self._clock.now().isoformat(timespec="seconds")
+        row = {"iteration": number, "timestamp": timestamp, **values}
         with writing(self._path):
-            if self._last is None or iteration.number <= self._last:
-                self._restart(iteration.number)
+            if self._last is None or number <= self._last:
+                self._restart(number)
             with self._path.open("ab", buffering=0) as file:
-                file.write(line)
-        self._last = iteration.number
+                file.write(_line(_text(row.get(name)) for name in COLUMNS))
+        self._last = number
 
     def close(self) -> None:
         """See ``Sink.close``: every row is in the file already."""
@@ -101,34 +113,29 @@ def _line(values: Any) -> bytes:
     return buffer.getvalue().encode()
 
 
-def _row(iteration: Iteration, timestamp: str) -> Iterator[str]:
-    found, seconds = iteration.evaluation, iteration.seconds
-    values: dict[str, Any] = {
-        "iteration": iteration.number,
-        "timestamp": timestamp,
+def _made(iteration: Iteration) -> dict[str, Any]:
+    seconds = iteration.seconds
+    return {
+        **{name: getattr(iteration, name) for name in ("policy_loss", "value_loss", "entropy", *_OF_ITERATION)},
         "kl_div": iteration.approx_kl,
         "checkpoint": iteration.best,
         "seconds": seconds.total,
         "processor_seconds": seconds.processor,
         **{f"{phase}_seconds": getattr(seconds, phase) for phase in PHASES},
+        **(_evaluated(iteration.evaluation) if iteration.evaluation else {}),
     }
-    if found:
-        values |= {
-            "eval_avg_points": found.points,
-            "eval_win_rate": found.win_share,
-            "eval_opponent": found.opponent,
-            "eval_games": found.games,
-            "eval_outcome": found.outcome,
-            "eval_stderr": found.stderr,
-            "eval_moon_rate": found.moon_rate,
-        }
-    return (_text(_value(name, values, iteration)) for name in COLUMNS)
 
 
-def _value(name: str, values: Mapping[str, Any], iteration: Iteration) -> Any:
-    if name in values:
-        return values[name]
-    return None if name.startswith("eval_") else getattr(iteration, name)
+def _evaluated(found: Evaluation) -> dict[str, Any]:
+    return {
+        "eval_avg_points": found.points,
+        "eval_win_rate": found.win_share,
+        "eval_opponent": found.opponent,
+        "eval_games": found.games,
+        "eval_outcome": found.outcome,
+        "eval_stderr": found.stderr,
+        "eval_moon_rate": found.moon_rate,
+    }
 
 
 def _text(value: Any) -> str:
