@@ -141,7 +141,13 @@ def _told(error: "FlyballError") -> int:
     return exit_code(error)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+ENDS = (
+    "Exit codes: 0 ok, 1 failed, or another process is at it, 2 usage, or settings or a file that cannot be used, 3 no "
+    "run, or none that is running, 4 unknown or not there yet, 5 timeout. Data goes to stdout, the rest to stderr."
+)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=ENDS)
 @click.option(
     "--run",
     "run_dir",

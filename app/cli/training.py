@@ -22,12 +22,11 @@ BEGINNING = ("collection.initial_policy", "cloning.", "env.game", "network.")
 SAID_BY_GAME = ("network.obs_dim", "network.action_dim")
 """Of these, another number than the game's is refused anyway."""
 
+QUIET = ("WARNING", "ERROR")
+
 
 class Interrupted(FlyballError):
     """Somebody pressed Ctrl-C."""
-
-
-QUIET = ("WARNING", "ERROR")
 
 
 @dataclass(frozen=True, slots=True)
