@@ -1,7 +1,7 @@
 """The network's derivative by hand, for the CPU.
 
 There, autograd adds an eighth to the time of a small network's passes: it makes each gradient anew and adds it to
-one of zeros. This writes products where they belong. What it needs of a network is what an ``ActorCritic`` is: linear
+one of zeros. This writes products over it. What it needs of a network is what an ``ActorCritic`` is: linear
 layers, a ReLU after each, under two linear heads: whoever changes its ``features`` or ``heads`` changes this too, and
 the tests, which compare it with autograd, say so.
 """
@@ -38,7 +38,7 @@ def backward(network: ActorCritic, features: list[Tensor], by_logits: Tensor, by
 
 def _write(layer: nn.Linear, inputs: Tensor, by_outputs: Tensor) -> None:
     weight, bias = layer.weight.grad, layer.bias.grad
-    assert weight is not None, "With out=None the product would be lost."
+    assert weight is not None
     assert bias is not None
     weight.copy_(linear(by_outputs.t(), inputs.t()))
     torch.sum(by_outputs, 0, out=bias)

@@ -163,8 +163,9 @@ def policy() -> Policy:
 def sequential_hands(seed: int, hands: int = 12) -> int:
     """Do the same as seed 004 does it: one position a forward pass, a ``Categorical`` for each, a record a decision.
 
-    The observation is OpenSpiel's information state, of which the network sees 270 features, so that it is no larger
-    than ours: encoding them as ours are would take longer still.
+    It asks about forced moves as well, a quarter more decisions a hand than ours. The observation is OpenSpiel's
+    information state, of which the network sees 270 features, so that it is no larger than ours: encoding them as
+    ours are would take longer still.
     """
     network, rng = load_network(CONFIG.network, 270, 52, parameters()), np.random.default_rng(seed)
     records = []
@@ -172,7 +173,7 @@ def sequential_hands(seed: int, hands: int = 12) -> int:
         state = GAME.new_initial_state()
         while not state.is_terminal():
             legal = state.legal_actions()
-            if state.is_chance_node() or len(legal) == 1:
+            if state.is_chance_node():
                 state.apply_action(legal[int(rng.random() * len(legal))])
                 continue
             obs = torch.tensor(state.information_state_tensor()[:270]).unsqueeze(0)
@@ -191,7 +192,7 @@ def test_self_play_with_recorded_rows() -> None:
     ours, sequential = compare(our_hands, sequential_hands)
     ratio = ours / sequential
     print(f"self-play: {ours:,.0f} hands/s, one decision at a time {sequential:,.0f}, {ratio:.0f} times")  # noqa: T201
-    assert ratio >= 50
+    assert ratio >= 100
 
 
 def test_self_play_of_one_program_with_recorded_rows_on_two_cores() -> None:
