@@ -36,7 +36,7 @@ def test_events_that_are_not_read_give_the_report_of_events(run):
 
 def test_a_request_that_is_written_differently_agrees(run):
     def loosely(one: Stored) -> Stored:
-        return one._replace(body=json.dumps(dict(reversed(json.loads(one.body).items())), indent=1).encode())
+        return replace(one, body=json.dumps(dict(reversed(json.loads(one.body).items())), indent=1).encode())
 
     assert report_of([loosely(stored(event)) for event in run]) == replay(run)
 
@@ -69,6 +69,6 @@ def test_what_nobody_concluded_is_judged_by_who_said_it(run):
 @pytest.mark.parametrize("damage", [{"body": b"{"}, {"subject": "hex_7"}], ids=["no event", "another header"])
 def test_one_that_cannot_be_read_is_refused(run, kind, damage):
     event = next(event for event in run if isinstance(event.data, kind))
-    bent = [stored(one)._replace(**damage) if one is event else stored(one) for one in run]
+    bent = [replace(stored(one), **damage) if one is event else stored(one) for one in run]
     with pytest.raises(DamagedRecord, match=f"position {event.sequence} can't be read"):
         report_of(bent)

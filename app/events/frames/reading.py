@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
+
+from msgspec import Struct
 
 from app.core import FlyballError
 from app.events.codec import MalformedEvent, decode, encode
@@ -25,7 +27,7 @@ def frame_of(envelopes: Iterable[Envelope[Payload]], *, producer: str, epoch: in
     return builder.build(epoch, base)
 
 
-class Stored(NamedTuple):
+class Stored(Struct, frozen=True):
     """An event of which only the frame's header was read."""
 
     sequence: int
@@ -58,12 +60,15 @@ def stored_in(record: Record, *, after: int = 0, types: AbstractSet[str] | None 
     frame, recorded_us, source = record.frame, record.recorded_us, record.source
     if types is not None and types.isdisjoint(frame.types):
         return []
-    rows = zip(frame.bodies(), frame.type_refs, frame.subject_refs, strict=True)
-    return [
-        Stored(sequence, recorded_us, source, frame.types[type_ref], frame.subjects[subject_ref], body)
-        for sequence, (body, type_ref, subject_ref) in enumerate(rows, record.first)
-        if sequence > after and (types is None or frame.types[type_ref] in types)
-    ]
+    found, end = list[Stored](), frame.bodies_at
+    columns = zip(frame.lengths, frame.type_refs, frame.subject_refs, strict=True)
+    for sequence, (length, type_ref, subject_ref) in enumerate(columns, record.first):
+        begin, end = end, end + length
+        kind = frame.types[type_ref]
+        if sequence > after and (types is None or kind in types):
+            body = frame.buffer[begin:end]
+            found.append(Stored(sequence, recorded_us, source, kind, frame.subjects[subject_ref], body))
+    return found
 
 
 def read_events(
@@ -101,11 +106,10 @@ def refuse(letter: DeadLetter) -> NoReturn:
 
 
 def _opened(stored: Stored) -> Event[Payload]:
-    sequence, recorded_us, source, kind, subject, body = stored
-    envelope = decode(body)
-    if envelope.type != kind or (envelope.subject or "") != subject:
-        raise _differs(envelope, kind, subject)
-    return Event(envelope, sequence, recorded_us, source)
+    envelope = decode(stored.body)
+    if envelope.type != stored.type or (envelope.subject or "") != stored.subject:
+        raise _differs(envelope, stored.type, stored.subject)
+    return Event(envelope, stored.sequence, stored.recorded_us, stored.source)
 
 
 def _letter(stored: Stored, reporter: str, error: FlyballError) -> DeadLetter:
