@@ -47,7 +47,7 @@ def trusted(model: type[M], fields: dict[str, Any]) -> M:
         model: the class; it has none of those.
         fields: in the order in which the class has them: they are written so. The model keeps this very dictionary.
     """
-    built = model.__new__(model)
+    built = object.__new__(model)
     _set_dict(built, fields)
     _set_fields_set(built, _fields_of(model))
     _set_extra(built, None)
