@@ -5,7 +5,7 @@ and a journal is replayed for longer than that.
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import shake_128
 from itertools import accumulate
 from struct import unpack
@@ -45,8 +45,12 @@ class Wheel(Generic[T]):
 
     def draw(self, point: float) -> T:
         """Return the key on which a point in [0, 1) falls, for instance one of ``derive_points``."""
-        place = bisect_right(self._ends, point * self._ends[-1])
-        return self._keys[min(place, len(self._keys) - 1)]  # rounding may reach the very end
+        return self.draws((point,))[0]
+
+    def draws(self, points: Iterable[float]) -> list[T]:
+        """Return the key on which each point falls."""
+        keys, ends, whole, last = self._keys, self._ends, self._ends[-1], len(self._keys) - 1
+        return [keys[min(bisect_right(ends, point * whole), last)] for point in points]  # rounding may reach the end
 
 
 def lineups(weights: Mapping[T, float], count: int, *, seats: int, distinct: int, seed: int) -> list[tuple[T, ...]]:
@@ -64,6 +68,6 @@ def lineups(weights: Mapping[T, float], count: int, *, seats: int, distinct: int
         seed: of the draws.
     """
     wheel, draws = Wheel(weights), min(seats, distinct)
-    drawn = [wheel.draw(point) for point in derive_points(seed, "lineups", count=count * draws)]
+    drawn = wheel.draws(derive_points(seed, "lineups", count=count * draws))
     places = [seat * draws // seats for seat in range(seats)]
     return [tuple([drawn[first + place] for place in places]) for first in range(0, count * draws, draws)]

@@ -44,5 +44,8 @@ def derive_id(*parts: str | int) -> EventId:
 
 def prefixed(*parts: str | int) -> bytes:
     """Write parts one after the other, each after its length: what ids and chance are hashed from."""
-    encoded = [str(part).encode() for part in parts]
-    return b"".join([_LENGTH.pack(len(part)) + part for part in encoded])
+    written = b""
+    for part in parts:
+        encoded = str(part).encode()
+        written += _LENGTH.pack(len(encoded)) + encoded
+    return written
