@@ -151,10 +151,9 @@ class TrainingTrigger(Controller[TrainingRow]):
         return _decided(row, data)
 
     def _train_if_ready(self, key: str, row: TrainingRow, event: Event[Payload]) -> Step[TrainingRow]:
-        needed, now_us = row.needs.rows(self.settings, key), event.recorded_us
+        now_us = event.recorded_us
         cooling = now_us - row.last_training_us < self.settings.feedback.trigger.cooldown_seconds * US
-        ready = needed is not None and row.shards and sum(shard.rows for shard in row.shards) >= needed
-        if row.busy or row.blocked or cooling or not ready:
+        if row.busy or row.blocked or cooling or not self._enough(key, row):
             return Step({key: row})
         update = {
             "request": derive_id(self.name, event.id, 0),
@@ -164,6 +163,10 @@ class TrainingTrigger(Controller[TrainingRow]):
         }
         asked = row.model_copy(update=update)
         return Step({key: asked}, (self._request(key, asked.model_copy(update={"shards": row.shards})),))
+
+    def _enough(self, key: str, row: TrainingRow) -> bool:
+        needed = row.needs.rows(self.settings, key)
+        return needed is not None and bool(row.shards) and _rows(row.shards) >= needed
 
     def _request(self, key: str, row: TrainingRow) -> Emission:
         ppo = self.settings.config(key).ppo
@@ -178,9 +181,13 @@ class TrainingTrigger(Controller[TrainingRow]):
         return Emission(request, key)
 
 
+def _rows(shards: tuple[ShardRef, ...]) -> int:
+    return sum([shard.rows for shard in shards])
+
+
 def _latest(shards: tuple[ShardRef, ...], rows: int) -> tuple[ShardRef, ...]:
     """Return the latest shards that hold this many rows: while training pauses, games are played all the same."""
-    spare = sum(shard.rows for shard in shards) - rows
+    spare = _rows(shards) - rows
     first = 0
     while shards[first].rows <= spare:
         spare -= shards[first].rows
