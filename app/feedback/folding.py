@@ -62,16 +62,17 @@ class FeedbackFold:
 
     def step(self, rows: Mapping[str, FeedbackState], event: Event[Payload]) -> Step[FeedbackState]:
         """Fold one event."""
-        if isinstance(event.data, CurriculumRebalanced):
+        data, key = event.data, event.subject
+        if type(data) is CurriculumRebalanced:
             return Step(
                 {
                     key: state_of(rows, key).model_copy(update={"curriculum_weight": weight})
-                    for key, weight in event.data.weights.items()
+                    for key, weight in data.weights.items()
                 }
             )
-        state = state_of(rows, event.subject)
-        after = self._after(state, event.data, event.recordedtime)
-        return Step() if after is state else Step({event.subject: after})
+        state = state_of(rows, key)
+        after = self._after(state, data, event.recordedtime)
+        return Step() if after is state else Step({key: after})
 
     def _after(self, state: FeedbackState, data: Payload, now: datetime) -> FeedbackState:
         match data:

@@ -39,8 +39,7 @@ class Lines:
 
     def first(self, line: str) -> Entry | None:
         """Return who comes next, and leave it there."""
-        root = self._page(line, 0)
-        return root[0] if root else None
+        return self._page(line, 0)[0] if self._sizes.get(line) else None
 
     def push(self, line: str, rank: float, who: str) -> None:
         """Add somebody."""
@@ -58,13 +57,14 @@ class Lines:
     def pop(self, line: str) -> Entry:
         """Take out who comes next. Raises ``IndexError`` when nobody waits."""
         first, last = self._page(line, 0)[0], self._take_last(line)
-        node = 0
-        while children := self._page(line, node + 1):
+        node, size = 0, self._sizes[line]
+        while (below := CHILDREN * node + 1) < size:
+            children = self._page(line, node + 1)
             least = min(children)
             if last < least:
                 break
             self._put(line, node, least)
-            node = CHILDREN * node + 1 + children.index(least)
+            node = below + children.index(least)
         if last is not first:
             self._put(line, node, last)
         return first

@@ -120,9 +120,12 @@ class Plan:
         Should its time come sooner now, as after a block, it waits for that: ``wake`` passes over the place it had.
         """
         row = self.config(key)
-        if row.model is None or (row.queued and row.due_us is None) or not self._lacks(row, key):
+        if row.model is None or (row.queued and row.due_us is None):
             return
-        due_us = self._due_us(row, key)
+        needed = None if row.blocked else row.needs.rows(self.settings, key)
+        if not self._lacks(row, key, needed):
+            return
+        due_us = self._due_us(row, key, needed)
         if row.due_us is not None and row.due_us <= due_us:
             return
         paced = due_us > self.now_us
@@ -132,17 +135,15 @@ class Plan:
         else:
             self._lines.push(WAITING, self._tag(row), key)
 
-    def _lacks(self, row: ConfigRow, key: str) -> bool:
-        """Whether more games shall be played. As long as nothing is known of a request's rows, one has to suffice."""
-        needed = self._needed(row, key)
+    def _lacks(self, row: ConfigRow, key: str, needed: float | None) -> bool:
+        """Whether more games shall be played, ``needed`` rows making a training; ``None`` while there is none.
+
+        As long as nothing is known of a request's rows, one has to suffice.
+        """
         if row.out and (needed is None or row.rows_per_game is None):
             return False
         promised = len(row.out) * self._games(key) * (row.rows_per_game or 0.0)
         return needed is None or row.fresh_rows + promised < needed
-
-    def _needed(self, row: ConfigRow, key: str) -> float | None:
-        """Return how many rows make a training; ``None`` while there is none."""
-        return None if row.blocked else row.needs.rows(self.settings, key)
 
     def _games(self, key: str) -> int:
         """Return the games of one request."""
@@ -156,16 +157,15 @@ class Plan:
         lowest = self.settings.feedback.scheduler.starvation_floor * HIGHEST
         return max(row.finish, self.queue.virtual - CREDIT_TURNS * row.seconds / lowest)
 
-    def _due_us(self, row: ConfigRow, key: str) -> int:
+    def _due_us(self, row: ConfigRow, key: str, needed: float | None) -> int:
         """Return when the next request may be made.
 
         At a rate r a configuration whose n requests make a training makes one every (seconds of a request) / (n r).
         """
-        needed, pause = self._needed(row, key), (1 / row.rate - 1) * row.seconds
         if not row.requests or (row.rate == 1 and needed is not None):
             return self.now_us
         if needed is None:
-            idle = self.settings.feedback.scheduler.idle_seconds
+            idle, pause = self.settings.feedback.scheduler.idle_seconds, (1 / row.rate - 1) * row.seconds
             return row.requested_us + int((row.seconds + max(pause, idle)) * US)
         rows = self._games(key) * (row.rows_per_game or needed)
         return row.requested_us + int(row.seconds / max(1.0, needed / rows) / row.rate * US)

@@ -45,6 +45,9 @@ from app.feedback.state import FeedbackState
 WORKER_DAEMON = "selfplay_worker"
 SWEEPS_PER_LEASE = 4
 
+HEARD = (DaemonHeartbeat, DaemonReady)
+"""What tells that a worker lives. The commonest first: pydantic takes long to say that a model is none of a class."""
+
 
 class SelfplayScheduler(Controller[SchedulerRow]):
     """Owns the allocation of games to configurations and nodes."""
@@ -80,12 +83,12 @@ class SelfplayScheduler(Controller[SchedulerRow]):
     ) -> Step[SchedulerRow]:
         """Fold one event."""
         data = event.data
-        if isinstance(data, DaemonReady | DaemonHeartbeat):
+        if isinstance(data, HEARD):
             if data.daemon != WORKER_DAEMON:
                 return Step()
             if alive := _alive(rows, data, event.recorded_us):
                 return Step(alive)
-        if isinstance(data, MatchmakingUpdated):
+        if type(data) is MatchmakingUpdated:
             return Step({MATCHMAKING + event.subject: SchedulerRow(matchmaking=data)})
         plan = Plan(self.settings, rows, event, states)
         match data:
@@ -171,11 +174,9 @@ def _alive(
     """
     name = f"{WORKER}{data.daemon}@{data.node}"
     row = rows.get(name)
-    if row is None or row.worker is None or row.worker.lost or isinstance(data, DaemonReady):
+    if row is None or row.worker is None or row.worker.lost or type(data) is DaemonReady or is_due(rows, now_us):
         return {}
-    if is_due(rows, now_us):
-        return {}
-    return {name: row.model_copy(update={"worker": row.worker.model_copy(update={"heard_us": now_us})})}
+    return {name: SchedulerRow(worker=row.worker.model_copy(update={"heard_us": now_us}))}
 
 
 def _heard(plan: Plan, data: DaemonReady | DaemonHeartbeat) -> None:

@@ -100,7 +100,7 @@ class Fold:
         outcome = Outcome()
         for event in events:
             data = event.envelope.data
-            if isinstance(data, RunConfigured):
+            if type(data) is RunConfigured:
                 settings = RunSettings.recorded(data.settings)
                 outcome.changed[SETTINGS_KEY] = settings
                 self._build(settings)

@@ -9,7 +9,7 @@ flight.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 from pydantic import TypeAdapter
 
@@ -117,8 +117,8 @@ class Ledger:
         """Hold a recorded event against what was concluded."""
         envelope = event.envelope
         data = envelope.data
-        if isinstance(data, DaemonFact):
-            self._account(data)
+        if type(data) in ACCOUNTS:
+            self._account(cast("DaemonFact", data))
         elif expected := self._pending.pop(envelope.id, None):
             self._compare(expected, event)
         elif type(data) in self._concluded and event.sequence >= self._first:
@@ -138,9 +138,9 @@ class Ledger:
 
     def _account(self, told: DaemonFact) -> None:
         who = f"{told.daemon}@{told.node}"
-        if isinstance(told, DaemonStarted):
+        if type(told) is DaemonStarted:
             self._ready.discard(who)
-        elif isinstance(told, DaemonReady):
+        elif type(told) is DaemonReady:
             self._ready.add(who)
         if isinstance(told, FURTHER) and told.position > self._settled[told.daemon] and who in self._ready:
             self._settled[told.daemon] = told.position
