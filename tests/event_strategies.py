@@ -125,7 +125,7 @@ def traceparents() -> SearchStrategy[str]:
 
 def envelopes(payload: type[Payload]) -> SearchStrategy[Envelope[Payload]]:
     """Return a strategy for envelopes of one event type."""
-    return st.builds(
+    models = st.builds(
         ENVELOPES[payload.event_type],
         type=st.just(payload.event_type),
         dataversion=st.just(payload.dataversion),
@@ -137,6 +137,7 @@ def envelopes(payload: type[Payload]) -> SearchStrategy[Envelope[Payload]]:
         traceparent=st.none() | traceparents(),
         data=of_model(payload),
     )
+    return models.map(lambda model: model.envelope())
 
 
 def events() -> SearchStrategy[Event[Payload]]:

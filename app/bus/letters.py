@@ -1,5 +1,7 @@
 """Dead letters, tried again."""
 
+from msgspec.structs import replace
+
 from app.bus.zmq_bus import ZmqBus
 from app.core import derive_id
 from app.events import decode
@@ -15,7 +17,7 @@ async def retry_letter(bus: ZmqBus, letter: DeadLetter) -> int:
         MalformedEvent: it still can't be read; the letter stays.
     """
     envelope = decode(letter.body)
-    again = envelope.model_copy(update={"id": derive_id("retry", envelope.id), "causationid": envelope.id})
+    again = replace(envelope, id=derive_id("retry", envelope.id), causationid=envelope.id)
     position = await bus.publish(again)
     await bus.forget_letter(letter.number)
     return position

@@ -109,7 +109,7 @@ def _story_json(story: Story) -> dict[str, Any]:
         "by": story.difference.by,
         "headline": story.headline(),
         "recorded": story.recorded and story.recorded.to_cloudevent(),
-        "recomputed": story.recomputed and story.recomputed.model_dump(mode="json"),
+        "recomputed": story.recomputed and story.recomputed.attributes(),
         "fields": [
             {"path": field.path, "recorded": field.recorded, "recomputed": field.recomputed} for field in story.fields
         ],

@@ -2,7 +2,7 @@
 
 from app.events.catalogue import BY_NAME, BY_TYPE, CATALOGUE, ENVELOPES, UnknownEventType, resolve
 from app.events.cloudevents import envelope_of, from_cloudevent
-from app.events.codec import MalformedEvent, decode, encode, id_in, malformed
+from app.events.codec import MalformedEvent, decode, id_in, malformed
 from app.events.decisions import (
     AdaptiveParamsChanged,
     CurriculumRebalanced,
@@ -18,7 +18,7 @@ from app.events.decisions import (
     TrainingUnblocked,
 )
 from app.events.drafting import follow, originate
-from app.events.envelope import Cause, Envelope, Event
+from app.events.envelope import Cause, Envelope, Event, encode
 from app.events.facts import (
     CheckpointAdded,
     CheckpointRetired,

@@ -1,6 +1,5 @@
 """Every event type there is, by class, by CloudEvents type and by seed name."""
 
-from datetime import datetime
 from difflib import get_close_matches
 from inspect import getmembers, isclass
 from typing import Any, Literal, cast
@@ -9,8 +8,8 @@ from pydantic import create_model
 
 from app.core import FlyballError
 from app.events import decisions, facts, requests
-from app.events.envelope import Envelope
-from app.events.payload import TYPE_PREFIX, Payload, trusted
+from app.events.envelope import EnvelopeModel
+from app.events.payload import TYPE_PREFIX, Payload
 
 
 class UnknownEventType(FlyballError):
@@ -35,45 +34,18 @@ BY_TYPE: dict[str, type[Payload]] = {payload.event_type: payload for payload in 
 BY_NAME: dict[str, type[Payload]] = {payload.seed_name: payload for payload in CATALOGUE}
 
 
-def _concrete(payload: type[Payload]) -> type[Envelope[Any]]:
+def _concrete(payload: type[Payload]) -> type[EnvelopeModel[Any]]:
     fields: dict[str, Any] = {
         "type": (Literal[payload.event_type], ...),
         "dataversion": (Literal[payload.dataversion], ...),
         "data": (payload, ...),
     }
-    model = create_model(f"{payload.__name__}Envelope", __base__=Envelope[payload], **fields)  # type: ignore[valid-type]
-    return cast("type[Envelope[Any]]", model)
+    model = create_model(f"{payload.__name__}Envelope", __base__=EnvelopeModel[payload], **fields)  # type: ignore[valid-type]
+    return cast("type[EnvelopeModel[Any]]", model)
 
 
-ENVELOPES: dict[str, type[Envelope[Any]]] = {payload.event_type: _concrete(payload) for payload in CATALOGUE}
-"""The envelope class of each event type: the JSON Schemas are made from them."""
-
-
-def assemble(
-    data: Payload,
-    *,
-    event_id: str,
-    subject: str | None,
-    time: datetime,
-    correlationid: str,
-    causationid: str | None,
-    traceparent: str | None,
-) -> Envelope[Any]:
-    """Build an envelope from attributes that are known to fit, without looking at them."""
-    attributes = {
-        "specversion": "1.0",
-        "id": event_id,
-        "type": data.event_type,
-        "subject": subject,
-        "time": time,
-        "datacontenttype": "application/json",
-        "dataversion": data.dataversion,
-        "correlationid": correlationid,
-        "causationid": causationid,
-        "traceparent": traceparent,
-        "data": data,
-    }
-    return trusted(ENVELOPES[data.event_type], attributes)
+ENVELOPES: dict[str, type[EnvelopeModel[Any]]] = {payload.event_type: _concrete(payload) for payload in CATALOGUE}
+"""The model of each event type's envelope: the JSON Schemas are made from them."""
 
 
 def resolve(name: str) -> type[Payload]:

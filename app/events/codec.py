@@ -1,4 +1,4 @@
-"""Envelopes to bytes and back.
+"""Bytes read as envelopes.
 
 msgspec reads the envelope and says of which type the payload is, whose own validator reads that: less than half the
 time that pydantic takes for the whole. What does not fit is read once more as a whole, by the models that the JSON
@@ -6,21 +6,20 @@ Schemas are made from: they say what is wrong, and have the last word.
 """
 
 from collections.abc import Callable
-from datetime import datetime
 from functools import reduce
 from operator import or_
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 
-from msgspec import Meta, Raw, Struct
+from msgspec import Raw, Struct
 from msgspec.json import Decoder
-from msgspec.structs import asdict
+from msgspec.structs import force_setattr
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from app.core import FlyballError
 from app.events.catalogue import BY_TYPE, CATALOGUE, ENVELOPES, UnknownEventType, resolve
-from app.events.envelope import NAME_LENGTH, TRACEPARENT, TRACEPARENT_LENGTH, Envelope
-from app.events.payload import Payload, Scope, trusted
+from app.events.envelope import Envelope, EnvelopeModel
+from app.events.payload import Payload, Scope
 from app.events.upcasts import lift
 
 
@@ -28,29 +27,9 @@ class MalformedEvent(FlyballError):
     """These bytes are no event of ours. ``hint`` says which field is wrong."""
 
 
-_reader: TypeAdapter[Envelope[Payload]] = TypeAdapter(
+_reader: TypeAdapter[EnvelopeModel[Payload]] = TypeAdapter(
     Annotated[reduce(or_, ENVELOPES.values()), Field(discriminator="type")]  # type: ignore[arg-type]
 )
-_validate = _reader.validator.validate_json
-
-_Name = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH)]
-
-
-class _Outside(Struct, kw_only=True, forbid_unknown_fields=True):
-    """An envelope whose payload has not been read; attributes are those of ``Envelope``, which says what they may be,
-    in the same order."""
-
-    specversion: Literal["1.0"]
-    id: _Name
-    type: str
-    subject: _Name | None = None
-    time: Annotated[datetime, Meta(tz=True)]
-    datacontenttype: Literal["application/json"] = "application/json"
-    dataversion: int
-    correlationid: _Name
-    causationid: _Name | None = None
-    traceparent: Annotated[str, Meta(pattern=TRACEPARENT, max_length=TRACEPARENT_LENGTH)] | None = None
-    data: Raw
 
 
 class _Named(Struct):
@@ -65,7 +44,6 @@ class _Kind(NamedTuple):
     dataversion: int
     about_config: bool
     validate: Callable[..., Payload]
-    envelope: type[Envelope[Any]]
 
 
 _KINDS = {
@@ -73,17 +51,11 @@ _KINDS = {
         payload.dataversion,
         payload.scope is Scope.CONFIG,
         payload.__pydantic_validator__.validate_json,
-        ENVELOPES[payload.event_type],
     )
     for payload in CATALOGUE
 }
-_open = Decoder(_Outside).decode
+_open = Decoder(Envelope[Raw]).decode  # type: ignore[type-var]
 _name = Decoder(_Named).decode
-
-
-def encode(envelope: Envelope[Payload]) -> bytes:
-    """Write an envelope as CloudEvents structured JSON, without the attributes that the broker stamps."""
-    return envelope.__pydantic_serializer__.to_json(envelope)
 
 
 def id_in(body: bytes) -> str | None:
@@ -115,20 +87,24 @@ def _decode_fast(body: bytes) -> Envelope[Payload]:
         KeyError: there is no such event type.
         RecursionError: it is nested too deeply.
     """
-    outside = _open(body)
-    dataversion, about_config, validate, envelope = _KINDS[outside.type]
-    if outside.dataversion != dataversion or (outside.subject is None) is about_config:
-        raise ValueError(outside.type)
-    attributes = asdict(outside)
-    attributes["data"] = validate(bytes(outside.data), strict=True)
-    return trusted(envelope, attributes)
+    envelope = _open(body)
+    dataversion, about_config, validate = _KINDS[envelope.type]
+    if envelope.dataversion != dataversion or (envelope.subject is None) is about_config:
+        raise ValueError(envelope.type)
+    force_setattr(envelope, "data", validate(bytes(envelope.data), strict=True))  # nobody has seen it yet
+    return cast("Envelope[Payload]", envelope)
 
 
 def _decode_slowly(body: bytes) -> Envelope[Payload]:
     try:
-        return cast("Envelope[Payload]", _validate(body, strict=True))
+        return _read_whole(body)
     except ValidationError as error:
         return _decode_lifted(body, error)
+
+
+def _read_whole(body: bytes) -> Envelope[Payload]:
+    model: EnvelopeModel[Payload] = _reader.validator.validate_json(body, strict=True)
+    return model.envelope()
 
 
 def _decode_lifted(body: bytes, error: ValidationError) -> Envelope[Payload]:
@@ -142,7 +118,7 @@ def _decode_lifted(body: bytes, error: ValidationError) -> Envelope[Payload]:
     lifted = _lift(payload, data, version)
     try:
         body = to_json(raw | {"data": lifted, "dataversion": payload.dataversion})
-        return cast("Envelope[Payload]", _validate(body, strict=True))
+        return _read_whole(body)
     except ValidationError as unfit:
         raise malformed(unfit) from unfit
 

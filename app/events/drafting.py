@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from app.core import derive_id
-from app.events.catalogue import ENVELOPES, assemble
+from app.events.catalogue import ENVELOPES
 from app.events.envelope import Cause, Envelope
 from app.events.payload import Payload, Scope
 
@@ -37,7 +37,7 @@ def follow(
     if about_config:
         subject = subject or cause.subject
     # All else is the cause's, which was read: it needs no second look.
-    write = assemble if time is None and (subject is not None) is about_config else _validated
+    write = _assembled if time is None and (subject is not None) is about_config else _validated
     return write(
         data,
         event_id=derive_id(by, cause.id, index),
@@ -49,6 +49,18 @@ def follow(
     )
 
 
+def _assembled(data: Payload, *, event_id: str, **attributes: Any) -> Envelope[Payload]:
+    return Envelope(
+        specversion="1.0",
+        id=event_id,
+        type=data.event_type,
+        datacontenttype="application/json",
+        dataversion=data.dataversion,
+        data=data,
+        **attributes,
+    )
+
+
 def _validated(data: Payload, *, event_id: str, **attributes: Any) -> Envelope[Payload]:
-    envelope = ENVELOPES[data.event_type]
-    return envelope(id=event_id, type=data.event_type, dataversion=data.dataversion, data=data, **attributes)
+    model = ENVELOPES[data.event_type]
+    return model(id=event_id, type=data.event_type, dataversion=data.dataversion, data=data, **attributes).envelope()

@@ -6,10 +6,12 @@ that carries it, and never opens it; an ``Event`` is the two together.
 Source: CloudEvents 1.0.2 (attributes, JSON format, distributed tracing, sequence and recordedtime extensions).
 """
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
-from msgspec import Struct
+from msgspec import Meta, Raw, Struct
+from msgspec.json import Encoder
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from app.core import EventId
@@ -18,6 +20,7 @@ from app.events.payload import Payload, Scope, Value, trusted
 P_co = TypeVar("P_co", bound=Payload, covariant=True)
 NAME_LENGTH = 255
 Name = Annotated[str, Field(min_length=1, max_length=NAME_LENGTH)]
+_NAME = Meta(min_length=1, max_length=NAME_LENGTH)
 TRACEPARENT = r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"
 TRACEPARENT_LENGTH = 55
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -34,8 +37,32 @@ def _optional(**constraints: Any) -> Any:
     return Field(default=None, exclude_if=_unset, **constraints)
 
 
-class Envelope(BaseModel, Generic[P_co]):
-    """One event as its producer wrote it."""
+class Envelope(Struct, Generic[P_co], frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One event as its producer wrote it: what is handed around. What is read is validated, what is built is not."""
+
+    specversion: Literal["1.0"]
+    id: Annotated[str, _NAME]
+    type: str
+    subject: Annotated[str, _NAME] | None = None
+    time: Annotated[datetime, Meta(tz=True)]
+    datacontenttype: Literal["application/json"]
+    dataversion: int
+    correlationid: Annotated[str, _NAME]
+    causationid: Annotated[str, _NAME] | None = None
+    traceparent: Annotated[str, Meta(pattern=TRACEPARENT, max_length=TRACEPARENT_LENGTH)] | None = None
+    data: P_co
+
+    def attributes(self) -> dict[str, Any]:
+        """Return what is written of it, as what JSON can say."""
+        written: dict[str, Any] = json.loads(encode(self))
+        return written
+
+
+class EnvelopeModel(BaseModel, Generic[P_co]):
+    """What an envelope must be: JSON Schemas are made from it, and it has the last word.
+
+    Attributes are those of ``Envelope``, in the same order.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -57,6 +84,22 @@ class Envelope(BaseModel, Generic[P_co]):
             wanted = "needs a subject: its config_key" if self.subject is None else "takes no subject"
             raise ValueError(f"{self.data.seed_name} {wanted}")
         return self
+
+    def envelope(self) -> Envelope[P_co]:
+        """Return it as it is handed around."""
+        return Envelope(**dict(self))
+
+
+def _payload(data: Payload) -> Raw:
+    return Raw(data.__pydantic_serializer__.to_json(data))
+
+
+_write = Encoder(enc_hook=_payload).encode
+
+
+def encode(envelope: Envelope[Payload]) -> bytes:
+    """Write an envelope as CloudEvents structured JSON, without the attributes that the broker stamps."""
+    return _write(envelope)
 
 
 class Cause(Value):
@@ -124,7 +167,7 @@ class Event(Struct, Generic[P_co], frozen=True):
 
     def to_cloudevent(self) -> dict[str, Any]:
         """Return the event in CloudEvents' structured JSON form, stamps included."""
-        return self.envelope.model_dump(mode="json") | {
+        return self.envelope.attributes() | {
             "source": self.source,
             "sequence": str(self.sequence).zfill(SEQUENCE_DIGITS),
             "recordedtime": self.recordedtime.isoformat(),

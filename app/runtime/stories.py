@@ -141,7 +141,7 @@ def _fields(recorded: Envelope[Payload] | None, recomputed: Envelope[Payload] | 
 
 
 def _flat(envelope: Envelope[Payload] | None) -> dict[str, str]:
-    return {} if envelope is None else dict(_leaves("", envelope.model_dump(mode="json")))
+    return {} if envelope is None else dict(_leaves("", envelope.attributes()))
 
 
 def _leaves(path: str, value: Any) -> Iterable[tuple[str, str]]:

@@ -92,8 +92,7 @@ class WhatIf:
         if isinstance(event.data, RunConfigured):
             settings = changed(event.data.settings, self._values)
             data = event.data.model_copy(update={"settings": settings})
-            envelope = event.envelope.model_copy(update={"data": data})
-            return (replace(event, envelope=envelope),)
+            return (replace(event, envelope=replace(event.envelope, data=data)),)
         return (event,)
 
 

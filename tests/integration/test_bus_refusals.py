@@ -7,6 +7,7 @@ import struct
 import pytest
 import zmq
 from bus_rig import StepClock, address, broker_thread, checked, degraded, gather, until
+from msgspec.structs import replace
 
 from app.bus import (
     Broker,
@@ -244,7 +245,7 @@ async def test_a_message_over_the_bound_breaks_its_own_connection_only(journal, 
 async def test_an_event_over_the_bound_is_refused_before_it_is_sent(broker):
     bus = ZmqBus(broker.endpoint, producer="p")
     huge = degraded(0)
-    huge = huge.model_copy(update={"data": huge.data.model_copy(update={"reason": "x" * (1 << 20)})})
+    huge = replace(huge, data=huge.data.model_copy(update={"reason": "x" * (1 << 20)}))
     with pytest.raises(EventTooLarge, match="Put the data into the store"):
         await bus.publish(huge)
     assert await bus.publish(checked(0)) == 1

@@ -42,7 +42,7 @@ def bent(events: list[Event[Payload]], tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("bent")
     promotion = promoted(events)
     data = promotion.data.model_copy(update={"elo": 12345.0})
-    other = replace(promotion, envelope=promotion.envelope.model_copy(update={"data": data}))
+    other = replace(promotion, envelope=replace(promotion.envelope, data=data))
     write_generated(folder / "journal.sqlite", [other if event is promotion else event for event in events])
     return folder
 
@@ -133,7 +133,7 @@ def test_a_check_goes_on_from_its_checkpoint(run, bent, events, tmp_path):
 
 
 def renamed(event: Event[Payload]) -> Any:
-    return event.envelope.model_copy(update={"id": "another-run"})
+    return replace(event.envelope, id="another-run")
 
 
 def test_what_if_shows_decisions_by_configuration_and_in_time(run, events):

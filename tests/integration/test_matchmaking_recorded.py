@@ -5,6 +5,7 @@ from functools import cache
 from itertools import count
 
 import pytest
+from msgspec.structs import replace
 from sampled_opponents import CRITICAL, compared, draws_of
 
 from app.config import GAMES, AdmissionSettings, LeagueSettings
@@ -57,7 +58,7 @@ def _without_every_second_peer(recorded: Iterable[Event[Payload]]) -> Iterator[E
             continue
         kept = tuple(draw for draw in event.data.opponents if draw.category != "peers" or next(met) % 2)
         fewer = event.data.model_copy(update={"opponents": kept})
-        envelope = event.envelope.model_copy(update={"data": fewer})
+        envelope = replace(event.envelope, data=fewer)
         yield Event(envelope, event.sequence, event.recorded_us, event.source)
 
 

@@ -41,7 +41,7 @@ def first(events: Events, kind: type[Payload], nth: int = 0) -> Event[Any]:
 
 def changed(events: Events, event: Event[Any], **update: Any) -> Events:
     """Return the events with another payload in one of them."""
-    envelope = event.envelope.model_copy(update={"data": event.data.model_copy(update=update)})
+    envelope = replace(event.envelope, data=event.data.model_copy(update=update))
     return [replace(event, envelope=envelope) if one is event else one for one in events]
 
 

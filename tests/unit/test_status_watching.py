@@ -46,7 +46,7 @@ def ignore(letter: DeadLetter) -> None:
 
 def renamed(event: Event[Any]) -> Event[Any]:
     """Return the event as it would be in another run."""
-    return replace(event, envelope=event.envelope.model_copy(update={"id": f"other-{event.id}"}))
+    return replace(event, envelope=replace(event.envelope, id=f"other-{event.id}"))
 
 
 def spoil_the_start(folder: RunFolder) -> None:

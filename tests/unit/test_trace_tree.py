@@ -87,7 +87,7 @@ def rewire(run: Recording, causes: list[int | None]) -> list[Event[Any]]:
     """Give each event the cause of that index; sense is not needed."""
     ids = [event.id for event in run.events]
     return [
-        replace(event, envelope=event.envelope.model_copy(update={"causationid": None if i is None else ids[i]}))
+        replace(event, envelope=replace(event.envelope, causationid=None if i is None else ids[i]))
         for event, i in zip(run.events, causes, strict=True)
     ]
 

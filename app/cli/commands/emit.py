@@ -66,7 +66,7 @@ def emit(
     envelopes = [originate(payload, event_id=EventId(one), time=now, subject=config_key) for one in ids]
     if dry_run:
         for envelope in envelopes:
-            write_json(envelope.model_dump(mode="json"))
+            write_json(envelope.attributes())
         return
     positions = asyncio.run(_publish(place, place.load(), envelopes, timeout))
     for position, envelope in zip(positions, envelopes, strict=True):

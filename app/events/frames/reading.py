@@ -7,8 +7,8 @@ from typing import NoReturn
 from msgspec import Struct
 
 from app.core import FlyballError
-from app.events.codec import MalformedEvent, decode, encode
-from app.events.envelope import Envelope, Event
+from app.events.codec import MalformedEvent, decode
+from app.events.envelope import Envelope, Event, encode
 from app.events.frames.builder import Draft, FrameBuilder, hash_id
 from app.events.frames.letter import DeadLetter
 from app.events.frames.record import DamagedRecord, Record
