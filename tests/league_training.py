@@ -12,7 +12,7 @@ from app.core import ModelHash, derive_seed
 from app.evaluation import GauntletSpec, plan_matches
 from app.league import League, PairTotals, Wanted, admission, retirements, select
 from app.selfplay.job import play
-from app.store import LeagueFile
+from app.store import FileStore, LeagueFile, delete_shard
 from app.training.job import initialise, train
 
 CONNECT_FOUR = GAMES["connect_four_2p"]
@@ -64,8 +64,9 @@ def train_line(folder: Path, first: int, stride: int, steps: int) -> None:
         lineups = [{"opponents": [name], "games": GAMES_A_STEP // 4} for name in opponents]
         played = {"model": model, "lineups": lineups, "games": GAMES_A_STEP, "seed": seed, "temperature": 1.0}
         shard = play({**base, **played, "worker": f"line {first}"}, _quiet)["shard"]
-        lesson = {"base_model": model, "shards": [shard], "seed": seed, "step": number, "discard": [shard]}
+        lesson = {"base_model": model, "shards": [shard], "seed": seed, "step": number}
         model = train({**base, **lesson, "ppo": CONFIG.ppo.model_dump(mode="json")}, _quiet)["model"]
+        delete_shard(FileStore(folder / "store"), shard)
         games = rated(folder, model, ("random", *(name for name in opponents if name != "random")), RATED_GAMES, seed)
         registry(folder).update(partial(entered, step, model, games))
 

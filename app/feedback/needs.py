@@ -3,7 +3,15 @@
 from math import ceil
 
 from app.config import RunSettings
-from app.events import AdaptiveParamsChanged, HyperparameterUpdated, Intensity, Payload, Row, TrainingIntensityChanged
+from app.events import (
+    AdaptiveParamsChanged,
+    HyperparameterUpdated,
+    Intensity,
+    Payload,
+    Row,
+    ShardRef,
+    TrainingIntensityChanged,
+)
 
 US = 1_000_000
 
@@ -41,6 +49,17 @@ class Needs(Row, frozen=True):
         shares = settings.feedback.trigger
         most = max(shares.hot_path, shares.accelerated, shares.normal, shares.reduced)
         return ceil(self._rows(settings, key, most))
+
+    def latest(
+        self, settings: RunSettings, key: str, shards: tuple[ShardRef, ...], windows: int = 1
+    ) -> tuple[ShardRef, ...]:
+        """Return the latest shards that hold ``windows`` times the most rows: while training pauses, games go on."""
+        spare = sum(shard.rows for shard in shards) - windows * self.most_rows(settings, key)
+        first = 0
+        while shards[first].rows <= spare:
+            spare -= shards[first].rows
+            first += 1
+        return shards[first:]
 
     def _rows(self, settings: RunSettings, key: str, share: float) -> float:
         config = settings.config(key)

@@ -146,8 +146,7 @@ class TrainingTrigger(Controller[TrainingRow]):
             case QualityScoreUpdated(shard=shard, score=score) if shard.model == row.model:
                 if not row.needs.usable(self.settings, score):
                     return None
-                kept = _latest((*row.shards, shard), row.needs.most_rows(self.settings, key))
-                return row.model_copy(update={"shards": kept})
+                return row.model_copy(update={"shards": row.needs.latest(self.settings, key, (*row.shards, shard))})
         return _decided(row, data)
 
     def _train_if_ready(self, key: str, row: TrainingRow, event: Event[Payload]) -> Step[TrainingRow]:
@@ -183,16 +182,6 @@ class TrainingTrigger(Controller[TrainingRow]):
 
 def _rows(shards: tuple[ShardRef, ...]) -> int:
     return sum([shard.rows for shard in shards])
-
-
-def _latest(shards: tuple[ShardRef, ...], rows: int) -> tuple[ShardRef, ...]:
-    """Return the latest shards that hold this many rows: while training pauses, games are played all the same."""
-    spare = _rows(shards) - rows
-    first = 0
-    while shards[first].rows <= spare:
-        spare -= shards[first].rows
-        first += 1
-    return shards[first:]
 
 
 def _decided(row: TrainingRow, data: Payload) -> TrainingRow | None:

@@ -13,7 +13,7 @@ from app.engine import JsonObject, Report
 from app.evaluation import ShardStatistics, quality_score, seat_wins
 from app.games import GameRecord, checker_for, open_table
 from app.selfplay.repeats import check_games, check_key, history
-from app.store import BlobStore, FileStore, Shard, get_shard
+from app.store import BlobStore, FileStore, Shard, delete_shard, get_shard
 
 
 class InspectionSpec(Settings):
@@ -24,6 +24,7 @@ class InspectionSpec(Settings):
     shard: ShardKey
     model: ModelHash = Field(description="that is said to have played it")
     earlier: tuple[ShardKey, ...] = Field(default=(), description="the configuration's shards before it, oldest first")
+    discard: tuple[ShardKey, ...] = Field(default=(), description="spent shards, deleted from the store")
     seed: int = Field(ge=0, description="of the sample of games")
     sample_games: int = Field(default=16, ge=1, description="games that are played again for the parity check")
 
@@ -43,12 +44,15 @@ class ForeignShard(FlyballError):
 
 
 def inspect(spec: JsonObject, report: Report) -> JsonObject:
-    """Carry out ``InspectionSpec`` and return ``InspectionResult``.
+    """Delete what is spent, carry out the rest of ``InspectionSpec`` and return ``InspectionResult``.
 
     Raises ``MissingBlob``, ``DamagedBlob`` for a changed bit, ``ForeignShard`` or ``RepeatedShard``.
     """
     settings = InspectionSpec.model_validate(spec)
-    return inspect_in(FileStore(settings.store), settings, report).model_dump(mode="json")
+    store = FileStore(settings.store)
+    for spent in settings.discard:
+        delete_shard(store, spent)
+    return inspect_in(store, settings, report).model_dump(mode="json")
 
 
 def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> InspectionResult:

@@ -10,10 +10,7 @@ from app.evaluation import CERTAIN, repeated_games, repetition_evidence
 from app.store import BlobStore, DamagedBlob, MissingBlob, Shard, get_shard
 
 COMPARED = 16
-"""How many earlier shards a shard's games are compared with, the latest of those that are still stored.
-
-A shard is deleted with the training after the one that used it, so few more than these are there to be compared with.
-"""
+"""How many earlier shards a shard's games are compared with, the latest; ``app.runtime.work.quality`` keeps as many."""
 
 
 class RepeatedShard(FlyballError):

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from app.core import FlyballError
-from app.events import Envelope, Event, Payload, SelfplayComplete, Value, follow
+from app.events import Envelope, Event, Payload, Value, follow
 from app.events.envelope import EPOCH
 from app.runtime.work import Job, Json, Worker
 from app.simulation.agenda import Agenda
@@ -38,8 +38,7 @@ class Station:
     """Hosts one real worker and runs at most ``capacity`` of its jobs at once; the others wait their turn.
 
     Args:
-        worker: a worker whose rows each stand for one configuration. Events of single shards are kept from it: they
-            only tell it what can be deleted.
+        worker: a worker whose rows each stand for one configuration.
         source: the daemon that says what the worker says.
         capacity: how many jobs at once.
         compute: models a job.
@@ -48,7 +47,7 @@ class Station:
     def __init__(self, worker: Worker[Any, Any], source: str, capacity: int, agenda: Agenda, compute: Compute) -> None:
         self._worker, self._source, self._capacity = worker, source, capacity
         self._agenda, self._compute = agenda, compute
-        self.reads = frozenset(kind for kind in worker.reads if kind is not SelfplayComplete)
+        self.reads = worker.reads
         self._rows: dict[str, Value] = {}
         self._known: set[str] = set()
         self._waiting: deque[Job[Any]] = deque()

@@ -12,7 +12,7 @@ from app.config import GameConfig, PpoSettings, Settings
 from app.core import ModelHash, ShardKey, derive_seed
 from app.engine import JsonObject, Report
 from app.games import open_table
-from app.store import FileStore, delete_shard, get_checkpoint, get_shard, put_checkpoint
+from app.store import FileStore, get_checkpoint, get_shard, put_checkpoint
 from app.training.checks import check_base, check_shards
 from app.training.first import first_model
 from app.training.learner import improve
@@ -39,7 +39,6 @@ class TrainSpec(Settings):
     seed: int = Field(ge=0)
     step: int = Field(ge=0)
     ppo: PpoSettings
-    discard: tuple[ShardKey, ...] = Field(default=(), description="spent shards, deleted when the new model is stored")
     device: Literal["cpu", "cuda"] = "cpu"
 
 
@@ -76,8 +75,6 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
     result = improve(base, samples, wanted.ppo, seed=wanted.seed, device=_device(wanted.device), report=tell)
     manifest = base.manifest.successor(base.model)
     model = put_checkpoint(store, manifest, result.parameters, result.optimizer)
-    for spent in wanted.discard:
-        delete_shard(store, spent)
     return {
         "model": model,
         "parent": base.model,

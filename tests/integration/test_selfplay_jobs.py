@@ -12,7 +12,7 @@ from app.arena.job import batch
 from app.config import GAMES
 from app.evaluation import MatchGames, match_statistics
 from app.games import open_table
-from app.selfplay import ForeignShard, WrongModel, load_player
+from app.selfplay import ForeignShard, RepeatedShard, WrongModel, load_player
 from app.selfplay.inspection import inspect
 from app.selfplay.job import play
 from app.selfplay.repeats import history
@@ -209,6 +209,21 @@ def test_a_flipped_bit_is_found_before_anything_is_read(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(DamagedBlob, match="is damaged"):
         inspect(inspection_spec(tmp_path, result["shard"]), ignore)
+
+
+def test_an_inspection_deletes_what_is_spent(tmp_path: Path) -> None:
+    shards = [played(tmp_path, seed=seed)[0]["shard"] for seed in range(3)]
+    gone, spent, inspected = shards
+    for discard in ([gone], [gone, spent]):  # the first inspection was lost: it is made again
+        assert not inspect(inspection_spec(tmp_path, inspected, discard=discard), ignore)["failures"]
+    assert [FileStore(tmp_path).has(shard) for shard in shards] == [False, False, True]
+
+
+def test_what_is_spent_is_deleted_though_the_shard_is_refused(tmp_path: Path) -> None:
+    spent, repeated = (played(tmp_path, seed=seed)[0]["shard"] for seed in range(2))
+    with pytest.raises(RepeatedShard):
+        inspect(inspection_spec(tmp_path, repeated, earlier=[repeated], discard=[spent]), ignore)
+    assert [FileStore(tmp_path).has(shard) for shard in (spent, repeated)] == [False, True]
 
 
 def test_a_shard_of_another_game_is_not_inspected_as_this_one(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from driving import KEY, NEED, NEW, OLD, Driven, distributed, run_settings, scored, trained
+from driving import KEY, NEED, NEW, OLD, Driven, DrivenWorker, distributed, played, run_settings, scored, trained
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,13 +12,17 @@ from app.events import (
     DaemonReady,
     HyperparameterUpdated,
     Payload,
+    QualityScoreUpdated,
     TrainingBlockedByQuality,
+    TrainingFailed,
     TrainingIntensityChanged,
+    TrainingRequested,
     TrainingUnblocked,
 )
 from app.feedback import SelfplayScheduler, TrainingTrigger
 from app.feedback.needs import Needs
 from app.feedback.plan import CONFIG
+from app.runtime.work import QualityMonitor
 
 DECISIONS: st.SearchStrategy[Payload] = st.one_of(
     st.builds(
@@ -84,3 +88,28 @@ def test_whatever_was_decided_the_loop_closes(decisions, rows):
         asked += scheduler.envelopes(answer, at=at)
         if trigger.feed(answer, at=at):
             break
+
+
+@given(payloads=st.lists(DECISIONS | FACTS, max_size=60), late=st.integers(0, 2))
+def test_the_quality_monitor_keeps_what_the_trigger_may_ask_for(payloads, late):
+    """Also while a request that was decided for is not recorded yet, and other shards are inspected before it is."""
+    trigger, monitor = Driven(TrainingTrigger), DrivenWorker(QualityMonitor)
+    trigger.feed(distributed())
+    due: list[list[TrainingRequested]] = []
+    deleted: set[str] = set()
+    for number, payload in enumerate([*payloads, *[distributed()] * late]):
+        shown = payload
+        if isinstance(payload, QualityScoreUpdated):
+            shard = payload.shard.model_copy(update={"key": f"{number:064x}"})
+            shown = payload.model_copy(update={"shard": shard})
+            monitor.feed(played(number, shard=shard.key, model=shard.model))
+            deleted |= {*monitor.rows[f"r{number}"].discard}
+        decided = trigger.feed(shown)
+        while trigger.row().request:
+            decided += trigger.feed(TrainingFailed(request_id=trigger.row().request, reason="error", error="no"))
+        due.append(decided)
+        monitor.feed(shown)
+        for request in due.pop(0) if len(due) > late else ():
+            gone = {*monitor.rows[KEY].shelf.spent, *deleted}
+            assert gone.isdisjoint(shard.key for shard in request.shards)
+            monitor.feed(request)

@@ -48,14 +48,14 @@ def test_kinds_are_styled_differently(words):
     }
     for line in (
         'TRAINING_COMPLETED(["TRAINING_COMPLETED"])',
-        'TRAINING_REQUESTED[/"TRAINING_REQUESTED"/]',
+        'EVALUATION_REQUESTED[/"EVALUATION_REQUESTED"/]',
         'MODEL_PROMOTED{{"MODEL_PROMOTED"}}',
         "Trainer --> TRAINING_COMPLETED",
-        "TRAINING_REQUESTED --> Trainer",
+        "EVALUATION_REQUESTED --> Evaluator",
     ):
         assert f"  {line}\n" in drawn["mermaid"]
     assert '"MODEL_PROMOTED" [shape=hexagon' in drawn["dot"]
-    assert '"TRAINING_REQUESTED" -> "Trainer";' in drawn["dot"]
+    assert '"EVALUATION_REQUESTED" -> "Evaluator";' in drawn["dot"]
     assert drawn["dot"].count("{") == drawn["dot"].count("}")
 
 

@@ -1,17 +1,17 @@
-"""The trainer: which shards it has deleted, and what it says of a training that failed."""
+"""The trainer: what it trains on, and what it says of a training that failed."""
 
 import pytest
-from driving import NEW, OLD, DrivenWorker, played, scored, trained
+from driving import OLD, DrivenWorker, trained
 
 import app.store
 import app.training
 from app.core import FlyballError
 from app.engine import JobFailed, WorkerLost
-from app.events import Payload, QualityDegraded, ShardRef, TrainingFailed, TrainingRequested
+from app.events import ShardRef, TrainingFailed, TrainingRequested
 from app.runtime.work import Job, Trainer
 from app.runtime.work.training import BAD_DATA, DIVERGED
 
-FIRST, SECOND, THIRD = "1" * 64, "2" * 64, "3" * 64
+FIRST, SECOND = "1" * 64, "2" * 64
 
 
 @pytest.fixture
@@ -19,10 +19,10 @@ def trainer() -> DrivenWorker:
     return DrivenWorker(Trainer)
 
 
-def ask(trainer: DrivenWorker, *shards: str, model: str = OLD) -> Job:
+def ask(trainer: DrivenWorker, *shards: str) -> Job:
     """Ask for a training on shards and return its job."""
-    refs = tuple(ShardRef(key=key, rows=9, games=1, model=model, seed=1) for key in shards)
-    request = TrainingRequested(base_model=model, shards=refs, step=0, seed=1, learning_rate=0.1, epochs=1)
+    refs = tuple(ShardRef(key=key, rows=9, games=1, model=OLD, seed=1) for key in shards)
+    request = TrainingRequested(base_model=OLD, shards=refs, step=0, seed=1, learning_rate=0.1, epochs=1)
     trainer.feed(request)
     (job,) = trainer.jobs()
     return job
@@ -33,56 +33,21 @@ def done(trainer: DrivenWorker, job: Job) -> None:
     assert not trainer.jobs()
 
 
-def test_shards_are_deleted_with_the_training_after_the_one_that_used_them(trainer: DrivenWorker) -> None:
-    for number, shard in enumerate((FIRST, SECOND)):
-        trainer.feed(played(number, shard=shard))
+def test_a_training_runs_until_its_own_result_is_there(trainer: DrivenWorker) -> None:
     job = ask(trainer, FIRST, SECOND)
-    assert job.parts[0]["discard"] == []
+    assert job.parts[0]["shards"] == [FIRST, SECOND]
+    trainer.feed(trained())
+    assert [one.id for one in trainer.jobs()] == [job.id]
     done(trainer, job)
-    trainer.feed(played(3, shard=THIRD))
-    assert ask(trainer, THIRD).parts[0]["discard"] == [FIRST, SECOND]
-
-
-@pytest.mark.parametrize(
-    "verdict",
-    [scored(model=OLD, shard=FIRST), QualityDegraded(request_id="r1", shard=FIRST, reason="parity: game 0")],
-    ids=["fit", "unfit"],
-)
-def test_shards_of_a_model_left_behind_are_deleted_too(trainer: DrivenWorker, verdict: Payload) -> None:
-    trainer.feed(played(1, shard=FIRST, model=OLD))
-    trainer.feed(verdict)
-    trainer.feed(played(2, shard=SECOND, model=NEW))
-    assert ask(trainer, SECOND, model=NEW).parts[0]["discard"] == [FIRST]
-
-
-def test_no_shard_is_deleted_before_the_quality_monitor_has_read_it(trainer: DrivenWorker) -> None:
-    trainer.feed(played(1, shard=FIRST, model=OLD))  # of a model left behind already when it is delivered
-    job = ask(trainer, SECOND, model=NEW)
-    assert job.parts[0]["discard"] == []
-    done(trainer, job)
-    trainer.feed(QualityDegraded(request_id="r1", shard=FIRST, reason="parity: game 0"))
-    assert ask(trainer, THIRD, model=NEW).parts[0]["discard"] == [SECOND, FIRST]
-
-
-def test_what_a_failed_training_did_not_delete_the_next_one_does(trainer: DrivenWorker) -> None:
-    done(trainer, ask(trainer, FIRST))
-    job = ask(trainer, SECOND)
-    assert job.parts[0]["discard"] == [FIRST]
+    job = ask(trainer, FIRST)
     trainer.feed(TrainingFailed(request_id=job.id, reason="diverged", error="nan"))
-    assert ask(trainer, THIRD).parts[0]["discard"] == [FIRST, SECOND]
+    assert not trainer.jobs()
 
 
-def test_shards_of_a_request_that_another_takes_the_place_of_are_deleted_with_it(trainer: DrivenWorker) -> None:
-    ask(trainer, FIRST, SECOND, model=NEW)
-    assert ask(trainer, SECOND, THIRD, model=OLD).parts[0]["discard"] == [FIRST]
-
-
-def test_a_shard_delivered_twice_is_not_deleted_while_it_may_still_be_wanted(trainer: DrivenWorker) -> None:
-    trainer.feed(played(1, shard=FIRST, model=OLD))
-    trainer.feed(scored(model=OLD, shard=FIRST))
-    trainer.feed(played(2, shard=SECOND, model=OLD))
-    trainer.feed(played(3, shard=FIRST, model=NEW))
-    assert ask(trainer, SECOND, model=OLD).parts[0]["discard"] == []
+def test_a_request_takes_the_place_of_the_one_before(trainer: DrivenWorker) -> None:
+    first, second = ask(trainer, FIRST), ask(trainer, SECOND)
+    done(trainer, second)
+    assert first.id != second.id
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ NO_TRAINER = {name: spec for name, spec in DAEMONS.items() if name != "training"
     [
         ("TRAINING_PROGRESS is read by Herald: it is not TERMINAL.", {"daemons": HERALD}),
         ("TRAINING_COMPLETED has no emitter.", {"daemons": NO_TRAINER}),
-        ("TRAINING_REQUESTED has no consumer.", {"daemons": NO_TRAINER}),
+        ("EVALUATION_REQUESTED has no consumer.", {"daemons": NO_EVALUATOR}),
         ("ELO_UPDATED has no emitter.", {"daemons": NO_EVALUATOR}),
         ("ELO_UPDATED has no consumer.", {"daemons": NO_LEAGUE}),
         ("DAEMON_STARTED has no consumer.", {"terminal": {}}),

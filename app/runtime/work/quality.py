@@ -2,6 +2,9 @@
 
 Which shards came before is part of what an inspection is given, and follows from the journal alone: a monitor that was
 killed, or that has lost its state, compares a shard with the same ones.
+
+With each inspection those shards are deleted that nobody will train on any more, whether trainings come or not: while
+training is blocked or paused games go on, and they must not fill the disk.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,10 +19,11 @@ from app.events import (
     Payload,
     QualityDegraded,
     QualityScoreUpdated,
+    Row,
     SelfplayComplete,
     Step,
-    Value,
 )
+from app.runtime.work.shelf import Shelf
 from app.runtime.work.worker import Job, Json, QuietWorker
 
 Inspection = Job[SelfplayComplete]
@@ -27,19 +31,25 @@ Inspection = Job[SelfplayComplete]
 REMEMBERED = 256
 """How many shards of each configuration are remembered by their keys."""
 
+STAYING = 16
+"""How many shards before each stay in any case: ``app.selfplay.repeats`` compares its games with them."""
 
-class InspectionRow(Value):
+
+class InspectionRow(Row, frozen=True):
     """A shard that waits for its inspection, under its request; or what was delivered, under its configuration.
 
     Attributes:
         cause: the shard's delivery; a configuration has none.
         played: what was delivered.
         earlier: the configuration's latest shards, oldest first; with a shard that waits, those before it.
+        discard: with a shard that waits, those to delete; a configuration has its shelf.
     """
 
     cause: Cause | None = None
     played: SelfplayComplete | None = None
     earlier: tuple[ShardKey, ...] = ()
+    discard: tuple[ShardKey, ...] = ()
+    shelf: Shelf = Shelf()
 
 
 class QualityMonitor(QuietWorker[SelfplayComplete]):
@@ -47,35 +57,32 @@ class QualityMonitor(QuietWorker[SelfplayComplete]):
 
     name: ClassVar[str] = "QualityMonitor"
     row: ClassVar[type[InspectionRow]] = InspectionRow
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayComplete, QualityScoreUpdated, QualityDegraded})
+    reads: ClassVar[frozenset[type[Payload]]] = Shelf.reads | {SelfplayComplete}
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({QualityScoreUpdated, QualityDegraded, ParityChecked})
 
     def step(self, rows: Mapping[str, InspectionRow], event: Event[Payload]) -> Step[InspectionRow]:
-        """Take up new shards, drop those that have their verdict."""
-        match event.data:
-            case SelfplayComplete(request_id=request) as played:
-                earlier = rows.get(event.subject, InspectionRow()).earlier
-                delivered = tuple(dict.fromkeys((*earlier, played.shard.key)))[-REMEMBERED:]
-                return Step(
-                    {
-                        request: InspectionRow(cause=event.cause, played=played, earlier=earlier),
-                        event.subject: InspectionRow(earlier=delivered),
-                    }
-                )
-            case QualityScoreUpdated(request_id=done) | QualityDegraded(request_id=done) if done in rows:
-                return Step({done: None})
-        return Step()
+        """Take up new shards, drop those that have their verdict, note which nobody needs any more."""
+        row = rows.get(event.subject, InspectionRow())
+        if isinstance(event.data, SelfplayComplete):
+            return Step(_delivered(row, event.data, event))
+        changed: dict[str, InspectionRow | None] = {
+            event.subject: row.model_copy(update={"shelf": row.shelf.after(event, self.settings)})
+        }
+        if isinstance(event.data, QualityScoreUpdated | QualityDegraded) and event.data.request_id in rows:
+            changed[event.data.request_id] = None
+        return Step(changed)
 
     def jobs(self, rows: Mapping[str, InspectionRow]) -> Iterable[Inspection]:
         """Return the shards that wait, oldest first."""
-        waiting = [(row.cause, row.played, row.earlier) for row in rows.values() if row.cause and row.played]
-        for cause, played, earlier in sorted(waiting, key=lambda one: one[0].recorded_us):
+        waiting = [(row.cause, row.played, row) for row in rows.values() if row.cause and row.played]
+        for cause, played, row in sorted(waiting, key=lambda one: one[0].recorded_us):
             spec: Json = {
                 "store": self.place.store,
                 "config": self.config_json(cause),
                 "shard": played.shard.key,
                 "model": played.shard.model,
-                "earlier": list(earlier),
+                "earlier": list(row.earlier),
+                "discard": list(row.discard),
                 "seed": played.shard.seed,
             }
             yield Job(cause, played, "app.selfplay.inspection:inspect", (spec,))
@@ -95,3 +102,15 @@ class QualityMonitor(QuietWorker[SelfplayComplete]):
         played = job.request
         reason = f"{error.kind}: {error.summary}" if isinstance(error, JobFailed) else str(error)
         return (QualityDegraded(request_id=played.request_id, shard=played.shard.key, reason=reason),)
+
+
+def _delivered(row: InspectionRow, played: SelfplayComplete, event: Event[Payload]) -> dict[str, InspectionRow]:
+    """Take up a shard, and hand what its configuration can do without to its inspection."""
+    delivered = tuple(dict.fromkeys((*row.earlier, played.shard.key)))[-REMEMBERED:]
+    staying = tuple(key for key in row.shelf.spent if key in row.earlier[-STAYING:])
+    discard = tuple(key for key in row.shelf.spent if key not in staying)
+    shelf = row.shelf.model_copy(update={"spent": staying})
+    return {
+        played.request_id: InspectionRow(cause=event.cause, played=played, earlier=row.earlier, discard=discard),
+        event.subject: InspectionRow(earlier=delivered, shelf=shelf),
+    }

@@ -3,16 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Literal
 
-from app.core import FlyballError, ModelHash, ShardKey
+from app.core import FlyballError
 from app.engine import JobFailed
 from app.events import (
     Cause,
     Event,
     Payload,
-    QualityDegraded,
-    QualityScoreUpdated,
-    SelfplayComplete,
-    ShardRef,
     Step,
     TrainingCompleted,
     TrainingFailed,
@@ -32,25 +28,11 @@ BAD_DATA = frozenset({"DamagedBlob", "MissingBlob", "NoModel", "UnfinishedEpisod
 """Names of the job's errors when the shards or the base model cannot be used: gone, damaged, or of another game."""
 
 
-class PlayedShard(Value):
-    """A shard that was not trained on yet, and whose games it holds.
-
-    Attributes:
-        inspected: whether the quality monitor has read it; until then nobody may delete it.
-    """
-
-    key: ShardKey
-    model: ModelHash
-    inspected: bool = False
-
-
 class TrainingPending(Value):
-    """One configuration's request, if any; the shards it may still train on; those that can go."""
+    """A configuration's request: the latest, which takes the place of those before."""
 
-    cause: Cause | None = None
-    request: TrainingRequested | None = None
-    fresh: tuple[PlayedShard, ...] = ()
-    spent: tuple[ShardKey, ...] = ()
+    cause: Cause
+    request: TrainingRequested
 
 
 class Trainer(QuietWorker[TrainingRequested]):
@@ -58,47 +40,28 @@ class Trainer(QuietWorker[TrainingRequested]):
 
     name: ClassVar[str] = "Trainer"
     row: ClassVar[type[TrainingPending]] = TrainingPending
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {
-            SelfplayComplete,
-            QualityScoreUpdated,
-            QualityDegraded,
-            TrainingRequested,
-            TrainingCompleted,
-            TrainingFailed,
-        }
-    )
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset({TrainingRequested, TrainingCompleted, TrainingFailed})
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {TrainingStarted, TrainingProgress, TrainingCompleted, TrainingFailed}
     )
 
     def step(self, rows: Mapping[str, TrainingPending], event: Event[Payload]) -> Step[TrainingPending]:
-        """Take up a request; with its result its shards are spent, like inspected ones of models left behind."""
-        row = rows.get(event.subject, TrainingPending())
+        """Take up a request, drop it with its result."""
         match event.data:
-            case SelfplayComplete(shard=shard) if shard.key not in {known.key for known in row.fresh}:
-                # One that is delivered twice is the first: the second must not have it deleted as left behind.
-                fresh = (*row.fresh, PlayedShard(key=shard.key, model=shard.model))
-                return Step({event.subject: row.model_copy(update={"fresh": fresh})})
-            case QualityScoreUpdated(shard=ShardRef(key=inspected)) | QualityDegraded(shard=inspected):
-                return Step({event.subject: _inspected(row, inspected)})
             case TrainingRequested() as request:
-                return Step({event.subject: _taken_up(row, event.cause, request)})
+                return Step({event.subject: TrainingPending(cause=event.cause, request=request)})
             case TrainingCompleted(request_id=done) | TrainingFailed(request_id=done):
-                if row.request and row.cause and row.cause.id == done:
-                    kept = () if isinstance(event.data, TrainingCompleted) else row.spent  # a failure deletes nothing
-                    spent = (*kept, *(shard.key for shard in row.request.shards))
-                    finished = {"cause": None, "request": None, "spent": spent}
-                    return Step({event.subject: row.model_copy(update=finished)})
+                row = rows.get(event.subject)
+                if row and row.cause.id == done:
+                    return Step({event.subject: None})
         return Step()
 
     def jobs(self, rows: Mapping[str, TrainingPending]) -> Iterable[TrainingJob]:
         """Return the pending requests, oldest first."""
-        pending = [(row.cause, row.request, row.spent) for row in rows.values() if row.cause and row.request]
-        for cause, request, spent in sorted(pending, key=lambda one: one[0].recorded_us):
-            yield self._job(cause, request, spent)
+        for row in sorted(rows.values(), key=lambda row: row.cause.recorded_us):
+            yield self._job(row.cause, row.request)
 
-    def _job(self, cause: Cause, request: TrainingRequested, spent: tuple[ShardKey, ...]) -> TrainingJob:
+    def _job(self, cause: Cause, request: TrainingRequested) -> TrainingJob:
         spec: Json = {"store": self.place.store, "config": self.config_json(cause), "seed": request.seed}
         if request.base_model is None:
             return Job(cause, request, "app.training.job:initialise", (spec,))
@@ -108,7 +71,6 @@ class Trainer(QuietWorker[TrainingRequested]):
             "shards": [shard.key for shard in request.shards],
             "step": request.step,
             "ppo": spec["config"]["ppo"] | settings,
-            "discard": list(spent),
         }
         return Job(cause, request, "app.training.job:train", (spec,))
 
@@ -144,20 +106,3 @@ def _reason(error: FlyballError) -> Literal["diverged", "bad_data", "error"]:
     if kind == DIVERGED:
         return "diverged"
     return "bad_data" if kind in BAD_DATA else "error"
-
-
-def _inspected(row: TrainingPending, key: ShardKey) -> TrainingPending:
-    fresh = (shard.model_copy(update={"inspected": True}) if shard.key == key else shard for shard in row.fresh)
-    return row.model_copy(update={"fresh": tuple(fresh)})
-
-
-def _taken_up(row: TrainingPending, cause: Cause, request: TrainingRequested) -> TrainingPending:
-    asked = {shard.key for shard in request.shards}
-    superseded = {shard.key for shard in row.request.shards} if row.request else set()
-    left_behind = {shard.key for shard in row.fresh if shard.model != request.base_model and shard.inspected}
-    return TrainingPending(
-        cause=cause,
-        request=request,
-        fresh=tuple(shard for shard in row.fresh if shard.key not in asked | left_behind),
-        spent=(*row.spent, *sorted((superseded | left_behind) - asked)),
-    )

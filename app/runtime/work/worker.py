@@ -11,9 +11,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from app.config import RunSettings
 from app.core import EventId, FlyballError
-from app.events import Cause, Payload, Reducer, Value
+from app.events import AnyRow, Cause, Payload, Reducer
 
-R = TypeVar("R", bound=Value)
+R = TypeVar("R", bound=AnyRow)
 Q = TypeVar("Q", bound=Payload)
 Json = dict[str, Any]
 

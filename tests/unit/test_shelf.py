@@ -1,0 +1,210 @@
+"""Which shards the quality monitor has deleted: all that no training can want any more, and none else."""
+
+import pytest
+from driving import KEY, NEED, NEW, OLD, DrivenWorker, played, run_settings, scored, trained
+
+from app.core import EventId
+from app.events import (
+    HyperparameterUpdated,
+    Payload,
+    QualityDegraded,
+    ShardRef,
+    TrainingBlockedByQuality,
+    TrainingFailed,
+    TrainingIntensityChanged,
+    TrainingRequested,
+)
+from app.feedback import Needs
+from app.runtime.work import QualityMonitor
+from app.runtime.work.quality import STAYING, InspectionRow
+from app.runtime.work.shelf import WINDOWS
+from app.selfplay.repeats import COMPARED
+
+FIRST, SECOND, THIRD = "1" * 64, "2" * 64, "3" * 64
+REFUSED = QualityDegraded(request_id="r1", shard=FIRST, reason="parity: game 0")
+
+
+@pytest.fixture
+def monitor() -> DrivenWorker:
+    return DrivenWorker(QualityMonitor)
+
+
+def deliver(monitor: DrivenWorker, *shards: str, model: str = OLD) -> list[str]:
+    """Deliver shards; return those that their inspections delete."""
+    numbers = [monitor.position + number for number in range(len(shards))]
+    for number, shard in zip(numbers, shards, strict=True):
+        monitor.feed(played(number, shard=shard, model=model))
+    return [key for number in numbers for key in monitor.rows[f"r{number}"].discard]
+
+
+def fit(monitor: DrivenWorker, *shards: str, model: str = OLD) -> None:
+    """Deliver shards and have them judged good."""
+    deliver(monitor, *shards, model=model)
+    for shard in shards:
+        monitor.feed(scored(model=model, rows=9, shard=shard))
+
+
+def ask(monitor: DrivenWorker, *shards: str, model: str = OLD) -> EventId:
+    """Ask for a training on shards."""
+    refs = tuple(ShardRef(key=key, rows=9, games=1, model=model, seed=1) for key in shards)
+    request = TrainingRequested(base_model=model, shards=refs, step=0, seed=1, learning_rate=0.1, epochs=1)
+    return monitor.feed(request).cause.id
+
+
+def deleted(monitor: DrivenWorker) -> list[str]:
+    """Return which shards are deleted when so many have come that none stays to be compared with."""
+    return deliver(monitor, *(f"{monitor.position + number:064x}" for number in range(STAYING + 1)))
+
+
+@pytest.mark.parametrize("failed", [False, True], ids=["completed", "failed"])
+def test_shards_are_deleted_when_the_training_on_them_has_ended(monitor: DrivenWorker, failed: bool) -> None:
+    fit(monitor, FIRST, SECOND)
+    request = ask(monitor, FIRST, SECOND)
+    assert deleted(monitor) == []
+    completed = trained().model_copy(update={"request_id": request})
+    monitor.feed(TrainingFailed(request_id=request, reason="diverged", error="nan") if failed else completed)
+    assert deleted(monitor) == [FIRST, SECOND]
+    assert deleted(monitor) == [], "once is enough"
+
+
+def test_the_result_of_another_request_ends_no_training(monitor: DrivenWorker) -> None:
+    fit(monitor, FIRST)
+    ask(monitor, FIRST)
+    monitor.feed(trained())
+    assert deleted(monitor) == []
+
+
+def test_shards_of_a_request_that_another_takes_the_place_of_are_deleted(monitor: DrivenWorker) -> None:
+    fit(monitor, FIRST, SECOND)
+    ask(monitor, FIRST, SECOND)
+    ask(monitor, SECOND, THIRD)
+    assert deleted(monitor) == [FIRST]
+
+
+def test_shards_of_a_model_left_behind_are_deleted(monitor: DrivenWorker) -> None:
+    fit(monitor, FIRST, model=OLD)
+    fit(monitor, SECOND, THIRD, model=NEW)
+    assert deleted(monitor) == []
+    ask(monitor, SECOND, model=NEW)
+    assert deleted(monitor) == [FIRST]
+
+
+@pytest.mark.parametrize("verdict", [REFUSED, scored(0.1, shard=FIRST)], ids=["refused", "too poor"])
+def test_what_may_not_be_trained_on_is_deleted(monitor: DrivenWorker, verdict: Payload) -> None:
+    deliver(monitor, FIRST, SECOND)
+    monitor.feed(verdict)
+    assert deleted(monitor) == [FIRST]
+
+
+def test_what_is_too_poor_is_decided_by_the_threshold_of_the_time(monitor: DrivenWorker) -> None:
+    monitor.feed(HyperparameterUpdated(parameter="quality_threshold", value=0.5, previous=0.3, reason="x"))
+    deliver(monitor, FIRST, SECOND)
+    monitor.feed(scored(0.5, shard=FIRST))
+    monitor.feed(scored(0.49, shard=SECOND))
+    assert deleted(monitor) == [SECOND]
+
+
+def test_no_shard_is_deleted_before_the_quality_monitor_has_read_it(monitor: DrivenWorker) -> None:
+    deliver(monitor, FIRST, model=OLD)  # of a model left behind already when it is delivered
+    fit(monitor, SECOND, model=NEW)
+    request = ask(monitor, SECOND, model=NEW)
+    assert deleted(monitor) == []
+    monitor.feed(REFUSED)
+    monitor.feed(trained().model_copy(update={"request_id": request}))
+    assert deleted(monitor) == [FIRST, SECOND]
+
+
+def test_a_shard_delivered_twice_is_not_deleted_while_it_is_wanted(monitor: DrivenWorker) -> None:
+    fit(monitor, FIRST)
+    deliver(monitor, FIRST)
+    monitor.feed(REFUSED)
+    assert deleted(monitor) == []
+    ask(monitor, FIRST)
+    monitor.feed(REFUSED)
+    assert deleted(monitor) == []
+
+
+def test_a_shard_whose_repetition_is_refused_first_is_not_deleted(monitor: DrivenWorker) -> None:
+    deliver(monitor, FIRST, FIRST)
+    monitor.feed(REFUSED)
+    monitor.feed(scored(rows=9, shard=FIRST))
+    assert deleted(monitor) == []
+
+
+def test_shards_that_later_ones_are_compared_with_stay(monitor: DrivenWorker) -> None:
+    assert STAYING >= COMPARED
+    deliver(monitor, FIRST)
+    monitor.feed(REFUSED)
+    assert deliver(monitor, *(f"{number:064x}" for number in range(STAYING - 1))) == []
+    assert deliver(monitor, SECOND) == []
+    assert deliver(monitor, THIRD) == [FIRST]
+
+
+WINDOW = Needs().most_rows(run_settings(), KEY) // (NEED // 4)
+"""How many shards of a quarter of a training's rows the trigger keeps."""
+
+
+def judge(monitor: DrivenWorker, count: int, model: str) -> list[str]:
+    """Have shards of a quarter of a training's rows judged good; return them."""
+    keys = [f"{monitor.position + number:064x}" for number in range(count)]
+    for key in keys:
+        monitor.feed(scored(rows=NEED // 4, model=model, shard=key))
+    return keys
+
+
+def test_shards_asked_for_stay_while_the_request_is_on_its_way(monitor: DrivenWorker) -> None:
+    wanted = judge(monitor, WINDOW, OLD)
+    judge(monitor, WINDOW, OLD)
+    assert deleted(monitor) == []
+    judge(monitor, 1, OLD)
+    assert deleted(monitor) == wanted[:1]
+
+
+def test_late_shards_of_a_model_left_behind_push_none_out(monitor: DrivenWorker) -> None:
+    wanted = judge(monitor, WINDOW, NEW)
+    late = judge(monitor, 3 * WINDOW, OLD)
+    assert deleted(monitor) == late[:WINDOW]
+    ask(monitor, *wanted, model=NEW)
+    assert deleted(monitor) == late[WINDOW:]
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        TrainingBlockedByQuality(reason="parity"),
+        TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.4),
+    ],
+    ids=["blocked", "paused"],
+)
+@pytest.mark.parametrize("score", [0.4, 0.2, None], ids=["fit", "too poor", "refused"])
+def test_a_weekend_without_training_fills_no_disk(
+    monitor: DrivenWorker, decision: Payload, score: float | None
+) -> None:
+    monitor.feed(decision)
+    window = WINDOWS * WINDOW
+    stored: set[str] = set()
+    for minute in range(3000):
+        key = f"{minute:064x}"
+        stored.add(key)
+        stored -= {*deliver(monitor, key)}
+        request = f"r{monitor.position - 1}"
+        refused = QualityDegraded(request_id=request, shard=key, reason="parity: game 0")
+        monitor.feed(refused if score is None else scored(score, rows=NEED // 4, shard=key, request=request))
+        assert len(stored) <= window + STAYING + 1
+    (left,) = monitor.rows.values()
+    assert len(left.shelf.fit) == (window if score == 0.4 else 0)
+    assert len(left.shelf.spent) <= STAYING + 1
+    assert stored == {*(shard.key for shard in left.shelf.fit), *left.shelf.spent}
+    assert stored >= {f"{minute:064x}" for minute in range(3000 - STAYING, 3000)}
+    assert InspectionRow.model_validate_json(left.model_dump_json()) == left
+
+
+def test_a_pause_may_last_longer_where_trainings_need_more() -> None:
+    """What is kept follows from what the configuration's trainings need, not from a fixed number."""
+    sizes = []
+    for reduced in (2.0, 8.0):
+        monitor = DrivenWorker(QualityMonitor, run_settings(trigger={"reduced": reduced}))
+        for number in range(200):
+            monitor.feed(scored(rows=NEED, shard=f"{number:064x}"))
+        sizes.append(len(monitor.rows[KEY].shelf.fit))
+    assert sizes == [4, 16]
