@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from msgspec import Raw, Struct
-from msgspec.json import decode, encode
+from msgspec.json import decode, encode, schema
 from msgspec.structs import replace
 from pydantic import BaseModel
 
@@ -39,6 +39,11 @@ class Row(Struct, frozen=True, forbid_unknown_fields=True):
         """
         return decode(text, type=cls, dec_hook=_read)
 
+    @classmethod
+    def model_json_schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of what ``model_dump_json`` writes."""
+        return schema(cls, schema_hook=_schema_of)
+
 
 AnyRow = Value | Row
 
@@ -49,3 +54,7 @@ def _written(value: BaseModel) -> Raw:
 
 def _read(kind: type[BaseModel], value: object) -> BaseModel:
     return kind.model_validate(value)
+
+
+def _schema_of(kind: type[BaseModel]) -> dict[str, Any]:
+    return kind.model_json_schema()

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from app.bus import Batch, Bus
-from app.core import Clock, derive_id
+from app.core import Clock, FlyballError, derive_id
 from app.engine import Engine
 from app.events import (
     DaemonFact,
@@ -31,15 +31,20 @@ from app.events import (
     originate,
 )
 from app.journal import StateStore
-from app.runtime.fold import Changed, Fold, written
+from app.runtime.fold import Changed, Conclusion, Fold, written
 from app.runtime.jobs import JobRunner, worker_of
 from app.runtime.notify import Notifier
 from app.runtime.registry import DaemonSpec
+from app.runtime.row_schema import SCHEMAS_KEY, readable, schemas_of
 from app.runtime.work import Job, Place
 from app.telemetry import TensorBoardCurves
 
 FAREWELL_SECONDS = 2.0
 """How long a daemon that stops waits for the broker to record it."""
+
+
+class OtherDecisions(FlyballError):
+    """This program would have decided otherwise than the version that saved the daemon's state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +81,18 @@ class Host:
     def __init__(self, spec: DaemonSpec, place: Place, boot: str, ports: Ports, rhythm: Rhythm) -> None:
         self._spec, self._place, self._boot = spec, place, boot
         self._ports, self._rhythm = ports, rhythm
+        self._log = structlog.get_logger("host")
         self._cursor, saved = ports.states.load()
-        self._saved_cursor = self._cursor
+        self._saved_cursor, self._settled = self._cursor, 0
+        self._unsaved: Changed = {}
+        if not readable(saved, spec.reducers):
+            self._log.warning("saved state is of another version: folding the journal anew", position=self._cursor)
+            self._settled, self._cursor, self._unsaved, saved = self._cursor, 0, dict.fromkeys(saved), {}
+        self._schemas = {SCHEMAS_KEY: schemas_of(spec.reducers)}
         self._fold = Fold(spec.factories(place), saved)
         self._head, self._said, self._ready = self._cursor, 0, False
-        self._concluded: dict[str, Envelope[Payload]] = {}
-        self._unsaved: Changed = {}
+        self._concluded: dict[str, Conclusion] = {}
         self._jobs = JobRunner(ports.engine, spec.capacity, self._say_of_job) if ports.engine else None
-        self._log = structlog.get_logger("host")
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set; then drain. Raises what went wrong, in an ExceptionGroup."""
@@ -116,7 +125,7 @@ class Host:
         however long ago that was. Only what never came by is published, when the daemon is ready.
         """
         outcome = self._fold.feed(batch.events)
-        self._concluded |= {envelope.id: envelope for envelope in outcome.envelopes}
+        self._concluded |= {conclusion.envelope.id: conclusion for conclusion in outcome.conclusions}
         self._unsaved |= outcome.changed
         for event in batch.events:
             self._concluded.pop(event.id, None)
@@ -124,12 +133,27 @@ class Host:
         self._cursor, self._head = batch.position, batch.head
         if self._ready or batch.position >= batch.head:
             if self._concluded:
-                await self._publish(tuple(self._concluded.values()))
+                self._check_settled()
+                await self._publish([conclusion.envelope for conclusion in self._concluded.values()])
                 self._concluded.clear()
             if self._unsaved:
                 self._save()
             if not self._ready:
                 await self._become_ready()
+
+    def _check_settled(self) -> None:
+        """Make sure that state of another version, folded anew, leads to no decision about what is settled.
+
+        Up to the cursor that it was saved with everything is published that followed. What did not come by since is
+        what this program would have decided otherwise, and its rows wait for answers that nobody will give.
+        """
+        if otherwise := [one for one in self._concluded.values() if one.position <= self._settled]:
+            first = otherwise[0]
+            raise OtherDecisions(
+                f"{first.by} would have said {first.envelope.data.seed_name} after position {first.position}, which is "
+                f"not recorded: another version of flyball decided otherwise there ({len(otherwise)} such).",
+                hint="Go on with that version, or begin a new run in another folder.",
+            )
 
     def _show(self, batch: Batch) -> None:
         """Hand a batch to the sink, completely, before the cursor passes it."""
@@ -163,11 +187,16 @@ class Host:
             await self._say(DaemonHeartbeat(**self._who(), position=self._cursor, lag=lag, jobs=jobs))
 
     def _save(self) -> None:
-        """Save state and cursor together, unless conclusions that belong to them are not published yet."""
-        if self._concluded or (not self._unsaved and self._cursor == self._saved_cursor):
+        """Save state and cursor together, unless conclusions that belong to them are not published yet.
+
+        Nor does state that is folded anew take the place of the old before it is as far.
+        """
+        if self._concluded or self._cursor < self._settled:
             return
-        self._ports.states.save(self._cursor, written(self._unsaved))
-        self._saved_cursor, self._unsaved = self._cursor, {}
+        if not self._unsaved and self._cursor == self._saved_cursor:
+            return
+        self._ports.states.save(self._cursor, written(self._unsaved) | self._schemas)
+        self._saved_cursor, self._unsaved, self._schemas = self._cursor, {}, {}
 
     def _who(self) -> dict[str, str]:
         return {"daemon": self._spec.name, "node": self._place.node}

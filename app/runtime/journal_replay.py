@@ -39,7 +39,7 @@ def replay_journal(
 
     Raises:
         CheckpointAhead: the saved state is from further on than ``last``.
-        ForeignCheckpoint: the saved state is of another journal.
+        ForeignCheckpoint: the saved state is of another journal, or of another version.
         DamagedRecord: the journal is damaged, or holds an event that this program can't read.
     """
     end = reader.head if last is None else min(last, reader.head)

@@ -13,13 +13,14 @@ from app.feedback import FeedbackFold
 from app.runtime.fold import Conclusion, Factory, Fold, Outcome, RowKey
 from app.runtime.ledger import ACCOUNTS, Difference, Ledger
 from app.runtime.registry import DAEMONS, DaemonSpec
+from app.runtime.row_schema import SCHEMAS_KEY, readable, schemas_of
 
 LEDGER_KEY: RowKey = ("replay", "ledger")
 RUN_KEY: RowKey = ("replay", "run")
 
 
 class ForeignCheckpoint(FlyballError):
-    """A checkpoint was made of another journal."""
+    """A checkpoint was made of another journal, or by another version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,9 @@ class Replay:
         apart: each daemon's controllers get a fold of their own, as in a cluster; else all share one.
         first: differences before this position are not looked at. The fold begins at 1 all the same.
         saved: rows that ``changes`` returned, to go on from there; not with ``apart``.
+
+    Raises:
+        ForeignCheckpoint: the saved rows are of another version.
     """
 
     def __init__(
@@ -80,6 +84,8 @@ class Replay:
         saved: Mapping[RowKey, bytes] | None = None,
     ) -> None:
         rows = dict(saved or {})
+        if not readable(rows, controllers(daemons)):
+            raise ForeignCheckpoint("The checkpoint is of another version of flyball.", hint="Remove it.")
         self.ledger = Ledger(daemons, first=first, saved=rows.pop(LEDGER_KEY, None))
         self._run = rows.pop(RUN_KEY, b"").decode()
         hosts = [{name: spec} for name, spec in daemons.items() if spec.controllers] if apart else [daemons]
@@ -89,6 +95,7 @@ class Replay:
         self._opened = frozenset(payload.event_type for payload in folded)
         self.reads: frozenset[type[Payload]] = folded | self.ledger.reads
         self._kept = Outcome()
+        self._schemas = schemas_of(controllers(daemons))
 
     def begin(self, run: str) -> None:
         """Say which run it is about: by the id of its first event.
@@ -130,7 +137,8 @@ class Replay:
     def changes(self) -> dict[RowKey, bytes | None]:
         """Return what changed since it was last asked for, ready to be saved."""
         kept, self._kept = self._kept, Outcome()
-        return kept.saved() | {LEDGER_KEY: self.ledger.dump(), RUN_KEY: self._run.encode()}
+        own = {LEDGER_KEY: self.ledger.dump(), RUN_KEY: self._run.encode(), SCHEMAS_KEY: self._schemas}
+        return kept.saved() | own
 
     def tables(self) -> dict[str, Mapping[str, AnyRow]]:
         """Return all rows by reducer."""

@@ -17,7 +17,9 @@ from recorded_run import Recording, write_journal
 from app.cli import main
 from app.config import RunSettings
 from app.events import Event, ModelPromoted, Payload, PlateauDetected, RunConfigured
+from app.journal import SqliteStateStore
 from app.runtime.replaying import replay
+from app.runtime.row_schema import SCHEMAS_KEY
 
 Flyball = Callable[..., Result]
 EVENTS = 4000
@@ -130,6 +132,16 @@ def test_a_check_goes_on_from_its_checkpoint(run, bent, events, tmp_path):
     write_generated(other / "journal.sqlite", [replace(events[0], envelope=renamed(events[0])), *events[1:]])
     foreign = flyball(other, "--check", "--checkpoint", saved)
     assert (foreign.exit_code, "not of another-run" in foreign.stderr) == (1, True)
+
+
+def test_a_checkpoint_of_another_version_is_refused(run, tmp_path):
+    saved = tmp_path / "replay.sqlite"
+    told(flyball(run, "--check", "--json", "--to", 300, "--checkpoint", saved))
+    store = SqliteStateStore(saved)
+    store.save(store.load()[0], {SCHEMAS_KEY: b'{"FeedbackState": "another"}'})
+    store.close()
+    foreign = flyball(run, "--check", "--checkpoint", saved)
+    assert (foreign.exit_code, "of another version of flyball" in foreign.stderr) == (1, True)
 
 
 def renamed(event: Event[Payload]) -> Any:

@@ -3,12 +3,15 @@
 import asyncio
 import socket
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from driving import rated, trained
 
-from app.bus import MemoryBus
+from app.bus import Batch, MemoryBus
 from app.config import GAMES, RunSettings
 from app.core import FlyballError
 from app.engine import JobFailed, WorkerLost
@@ -23,15 +26,18 @@ from app.events import (
     SelfplayFailed,
     SelfplayRequested,
     ShardRef,
+    Step,
     TrainingRequested,
     originate,
 )
+from app.feedback import TrainingTrigger
 from app.journal import MemoryJournal, MemoryStateStore, history
 from app.runtime.clock import SystemClock
 from app.runtime.fold import Fold, UndeclaredEmission
-from app.runtime.host import Host, Ports, Rhythm
+from app.runtime.host import Host, OtherDecisions, Ports, Rhythm
 from app.runtime.notify import Notifier
 from app.runtime.registry import DAEMONS
+from app.runtime.row_schema import SCHEMAS_KEY
 from app.runtime.work import Place
 
 KEY, MODEL = "tic_tac_toe_2p", "a" * 64
@@ -337,6 +343,97 @@ async def test_what_was_concluded_but_never_published_is_published_when_it_is_re
     stage.bus.gone = False
     await stage.until(DaemonHeartbeat, stage.host("training_trigger", states))
     assert len(stage.of(TrainingRequested)) == 2
+
+
+def of_another_version(states: MemoryStateStore, *, schemas: bytes | None = b'{"TrainingTrigger": "another"}') -> None:
+    """Make saved state what another version might have left: rows that don't fit, or that this one would misread."""
+    cursor, _ = states.load()
+    unfit = {("TrainingTrigger", KEY): b'{"another": 1}', ("TrainingTrigger", "gone"): b'{"another": 2}'}
+    states.save(cursor, {**unfit, SCHEMAS_KEY: schemas})
+
+
+@pytest.mark.parametrize(
+    "schemas", [b'{"TrainingTrigger": "another"}', None], ids=["another version", "before schemas"]
+)
+async def test_state_of_another_version_is_folded_anew_and_nothing_is_decided_twice(schemas, capsys):
+    """Guarantee: state is a fold over the journal; rows are only read by the schema that they were saved under."""
+    stage, states = Stage(), MemoryStateStore()
+    await stage.configure()
+    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states))
+    cursor, rows = states.load()
+    known = {event.id for event in history(stage.journal)}
+    of_another_version(states, schemas=schemas)
+    stage.bus = WatchedBus(stage.journal, stage.clock)
+    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states), count=2)
+    assert not known & set(stage.bus.asked)
+    stage.check_nothing_twice()
+    assert states.load()[0] > cursor
+    assert states.load()[1] == rows
+    assert "another version" in capsys.readouterr().out
+    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states), count=3)
+    assert "another version" not in capsys.readouterr().out
+    await stage.bus.close()
+
+
+async def test_state_of_this_version_is_not_folded_anew(stage):
+    states = MemoryStateStore()
+    await stage.until(DaemonReady, stage.host("training_trigger", states))
+    states.save(states.load()[0], {("FeedbackState", KEY): None, ("TrainingTrigger", KEY): None})
+    await stage.until(DaemonReady, stage.host("training_trigger", states), count=2)
+    assert ("TrainingTrigger", KEY) not in states.load()[1]
+
+
+class Talkative(TrainingTrigger):
+    """A version that decides otherwise: it says everything twice."""
+
+    def step(self, rows: Any, event: Any, states: Any) -> Any:
+        step = super().step(rows, event, states)
+        return Step(step.rows, step.emissions * 2)
+
+
+async def test_where_another_version_decided_otherwise_it_decides_nothing_anew(stage, monkeypatch):
+    """What is recorded stays what was decided: a past that would have gone otherwise is no reason to act."""
+    states = MemoryStateStore()
+    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states))
+    of_another_version(states)
+    before = states.load()
+    monkeypatch.setitem(DAEMONS, "training_trigger", replace(DAEMONS["training_trigger"], controllers=(Talkative,)))
+    with pytest.raises(ExceptionGroup) as error:
+        await stage.until(DaemonStopped, stage.host("training_trigger", states), count=2)
+    assert error.group_contains(
+        OtherDecisions, match="TrainingTrigger would have said TRAINING_REQUESTED after position 1"
+    )
+    assert len(stage.of(TrainingRequested)) == 2
+    assert states.load() == before
+
+
+class SlowBus(MemoryBus):
+    """Hands out one event at a time, and takes its time."""
+
+    @asynccontextmanager
+    async def subscribe(self, *arguments: Any, **named: Any) -> AsyncIterator[AsyncIterator[Batch]]:
+        async def slowly(subscription: AsyncIterator[Batch]) -> AsyncIterator[Batch]:
+            async for batch in subscription:
+                for event in batch.events:
+                    await asyncio.sleep(0.1)
+                    yield replace(batch, events=(event,), position=event.sequence)
+
+        async with super().subscribe(*arguments, **named) as subscription:
+            yield slowly(subscription)
+
+
+async def test_killed_while_it_folds_anew_it_has_replaced_nothing():
+    """Half a fold under the present schema would let the next start forget what is settled."""
+    stage, states = Stage(), MemoryStateStore()
+    await stage.configure()
+    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states))
+    of_another_version(states)
+    before = states.load()
+    stage.bus = SlowBus(stage.journal, stage.clock)
+    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states), count=3)
+    assert len(stage.of(DaemonReady)) == 1, "it was killed too late"
+    assert states.load() == before
+    await stage.bus.close()
 
 
 async def test_draining_starts_no_further_job(stage):

@@ -28,7 +28,7 @@ from app.events import (
     originate,
 )
 from app.journal import MemoryJournal, MemoryStateStore, history
-from app.runtime.fold import SETTINGS_KEY
+from app.runtime.fold import HOST
 from app.runtime.host import Host, Ports, Rhythm
 from app.runtime.registry import DAEMONS
 from app.runtime.replaying import Replay, replay
@@ -147,7 +147,7 @@ class Stage:
 def _rows(stage: Stage) -> dict[tuple[str, str], bytes]:
     """Return all rows that the daemons saved."""
     saved = [store.load()[1] for store in stage.states.values()]
-    return {key: row for rows in saved for key, row in rows.items() if key != SETTINGS_KEY}
+    return {key: row for rows in saved for key, row in rows.items() if key[0] != HOST}
 
 
 @settings(max_examples=40)

@@ -12,6 +12,7 @@ from app.events.schemas.contract import (
     findings,
     render,
     same_shape,
+    shape,
 )
 
-__all__ = ["Finding", "documents", "envelope_schema", "file_name", "findings", "render", "same_shape"]
+__all__ = ["Finding", "documents", "envelope_schema", "file_name", "findings", "render", "same_shape", "shape"]

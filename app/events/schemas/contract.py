@@ -68,17 +68,17 @@ def documents() -> dict[str, dict[str, Any]]:
 
 def same_shape(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Tell whether two schemas admit the same events: they may differ in titles and descriptions."""
-    return bool(_shape(one) == _shape(other))
+    return bool(shape(one) == shape(other))
 
 
-def _shape(schema: Any, *, names: bool = False) -> Any:
-    """Drop annotations and order; in a mapping of property or definition ``names``, every key counts."""
+def shape(schema: Any, *, names: bool = False) -> Any:
+    """Drop a schema's annotations and order; in a mapping of property or definition ``names``, every key counts."""
     if isinstance(schema, list):
-        return sorted((_shape(item) for item in schema), key=repr)
+        return sorted((shape(item) for item in schema), key=repr)
     if not isinstance(schema, Mapping):
         return schema
     kept = {key: value for key, value in schema.items() if names or key not in ANNOTATIONS}
-    return {key: _shape(value, names=not names and key in NAMES) for key, value in sorted(kept.items())}
+    return {key: shape(value, names=not names and key in NAMES) for key, value in sorted(kept.items())}
 
 
 @dataclass(frozen=True, slots=True)

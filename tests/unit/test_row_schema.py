@@ -1,0 +1,73 @@
+"""Which saved rows are read: those of reducers whose rows have the fields that they were saved with."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pytest
+from msgspec import defstruct
+from pydantic import Field, create_model
+
+from app.events import Row, Value
+from app.runtime.registry import DAEMONS
+from app.runtime.row_schema import SCHEMAS_KEY, readable, schemas_of
+
+
+class Reducer(NamedTuple):
+    """What is asked of a reducer."""
+
+    name: str
+    row: Any
+
+
+def value(**fields: Any) -> type[Value]:
+    return create_model("Inner", __base__=Value, **fields)
+
+
+def row(inner: type[Value], **fields: Any) -> Any:
+    return defstruct("Outer", [("inner", inner), *fields.items()], bases=(Row,), frozen=True)
+
+
+INNER = value(wins=(int, ...))
+SAVED = row(INNER, seen=int)
+OTHERS = {
+    "a field more": row(INNER, seen=int, more=int),
+    "a field less": row(INNER),
+    "a field renamed": row(INNER, met=int),
+    "of another type": row(INNER, seen=float),
+    "a value's field renamed": row(value(won=(int, ...)), seen=int),
+    "a value's field of another type": row(value(wins=(float, ...)), seen=int),
+    "no struct any more": value(inner=(INNER, ...), seen=(int | None, ...)),
+}
+
+
+def saved_by(*reducers: Reducer) -> Mapping[tuple[str, str], bytes]:
+    return {**{(one.name, "x"): b"{}" for one in reducers}, SCHEMAS_KEY: schemas_of(reducers)}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+def test_rows_of_other_fields_are_not_read(other: Any) -> None:
+    assert readable(saved_by(Reducer("a", SAVED)), [Reducer("a", SAVED)])
+    assert not readable(saved_by(Reducer("a", SAVED)), [Reducer("a", other)])
+
+
+def test_descriptions_make_no_difference() -> None:
+    said = value(wins=(int, Field(description="games won")))
+    assert readable(saved_by(Reducer("a", SAVED)), [Reducer("a", row(said, seen=int))])
+
+
+def test_only_reducers_that_have_rows_and_are_still_hosted_matter() -> None:
+    hosted, gone, new = Reducer("a", SAVED), Reducer("b", SAVED), Reducer("c", SAVED)
+    assert readable(saved_by(hosted, gone), [hosted, new])
+    assert readable({}, [hosted])
+
+
+def test_rows_from_before_schemas_were_saved_are_not_read() -> None:
+    assert not readable({("a", "x"): b"{}"}, [Reducer("a", SAVED)])
+    assert readable({("host", "settings"): b"{}"}, []), "a daemon without reducers has nothing to fold anew"
+
+
+@pytest.mark.parametrize("spec", DAEMONS.values(), ids=DAEMONS)
+def test_every_daemons_rows_have_schemas(spec: Any) -> None:
+    saved = {(reducer.name, "x"): b"" for reducer in spec.reducers}
+    assert readable({**saved, SCHEMAS_KEY: schemas_of(spec.reducers)}, spec.reducers)
+    assert readable(saved, spec.reducers) == (not saved)
