@@ -121,7 +121,7 @@ def test_exit_codes_belong_to_errors_that_exist() -> None:
         (["tail", "-f", "-n", "0"], 3, "No broker listens"),
         (["emit", "CLOCK_TICK", '{"period_seconds": 1}'], 3, "flyball --run"),
         (["replay", "--yes"], 2, "--reason"),
-        (["replay", "--yes", "--reason", "why"], 3, "No broker listens"),
+        (["replay", "TRAINING_*", "--yes", "--reason", "why"], 3, "No broker listens"),
         (["up", "--profile", "desk"], 2, "laptop"),
         (["up", "--config", "hart_4p"], 4, "hearts_4p"),
     ],
@@ -135,7 +135,7 @@ def test_errors_have_their_codes_and_a_way_out(
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("words", [["status"], ["tail"], ["trace", "a"], ["replay"]])
+@pytest.mark.parametrize("words", [["status"], ["tail"], ["trace", "a"], ["replay", "--check"]])
 def test_without_a_journal_nothing_runs(flyball: Flyball, words: list[str]) -> None:
     result = flyball(*words)
     assert result.exit_code == 3

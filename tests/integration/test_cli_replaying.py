@@ -194,6 +194,8 @@ def test_what_if_of_one_configuration_and_a_span(run):
         (["--check", "MODEL_PROMOTED"], 2, "cannot be used with --check"),
         (["--what-if", "--checkpoint", "x", "--set", "seed=1"], 2, "--checkpoint cannot be used with --what-if"),
         (["--check", "--what-if"], 2, "--what-if cannot be used with --check"),
+        ([], 2, "--check, --what-if, or by PATTERN which events to publish again"),
+        (["--yes", "--reason", "all of it"], 2, "--check, --what-if, or by PATTERN which events to publish again"),
         (["--set", "seed=1"], 2, "--set cannot be used with publishing again"),
         (["--check", "--checkpoint", "x", "--from", "3"], 2, "--from cannot be used with --checkpoint"),
         (["--what-if"], 2, "--set KEY=VALUE"),

@@ -31,6 +31,9 @@ FITTING = {
 }
 """The options that mean something in each mode."""
 
+CHOOSING = frozenset({"patterns", "config_key", "first", "last"})
+"""The options of which publishing again needs one: nobody wants the whole journal to happen once more."""
+
 
 @click.command()
 @click.argument("patterns", nargs=-1, metavar="[PATTERN]...", shell_complete=complete_types)
@@ -63,11 +66,13 @@ def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
     flyball replay --what-if --set feedback.stall.velocity=3
         Show the decisions that other settings would have changed. PATTERNs choose among
         them. It is open loop: the recorded facts stay as they are.
-    flyball replay PATTERN --yes --reason WHY
-        Publish recorded events again: as new events, each caused by its original. Their
-        ids follow from the original and the reason: done twice, they are recorded once.
-        What is published happens again, in the run as it is now: a request is carried
-        out, a decision sets its knob, a promotion makes its model current.
+    flyball replay PATTERN
+        Show which recorded events would be published again; --yes --reason WHY does it.
+        Choose them by PATTERNs, --config-key, --from, --to. They become new events, each
+        caused by its original. Their ids follow from the original and the reason: done
+        twice, they are recorded once. What is published happens again, in the run as it
+        is now: a request is carried out, a decision sets its knob, a promotion makes its
+        model current.
     """
     mode = _mode(ctx)
     with open_journal(place) as reader:
@@ -97,6 +102,8 @@ def _mode(ctx: click.Context) -> str:
         raise click.UsageError(f"{', '.join(flags)} cannot be used with {what}.")
     if ctx.params["yes"] and not ctx.params["reason"]:
         raise click.UsageError("Say why: --reason is needed with --yes.")
+    if mode == "publish" and not given & CHOOSING:
+        raise click.UsageError("Say what to do: --check, --what-if, or by PATTERN which events to publish again.")
     return mode
 
 
