@@ -1,8 +1,11 @@
 """What can be set for one game configuration. Frozen; unknown keys are errors; units are in the names."""
 
-from typing import Literal, Self
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from app.core import RANDOM, ConfigKey
 
@@ -14,6 +17,33 @@ class Settings(BaseModel):
     """Base of all settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _booleans_are_no_numbers(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse what pydantic would take for 1 or 0; numbers written as text, as in the environment, are fine."""
+        if info.field_name in _numbers_of(cls) and _holds_boolean(value):
+            raise PydanticCustomError("boolean", "Input should be a number, which true and false are not")
+        return value
+
+
+@cache
+def _numbers_of(model: type[Settings]) -> frozenset[str]:
+    """Return the fields that are or hold numbers, and no booleans."""
+    types = {name: set(_types(field.annotation)) for name, field in model.model_fields.items()}
+    return frozenset(name for name, named in types.items() if named & {int, float} and not named & {bool, Any})
+
+
+def _types(annotation: Any) -> Iterator[Any]:
+    """Iterate over the types that an annotation is made of."""
+    for part in get_args(annotation):
+        yield from (type(part),) if isinstance(part, bool) else _types(part)
+    yield getattr(annotation, "__supertype__", annotation)
+
+
+def _holds_boolean(value: Any) -> bool:
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return isinstance(value, bool) or any(map(_holds_boolean, parts))
 
 
 class NetworkSettings(Settings):

@@ -58,6 +58,13 @@ def test_a_game_is_changed_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert loaded.origins["games.hearts_4p.ppo.gamma"] == "default"
 
 
+def test_booleans_are_booleans_and_numbers_may_be_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "configs = ['hearts_4p']\n[games.hearts_4p.ppo]\nsymmetries = false\n")
+    monkeypatch.setenv("FLYBALL_GAMES__HEARTS_4P__PPO__LEARNING_RATE", "1")
+    (hearts,) = load(tmp_path).run.configs
+    assert (hearts.ppo.symmetries, hearts.ppo.learning_rate) == (False, 1.0)
+
+
 def test_a_new_game_is_a_full_table(tmp_path: Path) -> None:
     write(tmp_path, "configs = ['hex5_2p']\n[games.hex5_2p]\ngame = 'hex(board_size=5)'\nplayers = 2\n")
     assert load(tmp_path).run.config("hex5_2p").game == "hex(board_size=5)"
@@ -78,6 +85,10 @@ def test_a_profile_above_covers_configs_below(tmp_path: Path) -> None:
         ("[games.hearts_4p]\nlearning_rate = 1", ["Did you mean games.hearts_4p.ppo.learning_rate?"]),
         ("seed = 'many'", ["seed (flyball.toml)", "integer"]),
         ("[games.hearts_4p.ppo]\nepochs = 0", ["games.hearts_4p.ppo.epochs (flyball.toml)"]),
+        ("seed = false", ["seed (flyball.toml)", "a number, which true and false are not"]),
+        ("[games.hearts_4p.ppo]\nlearning_rate = true", ["games.hearts_4p.ppo.learning_rate (flyball.toml)", "number"]),
+        ("[games.hearts_4p.network]\nhidden = [8, true]", ["games.hearts_4p.network.hidden (flyball.toml)", "number"]),
+        ("[games.hearts_4p]\nmax_moves = true", ["games.hearts_4p.max_moves (flyball.toml)", "number"]),
         ("seed = ", ["flyball.toml cannot be read"]),
         ("profile = 'desk'", ["'desk'", "laptop"]),
         ("configs = 'hearts_4p'", ["configs (flyball.toml)", "list"]),
