@@ -45,11 +45,11 @@ def fit_plackett_luce(
     scale = Scale(agents, anchors, prior)
     batches = list(_batches(counted, scale))
 
-    nothing = np.zeros((len(agents), len(agents)))
+    nothing, flat = np.zeros((len(agents), len(agents))), np.zeros(len(agents))
 
     def likelihood(strengths: Floats) -> Point:
         parts = [batch.likelihood(strengths) for batch in batches]
-        value, gradient = sum(part.value for part in parts), sum((part.gradient for part in parts), nothing[0])
+        value, gradient = sum(part.value for part in parts), sum((part.gradient for part in parts), flat)
         return Point(value, gradient, sum((part.curvature for part in parts), nothing))
 
     def posterior(free: Floats) -> Point:
@@ -70,7 +70,7 @@ def _information(whole: Floats, missing: Floats) -> Floats:
     of another, can seem to withhold more than there is. Then the errors are those of the curvature alone.
     """
     told = whole - missing
-    return told if np.linalg.eigvalsh(told).min() >= -ROUNDING * np.trace(whole) else whole
+    return told if np.all(np.linalg.eigvalsh(told) >= -ROUNDING * np.trace(whole)) else whole
 
 
 Placed = tuple[tuple[str, ...], ...]

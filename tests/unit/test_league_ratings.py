@@ -73,6 +73,13 @@ def test_plackett_luce_agrees_with_choix(players) -> None:
     assert np.allclose(np.array(ratings.elo) * PER_ELO, reference - reference[0], atol=1e-5)
 
 
+@pytest.mark.parametrize("fit", [fit_bradley_terry, fit_plackett_luce])
+def test_without_games_only_anchors_are_rated(fit) -> None:
+    assert fit([], anchors={}).agents == ()
+    ratings = fit([], anchors={"random": 0.0, "anchor": 300.0})
+    assert (ratings.agents, ratings.elo) == (("anchor", "random"), (300.0, 0.0))
+
+
 def test_for_two_players_both_fits_are_one() -> None:
     """Draws included, but for the errors: one knows how many there were of each pair, the other only their variance."""
     rng, pairs, games = np.random.default_rng(3), [], []
