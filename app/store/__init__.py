@@ -2,7 +2,14 @@
 
 from app.store.blobs import BlobStore, DamagedBlob, MemoryStore, MissingBlob
 from app.store.checkpoints import Checkpoint, Manifest, NoModel, delete_checkpoint, get_checkpoint, put_checkpoint
-from app.store.experience import BadExperience, Experience, experience_lines, load_experience, read_experience
+from app.store.experience import (
+    BadExperience,
+    Experience,
+    experience_lines,
+    load_experience,
+    read_experience,
+    steps_left_out,
+)
 from app.store.files import FileStore
 from app.store.header import note_of, with_note
 from app.store.leagues import ForeignLeague, LeagueFile
@@ -40,5 +47,6 @@ __all__ = [
     "put_shard",
     "read_experience",
     "read_model",
+    "steps_left_out",
     "with_note",
 ]

@@ -135,6 +135,17 @@ def read_experience(lines: Iterable[str | bytes], name: str, meta: ShardMeta, ga
     return _shard(name, rows, meta, game)
 
 
+def steps_left_out(shard: Shard) -> int:
+    """Return how many steps of games are in no row, counted from the first that any game has.
+
+    Where every seat's decisions are written, that is how many are lost. The last of an episode never is: it says so.
+    """
+    first = int(shard.step.min())
+    lengths = np.zeros(shard.games, dtype=np.int64)
+    np.maximum.at(lengths, shard.game, shard.step - first + 1)
+    return int(lengths.sum()) - len(np.unique(np.stack((shard.game, shard.step)), axis=1).T)
+
+
 def _parsed(name: str, number: int, line: str | bytes) -> Experience:
     try:
         return Experience.model_validate_json(line)

@@ -36,6 +36,17 @@ def test_hands_are_written_and_pass_the_check(hands: Path) -> None:
     ]
 
 
+def test_a_missing_line_is_seen(hands: Path) -> None:
+    lines = hands.read_text().splitlines()
+    whole = flyball("experience", "check", hands, *HEARTS, "--json")
+    assert (json.loads(whole.stdout)["steps_left_out"], whole.stderr) == (0, "")
+    inner = [k for k, line in enumerate(lines) if not json.loads(line)["done"]]
+    hands.write_text("".join(f"{line}\n" for k, line in enumerate(lines) if k not in (inner[0], inner[-1])))
+    lacking = flyball("experience", "check", hands, *HEARTS, "--json")
+    assert (lacking.exit_code, json.loads(lacking.stdout)["steps_left_out"]) == (0, 2)
+    assert "are lines missing" in lacking.stderr
+
+
 def test_the_same_arguments_write_the_same_file_and_rewards_can_be_spread(hands: Path, tmp_path: Path) -> None:
     def written(*words: object) -> str:
         file = tmp_path / "again.jsonl"

@@ -11,7 +11,15 @@ from app.config import GAMES
 from app.core import FlyballError
 from app.games import open_table
 from app.selfplay import RandomPlayer, Rollout, Schedule, ShardRecorder
-from app.store import BadExperience, Shard, ShardMeta, experience_lines, load_experience, read_experience
+from app.store import (
+    BadExperience,
+    Shard,
+    ShardMeta,
+    experience_lines,
+    load_experience,
+    read_experience,
+    steps_left_out,
+)
 from app.training import make_samples
 
 META = ShardMeta(
@@ -58,6 +66,20 @@ def test_it_can_be_trained_on_in_any_order_and_with_any_numbers_of_games() -> No
     np.testing.assert_array_equal(again.game, shard.game)
     expected, found = make_samples([shard], 1.0, 0.95), make_samples([again], 1.0, 0.95)
     np.testing.assert_allclose(found.advantage.numpy(), expected.advantage.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_steps_that_no_line_has_are_counted(first: int) -> None:
+    rows = [json.loads(line) for line in experience_lines(shard_of("connect_four_2p", 3))]
+    for row in rows:
+        row["step_id"] += first
+    whole = read(map(json.dumps, rows), "connect_four_2p")
+    assert steps_left_out(whole) == 0
+    beginnings = [row for row in rows if not (row["game_id"] == 1 and row["step_id"] < first + 2)]
+    assert steps_left_out(read(map(json.dumps, beginnings), "connect_four_2p")) == 2
+    of_one_seat = [row for row in rows if row["seat"] == 0]
+    left = steps_left_out(read(map(json.dumps, of_one_seat), "connect_four_2p"))
+    assert len(of_one_seat) - 3 <= left <= len(of_one_seat)
 
 
 def edited(change) -> list[str]:

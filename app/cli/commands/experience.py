@@ -75,11 +75,12 @@ def export(
 def check(place: Place, file: Path, *, config_key: str, as_json: bool) -> None:
     """Check every line of FILE, and that the lines make whole episodes; say what is in it.
 
-    Where something is wrong its line and field are named, and the exit code is 2.
+    Where something is wrong its line and field are named, and the exit code is 2. A line that is missing shows in
+    the steps that are left out, if every seat's decisions were written, as flyball experience export does.
     """
     import numpy as np
 
-    from app.store import load_experience
+    from app.store import load_experience, steps_left_out
 
     config = place.load({"configs": [config_key]}).run.config(config_key)
     shard = load_experience(file, config)
@@ -90,9 +91,12 @@ def check(place: Place, file: Path, *, config_key: str, as_json: bool) -> None:
         "rows": shard.rows,
         "episodes": int((shard.done | shard.truncated).sum()),
         "truncated": int(shard.truncated.sum()),
+        "steps_left_out": steps_left_out(shard),
         "best_outcome": round(float(shard.returns.max()), 6),
         "legal_actions": round(float(shard.mask.sum(axis=1).mean()), 3),
         "seats": np.unique(shard.seat).tolist(),
         "sha256": shard.meta.model,
     }
     tell(told, as_json=as_json)
+    if told["steps_left_out"]:
+        note("Some steps of games are left out: are lines missing, or were only some seats' decisions written?")
