@@ -7,10 +7,12 @@ from app.core.ids import ANCHOR, HEURISTIC, NEWEST_ANCHOR, RANDOM, ConfigKey, Ev
 from app.core.seeds import derive_seed
 from app.core.statistics import (
     ELO_SCALE,
+    LEAST_P,
     PLAYERS_OF,
     Verdict,
     expected_score,
     gsprt_llr,
+    p_text,
     rotation_outcomes,
     sprt_verdict,
 )
@@ -20,6 +22,7 @@ __all__ = [
     "ANCHOR",
     "ELO_SCALE",
     "HEURISTIC",
+    "LEAST_P",
     "NEWEST_ANCHOR",
     "PLAYERS_OF",
     "RANDOM",
@@ -42,6 +45,7 @@ __all__ = [
     "expected_score",
     "gsprt_llr",
     "lineups",
+    "p_text",
     "reading",
     "rotation_outcomes",
     "sprt_verdict",

@@ -12,6 +12,9 @@ PSEUDO_COUNT = 1.5
 
 MOST_PLAYERS = 7
 
+LEAST_P = 1e-300
+"""A p-value below it is shown as being below it: soon after, the computed ones are 0, which none is."""
+
 Verdict = Literal["accept", "reject", "continue"]
 
 
@@ -19,6 +22,11 @@ def expected_score(difference: float) -> float:
     """Return the score expected of a player ``difference`` Elo stronger than its opponent (logistic, 400 = 10:1)."""
     bounded = max(-CERTAIN_ELO, min(CERTAIN_ELO, difference))  # beyond, the power overflows
     return float(1 / (1 + 10 ** (-bounded / ELO_SCALE)))
+
+
+def p_text(p_value: float) -> str:
+    """Return a p-value for people to read."""
+    return f"{p_value:.2g}" if p_value >= LEAST_P else f"< {LEAST_P:.0e}"
 
 
 def rotation_outcomes(players: int) -> int:

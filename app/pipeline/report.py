@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from app.core import p_text
 from app.evaluation import student
 from app.pipeline.iteration import Evaluation
 from app.pipeline.sinks import read_log
@@ -129,7 +130,7 @@ def _table(finals: Sequence[Verdict]) -> str:
             found.opponent,
             f"{found.games:,}",
             f"{found.outcome:+.4f} [{found.outcome - reach:+.4f}, {found.outcome + reach:+.4f}]",
-            f"{verdict.p_value:.2g}",
+            p_text(verdict.p_value),
             f"{found.win_share:.3f}",
         ]
         if found.points is not None and found.moon_rate is not None:

@@ -184,14 +184,25 @@ def test_a_run_without_a_league_is_told_from_no_run(tmp_path: Path) -> None:
     assert (league(tmp_path, "--json").stdout, league(tmp_path).exit_code) == ("{}\n", 0)
 
 
+def circle(names: list[str], games: int) -> LeagueView:
+    """Return a league of three in which each wins seven of ten games against the next."""
+    won, lost = 7 * games // 10, 3 * games // 10
+    pairs = zip(names, names[1:] + names[:1], strict=True)
+    return LeagueView(pairs=total(PairTotals.of_games(one, other, won, 0, lost) for one, other in pairs))
+
+
 def test_a_planted_circle_is_found() -> None:
     names = [model(step) for step in (1, 2, 3)]
-    view = LeagueView(
-        pairs=total(
-            PairTotals.of_games(one, other, 140, 0, 60) for one, other in zip(names, names[1:] + names[:1], strict=True)
-        )
-    )
-    cycle = view.cycle()
+    cycle = circle(names, 200).cycle()
     assert cycle is not None
     assert set(cycle.agents) == set(names)
     assert LeagueView(pairs=(PairTotals.of_games(names[0], names[1], 140, 0, 60),)).cycle() is None
+
+
+@pytest.mark.parametrize(("games", "bound"), [(200, "p < 1.6e-07"), (1_000_000, "p < 1e-300")])
+def test_a_circle_is_shown_with_a_chance_above_nought(
+    run: Path, monkeypatch: pytest.MonkeyPatch, games: int, bound: str
+) -> None:
+    view = circle([model(step) for step in (1, 2, 3)], games)
+    monkeypatch.setattr("app.cli.commands.league.read_leagues", lambda _: {KEY: view})
+    assert bound in " ".join(league(run).stdout.split())

@@ -46,6 +46,12 @@ def test_the_summary_says_how_it_went_and_how_good_the_policy_is(log: Path) -> N
     assert "2 updates diverged" in summary_text(HEAD, STATE.model_copy(update={"recoveries": 2}), [], [])
 
 
+@pytest.mark.parametrize(("p_value", "shown"), [(0.0, "< 1e-300"), (4e-310, "< 1e-300"), (2e-300, "2e-300"), (1, "1")])
+def test_no_p_value_is_shown_as_nought(log: Path, p_value: float, shown: str) -> None:
+    text = summary_text(HEAD, STATE, [replace(judged(FOUND, 4), p_value=p_value)], read_log(log))
+    assert f"+0.0696] | {shown} | 0.300" in text
+
+
 def test_what_a_game_does_not_count_has_no_column() -> None:
     plain = replace(FOUND, points=None, moon_rate=None)
     best = Best.of(2, "b" * 64, plain)

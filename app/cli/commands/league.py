@@ -10,7 +10,7 @@ from app.cli.figures import figure_option
 from app.cli.output import note, show, write_json
 from app.cli.place import Place, json_option, placed
 from app.cli.selecting import check_config, check_played, open_journal
-from app.core import FlyballError, reading, writing
+from app.core import LEAST_P, FlyballError, reading, writing
 from app.dashboard import LEAGUES_READ, LeagueView, draw_league, read_leagues, short
 from app.journal import history
 from app.league import League, dump_league, load_league
@@ -138,9 +138,8 @@ def _show(key: str, view: LeagueView) -> None:
     show(f"games of self-play by reason: {played}" if played else "no games of self-play against the league yet")
     if cycle := view.cycle():
         first, second, third = (short(agent) for agent in cycle.agents)
-        show(
-            f"a circle: {first} beats {second}, {second} beats {third}, {third} beats {first}, p < {cycle.p_value:.2g}"
-        )
+        bound = max(cycle.p_value, LEAST_P)
+        show(f"a circle: {first} beats {second}, {second} beats {third}, {third} beats {first}, p < {bound:.2g}")
     show("")
 
 
