@@ -128,9 +128,9 @@ def _known(key: str, games: Mapping[str, GameConfig], origin: str) -> GameConfig
 
 def _unknown(key: str, games: Mapping[str, Any], origin: str) -> UnknownConfig:
     near = get_close_matches(key, games, n=1)
-    hint = f"Did you mean {near[0]}? " if near else ""
+    hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(games))}."
     new = f"A new one is a table [games.{key}] with game and players."
-    return UnknownConfig(f"There is no configuration {key!r} ({origin}).", hint=hint + new)
+    return UnknownConfig(f"There is no configuration {key!r} ({origin}).", hint=f"{hint} {new}")
 
 
 def _validated(model: type[M], data: Mapping[str, Any], prefix: str, origins: Mapping[str, str]) -> M:

@@ -111,6 +111,13 @@ def test_unknown_configurations_name_the_nearest(tmp_path: Path, text: str) -> N
         load(write(tmp_path, text))
 
 
+def test_where_no_configuration_is_near_all_are_named(tmp_path: Path) -> None:
+    write(tmp_path, "[games.hex5_2p]\ngame = 'hex(board_size=5)'\nplayers = 2\n")
+    with pytest.raises(UnknownConfig) as caught:
+        load(tmp_path, {"configs": ["zzz"]})
+    assert f"There are: {', '.join(sorted([*GAMES, 'hex5_2p']))}. A new one is a table" in str(caught.value)
+
+
 def test_unknown_variables_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLYBALL_DEPLOYMENT__NODDE", "x")
     with pytest.raises(BadSettings, match=r"FLYBALL_DEPLOYMENT__NODDE.*deployment\.node"):
