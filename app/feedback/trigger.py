@@ -165,7 +165,7 @@ class TrainingTrigger(Controller[TrainingRow]):
 
     def _enough(self, key: str, row: TrainingRow) -> bool:
         needed = row.needs.rows(self.settings, key)
-        return needed is not None and bool(row.shards) and _rows(row.shards) >= needed
+        return needed is not None and bool(row.shards) and sum([shard.rows for shard in row.shards]) >= needed
 
     def _request(self, key: str, row: TrainingRow) -> Emission:
         ppo = self.settings.config(key).ppo
@@ -178,10 +178,6 @@ class TrainingTrigger(Controller[TrainingRow]):
             epochs=row.epochs or ppo.epochs,
         )
         return Emission(request, key)
-
-
-def _rows(shards: tuple[ShardRef, ...]) -> int:
-    return sum([shard.rows for shard in shards])
 
 
 def _decided(row: TrainingRow, data: Payload) -> TrainingRow | None:
