@@ -53,9 +53,9 @@ def show_age(seconds: float) -> str:
 
 
 def summarise(data: Payload) -> str:
-    """Say in one line what a payload says."""
-    special = SUMMARIES.get(type(data))
-    return special(data) if special else _fields(data)
+    """Say in one line what a payload says, whatever names in it are made of."""
+    special = SUMMARIES.get(type(data), _fields)
+    return " ".join(special(data).split())
 
 
 def _selfplay(data: SelfplayComplete) -> str:

@@ -9,9 +9,18 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from recorded_run import Recording, recording
 
-from app.core import Elo, ModelHash
+from app.core import ConfigKey, Elo, ModelHash
 from app.dashboard import AmbiguousEvent, Trace, UnknownEvent, summarise, trace, trace_json, trace_tree
-from app.events import AgentRating, ClockTick, EloUpdated, Event, MatchmakingUpdated, OpponentPick, Payload
+from app.events import (
+    AgentRating,
+    ClockTick,
+    CurriculumRebalanced,
+    EloUpdated,
+    Event,
+    MatchmakingUpdated,
+    OpponentPick,
+    Payload,
+)
 
 MANY = 1 << 40
 
@@ -131,6 +140,12 @@ def test_long_lists_are_cut_in_a_line() -> None:
     line = summarise(EloUpdated(ratings=tuple(ratings)))
     assert line.endswith(" and 26 more")
     assert line.count("elo=100") == 4
+
+
+def test_a_name_of_two_lines_stands_in_one() -> None:
+    assert (
+        summarise(CurriculumRebalanced(weights={ConfigKey("hex\n7"): 1.5}, reason="r")) == "weights hex 7=1.5, reason r"
+    )
 
 
 @given(any_events())
