@@ -51,7 +51,6 @@ class Promoted(Row, frozen=True):
 
     model: ModelHash
     step: int
-    elo: float
 
 
 class Candidate(Row, frozen=True):
@@ -153,21 +152,14 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
         self, event: Event[Payload], row: ModelsRow, decision: ModelPromoted | ModelRolledBack
     ) -> Step[ModelsRow]:
         """Take over what was decided elsewhere; its own decisions were taken in when they were taken."""
-        current = row.current and row.current.model
         if isinstance(decision, ModelRolledBack):
-            return Step() if current == decision.to_model else self._cut_back(event, row, decision.to_model)
-        if current == decision.model:
+            promoted = _up_to(row.promoted, Promoted(model=decision.to_model, step=decision.step))
+        else:
+            promoted = _with(row.promoted, Promoted(model=decision.model, step=decision.step))
+        newest = promoted[-1]
+        if row.current and row.current.model == newest.model:
             return Step()
-        newest = Promoted(model=decision.model, step=decision.step, elo=decision.elo)
-        return Step({event.subject: ModelsRow(promoted=_with(row.promoted, newest))}, (self._rating(event, newest),))
-
-    def _cut_back(self, event: Event[Payload], row: ModelsRow, model: ModelHash) -> Step[ModelsRow]:
-        """Go back to a model that somebody else went back to, if it is remembered."""
-        models = [promoted.model for promoted in row.promoted]
-        if model not in models:
-            return Step()
-        promoted = row.promoted[: models.index(model) + 1]
-        return Step({event.subject: ModelsRow(promoted=promoted)}, (self._rating(event, promoted[-1]),))
+        return Step({event.subject: ModelsRow(promoted=promoted)}, (self._rating(event, newest),))
 
     def _roll_back(
         self, event: Event[Payload], row: ModelsRow, model: ModelHash, last_good: ModelHash | None, reason: str
@@ -235,7 +227,7 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
             elo=candidate.elo,
             evidence=evidence,
         )
-        newest = Promoted(model=candidate.model, step=candidate.step, elo=candidate.elo)
+        newest = Promoted(model=candidate.model, step=candidate.step)
         return Step({key: ModelsRow(promoted=_with(row.promoted, newest))}, (Emission(promotion),))
 
     def _reject(self, key: str, row: ModelsRow, candidate: Candidate, evidence: Evidence) -> Step[ModelsRow]:
@@ -252,6 +244,12 @@ def _at_most_one(before: int, more: int) -> int:
 
 def _with(promoted: tuple[Promoted, ...], newest: Promoted) -> tuple[Promoted, ...]:
     return (*(before for before in promoted if before.model != newest.model), newest)[-REMEMBERED:]
+
+
+def _up_to(promoted: tuple[Promoted, ...], target: Promoted) -> tuple[Promoted, ...]:
+    """Return the models up to one that somebody else went back to; of one too old to be remembered, only that."""
+    models = [before.model for before in promoted]
+    return promoted[: models.index(target.model) + 1] if target.model in models else (target,)
 
 
 def _evidence(candidate: Candidate, statistic: str, value: float, threshold: float) -> Evidence:

@@ -226,6 +226,11 @@ class TestOthersDecisions:
         assert (request.purpose, request.model) == ("rating", OLD)
         assert lifecycle.row().current.model == OLD
 
-    def test_going_back_to_a_model_that_is_not_remembered_changes_nothing(self, lifecycle):
-        lifecycle.feed(ModelRolledBack(from_model=OLD, to_model="f" * 64, step=0, reason="by hand"))
-        assert lifecycle.row().current.model == OLD
+    def test_a_model_that_is_not_remembered_is_adopted_too_when_somebody_goes_back_to_it(self, lifecycle):
+        """All others follow the journal: whoever stayed behind would refuse every candidate from then on."""
+        candidate(lifecycle)
+        (request,) = lifecycle.feed(ModelRolledBack(from_model=OLD, to_model="f" * 64, step=5, reason="by hand"))
+        assert (request.purpose, request.model, request.step) == ("rating", "f" * 64, 5)
+        assert [one.model for one in lifecycle.row().promoted] == ["f" * 64]
+        (gate,) = candidate(lifecycle, parent="f" * 64, step=6)
+        assert gate.purpose == "gate"
