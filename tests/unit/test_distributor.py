@@ -4,16 +4,30 @@ from driving import DrivenWorker, distributed
 from leagues import model
 
 from app.core import Elo
-from app.events import CheckpointAdded, CheckpointRetired, Evidence, ModelPromoted, PromotionRejected
+from app.events import CheckpointAdded, CheckpointRetired, Evidence, ModelPromoted, ModelRolledBack, PromotionRejected
 from app.runtime.work import Distributor
 from app.runtime.work.distribution import KEPT
 
 EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, games=1, elo=Elo(0.0), elo_stderr=1.0)
 
 
+def promotion(step: int) -> ModelPromoted:
+    return ModelPromoted(model=model(step), previous=None, step=step, elo=Elo(0.0), evidence=EVIDENCE)
+
+
 def promote(worker: DrivenWorker, step: int) -> list[str]:
     """Promote a model, have it distributed, and return what is deleted then."""
-    worker.feed(ModelPromoted(model=model(step), previous=None, step=step, elo=Elo(0.0), evidence=EVIDENCE))
+    worker.feed(promotion(step))
+    return distribute(worker, step)
+
+
+def go_back(worker: DrivenWorker, bad: int, step: int) -> list[str]:
+    """Go back to a model, have it distributed, and return what is deleted then."""
+    worker.feed(ModelRolledBack(from_model=model(bad), to_model=model(step), step=step, reason="x"))
+    return distribute(worker, step)
+
+
+def distribute(worker: DrivenWorker, step: int) -> list[str]:
     (job,) = worker.jobs()
     worker.feed(distributed(model(step), step))
     return job.parts[0]["discard"]
@@ -85,3 +99,23 @@ def test_a_member_that_is_rejected_when_it_is_judged_once_more_is_kept():
     worker.feed(PromotionRejected(model=model(0), current=model(9), step=0, evidence=EVIDENCE))
     worker.feed(PromotionRejected(model=model(99), current=model(9), step=0, evidence=EVIDENCE))
     assert promote(worker, KEPT + 1) == [model(99), model(1)]
+
+
+def test_a_model_that_is_gone_back_to_before_it_was_deleted_stays():
+    worker = DrivenWorker(Distributor)
+    for step in range(KEPT):
+        promote(worker, step)
+    worker.feed(promotion(KEPT))  # model(0) waits to be deleted
+    assert model(0) not in go_back(worker, KEPT, 0)
+    later = [promote(worker, step) for step in range(KEPT + 1, 2 * KEPT + 1)]
+    assert [model(0) in discarded for discarded in later] == [False] * (KEPT - 1) + [True]
+
+
+def test_a_rollback_lets_nobody_go():
+    worker = DrivenWorker(Distributor)
+    for step in range(KEPT + 1):
+        promote(worker, step)
+        enter(worker, step)
+    leave(worker, 0)
+    assert [go_back(worker, bad, bad - 1) for bad in (KEPT, KEPT - 1)] == [[], []]
+    assert [promote(worker, step) for step in (KEPT + 1, KEPT + 2)] == [[], [model(0)]]

@@ -21,7 +21,7 @@ from app.runtime.work.worker import Job, Json, QuietWorker
 
 DistributionJob = Job[ModelPromoted | ModelRolledBack]
 KEPT = 20
-"""Promoted models kept per configuration, the current one included; members of the league are kept as well."""
+"""Models kept per configuration that became current last, that one included; members of the league are kept as well."""
 
 DELAY = 2
 """Promotions after which a model that left the league is let go: requests that were made before still find it."""
@@ -31,7 +31,7 @@ class Kept(Value):
     """One configuration's models.
 
     Attributes:
-        kept: those promoted lately, oldest first.
+        kept: those that became current lately, oldest first.
         members: those in the league.
         leaving: those that left it, each with the promotions until it is let go.
         superseded: those to let go.
@@ -64,12 +64,10 @@ class Distributor(QuietWorker[ModelPromoted | ModelRolledBack]):
         """Take up promotions, note which models nobody needs any more."""
         row = rows.get(event.subject, EMPTY)
         match event.data:
-            case ModelPromoted() as promotion:
-                changed = {"cause": event.cause, "decision": promotion}
-                return Step({event.subject: _promoted(row, promotion).model_copy(update=changed)})
-            case ModelRolledBack() as rollback:
-                # The model that is replaced stays in the store, for whoever wants to know what was wrong with it.
-                return Step({event.subject: row.model_copy(update={"cause": event.cause, "decision": rollback})})
+            case ModelPromoted() | ModelRolledBack() as decision:
+                # A model that is replaced stays in the store, for whoever wants to know what was wrong with it.
+                changed = {"cause": event.cause, "decision": decision}
+                return Step({event.subject: _decided(row, decision).model_copy(update=changed)})
             case PromotionRejected(model=model) if model not in (*row.kept, *row.members):
                 return Step({event.subject: row.model_copy(update={"superseded": (*row.superseded, model)})})
             case ModelDistributed(model=model) if row.decision and _target(row.decision)[0] == model:
@@ -95,20 +93,23 @@ class Distributor(QuietWorker[ModelPromoted | ModelRolledBack]):
         """Refuse to go on: a promoted model that can't be read needs a person."""
         raise FlyballError(
             f"The current model {_target(job.request)[0]} cannot be distributed: {error}",
-            hint="Restore the store from a backup, or request a rollback.",
+            hint="Restore the store from a backup, or go back to a model that it holds: flyball emit MODEL_ROLLED_BACK",
         )
 
 
-def _promoted(row: Kept, promotion: ModelPromoted) -> Kept:
-    promoted = (*(model for model in row.kept if model != promotion.model), promotion.model)
-    kept, older = promoted[-KEPT:], promoted[:-KEPT]
-    waiting = {model: left - 1 for model, left in row.leaving.items() if model not in kept}
+def _decided(row: Kept, decision: ModelPromoted | ModelRolledBack) -> Kept:
+    """Keep the model that became current longest, and let go who is kept for no other reason."""
+    current = _target(decision)[0]
+    latest = (*(model for model in row.kept if model != current), current)
+    kept, older = latest[-KEPT:], latest[:-KEPT]
+    passed = isinstance(decision, ModelPromoted)
+    waiting = {model: left - passed for model, left in row.leaving.items() if model not in kept}
     let_go = (*(model for model in older if model not in row.members), *(m for m, left in waiting.items() if not left))
     return row.model_copy(
         update={
             "kept": kept,
             "leaving": {model: left for model, left in waiting.items() if left},
-            "superseded": (*row.superseded, *let_go),
+            "superseded": tuple(model for model in (*row.superseded, *let_go) if model != current),
         }
     )
 
