@@ -6,7 +6,7 @@ from app.feedback.folding import FeedbackFold
 from app.feedback.gauntlet import GauntletFeedbackController
 from app.feedback.learning_rate import EvaluationFeedbackHandler
 from app.feedback.level import cusum_step, fixed_match
-from app.feedback.lifecycle import ModelLifecycleCoordinator
+from app.feedback.lifecycle import REMEMBERED, ModelLifecycleCoordinator
 from app.feedback.loop import FeedbackLoopController
 from app.feedback.loss_watch import LossWatch
 from app.feedback.needs import Needs
@@ -22,6 +22,7 @@ from app.feedback.trigger import TrainingTrigger
 from app.feedback.watchdog import ModelPerformanceWatchdog
 
 __all__ = [
+    "REMEMBERED",
     "CanonicalFeedbackState",
     "Controller",
     "CurriculumIntegration",

@@ -43,7 +43,7 @@ MAX_ROUNDS = 40
 """Gate rounds after which a candidate is kept out, failed ones included."""
 
 REMEMBERED = 10
-"""Promoted models that a rollback can go back to."""
+"""Promoted models that a rollback can go back to. The evaluator, who has the last as champion, knows as many."""
 
 
 class Promoted(Row, frozen=True):

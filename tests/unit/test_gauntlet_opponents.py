@@ -1,11 +1,13 @@
 """The evaluator's opponents: champion, recent snapshot, built-in players and anchors of the league."""
 
+import pytest
 from driving import KEY, NEW, OLD, DrivenWorker, rated, run_settings
 from leagues import model
 from scenario_events import promoted
 
 from app.core import Elo
-from app.events import CheckpointAdded, CheckpointRetired, EvaluationRequested
+from app.events import CheckpointAdded, CheckpointRetired, EvaluationRequested, ModelRolledBack
+from app.feedback import REMEMBERED
 from app.runtime.work import Evaluator
 
 WITH_HEURISTIC = "connect_four_2p"
@@ -101,6 +103,34 @@ def test_a_gate_is_played_against_the_champion_only():
     worker = evaluator(WITH_HEURISTIC)
     worker.feed(asked("gate"), WITH_HEURISTIC)
     assert names(worker) == ["champion"]
+
+
+def test_the_recent_snapshot_is_the_sixth_last_promoted_model():
+    worker = evaluator(members=0)
+    for step in range(REMEMBERED):
+        worker.feed(promoted(model(step)))
+    worker.feed(asked())
+    assert roles(worker) == {"champion": model(REMEMBERED - 1), "recent": model(REMEMBERED - 6)}
+
+
+@pytest.mark.parametrize("target", [0, 3, 9, 12])
+def test_after_a_rollback_the_champion_is_the_model_that_was_gone_back_to_however_old(target):
+    worker = DrivenWorker(Evaluator)
+    for step in range(REMEMBERED + 3):
+        worker.feed(promoted(model(step)))
+    back = ModelRolledBack(from_model=model(REMEMBERED + 2), to_model=model(target), step=target, reason="x")
+    worker.feed(back)
+    worker.feed(asked("gate"))
+    assert roles(worker) == {"champion": model(target)}
+    assert len(worker.rows[KEY].promoted) == max(1, target - 2)
+
+
+def test_a_champion_of_whom_nothing_is_known_is_rated_like_any_other():
+    worker = evaluator()
+    worker.feed(ModelRolledBack(from_model=OLD, to_model=model(99), step=9, reason="x"))
+    worker.feed(asked())
+    assert names(worker) == ["random", "member_1", "member_2", "champion"]
+    assert worker.rows[KEY].known[model(99)] is None
 
 
 def test_the_request_decides_which_members():

@@ -26,6 +26,7 @@ from app.events import (
     Step,
     Value,
 )
+from app.feedback import REMEMBERED
 from app.league import Estimate, League, Pool, fold_league, totals_of
 from app.runtime.work.anchors import members
 from app.runtime.work.rating import rated_alone, rated_together
@@ -36,16 +37,21 @@ EvaluationJob = Job[Asked]
 LONG_GAMES = 1000
 """An evaluation of more games than this tells of its progress."""
 
-REMEMBERED = 6
-"""Promoted models kept as opponents; the oldest of them is the 'recent snapshot'."""
+RECENT = 6
+"""The 'recent snapshot' is the oldest of so many promoted models."""
 
 
 class RatedModel(Value):
-    """A model that was current once, and its rating as told last."""
+    """A model that was current once, and its rating as told last, if it is known."""
 
     model: ModelHash
-    elo: float
-    stderr: float
+    elo: float | None = None
+    stderr: float = 0.0
+
+    @property
+    def rating(self) -> Estimate | None:
+        """Its rating."""
+        return None if self.elo is None else Estimate(Elo(self.elo), self.stderr)
 
 
 WAITING_MATCHES = 16
@@ -84,7 +90,7 @@ class Champions(Value):
             agent.id: None if agent.elo is None else Estimate(agent.elo, agent.elo_stderr or 0.0)
             for agent in self.league.active
         }
-        return members | {rated.model: Estimate(Elo(rated.elo), rated.stderr) for rated in self.promoted}
+        return members | {rated.model: rated.rating for rated in self.promoted}
 
 
 class Evaluator(QuietWorker[Asked]):
@@ -212,7 +218,7 @@ def _opponents(
 ) -> tuple[Opponent, ...]:
     """Return whom a model plays: at the gate only the champion, else that and all who rate it."""
     champion, settings = promoted[-1] if promoted else None, config.evaluation
-    candidates = [("champion", champion.model), ("recent", promoted[0].model)] if champion else []
+    candidates = [("champion", champion.model), ("recent", promoted[-RECENT:][0].model)] if champion else []
     if request.purpose == "gate":
         gate = plan_gauntlet(request.model, candidates[:1], (), settings, config.players)
         return tuple(opponent for opponent in gate if opponent.model is not None)
@@ -270,6 +276,9 @@ def _without_idle_gates(row: Champions) -> Champions:
 
 
 def _up_to(promoted: tuple[RatedModel, ...], model: ModelHash) -> tuple[RatedModel, ...]:
-    """Return the models up to the one that was gone back to; those after it are no opponents any more."""
-    index = next((i for i, rated in enumerate(promoted) if rated.model == model), len(promoted) - 1)
-    return promoted[: index + 1]
+    """Return the models up to the one that was gone back to; those after it are no opponents any more.
+
+    The champion is that one also if it is too old to be remembered.
+    """
+    models = [rated.model for rated in promoted]
+    return promoted[: models.index(model) + 1] if model in models else (RatedModel(model=model),)
