@@ -154,12 +154,12 @@ def rated(
     )
 
 
-def gated(wins: int, draws: int, losses: int, model: str = NEW) -> EvaluationCompleted:
+def gated(wins: int, draws: int, losses: int, model: str = NEW, champion: str = OLD) -> EvaluationCompleted:
     """Return a round of gate games."""
     games = wins + draws + losses
     played = MatchResult(
         opponent="champion",
-        opponent_model=OLD,
+        opponent_model=champion,
         opponent_elo=0.0,
         games=games,
         wins=wins,

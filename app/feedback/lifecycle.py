@@ -187,6 +187,8 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
             match, players = data.results[0], self.settings.config(event.subject).players
             if not candidate.plays_gate(data.model) or len(match.rotations) != rotation_outcomes(players):
                 return Step()
+            if row.current and match.opponent_model != row.current.model:
+                return self._another_round(event, row, candidate)  # it says nothing of whom it would replace
             return self._judged(event, row, candidate.after(match, players))
         rating = {"rating_id": event.id, "elo": data.elo, "elo_stderr": data.elo_stderr}
         rated = candidate.model_copy(update=rating)

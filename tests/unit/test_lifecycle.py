@@ -46,7 +46,7 @@ class TestGate:
         assert isinstance(promoted, ModelPromoted)
         assert (promoted.previous, promoted.evidence.games) == (OLD, 100)
         candidate(lifecycle, "c" * 64, NEW, 2)
-        (rejected,) = lifecycle.feed(gated(30, 0, 70, "c" * 64))
+        (rejected,) = lifecycle.feed(gated(30, 0, 70, "c" * 64, NEW))
         assert isinstance(rejected, PromotionRejected)
         assert rejected.current == NEW
 
@@ -109,6 +109,13 @@ class TestGate:
         candidate(lifecycle)
         assert not lifecycle.feed(gated(100, 0, 0, "e" * 64))
 
+    def test_games_against_somebody_who_is_not_current_decide_nothing_and_are_asked_for_again(self, lifecycle):
+        candidate(lifecycle)
+        (request,) = lifecycle.feed(gated(100, 0, 0, champion="d" * 64))
+        assert (request.purpose, request.model) == ("gate", NEW)
+        (promoted,) = lifecycle.feed(gated(70, 0, 30))
+        assert promoted.evidence.games == 100
+
     @pytest.mark.parametrize(("score", "verdict"), [(0.65, ModelPromoted), (0.35, PromotionRejected)])
     def test_with_three_players_it_is_the_score_that_counts_not_the_wins(self, score, verdict):
         """An equal of three players wins a third of its games: that is no reason to reject it."""
@@ -116,11 +123,12 @@ class TestGate:
         lifecycle = Driven(ModelLifecycleCoordinator, run_settings(key))
         lifecycle.feed(trained(OLD, parent=None, step=0), rated(0, model=OLD), key=key)
         lifecycle.feed(trained(NEW, OLD, 1), rated(50, model=NEW), key=key)
-        third = match(score, 300, "champion", players=3).model_copy(update={"wins": 100, "losses": 200})
+        third = match(score, 300, "champion", model=OLD, players=3).model_copy(update={"wins": 100, "losses": 200})
         (said,) = lifecycle.feed(gated(1, 0, 0).model_copy(update={"results": (third,)}), key=key)
         assert type(said) is verdict
-        even = match(0.5, 300, "champion", players=3).model_copy(update={"wins": 100, "losses": 200})
-        lifecycle.feed(trained("c" * 64, OLD if verdict is PromotionRejected else NEW, 2), key=key)
+        current = OLD if verdict is PromotionRejected else NEW
+        even = match(0.5, 300, "champion", model=current, players=3).model_copy(update={"wins": 100, "losses": 200})
+        lifecycle.feed(trained("c" * 64, current, 2), key=key)
         lifecycle.feed(rated(50, model="c" * 64, step=2), key=key)
         (undecided,) = lifecycle.feed(gated(1, 0, 0, "c" * 64).model_copy(update={"results": (even,)}), key=key)
         assert isinstance(undecided, EvaluationRequested)
@@ -153,7 +161,7 @@ class TestRollback:
     def test_it_goes_back_to_the_last_good_model(self, promoted):
         for step, (model, parent) in enumerate((("c" * 64, NEW), ("d" * 64, "c" * 64)), 2):
             candidate(promoted, model, parent, step)
-            promoted.feed(gated(90, 0, 10, model))
+            promoted.feed(gated(90, 0, 10, model, parent))
         rollback, _ = promoted.feed(regression("d" * 64, last_good=NEW))
         assert rollback.to_model == NEW
 
