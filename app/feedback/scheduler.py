@@ -118,7 +118,10 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             case SelfplayFailed() | QualityDegraded() if asked := row.asked(data.request_id):
                 # The next sweep repeats it: a failure that comes back must not spin.
                 return plan.release(key, row, asked, failed=True)
-            case PromotionRejected() | TrainingFailed() | EvaluationFailed():
+            case PromotionRejected() | TrainingFailed():
+                return row.model_copy(update={"fresh_rows": 0})
+            case EvaluationFailed(purpose="rating", model=model) if model != row.model:
+                # The candidate's: the trigger goes on without it. It is not kept waiting by any other evaluation.
                 return row.model_copy(update={"fresh_rows": 0})
         return _decided(row, data)
 

@@ -3,13 +3,14 @@
 from typing import Any
 
 from driving import KEY, NEED, NEW, OLD, Driven, DrivenWorker, distributed, played, run_settings, scored, trained
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.events import (
     AdaptiveParamsChanged,
     ClockTick,
     DaemonReady,
+    EvaluationFailed,
     HyperparameterUpdated,
     Payload,
     QualityScoreUpdated,
@@ -88,6 +89,37 @@ def test_whatever_was_decided_the_loop_closes(decisions, rows):
         asked += scheduler.envelopes(answer, at=at)
         if trigger.feed(answer, at=at):
             break
+
+
+@given(
+    rows=st.integers(1, 2 * NEED),
+    phase=st.sampled_from(["playing", "training", "judging"]),
+    purpose=st.sampled_from(["rating", "gate", "tournament"]),
+    model=st.sampled_from([OLD, NEW]),
+)
+def test_a_failed_evaluation_makes_the_scheduler_forget_rows_exactly_when_the_trigger_is_free_again(
+    rows, phase, purpose, model
+):
+    """Else it has games played for nothing, or none at all: ``OLD`` is current, and ``NEW`` a candidate or nobody."""
+    scheduler, trigger = Driven(SelfplayScheduler), Driven(TrainingTrigger)
+
+    def feed(*payloads: Payload) -> None:
+        for driven in (scheduler, trigger):
+            driven.feed(*payloads)
+
+    feed(distributed(OLD))
+    if phase != "playing":
+        feed(scored(0.9, rows=NEED))
+    if phase == "judging":
+        feed(trained(NEW).model_copy(update={"request_id": trigger.row().request}))
+    feed(scored(0.9, rows=rows, shard="d" * 64))
+    assume(phase == "judging" or (purpose, model) != ("rating", NEW))  # nobody asks for that by himself
+    counted = scheduler.fold.rows(SelfplayScheduler.name)[CONFIG + KEY].config.fresh_rows
+    waited = trigger.row().candidate is not None
+    feed(EvaluationFailed(request_id="e", purpose=purpose, model=model, error="no"))
+    freed = waited and trigger.row().candidate is None
+    left = scheduler.fold.rows(SelfplayScheduler.name)[CONFIG + KEY].config.fresh_rows
+    assert left == (0 if freed else counted)
 
 
 @given(payloads=st.lists(DECISIONS | FACTS, max_size=60), late=st.integers(0, 2))
