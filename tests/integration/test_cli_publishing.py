@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from driving import KEY, NEW, OLD
+from scenario_events import promoted
 
 from app.cli import main
 from app.cli.bus import is_listening
 from app.config import Deployment, RunFolder
-from app.events import Event
+from app.events import Event, ModelRolledBack, Payload
 from app.journal import SqliteJournalReader, history
 from app.runtime.sockets import bus_endpoint
 
@@ -68,6 +70,25 @@ def test_an_event_with_an_id_of_its_own_is_recorded_once(broker: Path, flyball: 
     assert (first.exit_code, first.stdout.split()[1]) == (0, "mine")
     assert flyball("emit", *TICK, "--id", "mine").stdout == first.stdout
     assert [event.id for event in recorded(broker, "cli@laptop")] == ["mine"]
+
+
+def test_a_rollback_from_a_model_that_is_not_current_is_refused(broker: Path, flyball: Flyball) -> None:
+    def emit(payload: Payload, *words: str) -> Result:
+        return flyball("emit", payload.seed_name, payload.model_dump_json(), "--config-key", KEY, *words)
+
+    back = ModelRolledBack(from_model=NEW, to_model=OLD, step=0, reason="worse")
+    early = emit(back)
+    assert (early.exit_code, early.stdout) == (2, "")
+    assert "none yet" in early.stderr
+    for payload in (promoted(OLD), promoted(NEW)):
+        assert emit(payload).exit_code == 0
+    first = emit(back, "--id", "mine")
+    assert first.exit_code == 0, first.stderr
+    late = emit(back)
+    assert (late.exit_code, late.stdout) == (2, "")
+    assert f"the current model of {KEY} is {OLD}" in late.stderr
+    assert emit(back, "--id", "mine").stdout == first.stdout, "it is not recorded again"
+    assert [event.data for event in recorded(broker, "cli@laptop")][2:] == [back]
 
 
 def test_the_same_replay_is_recorded_once(broker: Path, flyball: Flyball) -> None:

@@ -1,10 +1,15 @@
-"""Scheduler and trigger must agree on what a training needs: where they don't, a configuration waits for ever."""
+"""Scheduler and trigger must agree on what a training needs, and everybody on which model is current.
+
+Where they don't, a configuration waits for ever, or refuses all that it learns.
+"""
 
 from typing import Any
 
 from driving import KEY, NEED, NEW, OLD, Driven, DrivenWorker, distributed, played, run_settings, scored, trained
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from leagues import model as model_of
+from scenario_events import promoted
 
 from app.events import (
     AdaptiveParamsChanged,
@@ -12,18 +17,28 @@ from app.events import (
     DaemonReady,
     EvaluationFailed,
     HyperparameterUpdated,
+    ModelPromoted,
+    ModelRolledBack,
     Payload,
     QualityScoreUpdated,
+    RegressionDetected,
     TrainingBlockedByQuality,
     TrainingFailed,
     TrainingIntensityChanged,
     TrainingRequested,
     TrainingUnblocked,
 )
-from app.feedback import SelfplayScheduler, TrainingTrigger
+from app.feedback import (
+    REMEMBERED,
+    ModelLifecycleCoordinator,
+    ModelPerformanceWatchdog,
+    SelfplayScheduler,
+    TrainingTrigger,
+)
 from app.feedback.needs import Needs
 from app.feedback.plan import CONFIG
-from app.runtime.work import QualityMonitor
+from app.league import LeagueKeeper
+from app.runtime.work import Distributor, Evaluator, QualityMonitor
 
 DECISIONS: st.SearchStrategy[Payload] = st.one_of(
     st.builds(
@@ -52,6 +67,21 @@ FACTS: st.SearchStrategy[Payload] = st.one_of(
     st.sampled_from([distributed(OLD), distributed(NEW, 1), trained(NEW), scored(0.2), scored(0.9, model=NEW)]),
     st.integers(1, NEED).map(lambda rows: scored(0.9, rows=rows)),
 )
+
+MODELS = st.integers(0, 2 * REMEMBERED).map(model_of)
+CURRENT: st.SearchStrategy[Payload] = st.one_of(
+    MODELS.map(promoted),
+    st.builds(ModelRolledBack, from_model=MODELS, to_model=MODELS, step=st.just(1), reason=st.just("by hand")),
+    st.builds(
+        RegressionDetected,
+        model=MODELS,
+        last_good=st.none() | MODELS,
+        elo_drop=st.just(60.0),
+        severity=st.just("severe"),
+        games=st.just(100),
+    ),
+)
+"""What makes a model current: operators' decisions, however wild, and what the coordinator rolls back at."""
 
 
 @given(payloads=st.lists(DECISIONS | FACTS, max_size=30))
@@ -120,6 +150,39 @@ def test_a_failed_evaluation_makes_the_scheduler_forget_rows_exactly_when_the_tr
     freed = waited and trigger.row().candidate is None
     left = scheduler.fold.rows(SelfplayScheduler.name)[CONFIG + KEY].config.fresh_rows
     assert left == (0 if freed else counted)
+
+
+@given(learned=st.integers(1, 2 * REMEMBERED), payloads=st.lists(CURRENT, max_size=20), late=st.integers(0, 2))
+def test_they_agree_on_the_current_model_whoever_decided(learned, payloads, late):
+    """Also while a rollback that was decided is not recorded yet, and an operator's decision is before it is."""
+    coordinator, watchdog, keeper = map(Driven, (ModelLifecycleCoordinator, ModelPerformanceWatchdog, LeagueKeeper))
+    trigger, scheduler = Driven(TrainingTrigger), Driven(SelfplayScheduler)
+    evaluator, distributor = DrivenWorker(Evaluator), DrivenWorker(Distributor)
+    due: list[list[Payload]] = []
+
+    def record(payload: Payload) -> list[Payload]:
+        for follower in (watchdog, keeper, trigger, scheduler, evaluator, distributor):
+            follower.feed(payload)
+        return [one for one in coordinator.feed(payload) if isinstance(one, ModelPromoted | ModelRolledBack)]
+
+    for payload in [*map(promoted, map(model_of, range(learned))), *payloads]:
+        due.append(record(payload))
+        for decided in due.pop(0) if len(due) > late else ():
+            record(decided)
+    for decided in due:
+        for one in decided:
+            record(one)
+    (job,) = distributor.jobs()
+    current = job.parts[0]["model"]
+    record(distributed(current))
+    assert coordinator.row().current.model == current
+    assert watchdog.row().current == keeper.row().league.champion == current
+    assert evaluator.rows[KEY].promoted[-1].model == current
+    assert trigger.row().model == coordinator.state().current_model == current
+    assert scheduler.fold.rows(SelfplayScheduler.name)[CONFIG + KEY].config.model == current
+    assert current not in job.parts[0]["discard"]
+    if not late:
+        assert [one.model for one in evaluator.rows[KEY].promoted] == [one.model for one in coordinator.row().promoted]
 
 
 @given(payloads=st.lists(DECISIONS | FACTS, max_size=60), late=st.integers(0, 2))

@@ -11,10 +11,10 @@ from app.bus import BrokerUnavailable
 from app.cli.bus import connected
 from app.cli.output import write_json
 from app.cli.place import Place, json_option, placed
-from app.cli.selecting import check_config, complete_types, open_journal
+from app.cli.selecting import Selection, check_config, complete_types, open_journal
 from app.core import EventId, FlyballError, derive_id
-from app.events import Envelope, Payload, Scope, originate, resolve
-from app.journal import NotAJournal
+from app.events import Envelope, ModelPromoted, ModelRolledBack, Payload, Scope, originate, resolve
+from app.journal import JournalReader, NotAJournal
 from app.runtime.clock import SystemClock, boot_id
 from app.runtime.settings import Loaded
 
@@ -60,7 +60,7 @@ def emit(
     if event_id is not None and (count > 1 or not event_id):
         raise click.UsageError("--id names one event: write an id, and leave --count out.")
     payload = _payload(resolve(type_name), _text(data))
-    _check_scope(place, payload, config_key)
+    _check_scope(place, payload, config_key, event_id)
     boot, now = boot_id(), SystemClock().now()
     ids = [event_id or derive_id("cli", boot, number) for number in range(count)]
     envelopes = [originate(payload, event_id=EventId(one), time=now, subject=config_key) for one in ids]
@@ -116,7 +116,7 @@ def _payload(kind: type[Payload], text: str) -> Payload:
         raise BadData(f"This is no {kind.seed_name}: {what}.", hint=hint) from error
 
 
-def _check_scope(place: Place, payload: Payload, config_key: str | None) -> None:
+def _check_scope(place: Place, payload: Payload, config_key: str | None, event_id: str | None) -> None:
     if payload.scope is Scope.SYSTEM:
         if config_key is not None:
             raise click.UsageError(f"{payload.seed_name} is about the whole system: leave --config-key out.")
@@ -126,5 +126,24 @@ def _check_scope(place: Place, payload: Payload, config_key: str | None) -> None
     try:
         with open_journal(place) as reader:
             check_config(reader, config_key)
+            if isinstance(payload, ModelRolledBack):
+                _check_rollback(reader, payload, config_key, event_id)
     except NotAJournal:
         check_config(None, config_key)
+
+
+def _check_rollback(reader: JournalReader, wanted: ModelRolledBack, config_key: str, event_id: str | None) -> None:
+    """Refuse to go back from a model that is not current: everybody would follow, and lose what was promoted since.
+
+    One that is recorded under this id may be published again, for it is not recorded again.
+    """
+    current = None
+    for event in Selection(frozenset({ModelPromoted, ModelRolledBack}), config_key).read(reader):
+        if event.id == event_id:
+            return
+        current = event.data.model if isinstance(event.data, ModelPromoted) else event.data.to_model
+    if wanted.from_model != current:
+        raise BadData(
+            f"It goes back from {wanted.from_model}, and the current model of {config_key} is {current or 'none yet'}.",
+            hint="Was it published before? To go back from the current model, name it as from_model.",
+        )
