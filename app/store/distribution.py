@@ -1,4 +1,4 @@
-"""The distribution job: a promoted model is verified, superseded ones are deleted."""
+"""The distribution job: a promoted model is verified, those that nobody needs any more are deleted."""
 
 from pathlib import Path
 
@@ -12,18 +12,19 @@ class DistributionSpec(Settings):
     """What the job is given."""
 
     store: Path
-    model: ModelHash
+    model: ModelHash | None
     discard: tuple[ModelHash, ...]
 
 
 def distribute(spec: dict[str, object], report: object) -> dict[str, object]:  # noqa: ARG001 - every job's signature
-    """Read the model and its optimiser's state, which verifies every bit, then delete those to discard.
+    """Read the model, if there is one, and its optimiser's state, which verifies every bit; delete those to discard.
 
     Raises ``MissingBlob`` or ``DamagedBlob``; then nothing is deleted.
     """
     wanted = DistributionSpec.model_validate(spec)
     store = FileStore(wanted.store)
-    get_checkpoint(store, wanted.model, optimizer=True)
+    if wanted.model is not None:
+        get_checkpoint(store, wanted.model, optimizer=True)
     for model in wanted.discard:
         delete_checkpoint(store, model)
     return {"model": wanted.model}

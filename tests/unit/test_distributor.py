@@ -1,12 +1,12 @@
 """Distributor: which checkpoints may be deleted, and when."""
 
-from driving import DrivenWorker, distributed
+from driving import KEY, DrivenWorker, distributed
 from leagues import model
 
 from app.core import Elo
 from app.events import CheckpointAdded, CheckpointRetired, Evidence, ModelPromoted, ModelRolledBack, PromotionRejected
 from app.runtime.work import Distributor
-from app.runtime.work.distribution import KEPT
+from app.runtime.work.distribution import KEPT, SPARED
 
 EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, games=1, elo=Elo(0.0), elo_stderr=1.0)
 
@@ -119,3 +119,50 @@ def test_a_rollback_lets_nobody_go():
     leave(worker, 0)
     assert [go_back(worker, bad, bad - 1) for bad in (KEPT, KEPT - 1)] == [[], []]
     assert [promote(worker, step) for step in (KEPT + 1, KEPT + 2)] == [[], [model(0)]]
+
+
+def reject(worker: DrivenWorker, step: int, current: int) -> None:
+    worker.feed(PromotionRejected(model=model(step), current=model(current), step=step, evidence=EVIDENCE))
+
+
+def test_candidates_that_are_kept_out_again_and_again_are_deleted_but_for_the_latest():
+    worker = DrivenWorker(Distributor)
+    promote(worker, 0)
+    jobs = {}
+    for step in range(1, 10 * SPARED):
+        reject(worker, step, 0)
+        jobs |= {job.id: job for job in worker.jobs()}
+        row = worker.rows[KEY]
+        assert len(row.superseded) + len(row.overdue) < 3 * SPARED
+    specs = [job.parts[0] for job in jobs.values()]
+    assert {spec["model"] for spec in specs} == {None}
+    assert [name for spec in specs for name in spec["discard"]] == [model(step) for step in range(1, 8 * SPARED + 1)]
+
+
+def test_nothing_is_said_of_candidates_that_are_deleted():
+    worker = DrivenWorker(Distributor)
+    promote(worker, 0)
+    for step in range(1, 2 * SPARED):
+        reject(worker, step, 0)
+    assert not worker.jobs()
+    reject(worker, 2 * SPARED, 0)
+    (job,) = worker.jobs()
+    assert worker.worker.completed(job, {}) == ()
+
+
+def test_what_a_promotion_finds_undeleted_is_deleted_with_it():
+    worker = DrivenWorker(Distributor)
+    promote(worker, 0)
+    for step in range(1, 2 * SPARED + 1):
+        reject(worker, step, 0)
+    kept_out = [model(step) for step in range(1, 2 * SPARED + 1)]
+    assert promote(worker, 2 * SPARED + 1) == kept_out
+    assert not worker.jobs()
+
+
+def test_while_a_model_is_distributed_candidates_wait_for_that():
+    worker = DrivenWorker(Distributor)
+    worker.feed(promotion(0))
+    for step in range(1, 2 * SPARED + 1):
+        reject(worker, step, 0)
+    assert distribute(worker, 0) == [model(step) for step in range(1, 2 * SPARED + 1)]

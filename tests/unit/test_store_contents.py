@@ -13,6 +13,7 @@ from app.policy import bytes_to_parameters, init_policy, parameters_to_bytes
 from app.store import (
     BadShard,
     DamagedBlob,
+    FileStore,
     Manifest,
     MemoryStore,
     MissingBlob,
@@ -25,6 +26,7 @@ from app.store import (
     put_checkpoint,
     put_shard,
 )
+from app.store.distribution import distribute
 from app.store.header import note_of, with_note
 
 NETWORK = NetworkSettings(hidden=(4,))
@@ -198,6 +200,23 @@ def test_a_damaged_model_can_still_be_deleted():
     store._blobs[model] = b"rubbish"
     delete_checkpoint(store, model)
     assert not store.has(model)
+
+
+@pytest.mark.parametrize("current", [True, False])
+def test_models_that_nobody_needs_are_deleted_with_or_without_one_that_is_distributed(tmp_path, current):
+    store = FileStore(tmp_path)
+    kept, left = (put_checkpoint(store, manifest(step, PARENT), PARAMETERS, b"moments %d" % step) for step in (1, 2))
+    distribute({"store": str(tmp_path), "model": kept if current else None, "discard": [left, "f" * 64]}, None)
+    manifests = [get_checkpoint(store, kept, optimizer=True).manifest]
+    assert sorted(store.keys()) == sorted([kept, *(one.optimizer for one in manifests)])
+
+
+def test_nothing_is_deleted_where_the_model_to_distribute_is_damaged(tmp_path):
+    store = FileStore(tmp_path)
+    left = put_checkpoint(store, manifest(), PARAMETERS, None)
+    with pytest.raises(MissingBlob):
+        distribute({"store": str(tmp_path), "model": "f" * 64, "discard": [left]}, None)
+    assert store.has(left)
 
 
 def test_a_note_keeps_the_tensors_readable_and_the_bytes_deterministic():

@@ -19,9 +19,14 @@ from app.events import (
 )
 from app.runtime.work.worker import Job, Json, QuietWorker
 
-DistributionJob = Job[ModelPromoted | ModelRolledBack]
+Change = ModelPromoted | ModelRolledBack
+Decision = Change | PromotionRejected
+DistributionJob = Job[Decision]
 KEPT = 20
 """Models kept per configuration that became current last, that one included; members of the league are kept as well."""
+
+SPARED = 20
+"""Candidates that were kept out last, and not deleted before the next promotion: an operator may want one after all."""
 
 DELAY = 2
 """Promotions after which a model that left the league is let go: requests that were made before still find it."""
@@ -34,24 +39,29 @@ class Kept(Value):
         kept: those that became current lately, oldest first.
         members: those in the league.
         leaving: those that left it, each with the promotions until it is let go.
-        superseded: those to let go.
+        superseded: those to let go with the next distribution.
+        overdue: those to let go without one.
         cause: the event of the decision that waits, if one does.
-        decision: that decision.
+        decision: that decision; of a rejection, those overdue are deleted, until something else is decided.
     """
 
     kept: tuple[ModelHash, ...]
     members: tuple[ModelHash, ...]
     leaving: dict[ModelHash, int]
     superseded: tuple[ModelHash, ...]
+    overdue: tuple[ModelHash, ...]
     cause: Cause | None
-    decision: ModelPromoted | ModelRolledBack | None
+    decision: Decision | None
 
 
-EMPTY = Kept(kept=(), members=(), leaving={}, superseded=(), cause=None, decision=None)
+EMPTY = Kept(kept=(), members=(), leaving={}, superseded=(), overdue=(), cause=None, decision=None)
 
 
-class Distributor(QuietWorker[ModelPromoted | ModelRolledBack]):
-    """Runs ``app.store.distribution:distribute`` for each model that became current."""
+class Distributor(QuietWorker[Decision]):
+    """Runs ``app.store.distribution:distribute`` for each model that became current.
+
+    And now and then where candidates are kept out again and again: trained every few seconds, they would fill the disk.
+    """
 
     name: ClassVar[str] = "Distributor"
     row: ClassVar[type[Kept]] = Kept
@@ -68,9 +78,11 @@ class Distributor(QuietWorker[ModelPromoted | ModelRolledBack]):
                 # A model that is replaced stays in the store, for whoever wants to know what was wrong with it.
                 changed = {"cause": event.cause, "decision": decision}
                 return Step({event.subject: _decided(row, decision).model_copy(update=changed)})
-            case PromotionRejected(model=model) if model not in (*row.kept, *row.members):
-                return Step({event.subject: row.model_copy(update={"superseded": (*row.superseded, model)})})
-            case ModelDistributed(model=model) if row.decision and _target(row.decision)[0] == model:
+            case PromotionRejected(model=model) as rejection if model not in (*row.kept, *row.members):
+                return Step({event.subject: _rejected(row, rejection, event.cause)})
+            case ModelDistributed(model=model) if (
+                isinstance(row.decision, Change) and _target(row.decision)[0] == model
+            ):
                 done = {"superseded": (), "cause": None, "decision": None}
                 return Step({event.subject: row.model_copy(update=done)})
             case CheckpointAdded() | CheckpointRetired() as change:
@@ -79,25 +91,33 @@ class Distributor(QuietWorker[ModelPromoted | ModelRolledBack]):
 
     def jobs(self, rows: Mapping[str, Kept]) -> Iterable[DistributionJob]:
         """Return the decisions that wait, oldest first."""
-        waiting = [(row.cause, row.decision, row.superseded) for row in rows.values() if row.cause and row.decision]
-        for cause, decision, superseded in sorted(waiting, key=lambda one: one[0].recorded_us):
-            spec: Json = {"store": self.place.store, "model": _target(decision)[0], "discard": list(superseded)}
+        waiting = [(row.cause, row.decision, row) for row in rows.values() if row.cause and row.decision]
+        for cause, decision, row in sorted(waiting, key=lambda one: one[0].recorded_us):
+            spec: Json = {"store": self.place.store, "model": None, "discard": list(row.overdue)}
+            if isinstance(decision, Change):
+                spec |= {"model": _target(decision)[0], "discard": list(row.superseded)}
             yield Job(cause, decision, "app.store.distribution:distribute", (spec,))
 
     def completed(self, job: DistributionJob, result: Json) -> tuple[Payload, ...]:  # noqa: ARG002 - nothing but done
         """Say where the model is ready."""
+        if isinstance(job.request, PromotionRejected):
+            return ()
         model, step = _target(job.request)
         return (ModelDistributed(model=model, step=step, nodes=(self.place.node,)),)
 
     def failed(self, job: DistributionJob, error: FlyballError) -> tuple[Payload, ...]:
-        """Refuse to go on: a promoted model that can't be read needs a person."""
+        """Refuse to go on: a promoted model that can't be read, or a store that can't be written, needs a person."""
+        if isinstance(job.request, PromotionRejected):
+            raise FlyballError(
+                f"Models that were kept out cannot be deleted: {error}", hint="Look at the store's disk."
+            )
         raise FlyballError(
             f"The current model {_target(job.request)[0]} cannot be distributed: {error}",
             hint="Restore the store from a backup, or go back to a model that it holds: flyball emit MODEL_ROLLED_BACK",
         )
 
 
-def _decided(row: Kept, decision: ModelPromoted | ModelRolledBack) -> Kept:
+def _decided(row: Kept, decision: Change) -> Kept:
     """Keep the model that became current longest, and let go who is kept for no other reason."""
     current = _target(decision)[0]
     latest = (*(model for model in row.kept if model != current), current)
@@ -109,9 +129,19 @@ def _decided(row: Kept, decision: ModelPromoted | ModelRolledBack) -> Kept:
         update={
             "kept": kept,
             "leaving": {model: left for model, left in waiting.items() if left},
-            "superseded": tuple(model for model in (*row.superseded, *let_go) if model != current),
+            "superseded": tuple(model for model in (*row.overdue, *row.superseded, *let_go) if model != current),
+            "overdue": (),
         }
     )
+
+
+def _rejected(row: Kept, rejection: PromotionRejected, cause: Cause) -> Kept:
+    """Let a candidate go with the next promotion; where that does not come, those before the latest without it."""
+    superseded = (*row.superseded, rejection.model)
+    if isinstance(row.decision, Change) or len(superseded) < 2 * SPARED:
+        return row.model_copy(update={"superseded": superseded})
+    overdue = {"superseded": superseded[-SPARED:], "overdue": superseded[:-SPARED]}
+    return row.model_copy(update={**overdue, "cause": cause, "decision": rejection})
 
 
 def _with_member(row: Kept, change: CheckpointAdded | CheckpointRetired) -> Kept:
@@ -125,6 +155,6 @@ def _with_member(row: Kept, change: CheckpointAdded | CheckpointRetired) -> Kept
     return row.model_copy(update={"members": others, "leaving": leaving})
 
 
-def _target(decision: ModelPromoted | ModelRolledBack) -> tuple[ModelHash, int]:
+def _target(decision: Change) -> tuple[ModelHash, int]:
     """Return the model that became current, and its step."""
     return (decision.model if isinstance(decision, ModelPromoted) else decision.to_model), decision.step
