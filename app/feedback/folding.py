@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from app.config import RunSettings
 from app.core import RANDOM
 from app.events import (
+    ClockTick,
     CurriculumRebalanced,
     EvaluationCompleted,
     Event,
@@ -42,6 +43,7 @@ class FeedbackFold:
     row: ClassVar[type[FeedbackState]] = FeedbackState
     reads: ClassVar[frozenset[type[Payload]]] = frozenset(
         {
+            ClockTick,
             CurriculumRebalanced,
             EvaluationCompleted,
             ExplorationBoost,
@@ -63,6 +65,8 @@ class FeedbackFold:
     def step(self, rows: Mapping[str, FeedbackState], event: Event[Payload]) -> Step[FeedbackState]:
         """Fold one event."""
         data, key = event.data, event.subject
+        if type(data) is ClockTick:
+            return Step(self._looked_at(rows, event.recordedtime))
         if type(data) is CurriculumRebalanced:
             return Step(
                 {
@@ -73,6 +77,13 @@ class FeedbackFold:
         state = state_of(rows, key)
         after = self._after(state, data, event.recordedtime)
         return Step() if after is state else Step({key: after})
+
+    def _looked_at(self, rows: Mapping[str, FeedbackState], now: datetime) -> Mapping[str, FeedbackState]:
+        """Rate urgency anew once per check period: it grows with the time in which nothing happens."""
+        period = timedelta(seconds=self.settings.feedback.stall.check_seconds)
+        known = [rows[config.key] for config in self.settings.configs if config.key in rows]
+        due = [one for one in known if one.last_urgency_update is None or now - one.last_urgency_update >= period]
+        return {one.config_key: one.compute_urgency(now) for one in due}
 
     def _after(self, state: FeedbackState, data: Payload, now: datetime) -> FeedbackState:
         match data:

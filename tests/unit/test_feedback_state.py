@@ -3,11 +3,12 @@
 from datetime import timedelta
 
 import pytest
-from driving import KEY, NEW, Driven, distributed, match, rated, run_settings, scored, trained
+from driving import HOUR, KEY, NEW, Driven, distributed, match, rated, run_settings, scored, trained
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.events import (
+    ClockTick,
     CurriculumRebalanced,
     ExplorationBoost,
     ModelRolledBack,
@@ -129,6 +130,27 @@ def test_events_fill_it(driven):
     assert state.quality_score == pytest.approx(0.8 - 0.3 * 0.4)
     assert (state.current_model, state.parity_status) == (NEW, "passed")
     assert state.last_evaluation_time == EPOCH + timedelta(seconds=7300)
+
+
+def test_urgency_grows_while_a_configuration_waits_for_an_evaluation(driven):
+    driven.feed(rated(50), at=0)
+    assert driven.state().urgency_score == 0
+    for hour in (6, 12):
+        driven.feed(ClockTick(period_seconds=10), key=None, at=hour * HOUR)
+        assert driven.state().urgency_score == pytest.approx(0.5 * hour / 24)
+        assert driven.state().last_urgency_update == EPOCH + timedelta(hours=hour)
+
+
+@pytest.mark.parametrize(("seconds", "urgency"), [(599, 0.0), (600, 0.5 * 600 / (24 * HOUR))])
+def test_urgency_is_rated_once_per_check_period(driven, seconds, urgency):
+    driven.feed(rated(50), at=0)
+    driven.feed(ClockTick(period_seconds=10), key=None, at=seconds)
+    assert driven.state().urgency_score == pytest.approx(urgency)
+
+
+def test_a_tick_says_nothing_of_a_configuration_of_which_nothing_is_known(driven):
+    driven.feed(ClockTick(period_seconds=10), key=None, at=HOUR)
+    assert driven.fold.rows("FeedbackState") == {}
 
 
 def test_gate_games_do_not_rate(driven):
