@@ -28,7 +28,7 @@ from app.events import (
     TrainingIntensityChanged,
 )
 from app.feedback.state import FeedbackState, state_of
-from app.feedback.trend import SECONDS_PER_HOUR
+from app.feedback.trend import SECONDS_PER_HOUR, later
 
 SPACINGS = 18
 """Parts of the stall window that one point of the rating history stands for: 20 points cover it and a little more."""
@@ -83,7 +83,19 @@ class FeedbackFold:
         period = timedelta(seconds=self.settings.feedback.stall.check_seconds)
         known = [rows[config.key] for config in self.settings.configs if config.key in rows]
         due = [one for one in known if one.last_urgency_update is None or now - one.last_urgency_update >= period]
-        return {one.config_key: one.compute_urgency(now) for one in due}
+        return {one.config_key: self._resumed(one, now).compute_urgency(now) for one in due}
+
+    def _resumed(self, state: FeedbackState, now: datetime) -> FeedbackState:
+        """Move the rating history on by the time in which the run was off: nothing could be learned in it.
+
+        While the run is on, urgency is rated at the first tick after each check period. Twice as long without is a run
+        that was off, since some time in the check period after the last one.
+        """
+        settings, last = self.settings, state.last_urgency_update
+        longest = timedelta(seconds=2 * (settings.feedback.stall.check_seconds + settings.tick_seconds))
+        if last is None or now - last <= longest:
+            return state
+        return state.model_copy(update={"elo_history": later(state.elo_history, now - last)})
 
     def _after(self, state: FeedbackState, data: Payload, now: datetime) -> FeedbackState:
         match data:
@@ -98,7 +110,7 @@ class FeedbackFold:
 
     def _evaluated(self, state: FeedbackState, data: EvaluationCompleted, now: datetime) -> FeedbackState:
         spacing = self.settings.feedback.stall.window_hours * SECONDS_PER_HOUR / SPACINGS
-        rated = state.update_elo(data.elo, data.elo_stderr, now, spacing)
+        rated = self._resumed(state, now).update_elo(data.elo, data.elo_stderr, now, spacing)
         against_random = next((m.score.mean for m in data.results if m.opponent == RANDOM), None)
         known = rated if against_random is None else rated.update_win_rate(against_random)
         return known.compute_urgency(now)

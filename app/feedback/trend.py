@@ -7,7 +7,7 @@ the scatter about the line shows.
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import sqrt
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ SECONDS_PER_HOUR = 3600.0
 
 
 class RatingPoint(Value):
-    """A rating with its standard error, and when it was measured."""
+    """A rating with its standard error, and when it was measured; times in which the run was off are left out."""
 
     time: datetime
     elo: Elo
@@ -56,6 +56,11 @@ def pooled(points: Sequence[RatingPoint], new: RatingPoint, spacing_seconds: flo
 def _pool(old: RatingPoint, new: RatingPoint) -> RatingPoint:
     a, b = old.stderr**-2, new.stderr**-2
     return RatingPoint(time=old.time, elo=Elo((a * old.elo + b * new.elo) / (a + b)), stderr=(a + b) ** -0.5)
+
+
+def later(points: Sequence[RatingPoint], by: timedelta) -> tuple[RatingPoint, ...]:
+    """Move points in time."""
+    return tuple(point.model_copy(update={"time": point.time + by}) for point in points)
 
 
 def slope_per_hour(points: Sequence[RatingPoint]) -> Slope | None:

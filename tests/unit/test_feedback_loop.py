@@ -164,6 +164,54 @@ class TestStall:
         assert alarmed <= 0.05 * days
 
 
+class TestTimeInWhichTheRunWasOff:
+    """A laptop is shut over night. Nothing is recorded, not even the tick, and nothing is learned."""
+
+    @staticmethod
+    def run(loop: Driven, elo_per_hour: float, hours: float, start: float = 0.0, off: float = 0.0) -> list:
+        """Rate every 15 minutes, tick every 10; ``start`` is in hours of running, ``off`` hours came before it."""
+        said = []
+        for minute in np.arange(start * 60, (start + hours) * 60, 5):
+            now = minute * 60 + off * HOUR
+            if minute % 10 == 0:
+                said += loop.feed(TICK, key=None, at=now)
+            if minute % 15 == 0:
+                said += loop.feed(rated(elo_per_hour * minute / 60, stderr=8.0), at=now)
+        return said
+
+    @pytest.mark.parametrize("off", [0.0, 1.0, 6.0, 24.0, 240.0])
+    def test_is_no_time_without_improvement(self, loop, off):
+        assert not of(self.run(loop, 20.0, hours=8), PlateauDetected)
+        assert not of(self.run(loop, 20.0, hours=8, start=8, off=off), PlateauDetected)
+        assert loop.state().elo_velocity == pytest.approx(20.0, rel=0.05)
+
+    def test_counts_no_more_when_a_rating_is_the_first_to_be_recorded_after_it(self, loop):
+        self.run(loop, 20.0, hours=8)
+        loop.feed(rated(160.0, stderr=8.0), at=20 * HOUR)
+        assert not of(self.run(loop, 20.0, hours=8, start=8, off=12.0), PlateauDetected)
+        assert loop.state().elo_velocity == pytest.approx(20.0, rel=0.05)
+
+    def test_is_no_part_of_the_6_hours(self, loop):
+        assert not of(self.run(loop, 0.0, hours=3), PlateauDetected)
+        assert not of(self.run(loop, 0.0, hours=2.5, start=3, off=12.0), PlateauDetected)
+        (plateau, *_) = of(self.run(loop, 0.0, hours=2, start=5.5, off=12.0), PlateauDetected)
+        assert plateau.window_hours == pytest.approx(6.0, abs=0.5)
+
+    @pytest.mark.parametrize(("seconds", "on"), [(1220, True), (1221, False)])
+    def test_is_told_by_twice_as_long_as_ever_passes_between_two_looks(self, loop, seconds, on):
+        """Looks are 600 s apart, and late by a tick of 10 s at most."""
+        loop.feed(rated(0.0), at=0)
+        loop.feed(TICK, key=None, at=seconds)
+        (point,) = loop.state().elo_history
+        assert point.time == (EPOCH if on else EPOCH + timedelta(seconds=seconds))
+
+    def test_does_not_change_when_things_happened(self, loop):
+        loop.feed(trained(), rated(0.0), at=0)
+        loop.feed(TICK, key=None, at=12 * HOUR)
+        state = loop.state()
+        assert (state.last_training_time, state.last_evaluation_time, state.urgency_score) == (EPOCH, EPOCH, 0.25)
+
+
 class TestQualityPenalty:
     @pytest.mark.parametrize(("score", "penalised"), [(0.29, True), (0.3, False)])
     def test_below_03_the_rate_is_halved(self, loop, score, penalised):
