@@ -110,13 +110,14 @@ class TrainingFailed(Fact, type="training.failed", name="TRAINING_FAILED"):
     error: str
 
 
-class LossAnomalyDetected(Fact, type="training.loss_anomaly_detected", name="LOSS_ANOMALY_DETECTED"):
+class LossAnomalyDetected(Fact, type="training.loss_anomaly_detected", name="LOSS_ANOMALY_DETECTED", version=2):
     """A training metric left its usual range."""
 
     metric: str
     value: float
     expected: float
     deviations: float
+    consecutive: PositiveInt = Field(description="trainings in a row with a metric out of range, this one included")
 
 
 class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_COMPLETED"):

@@ -44,3 +44,9 @@ def lift(event_type: str, data: dict[str, Any], version: int, target: int) -> di
             raise NoUpcast(f"No upcast leads {event_type} from version {step} to {step + 1}.", hint="Add one.")
         data = UPCASTS[event_type, step](data)
     return data
+
+
+@upcast("flyball.training.loss_anomaly_detected", 1)
+def _alone(data: dict[str, Any]) -> dict[str, Any]:
+    """Take an anomaly for a single one: trainings were not counted, and nothing was decided on it."""
+    return {**data, "consecutive": 1}

@@ -130,9 +130,14 @@ def _changes(state: FeedbackState, data: Payload, now: datetime) -> dict[str, An
         case TrainingCompleted(metrics=metrics):
             freshness = state.last_selfplay_time and (now - state.last_selfplay_time).total_seconds() / SECONDS_PER_HOUR
             accuracy = metrics.explained_variance if metrics else state.training_accuracy
-            return {"last_training_time": now, "data_freshness_hours": freshness, "training_accuracy": accuracy}
-        case LossAnomalyDetected():
-            return {"consecutive_anomalies": state.consecutive_anomalies + 1}
+            return {
+                "last_training_time": now,
+                "data_freshness_hours": freshness,
+                "training_accuracy": accuracy,
+                "consecutive_anomalies": 0,  # until what follows from this training says otherwise
+            }
+        case LossAnomalyDetected(consecutive=consecutive):
+            return {"consecutive_anomalies": consecutive}
         case _:
             return _decided(state, data, now)
 
@@ -144,7 +149,6 @@ def _decided(state: FeedbackState, data: Payload, now: datetime) -> dict[str, An
             return {
                 "consecutive_successes": state.consecutive_successes + 1,
                 "consecutive_failures": 0,
-                "consecutive_anomalies": 0,
                 "last_promotion_time": now,
                 "last_promotion_success": True,
             }

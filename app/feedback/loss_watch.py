@@ -35,9 +35,10 @@ class Usual(Row, frozen=True):
 
 
 class LossRow(Row, frozen=True):
-    """The usual ranges of one configuration's figures."""
+    """The usual ranges of one configuration's figures, and how many of its latest trainings in a row left them."""
 
     usual: dict[str, Usual]
+    consecutive: int
 
 
 class LossWatch(Controller[LossRow]):
@@ -58,15 +59,16 @@ class LossWatch(Controller[LossRow]):
         data = event.data
         if not isinstance(data, TrainingCompleted) or data.metrics is None:
             return Step()
-        settings, usual = self.settings.feedback.anomaly, rows[event.subject].usual if event.subject in rows else {}
-        found = [_judged(name, data.metrics, usual.get(name), settings) for name in WATCHED]
+        settings, row = self.settings.feedback.anomaly, rows.get(event.subject) or LossRow(usual={}, consecutive=0)
+        consecutive = row.consecutive + 1
+        found = [_judged(name, data.metrics, row.usual.get(name), settings, consecutive) for name in WATCHED]
         ranges = {name: after for name, (after, _) in zip(WATCHED, found, strict=True)}
         anomalies = tuple(Emission(anomaly) for _, anomaly in found if anomaly)
-        return Step({event.subject: LossRow(usual=ranges)}, anomalies)
+        return Step({event.subject: LossRow(usual=ranges, consecutive=consecutive if anomalies else 0)}, anomalies)
 
 
 def _judged(
-    name: str, metrics: TrainingMetrics, usual: Usual | None, settings: AnomalySettings
+    name: str, metrics: TrainingMetrics, usual: Usual | None, settings: AnomalySettings, consecutive: int
 ) -> tuple[Usual, LossAnomalyDetected | None]:
     value = float(getattr(metrics, name))
     if usual is None:
@@ -74,4 +76,6 @@ def _judged(
     deviations, after = usual.deviations(value), usual.after(value, settings.weight)
     if usual.count < settings.warm_up or deviations < settings.deviations:
         return after, None
-    return after, LossAnomalyDetected(metric=name, value=value, expected=usual.mean, deviations=deviations)
+    return after, LossAnomalyDetected(
+        metric=name, value=value, expected=usual.mean, deviations=deviations, consecutive=consecutive
+    )

@@ -1,0 +1,123 @@
+"""LossWatch: its warm-up, its deviations, each at its threshold and beside it, and how it counts trainings in a row."""
+
+from math import inf, nextafter
+
+import pytest
+from driving import KEY, NEW, OLD, OTHER_KEY, Driven, run_settings, trained
+from recorded_run import evidence
+
+from app.core import Elo
+from app.events import LossAnomalyDetected, ModelPromoted, Payload
+from app.events.upcasts import lift
+from app.feedback import LossWatch
+
+USUAL = (0.9, 1.1)
+"""Value losses of trainings without anomalies, in turns."""
+
+
+def driven(trainings: int, **anomaly: float) -> Driven:
+    """Return a watch that has seen so many usual trainings."""
+    watch = Driven(LossWatch, run_settings(KEY, OTHER_KEY, anomaly=anomaly))
+    for number in range(trainings):
+        assert not watch.feed(usual(number))
+    return watch
+
+
+def usual(number: int = 0) -> Payload:
+    """Return a training whose figures are within their ranges."""
+    return trained(value_loss=USUAL[number % 2], approx_kl=USUAL[number % 2] / 100)
+
+
+def loss_at(watch: Driven, deviations: float) -> float:
+    """Return the value loss that is so many standard deviations above what is usual."""
+    figure = watch.row().usual["value_loss"]
+    return figure.mean + deviations * figure.variance**0.5
+
+
+@pytest.mark.parametrize(("trainings", "found"), [(9, 0), (10, 1)])
+def test_nothing_is_unusual_before_10_trainings(trainings, found):
+    assert len(driven(trainings).feed(trained(value_loss=50.0, approx_kl=0.01))) == found
+
+
+@pytest.mark.parametrize(("deviations", "found"), [(5.999, 0), (6.001, 1), (-100.0, 0)])
+def test_6_standard_deviations_above_the_mean_are_unusual(deviations, found):
+    watch = driven(10)
+    said = watch.feed(trained(value_loss=loss_at(watch, deviations), approx_kl=0.01))
+    assert [anomaly.metric for anomaly in said] == ["value_loss"] * found
+
+
+def test_the_threshold_itself_is_unusual():
+    (anomaly,) = driven(10).feed(trained(value_loss=2.0, approx_kl=0.01))
+    exact = anomaly.deviations
+    assert driven(10, deviations=exact).feed(trained(value_loss=2.0, approx_kl=0.01)) == [anomaly]
+    assert not driven(10, deviations=nextafter(exact, inf)).feed(trained(value_loss=2.0, approx_kl=0.01))
+
+
+def test_it_says_what_was_expected_of_which_figure():
+    watch = driven(12)
+    mean = watch.row().usual["value_loss"].mean
+    loss, kl = watch.feed(trained(value_loss=50.0, approx_kl=0.5))
+    assert (loss.metric, loss.value, loss.expected) == ("value_loss", 50.0, mean)
+    assert mean == pytest.approx(1.0, abs=0.1)
+    assert loss.deviations == pytest.approx((50 - mean) / 0.1, rel=0.2)
+    assert (kl.metric, kl.value) == ("approx_kl", 0.5)
+
+
+def test_figures_that_never_change_have_no_range_to_leave():
+    watch = Driven(LossWatch)
+    assert not [said for _ in range(20) for said in watch.feed(trained(value_loss=1.0, approx_kl=0.01))]
+    assert not watch.feed(trained(value_loss=2.0, approx_kl=0.01))
+
+
+def test_what_is_new_and_stays_becomes_usual():
+    watch = driven(10)
+    said = [len(watch.feed(trained(value_loss=50.0, approx_kl=0.01))) for _ in range(5)]
+    assert said == [1, 0, 0, 0, 0]
+
+
+def test_configurations_are_told_apart():
+    watch = driven(10)
+    assert not watch.feed(trained(value_loss=50.0), key=OTHER_KEY)
+    assert watch.feed(trained(value_loss=50.0))
+
+
+def test_a_model_that_was_not_trained_says_nothing():
+    watch = driven(10)
+    before = watch.row()
+    assert not watch.feed(trained().model_copy(update={"metrics": None}))
+    assert watch.row() is before
+
+
+class TestConsecutiveAnomalies:
+    """How many trainings in a row left the usual range, as anomalies tell it and as FeedbackState keeps it."""
+
+    @staticmethod
+    def feed(watch: Driven, loss: float, kl: float = 0.01) -> list[LossAnomalyDetected]:
+        """Record a training, then what the watch says of it."""
+        said = watch.feed(trained(value_loss=loss, approx_kl=kl))
+        watch.feed(*said)
+        return said
+
+    def test_a_training_counts_once_however_many_of_its_figures_are_unusual(self):
+        watch = driven(10)
+        assert [anomaly.consecutive for anomaly in self.feed(watch, 50.0, kl=5.0)] == [1, 1]
+        assert watch.state().consecutive_anomalies == 1
+
+    def test_trainings_in_a_row_are_counted_and_one_without_anomaly_ends_the_row(self):
+        watch, found = driven(10), []
+        for loss in (50.0, 5000.0, 5e5, 1.0, 5e7):
+            self.feed(watch, loss)
+            found.append(watch.state().consecutive_anomalies)
+        assert found == [1, 2, 3, 0, 1]
+
+    def test_a_promotion_is_no_training(self):
+        watch = driven(10)
+        self.feed(watch, 50.0)
+        watch.feed(ModelPromoted(model=NEW, previous=OLD, step=1, elo=Elo(5.0), evidence=evidence(5.0)))
+        assert watch.state().consecutive_anomalies == 1
+
+
+def test_one_of_a_journal_from_before_they_were_counted_is_taken_for_single():
+    old = {"metric": "value_loss", "value": 9.0, "expected": 1.0, "deviations": 8.0}
+    lifted = lift(LossAnomalyDetected.event_type, old, 1, LossAnomalyDetected.dataversion)
+    assert LossAnomalyDetected(**lifted).consecutive == 1
