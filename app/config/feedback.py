@@ -73,6 +73,7 @@ class LearningRateSettings(Settings):
     confidence: float = Field(default=3.0, ge=0, description="standard errors that a difference must exceed")
     raise_factor: float = Field(default=1.1, gt=1)
     lower_factor: float = Field(default=0.8, gt=0, lt=1)
+    anomalies: int = Field(default=2, ge=1, description="trainings in a row with a loss anomaly that lower it")
     minimum: float = Field(default=1e-6, gt=0)
     maximum: float = Field(default=1e-3, gt=0)
     cooldown_hours: float = Field(default=1.0, ge=0)

@@ -2,6 +2,7 @@
 
 Ratings come with errors of tens of Elo, and the rule is asked every hour: a mean gain that is not significant counts as
 none. Without that, noise alone lowers a learning rate by a tenth of itself a day, for a cut is larger than a raise.
+So a single loss anomaly lowers nothing either; several trainings in a row with one, each further out, do.
 """
 
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from app.events import (
     EvaluationCompleted,
     Event,
     HyperparameterUpdated,
+    LossAnomalyDetected,
     ModelRolledBack,
     Payload,
     Row,
@@ -45,7 +47,7 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
     name: ClassVar[str] = "EvaluationFeedbackHandler"
     row: ClassVar[type[LearningRow]] = LearningRow
     reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {EvaluationCompleted, HyperparameterUpdated, ModelRolledBack, TrainingFailed}
+        {EvaluationCompleted, HyperparameterUpdated, LossAnomalyDetected, ModelRolledBack, TrainingFailed}
     )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({AdaptiveParamsChanged})
 
@@ -75,6 +77,8 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
                 factor = self.settings.feedback.learning_rate.lower_factor
                 lowered = self._set(row, row.learning_rate * factor, event.recorded_us)
                 return _told(event.subject, lowered, "the training diverged")
+            case LossAnomalyDetected(consecutive=trainings):
+                return self._calmed(event, row, trainings)
         return Step()
 
     def _set(self, row: LearningRow, rate: float, now_us: int) -> LearningRow:
@@ -94,21 +98,35 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
             changed_us=0,
         )
 
+    def _calmed(self, event: Event[Payload], row: LearningRow, trainings: int) -> Step[LearningRow]:
+        """Lower the learning rate if that many trainings in a row with an anomaly call for it."""
+        limits = self.settings.feedback.learning_rate
+        if trainings < limits.anomalies or self._cooling(event, row):
+            return Step()
+        return self._scaled(event, row, limits.lower_factor, f"{trainings} trainings in a row with a loss anomaly")
+
+    def _cooling(self, event: Event[Payload], row: LearningRow) -> bool:
+        cooldown_us = self.settings.feedback.learning_rate.cooldown_hours * SECONDS_PER_HOUR * US
+        return row.changed_us > 0 and event.recorded_us - row.changed_us < cooldown_us
+
+    def _scaled(self, event: Event[Payload], row: LearningRow, factor: float, reason: str) -> Step[LearningRow]:
+        """Multiply the learning rate, and tell if that changes it."""
+        changed = self._set(row, row.learning_rate * factor, event.recorded_us)
+        same = changed.learning_rate == row.learning_rate
+        return Step({event.subject: row}) if same else _told(event.subject, changed, reason)
+
     def _adjusted(self, event: Event[Payload], row: LearningRow) -> Step[LearningRow]:
         """Set the learning rate by the mean difference between successive ratings."""
         limits, key = self.settings.feedback.learning_rate, event.subject
-        cooling = row.changed_us and event.recorded_us - row.changed_us < limits.cooldown_hours * SECONDS_PER_HOUR * US
-        if len(row.elos) <= limits.evaluations or cooling:
+        if len(row.elos) <= limits.evaluations or self._cooling(event, row):
             return Step({key: row})
         gain = (row.elos[-1] - row.elos[0]) / limits.evaluations
         noise = limits.confidence * hypot(row.stderrs[-1], row.stderrs[0]) / limits.evaluations
         if min(limits.lower_at_elo, -noise) < gain < max(limits.raise_at_elo, noise):
             return Step({key: row})
         factor = limits.raise_factor if gain >= limits.raise_at_elo else limits.lower_factor
-        changed = self._set(row, row.learning_rate * factor, event.recorded_us)
-        if changed.learning_rate == row.learning_rate:
-            return Step({key: row})
-        return _told(key, changed, f"mean gain of {gain:+.1f} Elo over the last {limits.evaluations} evaluations")
+        reason = f"mean gain of {gain:+.1f} Elo over the last {limits.evaluations} evaluations"
+        return self._scaled(event, row, factor, reason)
 
 
 def _told(key: str, row: LearningRow, reason: str) -> Step[LearningRow]:

@@ -1,7 +1,8 @@
 """LossWatch: notices when a training's figures leave their usual range.
 
 Mean and variance of each figure are exponentially weighted; a figure far above its mean is an anomaly. What diverges
-outright never becomes a model: the training job refuses it, and EvaluationFeedbackHandler lowers the learning rate.
+outright never becomes a model: the training job refuses it, and EvaluationFeedbackHandler lowers the learning rate. It
+does so too after two trainings in a row with an anomaly: each widens the range, so that only growth brings a second.
 """
 
 from collections.abc import Mapping

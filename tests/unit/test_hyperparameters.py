@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.config import GAMES
-from app.events import AdaptiveParamsChanged, HyperparameterUpdated, ModelRolledBack, TrainingFailed
+from app.events import (
+    AdaptiveParamsChanged,
+    HyperparameterUpdated,
+    LossAnomalyDetected,
+    ModelRolledBack,
+    TrainingFailed,
+)
 from app.feedback import EvaluationFeedbackHandler, GauntletFeedbackController
 
 CONFIG = GAMES[KEY]
@@ -102,6 +108,30 @@ class TestLearningRate:
         (said,) = handler.feed(TrainingFailed(request_id="t", reason="diverged", error="NaN"), at=1)
         assert said.learning_rate == pytest.approx(0.8 * CONFIG.ppo.learning_rate)
         assert not handler.feed(TrainingFailed(request_id="t", reason="error", error="disk"), at=2)
+
+    @staticmethod
+    def anomaly(consecutive, metric="value_loss"):
+        return LossAnomalyDetected(metric=metric, value=9.0, expected=1.0, deviations=8.0, consecutive=consecutive)
+
+    @pytest.mark.parametrize(("trainings", "lowered"), [(1, False), (2, True), (3, True)])
+    def test_two_trainings_in_a_row_with_a_loss_anomaly_lower_it(self, handler, trainings, lowered):
+        said = handler.feed(self.anomaly(trainings), at=1)
+        assert [one.learning_rate for one in said] == pytest.approx([0.8 * CONFIG.ppo.learning_rate] * lowered)
+
+    @pytest.mark.parametrize(("wanted", "lowered"), [(1, True), (2, False)])
+    def test_how_many_is_a_setting(self, wanted, lowered):
+        handler = Driven(EvaluationFeedbackHandler, run_settings(learning_rate={"anomalies": wanted}))
+        assert len(handler.feed(self.anomaly(1), at=1)) == lowered
+
+    def test_anomalies_lower_it_once_per_cooldown(self, handler):
+        assert len(handler.feed(self.anomaly(2), self.anomaly(2, "approx_kl"), at=1)) == 1
+        assert not handler.feed(self.anomaly(3), at=0.99 * HOUR)
+        assert len(handler.feed(self.anomaly(4), at=1.01 * HOUR)) == 1
+
+    def test_anomalies_lower_nothing_that_is_at_its_least(self, handler):
+        handler.feed(self.say(1e-6), at=1)
+        assert not handler.feed(self.anomaly(2), at=2 * HOUR)
+        assert handler.row().learning_rate == 1e-6
 
     @staticmethod
     def say(value):

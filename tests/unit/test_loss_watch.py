@@ -110,6 +110,15 @@ class TestConsecutiveAnomalies:
             found.append(watch.state().consecutive_anomalies)
         assert found == [1, 2, 3, 0, 1]
 
+    @pytest.mark.parametrize(("growth", "counted"), [(1.0, 1), (1.5, 1), (2.0, 2), (3.0, 3)])
+    def test_only_what_grows_on_is_unusual_again(self, growth, counted):
+        """An anomaly widens the range by a third of itself, of which 6 are about twice the anomaly."""
+        watch, found = driven(10), []
+        for training in range(3):
+            self.feed(watch, 1.0 + 1000 * growth**training)
+            found.append(watch.state().consecutive_anomalies)
+        assert max(found) == counted
+
     def test_a_promotion_is_no_training(self):
         watch = driven(10)
         self.feed(watch, 50.0)
