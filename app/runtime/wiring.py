@@ -41,6 +41,7 @@ from app.events import (
     TrainingStarted,
     TrainingUnblocked,
 )
+from app.feedback import FeedbackFold
 from app.runtime.registry import BROKER, DAEMONS, DaemonSpec
 
 HOST = "every daemon"
@@ -139,11 +140,14 @@ def loose_ends(
     """Iterate over what is not as it should be, though everything would start: one sentence each.
 
     Types without an emitter or a consumer that are not declared so; declarations that are no longer true; decisions
-    that set no knob of ``KNOBS``, or several.
+    that set no knob of ``KNOBS``, or several. Nobody consumes its own words. FeedbackState shows controllers the knobs
+    that decisions set, but it is no consumer of facts: what it alone reads may lead nowhere.
     """
     emitted, read = emitters(daemons), consumers(daemons)
     for payload in CATALOGUE:
-        name, readers = payload.seed_name, read.get(payload, frozenset()) - emitted.get(payload, frozenset())
+        bystanders = frozenset() if payload.kind is Kind.DECISION else frozenset({FeedbackFold.name})
+        name = payload.seed_name
+        readers = read.get(payload, frozenset()) - emitted.get(payload, frozenset()) - bystanders
         if payload not in emitted:
             yield f"{name} has no emitter. Remove it, or register the daemon that emits it."
         if not readers and payload not in terminal:

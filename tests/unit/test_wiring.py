@@ -14,8 +14,8 @@ from app.events import (
     TrainingUnblocked,
     Value,
 )
-from app.feedback import Controller, FeedbackFold
-from app.runtime.registry import DAEMONS, DaemonSpec, UnknownDaemon, spec_of, start_order
+from app.feedback import Controller, EvaluationFeedbackHandler, FeedbackFold
+from app.runtime.registry import DAEMONS, FEEDBACK, DaemonSpec, UnknownDaemon, spec_of, start_order
 from app.runtime.wiring import KNOBS, TERMINAL, LooseEnd, check, consumers, emitters, loose_ends
 
 
@@ -77,6 +77,12 @@ class Herald(Usurper):
 HERALD = {**DAEMONS, "x": DaemonSpec("x", "says what nobody reads", (Herald,))}
 NO_EVALUATOR = {name: spec for name, spec in DAEMONS.items() if name != "evaluation"}
 NO_LEAGUE = {name: spec for name, spec in DAEMONS.items() if name != "model_lifecycle"}
+UNHEEDED = {
+    **DAEMONS,
+    "feedback": DaemonSpec("feedback", "lacks one", tuple({*FEEDBACK} - {EvaluationFeedbackHandler})),
+}
+"""Without the one who acts on loss anomalies, which FeedbackState still counts."""
+
 NO_TRAINER = {name: spec for name, spec in DAEMONS.items() if name != "training"}
 
 
@@ -89,6 +95,7 @@ NO_TRAINER = {name: spec for name, spec in DAEMONS.items() if name != "training"
         ("ELO_UPDATED has no emitter.", {"daemons": NO_EVALUATOR}),
         ("ELO_UPDATED has no consumer.", {"daemons": NO_LEAGUE}),
         ("DAEMON_STARTED has no consumer.", {"terminal": {}}),
+        ("LOSS_ANOMALY_DETECTED has no consumer.", {"daemons": UNHEEDED}),
     ],
 )
 def test_loose_ends_are_found(said, declared):
