@@ -96,6 +96,7 @@ def hasty() -> RunSettings:
             "learning_rate": soon,
             "curriculum": {"rebalance_seconds": 20},
             "intensity": {"cooldown_seconds": 5},
+            "anomaly": {"warm_up": 3, "deviations": 3.0},
         }
     )
 

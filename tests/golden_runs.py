@@ -22,7 +22,7 @@ from typing import Any
 from generated_run import generated, hasty
 from running_loop import SETTINGS, running_loop
 
-from app.events import CATALOGUE, Event, Kind, Payload, PlateauDetected, from_cloudevent
+from app.events import CATALOGUE, Event, Kind, LossAnomalyDetected, Payload, PlateauDetected, from_cloudevent
 from app.journal import SqliteJournalReader, history
 from app.runtime.replaying import Report, replay
 
@@ -69,8 +69,8 @@ def save(name: str, events: Iterable[Event[Payload]]) -> None:
 
 
 def eventful() -> list[Event[Payload]]:
-    """Return a generated run in which every kind of decision is taken and some plateaus are met; it ends amid work."""
-    wanted = {payload for payload in CATALOGUE if payload.kind is Kind.DECISION}
+    """Return a generated run with every kind of decision, some plateaus and a loss anomaly; it ends amid work."""
+    wanted = {LossAnomalyDetected, *(payload for payload in CATALOGUE if payload.kind is Kind.DECISION)}
     for seed in count():
         events = list(generated(EVENTS, seed=seed, settings=hasty(), trouble=10))
         met = Counter(type(event.data) for event in events)
