@@ -79,11 +79,14 @@ class PpoSettings(Settings):
     symmetries: bool = Field(default=True, description="learn from images of the positions too, where there are any")
 
 
+MAX_TEMPERATURE = 10.0
+
+
 class SelfplaySettings(Settings):
     """How a configuration makes experience."""
 
     games_per_request: int = Field(default=256, ge=1)
-    temperature: float = Field(default=1.0, gt=0, le=10, description="divides the logits before sampling")
+    temperature: float = Field(default=1.0, gt=0, le=MAX_TEMPERATURE, description="divides the logits before sampling")
     rewards: Literal["terminal", "per_trick", "shaped"] = Field(
         default="terminal", description="how they are spread over a game; but for Hearts there is only its end"
     )

@@ -1,16 +1,16 @@
 """GauntletFeedbackController: a gauntlet's results set the work and the noise of coming trainings (DESIGN §4)."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from app.core import ConfigKey
 from app.events import Emission, EvaluationCompleted, Event, HyperparameterUpdated, Payload, Row, Step
 from app.feedback.controller import Controller
+from app.feedback.limits import Parameter
 from app.feedback.state import FeedbackState
 from app.feedback.trend import SECONDS_PER_HOUR
 
 US = 1_000_000
-Parameter = Literal["epochs", "games_per_iteration", "quality_threshold", "base_temperature"]
 
 
 class GauntletRow(Row, frozen=True):

@@ -24,6 +24,7 @@ from app.events import (
     TrainingFailed,
 )
 from app.feedback.controller import Controller
+from app.feedback.limits import bounded
 from app.feedback.state import FeedbackState
 from app.feedback.trend import SECONDS_PER_HOUR
 
@@ -61,7 +62,8 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
         row = rows.get(event.subject) or self._initial(event.subject)
         match event.data:
             case HyperparameterUpdated(parameter="epochs" | "games_per_iteration" as name, value=value, reason=reason):
-                return _told(event.subject, row.model_copy(update={name: max(1, int(value))}), reason)
+                number = int(bounded(name, value, self.settings, event.subject))
+                return _told(event.subject, row.model_copy(update={name: number}), reason)
             case HyperparameterUpdated(parameter="learning_rate", value=value, reason=reason):
                 # An operator's word: it holds for a cooldown, then the rule goes on from there.
                 return _told(event.subject, self._set(row, value, event.recorded_us), reason)

@@ -12,6 +12,7 @@ from app.events import (
     ShardRef,
     TrainingIntensityChanged,
 )
+from app.feedback.limits import bounded
 
 US = 1_000_000
 
@@ -27,15 +28,17 @@ class Needs(Row, frozen=True):
     games_per_iteration: int | None = None
     quality_threshold: float | None = None
 
-    def after(self, data: Payload) -> "Needs":
+    def after(self, data: Payload, settings: RunSettings, key: str) -> "Needs":
         """Return the needs as a decision leaves them; other events change nothing."""
         match data:
             case TrainingIntensityChanged(intensity=intensity):
                 return self.model_copy(update={"intensity": intensity})
             case AdaptiveParamsChanged(games_per_iteration=games):
-                return self.model_copy(update={"games_per_iteration": games})
+                bound = int(bounded("games_per_iteration", games, settings, key))
+                return self.model_copy(update={"games_per_iteration": bound})
             case HyperparameterUpdated(parameter="quality_threshold", value=value):
-                return self.model_copy(update={"quality_threshold": value})
+                threshold = bounded("quality_threshold", value, settings, key)
+                return self.model_copy(update={"quality_threshold": threshold})
         return self
 
     def rows(self, settings: RunSettings, key: str) -> float | None:

@@ -224,7 +224,7 @@ class Plan:
         config, games = self.settings.config(key), self._games(key)
         seed = derive_seed(self.settings.seed, key, "selfplay", row.requests)
         met = meeting(self._rows.get(MATCHMAKING + key, EMPTY).matchmaking, row.model, config.players, games, seed)
-        temperature = row.temperature or config.selfplay.temperature
+        temperature = row.base_temperature or config.selfplay.temperature
         request = SelfplayRequested(
             worker=name,
             model=row.model,

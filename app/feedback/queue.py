@@ -61,7 +61,7 @@ class ConfigRow(Row, frozen=True):
     due_us: int | None = None
     blocked: bool = False
     rate: float = 1.0
-    temperature: float | None = None
+    base_temperature: float | None = None
     needs: Needs = Needs()
 
     def asked(self, request: EventId) -> Asked | None:

@@ -37,6 +37,7 @@ from app.events import (
     TrainingUnblocked,
 )
 from app.feedback.controller import Controller
+from app.feedback.limits import bounded
 from app.feedback.needs import US
 from app.feedback.plan import CONFIG, MATCHMAKING, NAME, WORKER, Plan, is_due
 from app.feedback.queue import ConfigRow, SchedulerRow, WorkerRow
@@ -123,7 +124,23 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             case EvaluationFailed(purpose="rating", model=model) if model != row.model:
                 # The candidate's: the trigger goes on without it. It is not kept waiting by any other evaluation.
                 return row.model_copy(update={"fresh_rows": 0})
-        return _decided(row, data)
+        return self._decided(row, key, data)
+
+    def _decided(self, row: ConfigRow, key: str, data: Payload) -> ConfigRow | None:
+        """Take in a decision."""
+        match data:
+            case QualityPenaltyApplied(rate_multiplier=rate):
+                return row.model_copy(update={"rate": rate})
+            case TrainingBlockedByQuality():
+                return row.model_copy(update={"blocked": True, "fresh_rows": 0})
+            case TrainingUnblocked():
+                return row.model_copy(update={"blocked": False})
+            case HyperparameterUpdated(parameter="base_temperature", value=value):
+                temperature = bounded("base_temperature", value, self.settings, key)
+                return row.model_copy(update={"base_temperature": temperature})
+            case AdaptiveParamsChanged() | HyperparameterUpdated() | TrainingIntensityChanged():
+                return row.model_copy(update={"needs": row.needs.after(data, self.settings, key)})
+        return None
 
     def _scored(self, plan: Plan, key: str, row: ConfigRow, data: QualityScoreUpdated) -> ConfigRow | None:
         """Count a shard's rows, if they are good enough; poor ones are asked for again by the next sweep."""
@@ -151,21 +168,6 @@ class SelfplayScheduler(Controller[SchedulerRow]):
                 if over := [asked for asked in row.out if asked.failed or asked.at_us <= due_us]:
                     plan.set_config(key, plan.forget(key, row, over))
                 plan.want(key)
-
-
-def _decided(row: ConfigRow, data: Payload) -> ConfigRow | None:
-    match data:
-        case QualityPenaltyApplied(rate_multiplier=rate):
-            return row.model_copy(update={"rate": rate})
-        case TrainingBlockedByQuality():
-            return row.model_copy(update={"blocked": True, "fresh_rows": 0})
-        case TrainingUnblocked():
-            return row.model_copy(update={"blocked": False})
-        case HyperparameterUpdated(parameter="base_temperature", value=value):
-            return row.model_copy(update={"temperature": value})
-        case AdaptiveParamsChanged() | HyperparameterUpdated() | TrainingIntensityChanged():
-            return row.model_copy(update={"needs": row.needs.after(data)})
-    return None
 
 
 def _alive(

@@ -33,6 +33,7 @@ from app.events import (
     TrainingUnblocked,
 )
 from app.feedback.controller import Controller
+from app.feedback.limits import bounded
 from app.feedback.needs import US, Needs
 from app.feedback.state import FeedbackState
 
@@ -147,7 +148,22 @@ class TrainingTrigger(Controller[TrainingRow]):
                 if not row.needs.usable(self.settings, score):
                     return None
                 return row.model_copy(update={"shards": row.needs.latest(self.settings, key, (*row.shards, shard))})
-        return _decided(row, data)
+        return self._decided(key, row, data)
+
+    def _decided(self, key: str, row: TrainingRow, data: Payload) -> TrainingRow | None:
+        """Take in a decision about training."""
+        match data:
+            case TrainingBlockedByQuality():
+                # What was played under the cause of the block is not trained on after it either.
+                return row.model_copy(update={"blocked": True, "shards": ()})
+            case TrainingUnblocked():
+                return row.model_copy(update={"blocked": False})
+            case AdaptiveParamsChanged(learning_rate=rate, epochs=epochs):
+                settings = {"learning_rate": rate, "epochs": int(bounded("epochs", epochs, self.settings, key))}
+                return row.model_copy(update={**settings, "needs": row.needs.after(data, self.settings, key)})
+            case TrainingIntensityChanged() | HyperparameterUpdated():
+                return row.model_copy(update={"needs": row.needs.after(data, self.settings, key)})
+        return None
 
     def _train_if_ready(self, key: str, row: TrainingRow, event: Event[Payload]) -> Step[TrainingRow]:
         now_us = event.recorded_us
@@ -178,21 +194,6 @@ class TrainingTrigger(Controller[TrainingRow]):
             epochs=row.epochs or ppo.epochs,
         )
         return Emission(request, key)
-
-
-def _decided(row: TrainingRow, data: Payload) -> TrainingRow | None:
-    """Take in a decision about training."""
-    match data:
-        case TrainingBlockedByQuality():
-            # What was played under the cause of the block is not trained on after it either.
-            return row.model_copy(update={"blocked": True, "shards": ()})
-        case TrainingUnblocked():
-            return row.model_copy(update={"blocked": False})
-        case AdaptiveParamsChanged(learning_rate=rate, epochs=epochs):
-            return row.model_copy(update={"learning_rate": rate, "epochs": epochs, "needs": row.needs.after(data)})
-        case TrainingIntensityChanged() | HyperparameterUpdated():
-            return row.model_copy(update={"needs": row.needs.after(data)})
-    return None
 
 
 def _may_start(row: TrainingRow, event: Event[Payload]) -> bool:

@@ -157,8 +157,8 @@ class TrainAlways(Controller[Learner]):
                 if config.key not in rows
             }
             return Step(new, tuple(self._request(key, row) for key, row in new.items() if row))
-        row = rows.get(event.subject)
-        return Step() if row is None else self._train_if_ready(event.subject, _after(row, event.data))
+        key, row = event.subject, rows.get(event.subject)
+        return Step() if row is None else self._train_if_ready(key, self._after(key, row, event.data))
 
     def _train_if_ready(self, key: str, row: Learner) -> Step[Learner]:
         needed = row.needs.rows(self.settings, key) or self.settings.config(key).rows_per_training
@@ -178,19 +178,19 @@ class TrainAlways(Controller[Learner]):
         )
         return Emission(request, key)
 
-
-def _after(row: Learner, data: Payload) -> Learner:
-    match data:
-        case ModelDistributed(model=model, step=step):
-            return row.model_copy(update={"model": model, "step": step, "shards": (), "busy": False})
-        case ModelRolledBack():
-            return row.model_copy(update={"shards": (), "busy": True})
-        case PromotionRejected() | EvaluationFailed(purpose="rating") | TrainingFailed():
-            return row.model_copy(update={"busy": False})
-        case QualityScoreUpdated(shard=shard) if shard.model == row.model:
-            return row.model_copy(update={"shards": (*row.shards, shard)})
-        case AdaptiveParamsChanged(learning_rate=rate, epochs=epochs):
-            return row.model_copy(update={"learning_rate": rate, "epochs": epochs, "needs": row.needs.after(data)})
-        case HyperparameterUpdated() | TrainingIntensityChanged():
-            return row.model_copy(update={"needs": row.needs.after(data)})
-    return row
+    def _after(self, key: str, row: Learner, data: Payload) -> Learner:
+        match data:
+            case ModelDistributed(model=model, step=step):
+                return row.model_copy(update={"model": model, "step": step, "shards": (), "busy": False})
+            case ModelRolledBack():
+                return row.model_copy(update={"shards": (), "busy": True})
+            case PromotionRejected() | EvaluationFailed(purpose="rating") | TrainingFailed():
+                return row.model_copy(update={"busy": False})
+            case QualityScoreUpdated(shard=shard) if shard.model == row.model:
+                return row.model_copy(update={"shards": (*row.shards, shard)})
+            case AdaptiveParamsChanged(learning_rate=rate, epochs=epochs):
+                needs = row.needs.after(data, self.settings, key)
+                return row.model_copy(update={"learning_rate": rate, "epochs": epochs, "needs": needs})
+            case HyperparameterUpdated() | TrainingIntensityChanged():
+                return row.model_copy(update={"needs": row.needs.after(data, self.settings, key)})
+        return row

@@ -216,7 +216,7 @@ class UniformScheduler(Controller[UniformRow]):
                 allocation.set_config(key, row.model_copy(update={**rows, "out": _without(row.out, request)}))
             case QualityDegraded(request_id=request) | SelfplayFailed(request_id=request):
                 allocation.give_up(key, request)
-            case _ if decided := _decided(row, data):
+            case _ if decided := _decided(row, data, self.settings, key):
                 allocation.set_config(key, decided)
 
     def _counts(self, row: Needy, score: float) -> bool:  # noqa: ARG002 - those beside a trigger look at them
@@ -231,7 +231,7 @@ class UniformBesideTrigger(UniformScheduler):
         return row.needs.usable(self.settings, score)
 
 
-def _decided(row: Needy, data: Payload) -> Needy | None:
+def _decided(row: Needy, data: Payload, settings: RunSettings, key: str) -> Needy | None:
     """Return a configuration's row as the end of a training or another controller's decision leaves it."""
     match data:
         case PromotionRejected() | TrainingFailed() | EvaluationFailed(purpose="rating") | TrainingBlockedByQuality():
@@ -239,7 +239,7 @@ def _decided(row: Needy, data: Payload) -> Needy | None:
         case HyperparameterUpdated(parameter="base_temperature", value=value):
             return row.model_copy(update={"temperature": value})
         case AdaptiveParamsChanged() | HyperparameterUpdated() | TrainingIntensityChanged():
-            return row.model_copy(update={"needs": row.needs.after(data)})
+            return row.model_copy(update={"needs": row.needs.after(data, settings, key)})
     return None
 
 

@@ -158,6 +158,19 @@ class TestLearningRate:
         handler.feed(rated(-400.0), ModelRolledBack(from_model=NEW, to_model=OLD, step=1, reason="x"), at=2)
         assert not [p for n in range(6) for p in handler.feed(rated(300.0), at=1.1 * HOUR + n)]
 
+    @pytest.mark.parametrize(
+        ("parameter", "asked", "set_to"),
+        [
+            ("epochs", 1e300, 8),
+            ("epochs", -5.0, 1),
+            ("games_per_iteration", 1e300, 4 * CONFIG.selfplay.games_per_request),
+            ("games_per_iteration", 0.2, 1),
+        ],
+    )
+    def test_an_operators_work_stays_within_the_bounds(self, handler, parameter, asked, set_to):
+        update = HyperparameterUpdated(parameter=parameter, value=asked, previous=1, reason="x")
+        assert getattr(handler.feed(update, at=1)[0], parameter) == set_to
+
     def test_other_parameters_are_passed_on_complete(self, handler):
         update = HyperparameterUpdated(parameter="epochs", value=5, previous=3, reason="weak")
         (said,) = handler.feed(update, at=1)

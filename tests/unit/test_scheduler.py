@@ -387,6 +387,13 @@ class TestSettingsThatWereDecided:
         (request,) = scheduler.feed(distributed())
         assert request.temperature == 0.8
 
+    @pytest.mark.parametrize(("asked", "set_to"), [(-1.0, 0.5), (0.0, 0.5), (1e9, 10.0)])
+    def test_an_operators_base_temperature_stays_within_the_bounds(self, scheduler, asked, set_to):
+        """One that the payload of a request refuses would end the scheduler, and every replay, at its next request."""
+        scheduler.feed(HyperparameterUpdated(parameter="base_temperature", value=asked, previous=1, reason="x"))
+        (request,) = scheduler.feed(distributed())
+        assert request.temperature == set_to
+
     def test_more_games_per_iteration_are_more_requests_not_longer_ones(self, scheduler):
         usual = GAMES[KEY].selfplay.games_per_request
         scheduler.feed(distributed())

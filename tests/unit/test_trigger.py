@@ -169,3 +169,16 @@ def test_the_quality_threshold_that_was_decided_holds(trigger):
     trigger.feed(HyperparameterUpdated(parameter="quality_threshold", value=0.5, previous=0.3, reason="x"))
     assert not trigger.feed(scored(0.49))
     assert trigger.feed(scored(0.5))
+
+
+def test_a_quality_threshold_that_no_shard_reaches_stays_within_the_bounds(trigger):
+    trigger.feed(HyperparameterUpdated(parameter="quality_threshold", value=5.0, previous=0.3, reason="x"))
+    assert not trigger.feed(scored(0.59))
+    assert trigger.feed(scored(0.6))
+
+
+def test_settings_that_were_published_past_their_owner_stay_within_the_bounds(trigger):
+    """Journals hold such of its own too, from before it bounded what it passed on."""
+    trigger.feed(AdaptiveParamsChanged(epochs=10**300, games_per_iteration=10**300, learning_rate=1e-3, reason="x"))
+    (request,) = trigger.feed(*[scored()] * 4)
+    assert request.epochs == 8

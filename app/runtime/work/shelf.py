@@ -73,7 +73,7 @@ class Shelf(Row, frozen=True):
                 return self._for_training(event.cause.id, request)
             case TrainingCompleted(request_id=done) | TrainingFailed(request_id=done) if done == self.request:
                 return _without(self.model_copy(update={"request": None, "asked": ()}), self.asked)
-        return self.model_copy(update={"needs": self.needs.after(event.data)})
+        return self.model_copy(update={"needs": self.needs.after(event.data, settings, event.subject)})
 
     def _with(self, shard: ShardRef, settings: RunSettings, key: str) -> "Shelf":
         """Put a shard on it; of its model those go that are older than any training reaches back."""
