@@ -69,6 +69,10 @@ class TrainingRow(Row, frozen=True):
         return self.request is not None or self.candidate is not None or self.replaced
 
 
+FIRST = TrainingRow(model=None, step=0, trainings=1, shards=(), request=None)
+"""The row of a configuration before its first training is asked for."""
+
+
 class TrainingTrigger(Controller[TrainingRow]):
     """Owns when to train: enough fresh rows for the intensity, not blocked, cooldown over, nothing under way."""
 
@@ -103,32 +107,29 @@ class TrainingTrigger(Controller[TrainingRow]):
         """Fold one event."""
         match event.data:
             case RunConfigured():
-                return self._initialise([c.key for c in self.settings.configs if c.key not in rows], event)
+                return self._initialise(rows, [c.key for c in self.settings.configs if c.key not in rows], event)
             case ClockTick():
                 # The first model failed to come about. There is nothing to fall back on: try again.
                 lacking = {key for key, row in rows.items() if row.model is None and _may_start(row, event)}
                 keys = [config.key for config in self.settings.configs if config.key in lacking] if lacking else []
-                return self._initialise(keys, event)
+                return self._initialise(rows, keys, event)
         row = rows.get(event.subject)
         changed = self._updated(event.subject, row, event.data) if row else None
         if changed is None:
             return Step()
         return self._train_if_ready(event.subject, changed, event)
 
-    def _initialise(self, keys: Sequence[ConfigKey | str], event: Event[Payload]) -> Step[TrainingRow]:
-        """Ask for the initial model of configurations that have none."""
-        rows = {
-            key: TrainingRow(
-                model=None,
-                step=0,
-                trainings=1,
-                shards=(),
-                request=derive_id(self.name, event.id, index),
-                last_training_us=event.recorded_us,
+    def _initialise(
+        self, rows: Mapping[str, TrainingRow], keys: Sequence[ConfigKey | str], event: Event[Payload]
+    ) -> Step[TrainingRow]:
+        """Ask for the initial model of configurations that have none; what was decided since the last time holds."""
+        asked = {
+            key: rows.get(key, FIRST).model_copy(
+                update={"request": derive_id(self.name, event.id, index), "last_training_us": event.recorded_us}
             )
             for index, key in enumerate(keys)
         }
-        return Step(rows, tuple(self._request(key, row) for key, row in rows.items()))
+        return Step(asked, tuple(self._request(key, row) for key, row in asked.items()))
 
     def _updated(self, key: str, row: TrainingRow, data: Payload) -> TrainingRow | None:
         match data:

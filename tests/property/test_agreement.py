@@ -67,6 +67,7 @@ FACTS: st.SearchStrategy[Payload] = st.one_of(
     st.sampled_from([distributed(OLD), distributed(NEW, 1), trained(NEW), scored(0.2), scored(0.9, model=NEW)]),
     st.integers(1, NEED).map(lambda rows: scored(0.9, rows=rows)),
 )
+FAILS = TrainingFailed(request_id="the training that is under way", reason="error", error="no")
 
 MODELS = st.integers(0, 2 * REMEMBERED).map(model_of)
 CURRENT: st.SearchStrategy[Payload] = st.one_of(
@@ -84,14 +85,17 @@ CURRENT: st.SearchStrategy[Payload] = st.one_of(
 """What makes a model current: operators' decisions, however wild, and what the coordinator rolls back at."""
 
 
-@given(payloads=st.lists(DECISIONS | FACTS, max_size=30))
+@given(payloads=st.lists(DECISIONS | FACTS | st.sampled_from([FAILS, ClockTick(period_seconds=10)]), max_size=30))
 def test_they_agree_on_needs_whatever_comes_first(payloads):
+    """Also where the first training fails, and is asked for again by a tick."""
     scheduler, trigger = Driven(SelfplayScheduler), Driven(TrainingTrigger)
-    for payload in payloads:
+    for number, payload in enumerate(payloads, start=1):
+        known = payload.model_copy(update={"request_id": trigger.row().request or "x"}) if payload is FAILS else payload
         for driven in (scheduler, trigger):
-            driven.feed(payload)
+            driven.feed(known, at=20.0 * number)
     told = scheduler.fold.rows(SelfplayScheduler.name).get(CONFIG + KEY)
     assert (told.config.needs if told else Needs()) == trigger.row().needs
+    assert (told.config.blocked if told else False) == trigger.row().blocked
 
 
 @given(decisions=st.lists(DECISIONS, max_size=10), rows=st.integers(NEED // 8, NEED))

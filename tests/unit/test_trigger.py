@@ -63,6 +63,17 @@ def test_an_initial_model_that_failed_is_tried_again_by_a_later_tick():
     assert not trigger.feed(TICK, key=None, at=40)
 
 
+def test_what_was_decided_holds_when_the_first_training_is_asked_for_again():
+    trigger = Driven(TrainingTrigger)
+    first = trigger.configured[0]
+    trigger.feed(AdaptiveParamsChanged(epochs=7, games_per_iteration=128, learning_rate=2e-5, reason="x"))
+    trigger.feed(TrainingBlockedByQuality(reason="x"), failed(trigger))
+    (again,) = trigger.feed(TICK, key=None, at=20)
+    assert again == first.model_copy(update={"epochs": 7, "learning_rate": 2e-5})
+    assert trigger.row().needs.games_per_iteration == 128
+    assert trigger.row().blocked
+
+
 def test_it_trains_when_the_rows_suffice_and_not_before(trigger):
     assert not trigger.feed(scored(rows=NEED - 1))
     (request,) = trigger.feed(scored(rows=1))
