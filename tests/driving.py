@@ -10,6 +10,7 @@ from rotations import rotations
 from app.config import GAMES, FeedbackSettings, RunSettings
 from app.core import Rate, derive_id
 from app.events import (
+    Envelope,
     EvaluationCompleted,
     Event,
     MatchResult,
@@ -69,6 +70,15 @@ class Driven:
             self.events.append(event)
             found += self.fold.feed([event]).envelopes
         return found
+
+    def record(self, *envelopes: Envelope[Payload]) -> list[Any]:
+        """Record events that the controller said, and return what they lead to."""
+        found = []
+        for envelope in envelopes:
+            event = Event(envelope, len(self.events) + 1, self.events[-1].recorded_us, "test@laptop")
+            self.events.append(event)
+            found += self.fold.feed([event]).envelopes
+        return [envelope.data for envelope in found]
 
     def state(self, key: str = KEY) -> FeedbackState:
         """Return the FeedbackState of a configuration."""

@@ -68,6 +68,11 @@ def _intensity(row: QualityRow, quality: float, settings: IntensitySettings, now
     return row.model_copy(update={"intensity": intensity, "intensity_us": now_us}), (decision,)
 
 
+def adopt_block(row: QualityRow, *, blocked: bool) -> QualityRow:
+    """Go on from a block that somebody else set or lifted."""
+    return row.model_copy(update={"blocked": blocked, "clean_checks": 0})
+
+
 def apply_parity(row: QualityRow, checked: int, failures: int, settings: QualitySettings) -> Change:
     """Block training at the first game that does not replay; unblock after enough clean shards in a row."""
     if failures:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from app.core import ModelHash, derive_seed
+from app.core import ModelHash, derive_id, derive_seed
 from app.events import (
     ClockTick,
     Emission,
@@ -25,7 +25,7 @@ from app.events import (
     TrainingUnblocked,
 )
 from app.feedback.controller import Controller
-from app.feedback.data_quality import US, QualityRow, apply_parity, apply_quality
+from app.feedback.data_quality import US, QualityRow, adopt_block, apply_parity, apply_quality
 from app.feedback.stall import BoostRow, check_stall
 from app.feedback.state import FeedbackState, state_of
 
@@ -67,7 +67,16 @@ class FeedbackLoopController(Controller[FeedbackRow]):
     name: ClassVar[str] = "FeedbackLoopController"
     row: ClassVar[type[FeedbackRow]] = FeedbackRow
     reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {TrainingCompleted, EvaluationCompleted, EvaluationFailed, QualityScoreUpdated, ParityChecked, ClockTick}
+        {
+            TrainingCompleted,
+            EvaluationCompleted,
+            EvaluationFailed,
+            QualityScoreUpdated,
+            ParityChecked,
+            ClockTick,
+            TrainingBlockedByQuality,
+            TrainingUnblocked,
+        }
     )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {
@@ -103,7 +112,18 @@ class FeedbackLoopController(Controller[FeedbackRow]):
             case ParityChecked(checked=checked, failures=failures):
                 quality, said = apply_parity(row.quality, checked, failures, settings.quality)
                 return row.model_copy(update={"quality": quality}), said
+            case TrainingBlockedByQuality() | TrainingUnblocked() as decision if not self._is_own(event):
+                blocked = isinstance(decision, TrainingBlockedByQuality)
+                return row.model_copy(update={"quality": adopt_block(row.quality, blocked=blocked)}), ()
         return self._evaluations(row, state, event)
+
+    def _is_own(self, event: Event[Payload]) -> bool:
+        """Whether a decision was taken here: it was taken in then, and others may have followed before it comes by.
+
+        Ids tell. No event leads to more than two decisions about each configuration.
+        """
+        cause, most = event.envelope.causationid, 2 * len(self.settings.configs)
+        return cause is not None and any(event.id == derive_id(self.name, cause, index) for index in range(most))
 
     def _evaluations(
         self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]

@@ -269,6 +269,26 @@ class TestParity:
         assert bool(of(loop.feed(*[parity(0)] * clean), TrainingUnblocked)) == unblocked
 
 
+    def test_after_an_operator_unblocked_a_failure_blocks_again(self, loop):
+        loop.feed(parity(1), TrainingUnblocked(reason="by hand"))
+        (block,) = loop.feed(parity(5))
+        assert isinstance(block, TrainingBlockedByQuality)
+
+    def test_an_operators_block_is_lifted_as_its_own_is(self, loop):
+        assert not loop.feed(TrainingBlockedByQuality(reason="by hand"), parity(1), parity(0), parity(0))
+        assert isinstance(loop.feed(parity(0))[0], TrainingUnblocked)
+
+    def test_its_own_decisions_change_nothing_when_they_come_by(self, loop):
+        """However late: its block comes by when it is lifted already, and a failure between the two blocks again."""
+        block, unblock = loop.envelopes(parity(1), *[parity(0)] * 3)
+        decided = loop.row()
+        assert not loop.record(block)
+        assert loop.row() == decided
+        assert isinstance(loop.feed(parity(1))[0], TrainingBlockedByQuality)
+        assert not loop.record(unblock)
+        assert loop.row().quality.blocked
+
+
 class TestEvaluationTrigger:
     def test_every_training_is_followed_by_an_evaluation(self, loop):
         (request,) = loop.feed(trained(step=3))
