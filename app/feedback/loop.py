@@ -26,7 +26,7 @@ from app.events import (
 )
 from app.feedback.controller import Controller
 from app.feedback.data_quality import US, QualityRow, adopt_block, apply_parity, apply_quality
-from app.feedback.stall import BoostRow, check_stall
+from app.feedback.stall import BoostRow, adopt_boost, check_stall
 from app.feedback.state import FeedbackState, state_of
 
 MAX_ATTEMPTS = 3
@@ -74,6 +74,7 @@ class FeedbackLoopController(Controller[FeedbackRow]):
             QualityScoreUpdated,
             ParityChecked,
             ClockTick,
+            ExplorationBoost,
             TrainingBlockedByQuality,
             TrainingUnblocked,
         }
@@ -115,6 +116,8 @@ class FeedbackLoopController(Controller[FeedbackRow]):
             case TrainingBlockedByQuality() | TrainingUnblocked() as decision if not self._is_own(event):
                 blocked = isinstance(decision, TrainingBlockedByQuality)
                 return row.model_copy(update={"quality": adopt_block(row.quality, blocked=blocked)}), ()
+            case ExplorationBoost() as decision if not self._is_own(event):
+                return row.model_copy(update={"boost": adopt_boost(row.boost, decision, event.recorded_us)}), ()
         return self._evaluations(row, state, event)
 
     def _is_own(self, event: Event[Payload]) -> bool:

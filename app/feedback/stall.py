@@ -23,11 +23,16 @@ US = 1_000_000
 
 
 class BoostRow(Row, frozen=True):
-    """The exploration boost in force, when it was last set, when a stall was last looked for."""
+    """The exploration boost in force, when it was last set, when a stall was last looked for.
+
+    Attributes:
+        lasts_seconds: how long an operator's boost lasts; ``None``: as long as those that are set here.
+    """
 
     multiplier: float = 1.0
     set_us: int = 0
     checked_us: int = 0
+    lasts_seconds: float | None = None
 
 
 Change = tuple[BoostRow, tuple[Payload, ...]]
@@ -67,7 +72,8 @@ def check_stall(
     if now_us - row.checked_us < settings.check_seconds * US:
         return row, ()
     row = row.model_copy(update={"checked_us": now_us})
-    if row.set_us > 0 and now_us - row.set_us < settings.boost_hours * SECONDS_PER_HOUR * US:
+    lasts = settings.boost_hours * SECONDS_PER_HOUR if row.lasts_seconds is None else row.lasts_seconds
+    if row.set_us > 0 and now_us - row.set_us < lasts * US:
         return row, ()
     if (stall := stalled(state.elo_history, settings, now)) is not None:
         plateau, reason = _plateau(stall, settings)
@@ -80,6 +86,12 @@ def check_stall(
     return row, ()
 
 
+def adopt_boost(row: BoostRow, boost: ExplorationBoost, now_us: int) -> BoostRow:
+    """Go on from a boost that somebody else set; when one was lifted, the next is due as late as usual."""
+    lasts = boost.lasts_seconds if boost.multiplier > 1 else None
+    return row.model_copy(update={"multiplier": boost.multiplier, "set_us": now_us, "lasts_seconds": lasts})
+
+
 def _plateau(stall: Stall, settings: StallSettings) -> tuple[PlateauDetected, str]:
     upper = stall.slope.upper(settings.confidence)
     plateau = PlateauDetected(velocity=stall.slope.velocity, upper_bound=upper, window_hours=stall.hours)
@@ -90,4 +102,4 @@ def _set(row: BoostRow, wanted: float, settings: StallSettings, now_us: int, rea
     multiplier = min(settings.boost_cap, max(1.0, wanted))
     lasts = settings.boost_hours * SECONDS_PER_HOUR if multiplier > 1 else 0.0
     boost = ExplorationBoost(multiplier=multiplier, lasts_seconds=lasts, reason=reason)
-    return row.model_copy(update={"multiplier": multiplier, "set_us": now_us}), (boost,)
+    return row.model_copy(update={"multiplier": multiplier, "set_us": now_us, "lasts_seconds": None}), (boost,)

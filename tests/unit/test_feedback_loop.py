@@ -152,6 +152,35 @@ class TestStall:
         said = [p for hour in (9, 12, 15, 18) for p in loop.feed(TICK, at=hour * HOUR)]
         assert of(said, ExplorationBoost), "after its time to live a boost is renewed or decays"
 
+    def test_an_operators_boost_lasts_as_long_as_it_says_and_decays(self, loop):
+        loop.feed(ExplorationBoost(multiplier=3.0, lasts_seconds=1200, reason="by hand"), at=10)
+        assert not loop.feed(TICK, at=1209)
+        decays = [p.multiplier for at in range(1810, 60_000, 600) for p in loop.feed(TICK, at=at)]
+        assert decays == [2.0, pytest.approx(4 / 3), 1.0]
+
+    def test_a_boost_that_an_operator_lifts_is_not_set_again_at_once(self, loop):
+        climb(loop, 0.0, hours=7)
+        loop.feed(ExplorationBoost(multiplier=1.0, lasts_seconds=0, reason="by hand"), at=7 * HOUR)
+        assert not of(climb(loop, 0.0, hours=1.9, start=7.0), ExplorationBoost)
+        assert of(climb(loop, 0.0, hours=0.5, start=8.9), ExplorationBoost)[0].multiplier == 1.5
+
+    def test_its_own_boost_changes_nothing_when_it_comes_by(self, loop):
+        said = [e for hour in np.arange(0, 7, 0.1) for e in loop.envelopes(rated(0.0, stderr=4.0), at=hour * HOUR)]
+        assert of(loop.feed(TICK, at=8 * HOUR), ExplorationBoost)
+        decided = loop.row()
+        assert not loop.record(*(envelope for envelope in said if isinstance(envelope.data, ExplorationBoost)))
+        assert loop.row() == decided
+
+    def test_its_own_boosts_of_a_sweep_are_known_whatever_their_place(self):
+        loop = Driven(FeedbackLoopController, run_settings(KEY, OTHER_KEY, **STEADY))
+        for key in (KEY, OTHER_KEY):
+            loop.feed(scored(0.1), key=key, at=1)
+        boosts = loop.envelopes(TICK, key=None, at=2 * HOUR)
+        loop.feed(TICK, key=None, at=4 * HOUR)
+        decided = [loop.row(key) for key in (KEY, OTHER_KEY)]
+        loop.record(*boosts)
+        assert [loop.row(key) for key in (KEY, OTHER_KEY)] == decided
+
     def test_false_alarms_on_a_healthy_run_are_rare(self):
         """+10 Elo/h with 20 Elo of noise: at most 5% of days have a stall (ERRATA 003: K=32 Elo had a third)."""
         rng, alarmed, days = np.random.default_rng(5), 0, 40
@@ -267,7 +296,6 @@ class TestParity:
     def test_three_clean_shards_in_a_row_unblock(self, loop, clean, unblocked):
         loop.feed(parity(1), parity(0), parity(1))
         assert bool(of(loop.feed(*[parity(0)] * clean), TrainingUnblocked)) == unblocked
-
 
     def test_after_an_operator_unblocked_a_failure_blocks_again(self, loop):
         loop.feed(parity(1), TrainingUnblocked(reason="by hand"))
