@@ -193,3 +193,13 @@ def test_settings_that_were_published_past_their_owner_stay_within_the_bounds(tr
     trigger.feed(AdaptiveParamsChanged(epochs=10**300, games_per_iteration=10**300, learning_rate=1e-3, reason="x"))
     (request,) = trigger.feed(*[scored()] * 4)
     assert request.epochs == 8
+
+
+def test_what_is_configured_beyond_the_bounds_may_stay():
+    settings = run_settings(gauntlet={"max_epochs": 2})
+    trigger = Driven(TrainingTrigger, settings)
+    trigger.feed(distributed())
+    usual = settings.config(KEY).ppo.epochs
+    trigger.feed(AdaptiveParamsChanged(epochs=usual, games_per_iteration=192, learning_rate=1e-3, reason="x"))
+    (request,) = trigger.feed(scored())
+    assert request.epochs == usual == 3
