@@ -1,10 +1,20 @@
 """The thresholds of the feedback controllers (DESIGN §4). Units are in the names; defaults are the design's."""
 
+from itertools import pairwise
 from typing import Self
 
 from pydantic import Field, model_validator
 
-from app.config.settings import Settings
+from app.config.settings import MAX_TEMPERATURE, Settings
+
+
+def _ascending(settings: Settings, *names: str, equal: bool = True) -> None:
+    """Refuse settings of which one lies above the next, or, unless it may be, ``equal`` to it."""
+    for lower, higher in pairwise(names):
+        low, high = getattr(settings, lower), getattr(settings, higher)
+        if low > high or (low == high and not equal):
+            must = "must not lie below" if equal else "must lie above"
+            raise ValueError(f"{higher} {high:g} {must} {lower} {low:g}: raise {higher}, or lower {lower}")
 
 
 class StallSettings(Settings):
@@ -22,6 +32,11 @@ class StallSettings(Settings):
     boost_cap: float = Field(default=2.25, gt=1)
     boost_hours: float = Field(default=2.0, gt=0, description="a boost's time to live, and the cooldown of the next")
 
+    @model_validator(mode="after")
+    def _one_boost_is_below_the_cap(self) -> Self:
+        _ascending(self, "boost", "boost_cap")
+        return self
+
 
 class QualitySettings(Settings):
     """What poor data costs."""
@@ -34,8 +49,7 @@ class QualitySettings(Settings):
 
     @model_validator(mode="after")
     def _hysteresis(self) -> Self:
-        if self.lift_at <= self.penalty_below:
-            raise ValueError(f"lift_at {self.lift_at} must lie above penalty_below {self.penalty_below}")
+        _ascending(self, "penalty_below", "lift_at", equal=False)
         return self
 
 
@@ -48,6 +62,11 @@ class IntensitySettings(Settings):
     reduced: float = Field(default=0.5, ge=0, le=1)
     cooldown_seconds: float = Field(default=60.0, ge=0, description="the intensity changes no more often")
 
+    @model_validator(mode="after")
+    def _better_data_train_no_less(self) -> Self:
+        _ascending(self, "reduced", "normal", "accelerated", "hot_path")
+        return self
+
 
 class GauntletSettings(Settings):
     """Hyperparameters after a gauntlet."""
@@ -56,7 +75,7 @@ class GauntletSettings(Settings):
     weak_win_rate: float = Field(default=0.7, ge=0, le=1, description="below it against random: more work")
     cooldown_hours: float = Field(default=1.0, ge=0)
     temperature_factor: float = Field(default=0.8, gt=0, lt=1)
-    min_temperature: float = Field(default=0.5, gt=0)
+    min_temperature: float = Field(default=0.5, gt=0, le=MAX_TEMPERATURE)
     quality_threshold_step: float = Field(default=0.05, gt=0)
     max_quality_threshold: float = Field(default=0.6, ge=0, le=1)
     work_factor: float = Field(default=1.5, gt=1)
@@ -78,6 +97,12 @@ class LearningRateSettings(Settings):
     maximum: float = Field(default=1e-3, gt=0)
     cooldown_hours: float = Field(default=1.0, ge=0)
 
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        _ascending(self, "minimum", "maximum")
+        _ascending(self, "lower_at_elo", "raise_at_elo", equal=False)
+        return self
+
 
 class AnomalySettings(Settings):
     """When a training's figures are unusual."""
@@ -91,8 +116,8 @@ class CurriculumSettings(Settings):
     """How much self-play each configuration gets."""
 
     rebalance_seconds: float = Field(default=600.0, gt=0)
-    minimum: float = Field(default=0.5, gt=0)
-    maximum: float = Field(default=2.0, gt=0)
+    minimum: float = Field(default=0.5, gt=0, le=1, description="of the weights, whose mean is 1")
+    maximum: float = Field(default=2.0, ge=1)
     least_velocity: float = Field(default=5.0, gt=0, description="Elo/h; a lower mean is no measure of what is fast")
     min_change: float = Field(default=0.05, ge=0, description="a smaller change is not worth a decision")
 
@@ -112,6 +137,12 @@ class WatchdogSettings(Settings):
     severity_elo: tuple[float, float, float, float] = (20.0, 35.0, 50.0, 75.0)
     clear_games: int = Field(default=100, ge=1, description="rated games without evidence that clear an alarm")
 
+    @model_validator(mode="after")
+    def _severities(self) -> Self:
+        if any(low >= high for low, high in pairwise(self.severity_elo)):
+            raise ValueError(f"severity_elo {self.severity_elo} must ascend from minor to critical: put them in order")
+        return self
+
 
 class LifecycleSettings(Settings):
     """Promotion by GSPRT, rollback on severe regressions."""
@@ -122,6 +153,11 @@ class LifecycleSettings(Settings):
     beta: float = Field(default=0.05, gt=0, lt=0.5)
     max_games: int = Field(default=2000, ge=2, description="undecided after so many: the candidate is kept out")
     rollback_at: str = Field(default="severe", pattern="^(moderate|severe|critical)$")
+
+    @model_validator(mode="after")
+    def _hypotheses(self) -> Self:
+        _ascending(self, "elo0", "elo1", equal=False)
+        return self
 
 
 class SchedulerSettings(Settings):
@@ -151,6 +187,11 @@ class TriggerSettings(Settings):
     accelerated: float = Field(default=1.0, gt=0)
     normal: float = Field(default=1.0, gt=0)
     reduced: float = Field(default=2.0, gt=0)
+
+    @model_validator(mode="after")
+    def _better_data_train_no_later(self) -> Self:
+        _ascending(self, "hot_path", "accelerated", "normal", "reduced")
+        return self
 
 
 class FeedbackSettings(Settings):
