@@ -15,10 +15,11 @@ US = 1_000_000
 
 
 class QualityRow(Row, frozen=True):
-    """What quality has set for one configuration."""
+    """What quality has set for one configuration; a block that somebody else set is ``held`` until somebody lifts it."""
 
     penalised: bool = False
     blocked: bool = False
+    held: bool = False
     clean_checks: int = 0
     intensity: Intensity = "normal"
     intensity_us: int = 0
@@ -70,7 +71,7 @@ def _intensity(row: QualityRow, quality: float, settings: IntensitySettings, now
 
 def adopt_block(row: QualityRow, *, blocked: bool) -> QualityRow:
     """Go on from a block that somebody else set or lifted."""
-    return row.model_copy(update={"blocked": blocked, "clean_checks": 0})
+    return row.model_copy(update={"blocked": blocked, "held": blocked, "clean_checks": 0})
 
 
 def apply_parity(row: QualityRow, checked: int, failures: int, settings: QualitySettings) -> Change:
@@ -79,7 +80,7 @@ def apply_parity(row: QualityRow, checked: int, failures: int, settings: Quality
         blocked = row.model_copy(update={"blocked": True, "clean_checks": 0})
         reason = f"{failures} of {checked} games differ from the rules"
         return blocked, () if row.blocked else (TrainingBlockedByQuality(reason=reason),)
-    if not row.blocked:
+    if not row.blocked or row.held:
         return row, ()
     clean = row.clean_checks + 1
     if clean < settings.parity_clear_checks:

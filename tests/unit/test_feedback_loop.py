@@ -302,9 +302,15 @@ class TestParity:
         (block,) = loop.feed(parity(5))
         assert isinstance(block, TrainingBlockedByQuality)
 
-    def test_an_operators_block_is_lifted_as_its_own_is(self, loop):
-        assert not loop.feed(TrainingBlockedByQuality(reason="by hand"), parity(1), parity(0), parity(0))
-        assert isinstance(loop.feed(parity(0))[0], TrainingUnblocked)
+    def test_an_operators_block_holds_until_somebody_lifts_it(self, loop):
+        assert not loop.feed(TrainingBlockedByQuality(reason="by hand"), parity(1), *[parity(0)] * 30)
+        assert not loop.feed(TrainingUnblocked(reason="by hand"), parity(0))
+        assert isinstance(loop.feed(parity(1))[0], TrainingBlockedByQuality)
+        assert isinstance(loop.feed(*[parity(0)] * 3)[0], TrainingUnblocked)
+
+    def test_a_block_of_its_own_holds_too_once_an_operator_says_so(self, loop):
+        loop.feed(parity(1), TrainingBlockedByQuality(reason="by hand"))
+        assert not loop.feed(*[parity(0)] * 30)
 
     def test_its_own_decisions_change_nothing_when_they_come_by(self, loop):
         """However late: its block comes by when it is lifted already, and a failure between the two blocks again."""
