@@ -1,42 +1,211 @@
-"""Random histories: any events in any order, about few things, so that they meet the rows that earlier ones left."""
+"""Random histories: runs of the real controllers, in which workers answer some requests, or anything at all happens.
 
-from collections.abc import Collection
+Events drawn by themselves hardly ever fit together: nobody plays, so nothing is trained, promoted or rolled back. So
+the controllers conclude while a history is drawn, and most of its facts are answers to what they want; the others are
+any payloads, about the few models and workers that the answers are about.
+"""
+
+from collections.abc import Callable, Collection
 from typing import Any
 
+from driving import distributed, gated, match, played, rated, scored, trained
 from event_strategies import of_model
 from hypothesis import strategies as st
 
 from app.config import GAMES, RunSettings
-from app.events import Event, Payload, RunConfigured, Scope, ShardRef, originate
+from app.events import (
+    ClockTick,
+    DaemonReady,
+    EvaluationFailed,
+    EvaluationRequested,
+    Event,
+    HyperparameterUpdated,
+    ModelPromoted,
+    ModelRolledBack,
+    ParityChecked,
+    Payload,
+    QualityDegraded,
+    RunConfigured,
+    Scope,
+    SelfplayComplete,
+    SelfplayFailed,
+    SelfplayRequested,
+    ShardRef,
+    TrainingFailed,
+    TrainingRequested,
+    originate,
+)
 from app.events.envelope import EPOCH
+from app.runtime.fold import Fold
+from app.runtime.replaying import controllers
 
 CONFIGS = (GAMES["tic_tac_toe_2p"], GAMES["connect_four_2p"])
 SETTINGS = RunSettings(configs=CONFIGS)
 CONFIGURED = RunConfigured(run_id="run", settings=SETTINGS.model_dump(mode="json"))
-FEW = st.sampled_from(["event-0", "event-1", "event-2", "event-3"])
-NAMED = ("model", "base_model", "current", "request_id")
-STEP_US = 30_000_000
+KEYS = st.sampled_from([config.key for config in CONFIGS])
+MODELS = st.sampled_from(["model-0", "model-1", "model-2"])
+FEW = {
+    "model": MODELS,
+    "base_model": MODELS,
+    "current": MODELS,
+    "from_model": MODELS,
+    "to_model": MODELS,
+    "last_good": MODELS,
+    "request_id": st.sampled_from(["event-0", "event-1", "event-2", "event-3"]),
+    "daemon": st.sampled_from(["selfplay_worker", "training"]),
+    "node": st.sampled_from(["laptop", "other"]),
+    "capacity": st.integers(0, 2),
+    "rate_multiplier": st.sampled_from([0.25, 0.5, 1.0]),
+}
+SET_BY_HAND = {
+    "learning_rate": (1e-5, 1e-3),
+    "epochs": (3.0, 6.0),
+    "games_per_iteration": (256.0, 512.0),
+    "quality_threshold": (0.3, 0.5),
+    "base_temperature": (0.6, 1.0),
+}
+SECONDS = st.sampled_from([1, 30, 100, 700, 7500])
+LATENCY_US = 1000
+"""From an event to what follows from it."""
+
+TICK = ClockTick(period_seconds=10)
+READY = DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1)
+NOW = ("answer", "answer", "answer", "answer", "tick", "anything")
 
 
 @st.composite
 def payloads(draw: st.DrawFn, payload: type[Payload]) -> Payload:
-    """Draw a payload of one type whose models and requests are of a few."""
+    """Draw a payload of one type whose models, requests and workers are of a few."""
     data = draw(of_model(payload))
-    update: dict[str, Any] = {name: draw(FEW) for name in NAMED if name in payload.model_fields}
-    shard = getattr(data, "shard", None)
-    if isinstance(shard, ShardRef):
-        update["shard"] = shard.model_copy(update={"model": draw(FEW), "rows": draw(st.integers(1, 20_000))})
+    update: dict[str, Any] = {name: draw(few) for name, few in FEW.items() if name in payload.model_fields}
+    if isinstance(shard := getattr(data, "shard", None), ShardRef):
+        update["shard"] = shard.model_copy(update={"model": draw(MODELS), "rows": draw(st.integers(1, 20_000))})
+    if isinstance(data, HyperparameterUpdated):
+        update["value"] = draw(st.sampled_from(SET_BY_HAND[data.parameter]))
     return data.model_copy(update=update)
 
 
+Answer = Callable[[st.DrawFn, Event[Any]], list[Payload]]
+
+
+def _train(draw: st.DrawFn, event: Event[TrainingRequested]) -> list[Payload]:
+    base, step = event.data.base_model, event.data.step
+    if draw(st.integers(0, 9)) == 9:
+        return [TrainingFailed(request_id=event.id, reason=draw(st.sampled_from(["diverged", "error"])), error="no")]
+    done = trained(f"model-{event.sequence}" if base else "model-0", base, step + 1 if base else 0)
+    return [done.model_copy(update={"request_id": event.id})]
+
+
+def _evaluate(draw: st.DrawFn, event: Event[EvaluationRequested]) -> list[Payload]:
+    about = event.data
+    if draw(st.integers(0, 9)) == 9:
+        return [EvaluationFailed(request_id=event.id, purpose=about.purpose, model=about.model, error="no")]
+    if about.purpose == "gate":
+        wins = draw(st.sampled_from([80, 80, 80, 50, 20]))
+        done = gated(wins, 0, 100 - wins, about.model)
+    else:
+        scores = st.sampled_from([0.95, 0.9, 0.85, 0.4])
+        matches = (match(draw(scores), 200), match(draw(scores), opponent="heuristic"))
+        done = rated(draw(st.sampled_from([-200.0, 0.0, 200.0])), *matches, model=about.model, step=about.step)
+    return [done.model_copy(update={"request_id": event.id})]
+
+
+def _play(draw: st.DrawFn, event: Event[SelfplayRequested]) -> list[Payload]:
+    about = event.data
+    if draw(st.integers(0, 9)) == 9:
+        return [SelfplayFailed(request_id=event.id, worker=about.worker, error="no")]
+    rows = draw(st.sampled_from([3000, 10_000, 20_000]))
+    shard = ShardRef(key=f"shard-{event.sequence}", rows=rows, games=about.games, model=about.model, seed=about.seed)
+    return [played().model_copy(update={"request_id": event.id, "worker": about.worker, "shard": shard})]
+
+
+def _inspect(draw: st.DrawFn, event: Event[SelfplayComplete]) -> list[Payload]:
+    about, shard = event.data.request_id, event.data.shard
+    found = draw(st.integers(0, 9))
+    if found == 9:
+        return [QualityDegraded(request_id=about, shard=shard.key, reason="no")]
+    parity = ParityChecked(request_id=about, shard=shard.key, checked=16, failures=found // 8)
+    score = draw(st.sampled_from([0.9, 0.9, 0.9, 0.6, 0.1]))
+    return [parity, scored(score, model=shard.model, rows=shard.rows, request=about, shard=shard.key)]
+
+
+def _distribute(_: st.DrawFn, event: Event[Any]) -> list[Payload]:
+    decided = event.data
+    return [distributed(decided.to_model if isinstance(decided, ModelRolledBack) else decided.model, decided.step)]
+
+
+ANSWERS: dict[type[Payload], Answer] = {
+    TrainingRequested: _train,
+    EvaluationRequested: _evaluate,
+    SelfplayRequested: _play,
+    SelfplayComplete: _inspect,
+    ModelPromoted: _distribute,
+    ModelRolledBack: _distribute,
+}
+
+
+class Story:
+    """A run while it is drawn. What the controllers conclude is recorded at once.
+
+    Attributes:
+        events: all that was recorded.
+        said: what others than the controllers said.
+        concluded: what the controllers said.
+        open: what nobody has answered yet.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[Event[Payload]] = []
+        self.said: list[Event[Payload]] = []
+        self.concluded: list[Event[Payload]] = []
+        self.open: list[Event[Payload]] = []
+        self._fold, self._now_us = Fold(controllers()), 0
+        self.record(CONFIGURED, None, 1)
+        self.record(READY, None, 1)
+
+    def record(self, data: Payload, key: str | None, seconds: float) -> None:
+        """Record a payload so many seconds later, and what follows from it."""
+        self._now_us += round(seconds * 1e6)
+        waiting = [originate(data, event_id=f"event-{len(self.said)}", time=EPOCH, subject=key)]
+        while waiting:
+            envelope, self._now_us = waiting.pop(0), self._now_us + LATENCY_US
+            event = Event(envelope, len(self.events) + 1, self._now_us, "test@laptop")
+            self.events.append(event)
+            (self.concluded if envelope.causationid else self.said).append(event)
+            if type(envelope.data) in ANSWERS:
+                self.open.append(event)
+            waiting += self._fold.feed([event]).envelopes
+
+
 @st.composite
-def histories(draw: st.DrawFn, types: Collection[type[Payload]], max_size: int = 12) -> list[Event[Payload]]:
-    """Draw a configured run's first events, of these types, half a minute apart."""
+def stories(draw: st.DrawFn, types: Collection[type[Payload]] = (), max_size: int = 40) -> Story:
+    """Draw a run of at most so many facts, requests and decisions, but for those of its controllers.
+
+    Args:
+        draw: of Hypothesis.
+        types: of payloads that are drawn by themselves.
+        max_size: how many are drawn.
+    """
     kinds = sorted(set(types) - {RunConfigured}, key=lambda payload: payload.event_type)
-    drawn = [CONFIGURED, *draw(st.lists(st.sampled_from(kinds).flatmap(payloads), max_size=max_size))]
-    events = []
-    for index, data in enumerate(drawn):
-        subject = draw(st.sampled_from(CONFIGS)).key if data.scope is Scope.CONFIG else None
-        envelope = originate(data, event_id=f"event-{index}", time=EPOCH, subject=subject)
-        events.append(Event(envelope, index + 1, index * STEP_US, "test@laptop"))
-    return events
+    story = Story()
+    for _ in range(draw(st.integers(0, max_size))):
+        now, seconds = draw(st.sampled_from(NOW)), draw(SECONDS)
+        if now == "answer" and story.open:
+            event = story.open.pop(draw(st.integers(0, len(story.open) - 1)))
+            for data in ANSWERS[type(event.data)](draw, event):
+                story.record(data, event.subject, seconds)
+        elif now == "anything" and kinds:
+            data = draw(st.sampled_from(kinds).flatmap(payloads))
+            story.record(data, draw(KEYS) if data.scope is Scope.CONFIG else None, seconds)
+        else:
+            story.record(READY, None, seconds)
+            story.record(TICK, None, 1)
+    return story
+
+
+@st.composite
+def histories(draw: st.DrawFn, types: Collection[type[Payload]], max_size: int = 40) -> list[Event[Payload]]:
+    """Draw what those who read these types see of a run, as a journal that holds nothing else."""
+    read = {RunConfigured, *types}
+    seen = [event for event in draw(stories(types, max_size)).events if type(event.data) in read]
+    return [Event(event.envelope, number, event.recorded_us, event.source) for number, event in enumerate(seen, 1)]

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 from bus_rig import StepClock
 from generated_run import generated
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_histories import CONFIGS, CONFIGURED, histories, payloads
+from random_histories import CONFIGURED, histories, stories
 
 from app.bus import MemoryBus
 from app.events import (
@@ -20,7 +22,6 @@ from app.events import (
     ParityChecked,
     Payload,
     QualityScoreUpdated,
-    Scope,
     SelfplayComplete,
     SelfplayFailed,
     TrainingCompleted,
@@ -50,6 +51,7 @@ FACTS = (
     TrainingFailed,
 )
 NEVER_SECONDS = 1e6
+OFTEN = st.integers(0, 4).map(bool)
 
 
 def _both_ways(events: Sequence[Event[Payload]]) -> tuple[Replay, Replay]:
@@ -59,7 +61,7 @@ def _both_ways(events: Sequence[Event[Payload]]) -> tuple[Replay, Replay]:
     return together, apart
 
 
-@given(events=histories(READS, max_size=20))
+@given(events=histories(READS, max_size=40))
 def test_split_and_merged_hosting_agree(events):
     together, apart = _both_ways(events)
     assert together.tables() == apart.tables()
@@ -76,7 +78,7 @@ def test_split_and_merged_hosting_agree_on_a_run(seed):
     assert report.differing == 0
 
 
-@given(events=histories(READS, max_size=20), cut=st.integers(1, 20))
+@given(events=histories(READS, max_size=40), cut=st.integers(1, 40))
 def test_a_replay_goes_on_where_it_was_saved(events, cut):
     whole = replay(events)
     first = Replay()
@@ -86,14 +88,22 @@ def test_a_replay_goes_on_where_it_was_saved(events, cut):
     assert rest.report(len(events)) == whole
 
 
+class Scene(NamedTuple):
+    """A fact, so long after the one before; is everything settled, or are all daemons started again, before it?"""
+
+    fact: Event[Payload]
+    seconds: float
+    settled: bool
+    again: bool
+
+
 @st.composite
-def _scenes(draw: st.DrawFn) -> list[tuple[Payload, str | None, float, bool]]:
-    """Draw facts: about what, after how many seconds, and whether all daemons are stopped and started before it."""
-    drawn = draw(st.lists(st.sampled_from(FACTS).flatmap(payloads), min_size=1, max_size=15))
-    about = [draw(st.sampled_from(CONFIGS)).key if data.scope is Scope.CONFIG else None for data in drawn]
+def _scenes(draw: st.DrawFn) -> list[Scene]:
+    """Draw facts, most of them answers to what the controllers want: their ids are the same live."""
+    facts = draw(stories(FACTS, max_size=30)).said
     return [
-        (data, key, draw(st.floats(0, 10_000)), draw(st.integers(0, 4)) == 0)
-        for data, key in zip(drawn, about, strict=True)
+        Scene(fact, (fact.recorded_us - before.recorded_us) / 1e6, draw(OFTEN), not draw(OFTEN))
+        for before, fact in pairwise(facts)
     ]
 
 
@@ -128,17 +138,19 @@ class Stage:
             for _ in range(50):
                 await asyncio.sleep(0)
 
-    async def play(self, scenes: Sequence[tuple[Payload, str | None, float, bool]]) -> None:
-        configured = originate(CONFIGURED, event_id="configured", time=self.clock.now())
+    async def play(self, scenes: Sequence[Scene]) -> None:
+        configured = originate(CONFIGURED, event_id="event-0", time=self.clock.now())
         async with asyncio.TaskGroup() as group:
             self.start(group)
             await self.bus.publish(configured)
-            for number, (data, about, seconds, again) in enumerate(scenes):
-                self.clock.seconds += seconds
-                if again:
+            for scene in scenes:
+                if scene.settled:
+                    await self.settle()
+                self.clock.seconds += scene.seconds
+                if scene.again:
                     await self.stop()
                     self.start(group)
-                await self.bus.publish(originate(data, event_id=f"fact-{number}", time=self.clock.now(), subject=about))
+                await self.bus.publish(scene.fact.envelope)
             await self.settle()
             await self.stop()
         await self.bus.close()

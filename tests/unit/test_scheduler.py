@@ -23,6 +23,7 @@ from app.events import (
     PromotionRejected,
     QualityDegraded,
     QualityPenaltyApplied,
+    RunConfigured,
     SelfplayComplete,
     SelfplayFailed,
     SelfplayRequested,
@@ -223,6 +224,16 @@ class TestWorkers:
             assert not scheduler.feed(heartbeat(), TICK, key=None, at=second)
         said = [p for second in (600, 615, 630) for p in scheduler.feed(heartbeat(), TICK, key=None, at=second)]
         assert [type(p) for p in said] == [SelfplayRequested]
+
+    @pytest.mark.xfail(raises=KeyError, strict=True, reason="the sweep lets it want games, which only others may")
+    def test_a_worker_may_be_lost_that_plays_for_a_configuration_that_is_not_played_any_more(self):
+        scheduler = Driven(SelfplayScheduler, run_settings(KEY, OTHER_KEY))
+        scheduler.feed(ready(), key=None)
+        scheduler.feed(distributed(), key=OTHER_KEY)
+        fewer = RunConfigured(run_id="run", settings=run_settings(KEY).model_dump(mode="json"))
+        scheduler.feed(fewer, key=None, at=1)
+        (lost,) = scheduler.feed(TICK, key=None, at=31)
+        assert isinstance(lost, NodeLost)
 
     def test_other_daemons_are_no_workers(self, scheduler):
         scheduler.feed(DaemonReady(daemon="training", node="x", position=0, capacity=9), key=None)

@@ -1,0 +1,27 @@
+"""The histories that other properties are about: everything that controllers decide is decided in some of them."""
+
+from collections import Counter
+
+from hypothesis import Phase, given, settings
+from random_histories import stories
+
+from app.events import Kind, RegressionDetected, SelfplayRequested
+from app.runtime.registry import DAEMONS
+
+CONTROLLERS = [controller for spec in DAEMONS.values() for controller in spec.controllers]
+READS = frozenset().union(*(controller.reads for controller in CONTROLLERS))
+DECISIONS = {payload for controller in CONTROLLERS for payload in controller.emits if payload.kind is Kind.DECISION}
+LEAST = 3
+
+
+def test_every_decision_is_taken_in_some_of_them():
+    taken = Counter[str]()
+
+    @settings(max_examples=150, derandomize=True, database=None, phases=[Phase.generate])
+    @given(story=stories(READS, max_size=80))
+    def draw(story):
+        taken.update({event.data.seed_name for event in story.concluded})
+
+    draw()
+    expected = {payload.seed_name for payload in DECISIONS | {SelfplayRequested, RegressionDetected}}
+    assert {name for name in expected if taken[name] < LEAST} == set()
