@@ -4,6 +4,8 @@ from collections import Counter
 
 import pytest
 from driving import KEY, NEED, NEW, OLD, OTHER_KEY, Driven, distributed, run_settings, scored
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from app.config import GAMES
 from app.core import derive_id
@@ -289,6 +291,12 @@ class TestPriority:
         keys = list(GAMES)
         found = shares({key: 2.0 if n else 0.001 for n, key in enumerate(keys)}, turns=600)
         assert found[keys[0]] >= 0.25 / len(keys) * 0.8
+
+    @settings(max_examples=25)
+    @given(weights=st.lists(st.sampled_from([0.001, 0.5, 1.0, 2.0, 1000.0]), min_size=2, max_size=5))
+    def test_whatever_the_weights_nobody_falls_below_a_quarter_of_an_equal_share(self, weights):
+        found = shares(dict(zip(GAMES, weights, strict=False)), turns=200)
+        assert min(found.values()) >= 0.25 / len(weights)
 
 
 class TestPace:

@@ -1,0 +1,112 @@
+"""What holds for the decisions of all controllers, whatever the history: bounds and cooldowns (DESIGN §4)."""
+
+from collections import defaultdict
+from itertools import pairwise
+
+from hypothesis import Phase, given, settings
+from random_histories import CONFIGS, stories
+
+from app.events import (
+    AdaptiveParamsChanged,
+    CurriculumRebalanced,
+    EvaluationCompleted,
+    ExplorationBoost,
+    HyperparameterUpdated,
+    QualityPenaltyApplied,
+    SelfplayRequested,
+    TrainingIntensityChanged,
+    TrainingRequested,
+)
+from app.runtime.registry import DAEMONS
+
+READS = frozenset().union(*(one.reads for spec in DAEMONS.values() for one in spec.controllers))
+EXAMPLES = settings(max_examples=200, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+"""Not shrunk: for histories as long as these that takes minutes."""
+
+HISTORIES = stories(READS, max_size=80)
+HYPERPARAMETERS = {
+    "epochs": (3, 8),
+    "games_per_iteration": (256, 1024),
+    "quality_threshold": (0.3, 0.6),
+    "base_temperature": (0.5, 1.0),
+}
+"""The least and the most that the gauntlet sets: from what is configured for both to the clamp."""
+
+COOLDOWN_SECONDS = {
+    ExplorationBoost: 7200,
+    HyperparameterUpdated: 3600,
+    TrainingIntensityChanged: 60,
+    CurriculumRebalanced: 600,
+    AdaptiveParamsChanged: 3600,
+}
+
+
+def boosts_are_within_1_and_the_cap(boost):
+    assert 1 <= boost.multiplier <= 2.25
+
+
+def the_rate_of_selfplay_is_lowered_below_03_and_lifted_at_04(penalty):
+    assert 0 < penalty.rate_multiplier <= 1
+    assert penalty.quality_score >= 0.4 if penalty.rate_multiplier == 1 else penalty.quality_score < 0.3
+
+
+def curriculum_weights_are_clamped_and_average_1(curriculum):
+    assert set(curriculum.weights) == {config.key for config in CONFIGS}
+    assert all(0.5 <= weight <= 2 for weight in curriculum.weights.values())
+    assert abs(sum(curriculum.weights.values()) / len(CONFIGS) - 1) < 1e-6
+
+
+def what_the_gauntlet_sets_is_clamped(update):
+    least, most = HYPERPARAMETERS[update.parameter]
+    assert least <= update.value <= most
+    assert update.value != update.previous
+
+
+def settings_of_trainings_are_clamped(told):
+    assert 1e-6 <= told.learning_rate <= 1e-3
+    assert 1 <= told.epochs <= 8
+    assert 1 <= told.games_per_iteration <= 1024
+
+
+def selfplay_is_no_colder_than_the_clamp(request):
+    assert request.temperature >= 0.5
+    assert request.games == 256
+
+
+def trainings_are_on_rows_of_the_model_that_they_begin_with(request):
+    assert bool(request.shards) == (request.base_model is not None)
+    assert {shard.model for shard in request.shards} <= {request.base_model}
+
+
+BOUNDS = {
+    ExplorationBoost: boosts_are_within_1_and_the_cap,
+    QualityPenaltyApplied: the_rate_of_selfplay_is_lowered_below_03_and_lifted_at_04,
+    CurriculumRebalanced: curriculum_weights_are_clamped_and_average_1,
+    HyperparameterUpdated: what_the_gauntlet_sets_is_clamped,
+    AdaptiveParamsChanged: settings_of_trainings_are_clamped,
+    SelfplayRequested: selfplay_is_no_colder_than_the_clamp,
+    TrainingRequested: trainings_are_on_rows_of_the_model_that_they_begin_with,
+}
+
+
+@EXAMPLES
+@given(story=HISTORIES)
+def test_every_bound_holds(story):
+    for event in story.concluded:
+        if bound := BOUNDS.get(type(event.data)):
+            bound(event.data)
+
+
+@EXAMPLES
+@given(story=HISTORIES)
+def test_no_knob_is_turned_more_often_than_its_cooldown_allows(story):
+    """But that a divergence lowers the learning rate at once, and that others' settings are passed on at once."""
+    by_id = {event.id: event for event in story.events}
+    times = defaultdict(set)
+    for event in story.concluded:
+        kind, cause = type(event.data), by_id[event.envelope.causationid]
+        if kind in COOLDOWN_SECONDS and (kind is not AdaptiveParamsChanged or type(cause.data) is EvaluationCompleted):
+            times[kind, event.subject].add(cause.recorded_us)
+    for (kind, _), turned in times.items():
+        gaps = [later - earlier for earlier, later in pairwise(sorted(turned))]
+        assert all(gap >= COOLDOWN_SECONDS[kind] * 1e6 for gap in gaps)
