@@ -1,0 +1,163 @@
+"""The thresholds that hold where nothing is set (DESIGN §4): through what controllers do, at them and beside them."""
+
+from datetime import timedelta
+from operator import attrgetter
+
+import pytest
+from driving import HOUR, KEY, NEED, Driven, distributed, match, rated, run_settings, scored, trained
+
+from app.config import FeedbackSettings
+from app.events import (
+    ClockTick,
+    CurriculumRebalanced,
+    DaemonHeartbeat,
+    DaemonReady,
+    HyperparameterUpdated,
+    SelfplayComplete,
+    ShardRef,
+    TrainingBlockedByQuality,
+    TrainingIntensityChanged,
+)
+from app.events.envelope import EPOCH
+from app.feedback import (
+    EvaluationFeedbackHandler,
+    FeedbackLoopController,
+    FeedbackState,
+    GauntletFeedbackController,
+    SelfplayScheduler,
+)
+from app.feedback.plan import CONFIG
+from app.feedback.watchdog import severity_of
+
+TICK = ClockTick(period_seconds=10)
+EMPTY = FeedbackState(config_key=KEY)
+UNSMOOTHED = run_settings(quality={"smoothing": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [
+        ("curriculum.minimum", 0.5),
+        ("curriculum.maximum", 2.0),
+        ("curriculum.min_change", 0.05),
+        ("curriculum.least_velocity", 5.0),
+        ("lifecycle.elo0", -40.0),
+        ("lifecycle.elo1", 0.0),
+        ("lifecycle.alpha", 0.05),
+        ("lifecycle.beta", 0.05),
+        ("scheduler.starvation_floor", 0.25),
+    ],
+)
+def test_defaults_that_are_only_numbers(name, default):
+    assert attrgetter(name)(FeedbackSettings()) == default
+
+
+@pytest.mark.parametrize(
+    ("at", "multipliers"),
+    [((599,), []), ((600,), [1.5]), ((600, 7799), [1.5]), ((600, 7800), [1.5, 2.25]), ((600, 7799, 8398), [1.5])],
+)
+def test_stalls_are_looked_for_every_600_s_and_a_boost_lives_for_2_hours(at, multipliers):
+    loop = Driven(FeedbackLoopController, UNSMOOTHED)
+    loop.feed(scored(0.45), at=1)
+    boosts = [boost for seconds in at for boost in loop.feed(TICK, key=None, at=seconds)]
+    assert [boost.multiplier for boost in boosts] == multipliers
+
+
+@pytest.mark.parametrize(("at", "changes"), [(60.9, 0), (61.0, 1)])
+def test_the_intensity_changes_no_more_often_than_every_60_s(at, changes):
+    loop = Driven(FeedbackLoopController, UNSMOOTHED)
+    loop.feed(scored(0.95), at=1)
+    said = loop.feed(scored(0.7), at=at)
+    assert [type(payload) for payload in said] == [TrainingIntensityChanged] * changes
+
+
+@pytest.mark.parametrize(
+    ("drop", "severity"),
+    [(34.9, "minor"), (35, "moderate"), (49.9, "moderate"), (50, "severe"), (74.9, "severe"), (75, "critical")],
+)
+def test_severity_is_by_drops_of_20_35_50_and_75_elo(drop, severity):
+    thresholds = FeedbackSettings().watchdog.severity_elo
+    assert thresholds[0] == 20
+    assert severity_of(drop, thresholds) == severity
+
+
+def test_the_gauntlet_stops_at_8_epochs_4_times_the_games_a_quality_of_06_and_a_temperature_of_05():
+    gauntlet = Driven(GauntletFeedbackController)
+    for hour in range(1, 20):
+        gauntlet.feed(rated(0, match(0.1), match(0.95, opponent="heuristic")), at=hour * HOUR)
+    row = gauntlet.row()
+    assert (row.epochs, row.games_per_iteration) == (8, 4 * 256)
+    assert (row.quality_threshold, row.base_temperature) == (0.6, 0.5)
+
+
+@pytest.mark.parametrize(("at", "changes"), [(HOUR + 0.9, 0), (HOUR + 1, 1)])
+def test_the_learning_rate_changes_no_more_often_than_every_hour(at, changes):
+    handler = Driven(EvaluationFeedbackHandler)
+    handler.feed(HyperparameterUpdated(parameter="learning_rate", value=1e-4, previous=1e-3, reason="x"), at=1)
+    assert not [said for n in range(6) for said in handler.feed(rated(100.0 * n), at=2 + n)]
+    assert len(handler.feed(rated(1000.0), at=at)) == changes
+
+
+@pytest.fixture
+def scheduler():
+    driven = Driven(SelfplayScheduler)
+    driven.feed(DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1), key=None)
+    return driven
+
+
+@pytest.mark.parametrize(("at", "requests"), [(60.9, 0), (61.0, 1)])
+def test_without_training_games_are_60_s_apart(scheduler, at, requests):
+    (request,) = scheduler.envelopes(distributed(), at=0)
+    scheduler.feed(TrainingBlockedByQuality(reason="parity"), at=0)
+    shard = ShardRef(key="c" * 64, rows=NEED, games=256, model=request.data.model, seed=1)
+    complete = SelfplayComplete(
+        request_id=request.id,
+        worker=request.data.worker,
+        shard=shard,
+        opponents=(),
+        temperature=1.0,
+        mean_length=9,
+        truncated_games=0,
+        seconds=1.0,
+    )
+    assert not scheduler.feed(complete, scored(model=shard.model, request=request.id), at=1)
+    beat = DaemonHeartbeat(daemon="selfplay_worker", node="laptop", position=0, lag=0, jobs=0)
+    assert len(scheduler.feed(beat, TICK, key=None, at=at)) == requests
+
+
+def turn(scheduler: Driven, hours: float) -> float:
+    """Let a configuration have a turn of one second so long after its training; return its priority."""
+    scheduler.feed(distributed(), at=hours * HOUR)
+    return 1 / scheduler.row(CONFIG + KEY).config.finish
+
+
+@pytest.mark.parametrize(("hours", "priority"), [(0, 1.0), (0.5, 1.5), (1, 2.0), (5, 2.0)])
+def test_an_hour_since_its_training_doubles_the_priority(hours, priority):
+    scheduler = Driven(SelfplayScheduler)
+    scheduler.feed(trained(), at=0)
+    scheduler.feed(DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1), key=None)
+    assert turn(scheduler, hours) == pytest.approx(priority)
+
+
+@pytest.mark.parametrize(("stderr", "priority"), [(1.0, 0.505), (50.0, 0.75), (100.0, 1.0), (300.0, 1.0)])
+def test_a_standard_error_of_100_elo_doubles_the_priority(scheduler, stderr, priority):
+    scheduler.feed(rated(stderr=stderr))
+    assert turn(scheduler, 0) == pytest.approx(priority)
+
+
+@pytest.mark.parametrize(("weight", "priority"), [(0.001, 0.5), (0.5, 0.5), (0.6, 0.6), (2.0, 2.0), (9.0, 2.0)])
+def test_the_lowest_priority_is_a_quarter_of_the_highest(scheduler, weight, priority):
+    scheduler.feed(CurriculumRebalanced(weights={KEY: weight}, reason="x"), key=None)
+    assert turn(scheduler, 0) == pytest.approx(priority)
+
+
+def test_20_ratings_are_remembered():
+    state = EMPTY
+    for hour in range(25):
+        state = state.update_elo(10.0 * hour, 10.0, EPOCH + timedelta(hours=hour))
+    assert [point.elo for point in state.elo_history] == [10.0 * hour for hour in range(5, 25)]
+
+
+@pytest.mark.parametrize(("elo", "tier"), [(-1.0, 0), (399.9, 0), (400.0, 1), (799.9, 1), (800.0, 2)])
+def test_a_tier_is_400_elo(elo, tier):
+    assert EMPTY.update_elo(elo, 10.0, EPOCH).curriculum_tier == tier
