@@ -10,7 +10,7 @@ from app.telemetry import FIGURE_FORMATS
 
 
 class FigurePath(click.Path):
-    """The file of a figure: one whose suffix says nothing is refused before there is anything to draw."""
+    """The file of a figure: one that can't be written is refused before there is anything to draw."""
 
     def __init__(self) -> None:
         super().__init__(dir_okay=False, path_type=Path)
@@ -19,6 +19,8 @@ class FigurePath(click.Path):
         """Return the path. Raises ``click.BadParameter``."""
         if Path(value).suffix not in FIGURE_FORMATS:
             self.fail(f"{value}: end it with {', '.join(FIGURE_FORMATS[:-1])} or {FIGURE_FORMATS[-1]}.", param, ctx)
+        if not Path(value).parent.is_dir():
+            self.fail(f"{value} cannot be written: there is no folder {Path(value).parent}.", param, ctx)
         return super().convert(value, param, ctx)
 
 

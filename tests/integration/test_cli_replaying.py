@@ -198,6 +198,8 @@ def test_what_if_of_one_configuration_and_a_span(run):
         (["--yes", "--reason", "all of it"], 2, "--check, --what-if, or by PATTERN which events to publish again"),
         (["--set", "seed=1"], 2, "--set cannot be used with publishing again"),
         (["--check", "--checkpoint", "x", "--from", "3"], 2, "--from cannot be used with --checkpoint"),
+        (["--check", "--from", "1000000"], 2, "begin at or before it with --from"),
+        (["--what-if", "--set", "seed=1", "--from", "100", "--to", "50"], 2, "--from 100 lies after --to 50"),
         (["--what-if"], 2, "--set KEY=VALUE"),
         (["--what-if", "--set", "feedback.stal.velocity=1"], 2, "feedback.stall.velocity"),
         (["--what-if", "--set", "feedback.stall.boost=0"], 2, "greater than 1"),

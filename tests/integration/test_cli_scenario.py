@@ -20,6 +20,12 @@ def flyball(tmp_path: Path) -> Flyball:
     return lambda *words: CliRunner().invoke(main, ["--run", str(tmp_path), "scenario", *words])
 
 
+def test_where_there_is_no_run_nothing_is_made(tmp_path: Path) -> None:
+    nowhere = CliRunner().invoke(main, ["--run", str(tmp_path / "nowhere"), "scenario", "regression"])
+    assert nowhere.exit_code != 0
+    assert not (tmp_path / "nowhere").exists()
+
+
 def test_each_is_explained() -> None:
     told = CliRunner().invoke(main, ["scenario", "--help"]).stdout
     assert all(name in told for name in ("regression:", "stall:", "bad-data:", "dead-node:"))

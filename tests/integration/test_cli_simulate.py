@@ -88,5 +88,9 @@ def test_unfit_arguments_are_refused_before_anything_runs(flyball: Flyball, tmp_
     unknown = flyball(*SMALL, "--set", "feedback.stall.velocitty=3")
     assert (unknown.exit_code, "feedback.stall.velocity" in unknown.stderr) == (2, True)
     assert flyball("simulate", "--configs", "chess_2p").exit_code == 4
+    twice = flyball("simulate", "--configs", "hex7_2p,hex7_2p")
+    assert (twice.exit_code, "names a configuration twice" in twice.stderr) == (2, True)
     nowhere = flyball(*SMALL, "--plot", tmp_path / "figure.bmp2")
     assert (nowhere.exit_code, ".svg" in nowhere.stderr) == (2, True)
+    no_folder = flyball(*SMALL, "--plot", tmp_path / "absent" / "figure.svg")
+    assert (no_folder.exit_code, "there is no folder" in no_folder.stderr) == (2, True)

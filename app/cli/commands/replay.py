@@ -77,6 +77,7 @@ def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
     mode = _mode(ctx)
     with open_journal(place) as reader:
         check_config(reader, options["config_key"])
+        _check_span(reader.head, options["first"], options["last"])
         if mode == "check":
             check_journal(reader, **_some(options, "first", "last", "checkpoint", "every", "as_json"))
             return
@@ -105,6 +106,14 @@ def _mode(ctx: click.Context) -> str:
     if mode == "publish" and not given & CHOOSING:
         raise click.UsageError("Say what to do: --check, --what-if, or by PATTERN which events to publish again.")
     return mode
+
+
+def _check_span(head: int, first: int, last: int | None) -> None:
+    """Refuse a span in which there is nothing: that nothing was found there would say nothing."""
+    if last is not None and last < first:
+        raise click.UsageError(f"--from {first} lies after --to {last}: there is nothing between them.")
+    if first > max(1, head):
+        raise click.UsageError(f"The journal ends at {head}: begin at or before it with --from.")
 
 
 def _again(place: Place, reader: SqliteJournalReader, selection: Selection, options: dict[str, Any]) -> None:

@@ -48,9 +48,9 @@ def scenario(place: Place, name: str, config_key: str | None, *, seconds: float,
 
 
 def _plan(place: Place, name: str, config_key: str | None, seconds: float) -> Plan:
-    chosen = SCENARIOS[name]
+    chosen, known = SCENARIOS[name], _known(place, config_key)
     store = FileStore(place.folder.store)
-    plan = chosen.plan(choose(chosen, _known(place, config_key), config_key, store), store)
+    plan = chosen.plan(choose(chosen, known, config_key, store), store)
     if config_key is not None and plan.key is None:
         raise click.UsageError(f"{name} strikes whichever configuration comes next: leave CONFIG out.")
     if 0 < seconds < plan.least_seconds:

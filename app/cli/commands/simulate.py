@@ -80,6 +80,8 @@ def simulate(
     with a cluster's pace.
     """
     keys = tuple(GAMES) if configs == "all" else tuple(ConfigKey(key.strip()) for key in configs.split(","))
+    if len(set(keys)) < len(keys):
+        raise click.UsageError(f"--configs names a configuration twice: {configs}.")
     settings = place.load(nest(simulated(nodes, keys) | parse(assignments))).run
     plant = load_plant(plant_file)
     arms = tuple(ARMS) if ablate else (ALL, NONE)
