@@ -15,7 +15,7 @@ US = 1_000_000
 
 
 class QualityRow(Row, frozen=True):
-    """What quality has set for one configuration; a block that somebody else set is ``held`` until somebody lifts it."""
+    """What quality has set for one configuration; a block that somebody else set is ``held`` until one lifts it."""
 
     penalised: bool = False
     blocked: bool = False

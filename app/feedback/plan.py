@@ -120,7 +120,7 @@ class Plan:
         Should its time come sooner now, as after a block, it waits for that: ``wake`` passes over the place it had.
         """
         row = self.config(key)
-        if row.model is None or (row.queued and row.due_us is None):
+        if row.model is None or (row.queued and row.due_us is None) or key not in self.settings:
             return
         needed = None if row.blocked else row.needs.rows(self.settings, key)
         if not self._lacks(row, key, needed):
@@ -187,7 +187,8 @@ class Plan:
             if key in self.settings:
                 self._request(ConfigKey(key), name, tag)
                 self.want(key)
-            else:  # it is not played any more: its place goes back
+            else:  # it is not played any more: its place goes back, and it waits anew should it be taken up again
+                self.set_config(key, self.config(key).model_copy(update={"queued": False}))
                 self._freed(FREE, name, 1)
 
     def _free_place(self, key: str) -> str | None:

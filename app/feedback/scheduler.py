@@ -46,6 +46,12 @@ from app.feedback.state import FeedbackState
 WORKER_DAEMON = "selfplay_worker"
 SWEEPS_PER_LEASE = 4
 
+LEAST_RATE = 0.01
+"""A lower one, as an operator may set, would be no more games at all; and the time until the next no number."""
+
+MOST_CAPACITY = 1024
+"""Jobs that a worker is believed to run at once: each is a place in a line."""
+
 HEARD = (DaemonHeartbeat, DaemonReady)
 """What tells that a worker lives. The commonest first: pydantic takes long to say that a model is none of a class."""
 
@@ -130,7 +136,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         """Take in a decision."""
         match data:
             case QualityPenaltyApplied(rate_multiplier=rate):
-                return row.model_copy(update={"rate": rate})
+                return row.model_copy(update={"rate": max(LEAST_RATE, rate)})
             case TrainingBlockedByQuality():
                 return row.model_copy(update={"blocked": True, "fresh_rows": 0})
             case TrainingUnblocked():
@@ -190,7 +196,7 @@ def _heard(plan: Plan, data: DaemonReady | DaemonHeartbeat) -> None:
     worker = plan.worker(name)
     if isinstance(data, DaemonReady):
         serving = worker.serving if worker and not worker.lost else ()
-        worker = WorkerRow(node=data.node, capacity=data.capacity, serving=serving)
+        worker = WorkerRow(node=data.node, capacity=min(data.capacity, MOST_CAPACITY), serving=serving)
     if worker is not None:
         plan.set_worker(name, worker.model_copy(update={"heard_us": plan.now_us, "lost": False}))
 

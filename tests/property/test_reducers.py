@@ -16,12 +16,6 @@ from app.runtime.work import Place
 
 PLACE = Place(name=SETTINGS.selfplay_workers[0], node="laptop", store="store")
 SPECS = [spec for spec in DAEMONS.values() if spec.reducers]
-LOST = "a worker is lost that plays for a configuration which is not played any more: KeyError"
-KNOWN = {
-    "selfplay_scheduler": pytest.param(
-        DAEMONS["selfplay_scheduler"], marks=pytest.mark.xfail(reason=LOST, run=False), id="selfplay_scheduler"
-    )
-}
 
 
 def _saved(outcome: Outcome) -> dict[tuple[str, str], bytes]:
@@ -99,7 +93,7 @@ def test_settings_that_come_later_build_the_reducers_anew():
     assert outcome.changed[SETTINGS_KEY] == more
 
 
-@pytest.mark.parametrize("spec", [KNOWN.get(spec.name, spec) for spec in SPECS], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 @settings(max_examples=25)
 @given(data=st.data())
 def test_a_configuration_that_is_not_played_any_more_is_left_alone(spec, data):

@@ -227,7 +227,6 @@ class TestWorkers:
         said = [p for second in (600, 615, 630) for p in scheduler.feed(heartbeat(), TICK, key=None, at=second)]
         assert [type(p) for p in said] == [SelfplayRequested]
 
-    @pytest.mark.xfail(raises=KeyError, strict=True, reason="the sweep lets it want games, which only others may")
     def test_a_worker_may_be_lost_that_plays_for_a_configuration_that_is_not_played_any_more(self):
         scheduler = Driven(SelfplayScheduler, run_settings(KEY, OTHER_KEY))
         scheduler.feed(ready(), key=None)
@@ -236,6 +235,30 @@ class TestWorkers:
         scheduler.feed(fewer, key=None, at=1)
         (lost,) = scheduler.feed(TICK, key=None, at=31)
         assert isinstance(lost, NodeLost)
+
+    def test_a_configuration_that_is_taken_up_again_plays_on(self):
+        """It waited when it was left out, and its turn came meanwhile."""
+        scheduler = Driven(SelfplayScheduler, run_settings(KEY, OTHER_KEY))
+        scheduler.feed(distributed(), key=OTHER_KEY)
+        both, fewer = (
+            RunConfigured(run_id="run", settings=run_settings(*keys).model_dump(mode="json"))
+            for keys in ((KEY, OTHER_KEY), (KEY,))
+        )
+        scheduler.feed(fewer, key=None, at=1)
+        assert not scheduler.feed(ready(), key=None, at=2)
+        scheduler.feed(both, key=None, at=3)
+        said = [p for second in range(4, 60) for p in scheduler.feed(heartbeat(), TICK, key=None, at=second)]
+        assert [type(payload) for payload in said] == [SelfplayRequested]
+
+    @pytest.mark.parametrize("rate", [5e-324, 1e-9, 0.01])
+    def test_no_rate_is_so_low_that_no_game_is_played_any_more(self, scheduler, rate):
+        penalty = QualityPenaltyApplied(rate_multiplier=rate, quality_score=0.1, threshold=0.3)
+        scheduler.feed(distributed(), penalty)
+        assert scheduler.row(f"config:{KEY}").config.rate == 0.01
+
+    def test_a_worker_is_not_believed_to_run_any_number_of_jobs(self, scheduler):
+        scheduler.feed(DaemonReady(daemon="selfplay_worker", node="huge", position=0, capacity=10**15), key=None)
+        assert scheduler.row("worker:selfplay_worker@huge").worker.capacity == 1024
 
     def test_other_daemons_are_no_workers(self, scheduler):
         scheduler.feed(DaemonReady(daemon="training", node="x", position=0, capacity=9), key=None)
