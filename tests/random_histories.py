@@ -36,6 +36,7 @@ from app.events import (
     originate,
 )
 from app.events.envelope import EPOCH
+from app.feedback import ModelLifecycleCoordinator
 from app.runtime.fold import Fold
 from app.runtime.replaying import controllers
 
@@ -85,10 +86,10 @@ def payloads(draw: st.DrawFn, payload: type[Payload]) -> Payload:
     return data.model_copy(update=update)
 
 
-Answer = Callable[[st.DrawFn, Event[Any]], list[Payload]]
+Answer = Callable[[st.DrawFn, "Story", Event[Any]], list[Payload]]
 
 
-def _train(draw: st.DrawFn, event: Event[TrainingRequested]) -> list[Payload]:
+def _train(draw: st.DrawFn, _: "Story", event: Event[TrainingRequested]) -> list[Payload]:
     base, step = event.data.base_model, event.data.step
     if draw(st.integers(0, 9)) == 9:
         return [TrainingFailed(request_id=event.id, reason=draw(st.sampled_from(["diverged", "error"])), error="no")]
@@ -96,13 +97,13 @@ def _train(draw: st.DrawFn, event: Event[TrainingRequested]) -> list[Payload]:
     return [done.model_copy(update={"request_id": event.id})]
 
 
-def _evaluate(draw: st.DrawFn, event: Event[EvaluationRequested]) -> list[Payload]:
+def _evaluate(draw: st.DrawFn, story: "Story", event: Event[EvaluationRequested]) -> list[Payload]:
     about = event.data
     if draw(st.integers(0, 9)) == 9:
         return [EvaluationFailed(request_id=event.id, purpose=about.purpose, model=about.model, error="no")]
     if about.purpose == "gate":
         wins = draw(st.sampled_from([80, 80, 80, 50, 20]))
-        done = gated(wins, 0, 100 - wins, about.model)
+        done = gated(wins, 0, 100 - wins, about.model, story.current(event.subject))
     else:
         scores = st.sampled_from([0.95, 0.9, 0.85, 0.4])
         matches = (match(draw(scores), 200), match(draw(scores), opponent="heuristic"))
@@ -110,7 +111,7 @@ def _evaluate(draw: st.DrawFn, event: Event[EvaluationRequested]) -> list[Payloa
     return [done.model_copy(update={"request_id": event.id})]
 
 
-def _play(draw: st.DrawFn, event: Event[SelfplayRequested]) -> list[Payload]:
+def _play(draw: st.DrawFn, _: "Story", event: Event[SelfplayRequested]) -> list[Payload]:
     about = event.data
     if draw(st.integers(0, 9)) == 9:
         return [SelfplayFailed(request_id=event.id, worker=about.worker, error="no")]
@@ -119,7 +120,7 @@ def _play(draw: st.DrawFn, event: Event[SelfplayRequested]) -> list[Payload]:
     return [played().model_copy(update={"request_id": event.id, "worker": about.worker, "shard": shard})]
 
 
-def _inspect(draw: st.DrawFn, event: Event[SelfplayComplete]) -> list[Payload]:
+def _inspect(draw: st.DrawFn, _: "Story", event: Event[SelfplayComplete]) -> list[Payload]:
     about, shard = event.data.request_id, event.data.shard
     found = draw(st.integers(0, 9))
     if found == 9:
@@ -129,7 +130,7 @@ def _inspect(draw: st.DrawFn, event: Event[SelfplayComplete]) -> list[Payload]:
     return [parity, scored(score, model=shard.model, rows=shard.rows, request=about, shard=shard.key)]
 
 
-def _distribute(_: st.DrawFn, event: Event[Any]) -> list[Payload]:
+def _distribute(_: st.DrawFn, __: "Story", event: Event[Any]) -> list[Payload]:
     decided = event.data
     return [distributed(decided.to_model if isinstance(decided, ModelRolledBack) else decided.model, decided.step)]
 
@@ -163,6 +164,11 @@ class Story:
         self.record(CONFIGURED, None, 1)
         self.record(READY, None, 1)
 
+    def current(self, key: str) -> str:
+        """Return a configuration's current model, as long as there is none the one that begins."""
+        row = self._fold.rows(ModelLifecycleCoordinator.name).get(key)
+        return row.current.model if row and row.current else "model-0"
+
     def record(self, data: Payload, key: str | None, seconds: float) -> None:
         """Record a payload so many seconds later, and what follows from it."""
         self._now_us += round(seconds * 1e6)
@@ -192,7 +198,7 @@ def stories(draw: st.DrawFn, types: Collection[type[Payload]] = (), max_size: in
         now, seconds = draw(st.sampled_from(NOW)), draw(SECONDS)
         if now == "answer" and story.open:
             event = story.open.pop(draw(st.integers(0, len(story.open) - 1)))
-            for data in ANSWERS[type(event.data)](draw, event):
+            for data in ANSWERS[type(event.data)](draw, story, event):
                 story.record(data, event.subject, seconds)
         elif now == "anything" and kinds:
             data = draw(st.sampled_from(kinds).flatmap(payloads))
