@@ -38,7 +38,7 @@ LONG_GAMES = 1000
 """An evaluation of more games than this tells of its progress."""
 
 RECENT = 6
-"""The 'recent snapshot' is the oldest of so many promoted models."""
+"""So many promoted models are rated with every game; the oldest of them is the 'recent snapshot'."""
 
 
 class RatedModel(Value):
@@ -85,12 +85,12 @@ class Champions(Value):
 
     @property
     def known(self) -> dict[str, Estimate | None]:
-        """The ratings that were told last of members and champions; None of those who have none yet."""
+        """The ratings that were told last of members and the latest champions; None of those who have none yet."""
         members = {
             agent.id: None if agent.elo is None else Estimate(agent.elo, agent.elo_stderr or 0.0)
             for agent in self.league.active
         }
-        return members | {rated.model: rated.rating for rated in self.promoted}
+        return members | {rated.model: rated.rating for rated in self.promoted[-RECENT:]}
 
 
 class Evaluator(QuietWorker[Asked]):
