@@ -4,7 +4,7 @@ from datetime import timedelta
 from operator import attrgetter
 
 import pytest
-from driving import HOUR, KEY, NEED, Driven, distributed, match, rated, run_settings, scored, trained
+from driving import HOUR, KEY, NEED, Driven, distributed, match, played, rated, run_settings, scored, trained
 
 from app.config import FeedbackSettings
 from app.events import (
@@ -13,7 +13,6 @@ from app.events import (
     DaemonHeartbeat,
     DaemonReady,
     HyperparameterUpdated,
-    SelfplayComplete,
     ShardRef,
     TrainingBlockedByQuality,
     TrainingIntensityChanged,
@@ -110,16 +109,8 @@ def test_without_training_games_are_60_s_apart(scheduler, at, requests):
     (request,) = scheduler.envelopes(distributed(), at=0)
     scheduler.feed(TrainingBlockedByQuality(reason="parity"), at=0)
     shard = ShardRef(key="c" * 64, rows=NEED, games=256, model=request.data.model, seed=1)
-    complete = SelfplayComplete(
-        request_id=request.id,
-        worker=request.data.worker,
-        shard=shard,
-        opponents=(),
-        temperature=1.0,
-        mean_length=9,
-        truncated_games=0,
-        seconds=1.0,
-    )
+    answer = {"request_id": request.id, "worker": request.data.worker, "shard": shard}
+    complete = played().model_copy(update=answer)
     assert not scheduler.feed(complete, scored(model=shard.model, request=request.id), at=1)
     beat = DaemonHeartbeat(daemon="selfplay_worker", node="laptop", position=0, lag=0, jobs=0)
     assert len(scheduler.feed(beat, TICK, key=None, at=at)) == requests
