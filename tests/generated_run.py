@@ -18,7 +18,7 @@ from typing import Any
 from rotations import rotations
 
 from app.config import GAMES, LAPTOP, RunSettings
-from app.core import Elo, Rate, expected_score
+from app.core import RANDOM, Elo, Rate, expected_score
 from app.events import (
     ClockTick,
     DaemonHeartbeat,
@@ -29,6 +29,7 @@ from app.events import (
     EvaluationFailed,
     EvaluationRequested,
     Event,
+    MatchesRequested,
     MatchResult,
     ModelDistributed,
     ModelPromoted,
@@ -64,6 +65,7 @@ LATENCY = 0.002
 
 WORKER = "selfplay_worker"
 HOSTS = {controller.name: name for name, spec in DAEMONS.items() for controller in spec.controllers}
+Asked = EvaluationRequested | MatchesRequested
 Fact = tuple[float, str, Payload]
 """Seconds from now, who says it, what they say."""
 
@@ -123,7 +125,7 @@ class StandIn:
         match event.data:
             case TrainingRequested() as request:
                 return self._train(event, request, now)
-            case EvaluationRequested() as request:
+            case EvaluationRequested() | MatchesRequested(purpose="retest") as request:
                 return self._evaluate(event, request, now)
             case SelfplayRequested() as request:
                 return self._play(event, request, now)
@@ -209,20 +211,15 @@ class StandIn:
             metrics=metrics,
         )
 
-    def _evaluate(self, event: Event[Payload], request: EvaluationRequested, now: float) -> Iterable[Fact]:
+    def _evaluate(self, event: Event[Payload], request: Asked, now: float) -> Iterable[Fact]:
         done = self._busy("evaluation@laptop", now, 1.0)
         if self._happens(0.01):
             error = {"purpose": request.purpose, "model": request.model, "error": "it failed"}
             yield done, "evaluation@laptop", EvaluationFailed(request_id=event.id, **error)
             return
-        config, champions = self._settings.config(event.subject), self._champions.get(event.subject, ())
-        opponents = {"recent": champions[0], "champion": champions[-1]} if champions else {}
-        if request.purpose == "gate":
-            opponents.pop("recent")
-        players = config.players
-        results = [self._match(request.model, name, other, 100, players) for name, other in opponents.items()]
-        if request.purpose == "rating":
-            results.append(self._match(request.model, "random", None, config.evaluation.random_games, players))
+        players = self._settings.config(event.subject).players
+        met = self._opponents(event.subject, request)
+        results = [self._match(request.model, name, other, games, players) for name, other, games in met]
         yield (
             done,
             "evaluation@laptop",
@@ -238,6 +235,19 @@ class StandIn:
                 seconds=done,
             ),
         )
+
+    def _opponents(self, key: str, request: Asked) -> Iterable[tuple[str, str | None, int]]:
+        """Iterate over whom a model plays: their roles, models, and games."""
+        if isinstance(request, MatchesRequested):
+            yield from ((name, None if name == RANDOM else name, request.games) for name in request.opponents)
+            return
+        champions = self._champions.get(key, ())
+        if champions and request.purpose == "rating":
+            yield "recent", champions[0], 100
+        if champions:
+            yield "champion", champions[-1], 100
+        if request.purpose == "rating":
+            yield RANDOM, None, self._settings.config(key).evaluation.random_games
 
     def _match(self, model: str, name: str, opponent: str | None, games: int, players: int) -> MatchResult:
         expected = expected_score(self._strength[model] - self._strength[opponent])

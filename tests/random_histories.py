@@ -13,6 +13,7 @@ from event_strategies import of_model
 from hypothesis import strategies as st
 
 from app.config import GAMES, RunSettings
+from app.core import RANDOM
 from app.events import (
     ClockTick,
     DaemonReady,
@@ -20,6 +21,7 @@ from app.events import (
     EvaluationRequested,
     Event,
     HyperparameterUpdated,
+    MatchesRequested,
     ModelPromoted,
     ModelRolledBack,
     ParityChecked,
@@ -111,6 +113,17 @@ def _evaluate(draw: st.DrawFn, story: "Story", event: Event[EvaluationRequested]
     return [done.model_copy(update={"request_id": event.id})]
 
 
+def _match(draw: st.DrawFn, _: "Story", event: Event[MatchesRequested]) -> list[Payload]:
+    about = event.data
+    if draw(st.integers(0, 9)) == 9:
+        return [EvaluationFailed(request_id=event.id, purpose=about.purpose, model=about.model, error="no")]
+    named = ((name, None if name == RANDOM else name) for name in about.opponents)
+    scores = st.sampled_from([0.9, 0.6, 0.3])
+    matches = [match(draw(scores), about.games, opponent=name, model=model) for name, model in named]
+    done = rated(0.0, *matches, model=about.model, step=about.step)
+    return [done.model_copy(update={"request_id": event.id, "purpose": about.purpose})]
+
+
 def _play(draw: st.DrawFn, _: "Story", event: Event[SelfplayRequested]) -> list[Payload]:
     about = event.data
     if draw(st.integers(0, 9)) == 9:
@@ -138,6 +151,7 @@ def _distribute(_: st.DrawFn, __: "Story", event: Event[Any]) -> list[Payload]:
 ANSWERS: dict[type[Payload], Answer] = {
     TrainingRequested: _train,
     EvaluationRequested: _evaluate,
+    MatchesRequested: _match,
     SelfplayRequested: _play,
     SelfplayComplete: _inspect,
     ModelPromoted: _distribute,

@@ -131,9 +131,15 @@ class WatchdogSettings(Settings):
         default=15.0, ge=0, description="standard deviation by which good models differ from those before"
     )
     suspicion: float = Field(
-        default=0.4, gt=0, le=1, description="share of the threshold from which on a model is rated again"
+        default=0.4, gt=0, le=1, description="share of the threshold from which on a model is retested"
     )
-    most_matches: int = Field(default=10, ge=1, description="of one model that a suspicion is looked into by")
+    retest_games: int = Field(
+        default=40,
+        ge=2,
+        le=10_000,
+        description="of one match that looks into a suspicion: few, as more may follow",
+    )
+    most_matches: int = Field(default=10, ge=1, description="of one model, its rating included, until it is left alone")
     severity_elo: tuple[float, float, float, float] = (20.0, 35.0, 50.0, 75.0)
     clear_games: int = Field(default=100, ge=1, description="rated games without evidence that clear an alarm")
 

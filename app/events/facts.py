@@ -120,7 +120,7 @@ class LossAnomalyDetected(Fact, type="training.loss_anomaly_detected", name="LOS
     consecutive: PositiveInt = Field(description="trainings in a row with a metric out of range, this one included")
 
 
-class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_COMPLETED"):
+class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_COMPLETED", version=2):
     """A model played its gauntlet; ratings are anchored on the random bot at 0."""
 
     request_id: EventId
@@ -144,7 +144,7 @@ class EvaluationProgress(Fact, type="evaluation.progress", name="EVALUATION_PROG
     planned_games: PositiveInt
 
 
-class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED"):
+class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED", version=2):
     """No game of a gauntlet could be played."""
 
     request_id: EventId

@@ -1,12 +1,12 @@
 """Requests: work that is wanted. The request's event id is its name in every result."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from app.core import ModelHash
 from app.events.payload import Request
-from app.events.values import Lineup, ShardRef
+from app.events.values import Lineup, Reason, ShardRef
 
 
 class SelfplayRequested(Request, type="selfplay.requested", name="SELFPLAY_REQUESTED"):
@@ -43,12 +43,15 @@ class EvaluationRequested(Request, type="evaluation.requested", name="EVALUATION
     seed: NonNegativeInt
 
 
-class MatchesRequested(Request, type="league.matches_requested", name="MATCHES_REQUESTED"):
-    """Let a member of the league play others, when there is nothing else to evaluate."""
+class MatchesRequested(Request, type="league.matches_requested", name="MATCHES_REQUESTED", version=2):
+    """Let a model play some others: at once in a retest, in a tournament when there is nothing else to evaluate."""
 
+    purpose: Reason = "tournament"
     model: ModelHash
     step: NonNegativeInt
-    opponents: tuple[str, ...] = Field(min_length=1, description="members: content hashes, names of built-in players")
+    opponents: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        min_length=1, description="content hashes of models, names of built-in players"
+    )
     games: int = Field(ge=1, le=10_000, description="against each")
     seed: NonNegativeInt
 

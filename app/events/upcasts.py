@@ -50,3 +50,16 @@ def lift(event_type: str, data: dict[str, Any], version: int, target: int) -> di
 def _alone(data: dict[str, Any]) -> dict[str, Any]:
     """Take an anomaly for a single one: trainings were not counted, and nothing was decided on it."""
     return {**data, "consecutive": 1}
+
+
+@upcast("flyball.league.matches_requested", 1)
+def _among_members(data: dict[str, Any]) -> dict[str, Any]:
+    """Take matches for those of a tournament: there were no others."""
+    return {**data, "purpose": "tournament"}
+
+
+@upcast("flyball.evaluation.completed", 1)
+@upcast("flyball.evaluation.failed", 1)
+def _no_retest(data: dict[str, Any]) -> dict[str, Any]:
+    """Nothing to change: only what an evaluation may be for has grown."""
+    return data

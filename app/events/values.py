@@ -14,11 +14,15 @@ RatingError = Annotated[float, Field(ge=0.01, le=100_000, description="standard 
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
 Figure = Annotated[float, Field(ge=-1e12, le=1e12)]
 
-Purpose = Literal["rating", "gate", "tournament"]
-"""Games that rate a model are kept apart from those that decide its promotion (DESIGN §5).
+Reason = Literal["tournament", "retest"]
+"""Why single matches are played.
 
-Those of tournaments are among members of the league; they refine ratings, and nothing waits for them.
+Tournaments are among members of the league: they refine ratings, and nothing waits for them. A retest is of a model
+that is doubted, against the opponent that the doubt is about, and decides whether it stays.
 """
+
+Purpose = Literal["rating", "gate"] | Reason
+"""Games that rate a model are kept apart from those that decide its promotion (DESIGN §5)."""
 
 LeagueRole = Literal["recent", "anchor", "elite", "lasting"]
 """Why a checkpoint is in the league; all but recent ones stay for ever (seed 001 §1).

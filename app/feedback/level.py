@@ -9,12 +9,11 @@ Sources: E. S. Page, Biometrika 41 (1954), 100-115 (CUSUM); A. C. Harvey, Foreca
 the Kalman Filter (1989), chapter 2 (local level).
 """
 
-from collections.abc import Iterable
 from math import log, log10
 from typing import NamedTuple, Self
 
 from app.core import ANCHOR, ELO_SCALE, NEWEST_ANCHOR, RANDOM, ModelHash, expected_score
-from app.events import MatchResult, Row
+from app.events import EvaluationCompleted, MatchResult, Row
 
 NEVER = 1e-12
 
@@ -25,12 +24,16 @@ PER_ELO = log(10) / ELO_SCALE
 """A difference of 400 Elo means odds of 10 to 1."""
 
 
-def fixed_match(results: Iterable[MatchResult]) -> MatchResult | None:
+def fixed_match(evaluation: EvaluationCompleted) -> MatchResult | None:
     """Return the match against the opponent that stays the same: the newest lasting anchor, or else the random bot.
 
-    ``None`` when the model is that anchor itself, and plays only older ones.
+    A retest has no other. ``None`` when the model is that anchor itself, and plays only older ones.
     """
-    by_role = {match.opponent: match for match in results}
+    if evaluation.purpose == "retest":
+        return evaluation.results[0]
+    if evaluation.purpose != "rating":
+        return None
+    by_role = {match.opponent: match for match in evaluation.results}
     if any(role.startswith(ANCHOR) for role in by_role):
         return by_role.get(NEWEST_ANCHOR)
     return by_role.get(RANDOM)
@@ -41,6 +44,11 @@ class Games(NamedTuple):
 
     number: int
     points: float
+
+    @classmethod
+    def of(cls, match: MatchResult) -> Self:
+        """Return those of a match."""
+        return cls(match.games, match.score.mean * match.games)
 
     @property
     def elo(self) -> float:
@@ -71,6 +79,11 @@ class Level(Row, frozen=True):
     opponent: ModelHash | None
     elo: float = 0.0
     variance: float = 0.0
+
+    @property
+    def player(self) -> str:
+        """What the opponent is named by in requests and results."""
+        return self.opponent or RANDOM
 
     @classmethod
     def measured(cls, opponent: ModelHash | None, games: Games) -> Self:

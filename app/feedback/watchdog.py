@@ -21,8 +21,8 @@ from app.core import ModelHash, derive_seed
 from app.events import (
     Emission,
     EvaluationCompleted,
-    EvaluationRequested,
     Event,
+    MatchesRequested,
     MatchResult,
     ModelPromoted,
     ModelRolledBack,
@@ -105,7 +105,7 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
     name: ClassVar[str] = "ModelPerformanceWatchdog"
     row: ClassVar[type[WatchRow]] = WatchRow
     reads: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted, ModelPromoted, ModelRolledBack})
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationRequested, RegressionDetected, RegressionCleared})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({MatchesRequested, RegressionDetected, RegressionCleared})
 
     def step(
         self,
@@ -116,8 +116,10 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
         """Fold one event."""
         row = rows.get(event.subject) or FIRST
         match event.data:
-            case EvaluationCompleted(purpose="rating", model=model, results=results):
-                played = fixed_match(results)
+            case EvaluationCompleted(purpose="retest") as data:
+                return self._retested(event, row, data)
+            case EvaluationCompleted(purpose="rating", model=model) as data:
+                played = fixed_match(data)
                 if model == row.current:
                     return self._counted(event, row, played)
                 return Step({event.subject: row.model_copy(update={"evaluated": model, "match": played})})
@@ -137,11 +139,18 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
         current = {"current": model, "step": step, "previous": row.current, "match": None}
         return self._counted(event, row.model_copy(update={**current, "level": level, "doubt": doubt}), played)
 
+    def _retested(self, event: Event[Payload], row: WatchRow, data: EvaluationCompleted) -> Step[WatchRow]:
+        """Count what a doubtful model played once more, if it is still current and the level still the same."""
+        played = fixed_match(data)
+        if played is None or data.model != row.current or row.level is None or played.player != row.level.player:
+            return Step()
+        return self._tested(event, row, row.level, Games.of(played), data.model)
+
     def _counted(self, event: Event[Payload], row: WatchRow, played: MatchResult | None) -> Step[WatchRow]:
         """Count a match of the current model."""
         if played is None or row.current is None:
             return Step({event.subject: row})
-        other, games = played.opponent_model, Games(played.games, played.score.mean * played.games)
+        other, games = played.opponent_model, Games.of(played)
         if row.level is not None and other == row.level.opponent:
             return self._tested(event, row, row.level, games, row.current)
         if row.level is not None and other is None and row.current == row.level.opponent:  # the only anchor itself
@@ -176,9 +185,15 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
         row = row.model_copy(update={"level": level, "calm_games": 0})
         if found < settings.suspicion * settings.threshold or doubt.matches >= settings.most_matches:
             return Step({key: row})
-        seed = derive_seed(self.settings.seed, key, "suspicion", event.id)
-        request = EvaluationRequested(purpose="rating", model=model, step=row.step, seed=seed)
-        return Step({key: row}, (Emission(request),))
+        retest = MatchesRequested(
+            purpose="retest",
+            model=model,
+            step=row.step,
+            opponents=(level.player,),
+            games=settings.retest_games,
+            seed=derive_seed(self.settings.seed, key, "retest", event.id),
+        )
+        return Step({key: row}, (Emission(retest),))
 
 
 def _gone_back(row: WatchRow, model: ModelHash, step: int, *, alarm: bool) -> WatchRow:

@@ -118,10 +118,10 @@ class Ledger:
 
     def _evaluated(self, account: Account, event: Event[EvaluationCompleted]) -> None:
         account.evaluated_us = event.recorded_us
-        played = fixed_match(event.data.results) if event.data.purpose == "rating" else None
+        played = fixed_match(event.data)
         if played and event.data.model == account.current:
             _count(account, played.games)
-        elif played:
+        elif played and event.data.purpose == "rating":
             self._waiting_games[event.data.model] = played.games
 
     def _promoted(self, account: Account, event: Event[ModelPromoted]) -> None:

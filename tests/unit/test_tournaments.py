@@ -11,7 +11,7 @@ from rotations import rotations
 from scenario_events import promoted
 
 from app.config import LeagueSettings, TournamentSettings
-from app.core import Elo, Rate, expected_score
+from app.core import Elo, FlyballError, Rate, expected_score
 from app.events import CheckpointAdded, EvaluationCompleted, EvaluationFailed, EvaluationRequested, MatchesRequested
 from app.league import LeagueKeeper, tournaments
 from app.runtime.jobs import JobRunner
@@ -104,6 +104,19 @@ def test_matches_wait_for_every_evaluation_however_many_there_are():
     assert [job.id for job in worker.jobs()] == [request.id]
     worker.feed(EvaluationFailed(request_id=request.id, purpose="rating", model=NEW, error="no"))
     assert {type(job.request) for job in worker.jobs()} == {MatchesRequested}
+
+
+def test_a_retest_waits_for_no_tournament_and_breaks_it_off():
+    worker = evaluator()
+    worker.feed(asked(1, model(2)))
+    retest = worker.feed(asked(1, "random", games=41).model_copy(update={"purpose": "retest"}))
+    (job,) = worker.jobs()
+    assert job.id == retest.id
+    assert [(one.name, one.model, one.games) for one in job.context["opponents"]] == [("random", None, 42)]
+    completed, *_ = told(worker, random=150.0)
+    assert (completed.purpose, completed.model) == ("retest", model(1))
+    (failed,) = worker.worker.failed(job, FlyballError("no"))
+    assert (failed.purpose, failed.model) == ("retest", model(1))
 
 
 def test_another_configuration_evaluations_come_first_too():

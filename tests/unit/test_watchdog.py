@@ -6,8 +6,8 @@ from driving import KEY, Driven, match, rated, run_settings
 
 from app.core import expected_score
 from app.events import (
-    EvaluationRequested,
     Evidence,
+    MatchesRequested,
     ModelPromoted,
     ModelRolledBack,
     RegressionCleared,
@@ -36,6 +36,12 @@ def rating(n: int, elo: float, games: int = 100, anchor: str = ANCHOR):
     return rated(elo, match(expected_score(elo), games, "anchor_1", model=anchor), *others, model=model(n))
 
 
+def retest(elo: float, n: int, games: int = 40, anchor: str = ANCHOR):
+    """Play a match that looks into a suspicion, exactly as expected."""
+    played = match(expected_score(elo), games, "member_1", model=anchor)
+    return rated(elo, played, model=model(n)).model_copy(update={"purpose": "retest"})
+
+
 def promote(watchdog: Driven, n: int, elo: float = LEVEL, anchor: str = ANCHOR) -> list:
     watchdog.feed(rating(n, elo, anchor=anchor), at=n)
     return watchdog.feed(promoted(n), at=n)
@@ -54,7 +60,7 @@ def watchdog():
 
 
 class Played:
-    """Models whose games are drawn, 100 a match; what the watchdog wants rated again is."""
+    """Models whose games are drawn, 100 a rating; what the watchdog wants retested is."""
 
     def __init__(self, seed: int) -> None:
         self.rng, self.watchdog, self.models, self.games = np.random.default_rng(seed), None, 0, 0
@@ -65,18 +71,19 @@ class Played:
         for _ in range(10):
             self.promote(LEVEL)
 
-    def drawn(self, elo: float):
-        self.games += 100
-        score = self.rng.binomial(100, expected_score(elo)) / 100
-        return rated(0.0, match(score, 100, "anchor_1", model=ANCHOR), model=model(self.models))
+    def drawn(self, elo: float, games: int = 100, purpose: str = "rating"):
+        self.games += games
+        score = self.rng.binomial(games, expected_score(elo)) / games
+        played = match(score, games, "anchor_1", model=ANCHOR)
+        return rated(0.0, played, model=model(self.models)).model_copy(update={"purpose": purpose})
 
     def promote(self, elo: float) -> bool:
         """Rate and promote a model, and look into suspicions; return whether there was an alarm."""
         self.models += 1
         self.watchdog.feed(self.drawn(elo))
         said = self.watchdog.feed(promoted(self.models))
-        while any(isinstance(payload, EvaluationRequested) for payload in said):
-            said = self.watchdog.feed(self.drawn(elo))
+        while said and isinstance(said[0], MatchesRequested):
+            said = self.watchdog.feed(self.drawn(elo, said[0].games, said[0].purpose))
         return any(isinstance(payload, RegressionDetected) for payload in said)
 
 
@@ -131,12 +138,12 @@ def test_the_alarm_is_raised_at_the_threshold(threshold, alarms):
 
 
 @pytest.mark.parametrize(("suspicion", "requests"), [(0.211, 1), (0.212, 0)])
-def test_a_suspicious_model_is_rated_again_at_once(suspicion, requests):
+def test_a_suspicious_model_is_retested_at_once_against_the_same_opponent(suspicion, requests):
     """A hundred games 60 Elo below the level say 0.466, which is 0.2119 of the threshold."""
     watchdog = steady(Driven(ModelPerformanceWatchdog, run_settings(watchdog={"suspicion": suspicion})))
     said = promote(watchdog, 21, LEVEL - 60.0)
-    asked = [(request.model, request.purpose, request.step) for request in said]
-    assert asked == [(model(21), "rating", 21)] * requests
+    asked = [(request.model, request.purpose, request.step, request.opponents, request.games) for request in said]
+    assert asked == [(model(21), "retest", 21, (ANCHOR,), 40)] * requests
 
 
 def test_a_suspicion_is_looked_into_by_so_many_matches_in_a_row():
@@ -145,17 +152,51 @@ def test_a_suspicion_is_looked_into_by_so_many_matches_in_a_row():
     said, asked = promote(watchdog, 21, LEVEL - 300.0), 0
     while said:
         asked += 1
-        said = watchdog.feed(rating(21, LEVEL - 300.0))
+        said = watchdog.feed(retest(LEVEL - 300.0, 21))
     assert asked == 3
     assert watchdog.row(KEY).doubt.matches == 4
 
 
 def test_a_suspicion_that_more_games_refute_is_over(watchdog):
     (request,) = promote(steady(watchdog), 21, LEVEL - 75.0)
-    assert isinstance(request, EvaluationRequested)
-    assert not watchdog.feed(rating(21, LEVEL + 30.0))
+    assert isinstance(request, MatchesRequested)
+    assert not watchdog.feed(retest(LEVEL + 50.0, 21))
     row = watchdog.row(KEY)
     assert (row.doubt.total, row.last_good) == (0.0, model(21))
+
+
+def test_a_suspicion_that_a_retest_confirms_is_an_alarm(watchdog):
+    (request,) = promote(steady(watchdog), 21, LEVEL - 75.0)
+    (detected,) = watchdog.feed(retest(LEVEL - 200.0, 21))
+    assert (type(detected), detected.model, detected.games) == (RegressionDetected, model(21), 100 + request.games)
+
+
+def test_before_there_is_an_anchor_the_random_bot_is_what_a_model_is_retested_against(watchdog):
+    for n in range(1, 10):
+        watchdog.feed(rated(200.0, match(expected_score(200.0), 200), model=model(n)), promoted(n), at=n)
+    watchdog.feed(rated(120.0, match(expected_score(130.0), 200), model=model(10)), at=10)
+    (request,) = watchdog.feed(promoted(10), at=10)
+    assert (request.purpose, request.opponents) == ("retest", ("random",))
+    played = rated(0.0, match(0.3, 40), model=model(10)).model_copy(update={"purpose": "retest"})
+    (detected,) = watchdog.feed(played, at=11)
+    assert (type(detected), detected.games) == (RegressionDetected, 240)
+
+
+@pytest.mark.parametrize(
+    "late",
+    [retest(-500.0, 20), retest(-500.0, 21, anchor="9" * 64), retest(-500.0, 22)],
+    ids=["of the model before", "against another opponent", "of a candidate"],
+)
+def test_a_retest_that_is_not_about_the_current_doubt_says_nothing(watchdog, late):
+    assert promote(steady(watchdog), 21, LEVEL - 75.0)
+    before = watchdog.row(KEY)
+    assert not watchdog.feed(late)
+    assert watchdog.row(KEY) == before
+
+
+def test_a_retest_of_a_model_whose_level_is_not_known_says_nothing(watchdog):
+    assert not watchdog.feed(promoted(1), retest(-500.0, 1))
+    assert watchdog.row(KEY).level is None
 
 
 def test_it_is_cleared_by_enough_games_without_evidence(watchdog):

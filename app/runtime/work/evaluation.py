@@ -22,7 +22,6 @@ from app.events import (
     ModelPromoted,
     ModelRolledBack,
     Payload,
-    Purpose,
     Step,
     Value,
 )
@@ -146,9 +145,9 @@ class Evaluator(QuietWorker[Asked]):
         return fold_league(league, event, self.settings.league.admission)
 
     def jobs(self, rows: Mapping[str, Champions]) -> Iterable[EvaluationJob]:
-        """Return the pending requests, oldest first; matches only where no evaluation waits.
+        """Return the pending requests, oldest first; those of tournaments only where nothing else waits.
 
-        So matches that are being played are broken off for an evaluation, and played from the start after it.
+        So tournaments' matches that are being played are broken off for it, and played from the start after it.
         """
         pending = [(one, row) for row in rows.values() for one in row.pending]
         urgent = [found for found in pending if not _is_background(found[0])]
@@ -189,7 +188,7 @@ class Evaluator(QuietWorker[Asked]):
         A fit is a fact: another machine's linear algebra may find other last digits, so no reducer computes it.
         """
         row: Champions = job.context["row"]
-        matches, hero, purpose = tuple(map(_match, result["results"])), job.request.model, _purpose(job.request)
+        matches, hero, purpose = tuple(map(_match, result["results"])), job.request.model, job.request.purpose
         if purpose == "gate":
             rated = rated_alone(matches, row.known)
         else:
@@ -209,8 +208,8 @@ class Evaluator(QuietWorker[Asked]):
 
     def failed(self, job: EvaluationJob, error: FlyballError) -> tuple[Payload, ...]:
         """Say that the gauntlet could not be finished."""
-        purpose, model = _purpose(job.request), job.request.model
-        return (EvaluationFailed(request_id=job.id, purpose=purpose, model=model, error=str(error)),)
+        request = job.request
+        return (EvaluationFailed(request_id=job.id, purpose=request.purpose, model=request.model, error=str(error)),)
 
 
 def _opponents(
@@ -233,16 +232,12 @@ def _match(match: Json) -> MatchResult:
     return MatchResult.model_validate({**counted, "opponent_elo": None})
 
 
-def _purpose(request: Asked) -> Purpose:
-    return "tournament" if isinstance(request, MatchesRequested) else request.purpose
-
-
 def _is_background(pending: EvaluationPending) -> bool:
-    return isinstance(pending.request, MatchesRequested)
+    return pending.request.purpose == "tournament"
 
 
 def _queued(pending: tuple[EvaluationPending, ...], newest: EvaluationPending) -> tuple[EvaluationPending, ...]:
-    """Add a request; of matches only the latest wait."""
+    """Add a request; of tournaments' matches only the latest wait."""
     waiting = (*pending, newest)
     given_up = list(filter(_is_background, waiting))[:-WAITING_MATCHES]
     return tuple(one for one in waiting if one not in given_up)
@@ -269,9 +264,7 @@ def _with_ratings(promoted: tuple[RatedModel, ...], data: EloUpdated) -> tuple[R
 def _without_idle_gates(row: Champions) -> Champions:
     """Drop gates at which nobody stands: an operator has promoted the candidate itself, or there is no champion yet."""
     champion = row.promoted[-1].model if row.promoted else None
-    played = [
-        one for one in row.pending if _purpose(one.request) != "gate" or champion not in (None, one.request.model)
-    ]
+    played = [one for one in row.pending if one.request.purpose != "gate" or champion not in (None, one.request.model)]
     return row if len(played) == len(row.pending) else row.model_copy(update={"pending": tuple(played)})
 
 
