@@ -109,6 +109,7 @@ class Cause(Value):
     subject: str | None
     correlationid: str
     traceparent: str | None
+    sequence: int
     recorded_us: int
 
     @property
@@ -161,6 +162,7 @@ class Event(Struct, Generic[P_co], frozen=True):
             "subject": envelope.subject,
             "correlationid": envelope.correlationid,
             "traceparent": envelope.traceparent,
+            "sequence": self.sequence,
             "recorded_us": self.recorded_us,
         }
         return trusted(Cause, fields)

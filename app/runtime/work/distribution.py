@@ -92,7 +92,7 @@ class Distributor(QuietWorker[Decision]):
     def jobs(self, rows: Mapping[str, Kept]) -> Iterable[DistributionJob]:
         """Return the decisions that wait, oldest first."""
         waiting = [(row.cause, row.decision, row) for row in rows.values() if row.cause and row.decision]
-        for cause, decision, row in sorted(waiting, key=lambda one: one[0].recorded_us):
+        for cause, decision, row in sorted(waiting, key=lambda one: one[0].sequence):
             spec: Json = {"store": self.place.store, "model": None, "discard": list(row.overdue)}
             if isinstance(decision, Change):
                 spec |= {"model": _target(decision)[0], "discard": list(row.superseded)}

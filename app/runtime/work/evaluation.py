@@ -151,7 +151,7 @@ class Evaluator(QuietWorker[Asked]):
         """
         pending = [(one, row) for row in rows.values() for one in row.pending]
         urgent = [found for found in pending if not _is_background(found[0])]
-        for one, row in sorted(urgent or pending, key=lambda found: found[0].cause.recorded_us):
+        for one, row in sorted(urgent or pending, key=lambda found: found[0].cause.sequence):
             yield self._job(one.cause, one.request, row)
 
     def _job(self, cause: Cause, request: Asked, row: Champions) -> EvaluationJob:

@@ -75,7 +75,7 @@ class QualityMonitor(QuietWorker[SelfplayComplete]):
     def jobs(self, rows: Mapping[str, InspectionRow]) -> Iterable[Inspection]:
         """Return the shards that wait, oldest first."""
         waiting = [(row.cause, row.played, row) for row in rows.values() if row.cause and row.played]
-        for cause, played, row in sorted(waiting, key=lambda one: one[0].recorded_us):
+        for cause, played, row in sorted(waiting, key=lambda one: one[0].sequence):
             spec: Json = {
                 "store": self.place.store,
                 "config": self.config_json(cause),

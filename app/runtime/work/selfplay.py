@@ -52,7 +52,7 @@ class SelfplayWorker(QuietWorker[SelfplayRequested]):
 
     def jobs(self, rows: Mapping[str, SelfplayPending]) -> Iterable[SelfplayJob]:
         """Return the pending requests, oldest first."""
-        for row in sorted(rows.values(), key=lambda row: row.cause.recorded_us):
+        for row in sorted(rows.values(), key=lambda row: row.cause.sequence):
             request = row.request
             spec: Json = {
                 "store": self.place.store,

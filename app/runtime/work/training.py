@@ -58,7 +58,7 @@ class Trainer(QuietWorker[TrainingRequested]):
 
     def jobs(self, rows: Mapping[str, TrainingPending]) -> Iterable[TrainingJob]:
         """Return the pending requests, oldest first."""
-        for row in sorted(rows.values(), key=lambda row: row.cause.recorded_us):
+        for row in sorted(rows.values(), key=lambda row: row.cause.sequence):
             yield self._job(row.cause, row.request)
 
     def _job(self, cause: Cause, request: TrainingRequested) -> TrainingJob:

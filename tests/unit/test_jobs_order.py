@@ -1,0 +1,38 @@
+"""The jobs of every worker: oldest first, by the journal, however many events one record holds."""
+
+from functools import partial
+
+import pytest
+from driving import KEY, OTHER_KEY, played, run_settings
+from scenario_events import asked, promoted
+
+from app.events import EvaluationRequested, Payload, RunConfigured, TrainingRequested
+from app.runtime.fold import Fold
+from app.runtime.work import Distributor, Evaluator, Place, QualityMonitor, SelfplayWorker, Trainer
+
+PLACE = Place("selfplay_worker@laptop", "laptop", "store")
+TRAINING = TrainingRequested(base_model=None, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1)
+RATING = EvaluationRequested(purpose="rating", model="a" * 64, step=0, seed=1)
+
+
+WANTED: dict[type, tuple[Payload, Payload]] = {
+    SelfplayWorker: (asked(PLACE.name), asked(PLACE.name)),
+    QualityMonitor: (played(2), played(1, shard="d" * 64)),
+    Trainer: (TRAINING, TRAINING),
+    Evaluator: (RATING, RATING),
+    Distributor: (promoted(), promoted()),
+}
+
+
+@pytest.mark.parametrize("worker", WANTED)
+@pytest.mark.parametrize("keys", [(KEY, OTHER_KEY), (OTHER_KEY, KEY)], ids=" ".join)
+def test_what_was_recorded_at_once_runs_in_the_order_of_the_journal(record, worker, keys):
+    settings = run_settings(KEY, OTHER_KEY).model_dump(mode="json")
+    events = [record(RunConfigured(run_id="run", settings=settings), at=1)]
+    events += [record(data, key, at=2) for data, key in zip(WANTED[worker], keys, strict=True)]
+    outcome = Fold((partial(worker, place=PLACE),)).feed(events)
+    for saved in (outcome.saved(), dict(reversed(outcome.saved().items()))):
+        fold = Fold((partial(worker, place=PLACE),), saved)
+        (restarted,) = fold.reducers
+        waiting = {key: row for key, row in fold.rows(worker.name).items() if row.cause}
+        assert [job.id for job in restarted.jobs(waiting)] == [event.id for event in events[1:]]
