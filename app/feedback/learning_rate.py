@@ -6,6 +6,7 @@ So a single loss anomaly lowers nothing either; several trainings in a row with 
 """
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from math import hypot
 from typing import ClassVar
 
@@ -25,7 +26,7 @@ from app.events import (
 )
 from app.feedback.controller import Controller
 from app.feedback.limits import bounded
-from app.feedback.state import FeedbackState
+from app.feedback.state import FeedbackState, state_of
 from app.feedback.trend import SECONDS_PER_HOUR
 
 US = 1_000_000
@@ -56,7 +57,7 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
         self,
         rows: Mapping[str, LearningRow],
         event: Event[Payload],
-        states: Mapping[str, FeedbackState],  # noqa: ARG002 - the protocol's argument
+        states: Mapping[str, FeedbackState],
     ) -> Step[LearningRow]:
         """Fold one event."""
         row = rows.get(event.subject) or self._initial(event.subject)
@@ -80,7 +81,7 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
                 lowered = self._set(row, row.learning_rate * factor, event.recorded_us)
                 return _told(event.subject, lowered, "the training diverged")
             case LossAnomalyDetected(consecutive=trainings):
-                return self._calmed(event, row, trainings)
+                return self._calmed(event, row, trainings, state_of(states, event.subject).last_training_time)
         return Step()
 
     def _set(self, row: LearningRow, rate: float, now_us: int) -> LearningRow:
@@ -100,10 +101,17 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
             changed_us=0,
         )
 
-    def _calmed(self, event: Event[Payload], row: LearningRow, trainings: int) -> Step[LearningRow]:
-        """Lower the learning rate if that many trainings in a row with an anomaly call for it."""
+    def _calmed(
+        self, event: Event[Payload], row: LearningRow, trainings: int, trained: datetime | None
+    ) -> Step[LearningRow]:
+        """Lower the learning rate if that many trainings in a row with an anomaly call for it, once for each training.
+
+        One that several of its figures tell of is not another one, however short the cooldown.
+        """
         limits = self.settings.feedback.learning_rate
-        if trainings < limits.anomalies or self._cooling(event, row):
+        since_change = timedelta(microseconds=event.recorded_us - row.changed_us)
+        answered = trained is not None and since_change <= event.recordedtime - trained
+        if trainings < limits.anomalies or answered or self._cooling(event, row):
             return Step()
         return self._scaled(event, row, limits.lower_factor, f"{trainings} trainings in a row with a loss anomaly")
 

@@ -1,7 +1,7 @@
 """GauntletFeedbackController and EvaluationFeedbackHandler: each rule at its threshold and beside it (DESIGN §4)."""
 
 import pytest
-from driving import HOUR, KEY, NEW, OLD, Driven, match, rated, run_settings
+from driving import HOUR, KEY, NEW, OLD, Driven, match, rated, run_settings, trained
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,6 +127,16 @@ class TestLearningRate:
         assert len(handler.feed(self.anomaly(2), self.anomaly(2, "approx_kl"), at=1)) == 1
         assert not handler.feed(self.anomaly(3), at=0.99 * HOUR)
         assert len(handler.feed(self.anomaly(4), at=1.01 * HOUR)) == 1
+
+    def test_two_figures_of_one_training_lower_it_once_whatever_the_cooldown(self):
+        handler = Driven(EvaluationFeedbackHandler, run_settings(learning_rate={"cooldown_hours": 0}))
+        for number in range(2):
+            handler.feed(trained(step=number), at=2 * number + 1)
+            said = handler.feed(self.anomaly(2 + number), at=2 * number + 1.5)
+            assert [one.learning_rate for one in said] == pytest.approx(
+                [0.8 ** (number + 1) * CONFIG.ppo.learning_rate]
+            )
+            assert not handler.feed(self.anomaly(2 + number, "approx_kl"), at=2 * number + 2)
 
     def test_anomalies_lower_nothing_that_is_at_its_least(self, handler):
         handler.feed(self.say(1e-6), at=1)
