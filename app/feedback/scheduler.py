@@ -52,6 +52,9 @@ LEAST_RATE = 0.01
 MOST_CAPACITY = 1024
 """Jobs that a worker is believed to run at once: each is a place in a line."""
 
+MOST_LEASES = 2
+"""A request is believed to have taken as long as so many leases: what takes longer was given up before."""
+
 HEARD = (DaemonHeartbeat, DaemonReady)
 """What tells that a worker lives. The commonest first: pydantic takes long to say that a model is none of a class."""
 
@@ -119,7 +122,8 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             case ModelDistributed(model=model):
                 return plan.forget(key, row, row.out).model_copy(update={"model": model, "fresh_rows": 0})
             case SelfplayComplete(request_id=request, seconds=seconds) if asked := row.asked(request):
-                return plan.release(key, row, asked).model_copy(update={"seconds": max(0.001, seconds)})
+                most = MOST_LEASES * self.settings.feedback.scheduler.lease_seconds
+                return plan.release(key, row, asked).model_copy(update={"seconds": min(max(0.001, seconds), most)})
             case QualityScoreUpdated(shard=shard) if shard.model == row.model:
                 return self._scored(plan, key, row, data)
             case SelfplayFailed() | QualityDegraded() if asked := row.asked(data.request_id):
@@ -154,9 +158,9 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         if not row.needs.usable(self.settings, data.score):
             return plan.release(key, row, asked, failed=True) if asked else None
         answered = plan.forget(key, row, [asked]) if asked else row
-        fresh = min(row.fresh_rows + shard.rows, row.needs.most_rows(self.settings, key))
-        counted = {"fresh_rows": fresh, "rows_per_game": shard.rows / shard.games}
-        return answered.model_copy(update=counted)
+        most = row.needs.most_rows(self.settings, key)
+        fresh, rows = min(row.fresh_rows + shard.rows, most), min(shard.rows, most)
+        return answered.model_copy(update={"fresh_rows": fresh, "rows_per_game": rows / shard.games})
 
     def _sweep(self, plan: Plan, rows: Mapping[str, SchedulerRow]) -> None:
         """Look for lost workers and for requests without an answer; not at every tick, as it looks at everything."""

@@ -407,6 +407,17 @@ class TestPace:
         later = [p for at in range(21, 200) for p in scheduler.feed(heartbeat(), TICK, key=None, at=at)]
         assert not later, "its former place in the line is no second turn"
 
+    def test_games_that_took_longer_than_any_do_not_end_them(self, scheduler):
+        scheduler.feed(distributed(), QualityPenaltyApplied(rate_multiplier=0.5, quality_score=0.1, threshold=0.3))
+        lease = scheduler.settings.feedback.scheduler.lease_seconds
+        assert not answer(scheduler, rows=NEED // 2, seconds=1e9, at=1)
+        assert len(scheduler.feed(heartbeat(), TICK, key=None, at=4 * lease)) == 1
+
+    def test_a_shard_of_more_rows_than_a_number_holds_makes_one_training(self, scheduler):
+        scheduler.feed(distributed())
+        assert not answer(scheduler, rows=10**400)
+        assert row(scheduler).fresh_rows == row(scheduler).needs.most_rows(scheduler.settings, KEY)
+
     def test_unblocked_it_plays_as_before(self, scheduler):
         scheduler.feed(distributed(), TrainingBlockedByQuality(reason="parity"), TrainingUnblocked(reason="clean"))
         assert len(answer(scheduler, rows=NEED - 1)) == 1
