@@ -1,12 +1,12 @@
 """Decisions: a knob was set, by its one owner (DESIGN §4)."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import Field, NonNegativeInt, PositiveFloat
 
 from app.core import ConfigKey, ModelHash
 from app.events.payload import Decision, Scope
-from app.events.values import Evidence, Intensity, OpponentPick, Rating
+from app.events.values import Evidence, Intensity, OpponentPick, Parameter, Rating
 
 
 class ExplorationBoost(Decision, type="selfplay.exploration_boosted", name="EXPLORATION_BOOST"):
@@ -49,7 +49,7 @@ class AdaptiveParamsChanged(Decision, type="training.adaptive_params_changed", n
 class HyperparameterUpdated(Decision, type="training.hyperparameter_updated", name="HYPERPARAMETER_UPDATED"):
     """One hyperparameter was set."""
 
-    parameter: Literal["learning_rate", "epochs", "games_per_iteration", "quality_threshold", "base_temperature"]
+    parameter: Parameter
     value: float
     previous: float
     reason: str

@@ -9,6 +9,7 @@ from app.events.payload import Value
 
 Intensity = Literal["paused", "reduced", "normal", "accelerated", "hot_path"]
 Severity = Literal["minor", "moderate", "severe", "critical"]
+Parameter = Literal["learning_rate", "epochs", "games_per_iteration", "quality_threshold", "base_temperature"]
 Rating = Annotated[Elo, Field(ge=-100_000, le=100_000)]
 RatingError = Annotated[float, Field(ge=0.01, le=100_000, description="standard error, Elo")]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from app.core import ConfigKey
-from app.events import Emission, EvaluationCompleted, Event, HyperparameterUpdated, Payload, Row, Step
+from app.events import Emission, EvaluationCompleted, Event, HyperparameterUpdated, Parameter, Payload, Row, Step
 from app.feedback.controller import Controller
-from app.feedback.limits import Parameter
 from app.feedback.state import FeedbackState
 from app.feedback.trend import SECONDS_PER_HOUR
 

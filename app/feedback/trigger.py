@@ -160,7 +160,10 @@ class TrainingTrigger(Controller[TrainingRow]):
             case TrainingUnblocked():
                 return row.model_copy(update={"blocked": False})
             case AdaptiveParamsChanged(learning_rate=rate, epochs=epochs):
-                settings = {"learning_rate": rate, "epochs": int(bounded("epochs", epochs, self.settings, key))}
+                settings = {
+                    "learning_rate": bounded("learning_rate", rate, self.settings, key),
+                    "epochs": int(bounded("epochs", epochs, self.settings, key)),
+                }
                 return row.model_copy(update={**settings, "needs": row.needs.after(data, self.settings, key)})
             case TrainingIntensityChanged() | HyperparameterUpdated():
                 return row.model_copy(update={"needs": row.needs.after(data, self.settings, key)})

@@ -190,16 +190,24 @@ def test_a_quality_threshold_that_no_shard_reaches_stays_within_the_bounds(trigg
 
 def test_settings_that_were_published_past_their_owner_stay_within_the_bounds(trigger):
     """Journals hold such of its own too, from before it bounded what it passed on."""
-    trigger.feed(AdaptiveParamsChanged(epochs=10**300, games_per_iteration=10**300, learning_rate=1e-3, reason="x"))
+    trigger.feed(AdaptiveParamsChanged(epochs=10**300, games_per_iteration=10**300, learning_rate=1e300, reason="x"))
     (request,) = trigger.feed(*[scored()] * 4)
-    assert request.epochs == 8
+    assert (request.epochs, request.learning_rate) == (8, 1e-3)
+
+
+@pytest.mark.parametrize(("published", "taken"), [(1e-300, 1e-6), (2e-5, 2e-5)])
+def test_a_learning_rate_that_was_published_past_its_owner_stays_above_the_least(trigger, published, taken):
+    trigger.feed(AdaptiveParamsChanged(epochs=3, games_per_iteration=256, learning_rate=published, reason="x"))
+    (request,) = trigger.feed(scored())
+    assert request.learning_rate == taken
 
 
 def test_what_is_configured_beyond_the_bounds_may_stay():
-    settings = run_settings(gauntlet={"max_epochs": 2})
+    settings = run_settings(gauntlet={"max_epochs": 2}, learning_rate={"maximum": 1e-4})
     trigger = Driven(TrainingTrigger, settings)
     trigger.feed(distributed())
-    usual = settings.config(KEY).ppo.epochs
-    trigger.feed(AdaptiveParamsChanged(epochs=usual, games_per_iteration=192, learning_rate=1e-3, reason="x"))
+    usual = settings.config(KEY).ppo
+    told = {"epochs": usual.epochs, "learning_rate": usual.learning_rate}
+    trigger.feed(AdaptiveParamsChanged(**told, games_per_iteration=192, reason="x"))
     (request,) = trigger.feed(scored())
-    assert request.epochs == usual == 3
+    assert (request.epochs, request.learning_rate) == (usual.epochs, usual.learning_rate) == (3, 1e-3)
