@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from app.config import RunSettings
-from app.events import AnyRow, Event, Payload, Step
+from app.events import AnyRow, Event, Parameter, Payload, Step
 from app.feedback.state import FeedbackState
 
 R = TypeVar("R", bound=AnyRow)
@@ -18,6 +18,9 @@ class Controller(ABC, Generic[R]):
 
     Its host folds FeedbackState from each event first, once for all controllers, then gives each controller the event,
     its own rows and those states.
+
+    Attributes:
+        parameters: the parameters of training and self-play that it owns; of others it may not say that they are set.
     """
 
     settings: RunSettings
@@ -25,6 +28,7 @@ class Controller(ABC, Generic[R]):
     reads: ClassVar[frozenset[type[Payload]]]
     emits: ClassVar[frozenset[type[Payload]]]
     row: ClassVar[type[Any]]
+    parameters: ClassVar[frozenset[Parameter]] = frozenset()
 
     @abstractmethod
     def step(self, rows: Mapping[str, R], event: Event[Payload], states: Mapping[str, FeedbackState]) -> Step[R]:

@@ -29,6 +29,9 @@ class GauntletFeedbackController(Controller[GauntletRow]):
     row: ClassVar[type[GauntletRow]] = GauntletRow
     reads: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted})
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({HyperparameterUpdated})
+    parameters: ClassVar[frozenset[Parameter]] = frozenset(
+        {"epochs", "games_per_iteration", "quality_threshold", "base_temperature"}
+    )
 
     def step(
         self,

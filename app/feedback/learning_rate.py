@@ -19,6 +19,7 @@ from app.events import (
     HyperparameterUpdated,
     LossAnomalyDetected,
     ModelRolledBack,
+    Parameter,
     Payload,
     Row,
     Step,
@@ -52,6 +53,7 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
         {EvaluationCompleted, HyperparameterUpdated, LossAnomalyDetected, ModelRolledBack, TrainingFailed}
     )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({AdaptiveParamsChanged})
+    parameters: ClassVar[frozenset[Parameter]] = frozenset({"learning_rate"})
 
     def step(
         self,

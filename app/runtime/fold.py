@@ -6,7 +6,20 @@ from typing import Any, NamedTuple
 
 from app.config import RunSettings
 from app.core import FlyballError
-from app.events import AnyRow, Cause, Emission, Envelope, Event, Payload, Reducer, RunConfigured, Step, follow
+from app.events import (
+    AnyRow,
+    Cause,
+    Emission,
+    Envelope,
+    Event,
+    HyperparameterUpdated,
+    Parameter,
+    Payload,
+    Reducer,
+    RunConfigured,
+    Step,
+    follow,
+)
 from app.feedback import Controller, FeedbackFold
 
 RowKey = tuple[str, str]
@@ -22,7 +35,7 @@ SETTINGS_KEY: RowKey = (HOST, "settings")
 
 
 class UndeclaredEmission(FlyballError):
-    """A reducer emitted a payload type that it does not declare."""
+    """A reducer emitted a payload type that it does not declare, or set a parameter that it does not own."""
 
 
 class Conclusion(NamedTuple):
@@ -149,14 +162,24 @@ def draft(reducer: Hosted, cause: Cause, emissions: Iterable[Emission]) -> list[
     """Write what a reducer emitted as events that follow from their cause.
 
     Raises:
-        UndeclaredEmission: the reducer does not declare one of the types.
+        UndeclaredEmission: the reducer does not declare one of the types, or does not own a parameter.
     """
     envelopes = []
     for index, emission in enumerate(emissions):
-        if type(emission.data) not in reducer.emits:
-            raise UndeclaredEmission(
-                f"{reducer.name} emitted {emission.data.seed_name}, which it does not declare.",
-                hint="Add the payload type to its `emits`, and see who consumes it.",
-            )
+        _check_declared(reducer, emission.data)
         envelopes.append(follow(emission.data, cause, by=reducer.name, index=index, subject=emission.subject))
     return envelopes
+
+
+def _check_declared(reducer: Hosted, data: Payload) -> None:
+    if type(data) not in reducer.emits:
+        raise UndeclaredEmission(
+            f"{reducer.name} emitted {data.seed_name}, which it does not declare.",
+            hint="Add the payload type to its `emits`, and see who consumes it.",
+        )
+    owned = reducer.parameters if isinstance(reducer, Controller) else frozenset[Parameter]()
+    if type(data) is HyperparameterUpdated and data.parameter not in owned:
+        raise UndeclaredEmission(
+            f"{reducer.name} set {data.parameter}, which it does not own.",
+            hint="Publish an observation for its owner (DESIGN §4); if there is none, add it to its `parameters`.",
+        )

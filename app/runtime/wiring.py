@@ -6,6 +6,7 @@ reads and emits, and a loose end is an error before anything starts.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from typing import get_args
 
 from app.core import FlyballError
 from app.events import (
@@ -26,6 +27,7 @@ from app.events import (
     ModelRolledBack,
     NodeLost,
     OpponentSampled,
+    Parameter,
     Payload,
     PlateauDetected,
     PromotionRejected,
@@ -41,7 +43,7 @@ from app.events import (
     TrainingStarted,
     TrainingUnblocked,
 )
-from app.feedback import FeedbackFold
+from app.feedback import Controller, FeedbackFold
 from app.runtime.registry import BROKER, DAEMONS, DaemonSpec
 
 HOST = "every daemon"
@@ -110,6 +112,15 @@ def consumers(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Edges:
     return {payload: frozenset(names) for payload, names in found.items()}
 
 
+def owners(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Mapping[Parameter, frozenset[str]]:
+    """Return for each parameter of training and self-play the controllers that own it."""
+    controllers = [one for spec in daemons.values() for one in spec.controllers if issubclass(one, Controller)]
+    return {
+        parameter: frozenset(one.name for one in controllers if parameter in one.parameters)
+        for parameter in get_args(Parameter)
+    }
+
+
 def check(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> None:
     """Make sure that whatever is read has an emitter, and every knob one owner: nothing is started otherwise.
 
@@ -124,12 +135,18 @@ def check(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> None:
                 hint="Register the daemon that emits it, or stop reading it.",
             )
     for knob, types in KNOBS.items():
-        owners = frozenset[str]().union(*(emitted.get(payload, ()) for payload in types))
-        if len(owners) > 1:
-            raise LooseEnd(
-                f"{_names(types)}: several owners set one knob ({knob}): {', '.join(sorted(owners))}.",
-                hint="One controller sets a knob; let the others publish observations (DESIGN §4).",
-            )
+        setters = frozenset[str]().union(*(emitted.get(payload, ()) for payload in types))
+        _check_one_owner(f"{_names(types)}: several owners set one knob ({knob})", setters)
+    for parameter, names in owners(daemons).items():
+        _check_one_owner(f"Several own one parameter ({parameter})", names)
+
+
+def _check_one_owner(otherwise: str, names: frozenset[str]) -> None:
+    if len(names) > 1:
+        raise LooseEnd(
+            f"{otherwise}: {', '.join(sorted(names))}.",
+            hint="One controller sets a knob; let the others publish observations (DESIGN §4).",
+        )
 
 
 def loose_ends(
@@ -140,8 +157,9 @@ def loose_ends(
     """Iterate over what is not as it should be, though everything would start: one sentence each.
 
     Types without an emitter or a consumer that are not declared so; declarations that are no longer true; decisions
-    that set no knob of ``KNOBS``, or several. Nobody consumes its own words. FeedbackState shows controllers the knobs
-    that decisions set, but it is no consumer of facts: what it alone reads may lead nowhere.
+    that set no knob of ``KNOBS``, or several; parameters that nobody owns. Nobody consumes its own words. FeedbackState
+    shows controllers the knobs that decisions set, but it is no consumer of facts: what it alone reads may lead
+    nowhere.
     """
     emitted, read = emitters(daemons), consumers(daemons)
     for payload in CATALOGUE:
@@ -157,6 +175,9 @@ def loose_ends(
         knobs = [knob for knob, types in KNOBS.items() if payload in types]
         if payload.kind is Kind.DECISION and len(knobs) != 1:
             yield f"{name} sets {len(knobs)} knobs. Name the one that it sets in KNOBS."
+    for parameter, names in owners(daemons).items():
+        if not names:
+            yield f"Nobody owns {parameter}. Make it one of a controller's `parameters`."
 
 
 def _names(types: frozenset[type[Payload]]) -> str:

@@ -1,13 +1,19 @@
 """Nothing is wired by hand: what reducers declare must fit together."""
 
-from typing import ClassVar
+from contextlib import nullcontext
+from typing import ClassVar, get_args
 
 import pytest
 
+from app.config import RunSettings
 from app.events import (
     CATALOGUE,
+    Emission,
+    HyperparameterUpdated,
     Kind,
     ModelPromoted,
+    Parameter,
+    RegressionCleared,
     RegressionDetected,
     Step,
     TrainingProgress,
@@ -15,8 +21,9 @@ from app.events import (
     Value,
 )
 from app.feedback import Controller, EvaluationFeedbackHandler, FeedbackFold
+from app.runtime.fold import UndeclaredEmission, draft
 from app.runtime.registry import DAEMONS, FEEDBACK, DaemonSpec, UnknownDaemon, spec_of, start_order
-from app.runtime.wiring import KNOBS, TERMINAL, LooseEnd, check, consumers, emitters, loose_ends
+from app.runtime.wiring import KNOBS, TERMINAL, LooseEnd, check, consumers, emitters, loose_ends, owners
 
 
 class Usurper(Controller[Value]):
@@ -63,6 +70,34 @@ def test_a_knob_has_one_owner_whatever_the_type_that_sets_it():
         check({**DAEMONS, "x": DaemonSpec("x", "unblocks", (Unblocking,))})
 
 
+class Meddling(Usurping):
+    """Owns a parameter that another sets with an event of its own."""
+
+    name: ClassVar[str] = "Meddling"
+    emits: ClassVar = frozenset()
+    parameters: ClassVar = frozenset({"learning_rate"})
+
+
+class Setting(Meddling):
+    """Sets it."""
+
+    emits: ClassVar = frozenset({HyperparameterUpdated})
+
+
+def test_a_parameter_has_one_owner_whatever_the_type_that_sets_it():
+    with pytest.raises(LooseEnd, match=r"\(learning_rate\): EvaluationFeedbackHandler, Meddling"):
+        check({**DAEMONS, "x": DaemonSpec("x", "meddles", (Meddling,))})
+    assert {parameter: len(names) for parameter, names in owners().items()} == dict.fromkeys(get_args(Parameter), 1)
+
+
+@pytest.mark.parametrize(("parameter", "refused"), [("learning_rate", False), ("epochs", True)])
+def test_what_a_controller_does_not_own_it_cannot_set(record, parameter, refused):
+    said = Emission(HyperparameterUpdated(parameter=parameter, value=1.0, previous=2.0, reason="x"))
+    cause = record(RegressionCleared(model="a" * 64), "tic_tac_toe_2p").cause
+    with pytest.raises(UndeclaredEmission, match="Meddling set epochs") if refused else nullcontext():
+        assert draft(Setting(RunSettings()), cause, [said])
+
+
 def test_every_type_has_an_emitter_and_a_consumer_or_a_reason_why_not():
     assert list(loose_ends()) == []
 
@@ -96,6 +131,7 @@ NO_TRAINER = {name: spec for name, spec in DAEMONS.items() if name != "training"
         ("ELO_UPDATED has no consumer.", {"daemons": NO_LEAGUE}),
         ("DAEMON_STARTED has no consumer.", {"terminal": {}}),
         ("LOSS_ANOMALY_DETECTED has no consumer.", {"daemons": UNHEEDED}),
+        ("Nobody owns learning_rate.", {"daemons": UNHEEDED}),
     ],
 )
 def test_loose_ends_are_found(said, declared):
