@@ -40,6 +40,7 @@ class ConfigRow(Row, frozen=True):
 
     Attributes:
         model: the distributed model; without one there is nothing to play with.
+        candidate: the latest trained model, which awaits its verdict.
         out: the requests that are under way, oldest first.
         rows_per_game: of the latest shard; ``None`` before the first.
         requested_us: when the latest request was made.
@@ -50,6 +51,7 @@ class ConfigRow(Row, frozen=True):
     """
 
     model: ModelHash | None = None
+    candidate: ModelHash | None = None
     fresh_rows: int = 0
     requests: int = 0
     out: tuple[Asked, ...] = ()

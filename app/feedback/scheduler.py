@@ -32,6 +32,7 @@ from app.events import (
     SelfplayRequested,
     Step,
     TrainingBlockedByQuality,
+    TrainingCompleted,
     TrainingFailed,
     TrainingIntensityChanged,
     TrainingUnblocked,
@@ -39,7 +40,7 @@ from app.events import (
 from app.feedback.controller import Controller
 from app.feedback.limits import bounded
 from app.feedback.needs import US
-from app.feedback.plan import CONFIG, MATCHMAKING, NAME, WORKER, Plan, is_due
+from app.feedback.plan import CONFIG, EMPTY, FIRST, MATCHMAKING, NAME, WORKER, Plan, is_due
 from app.feedback.queue import ConfigRow, SchedulerRow, WorkerRow
 from app.feedback.state import FeedbackState
 
@@ -81,6 +82,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             SelfplayComplete,
             SelfplayFailed,
             TrainingBlockedByQuality,
+            TrainingCompleted,
             TrainingFailed,
             TrainingIntensityChanged,
             TrainingUnblocked,
@@ -98,8 +100,8 @@ class SelfplayScheduler(Controller[SchedulerRow]):
                 return Step()
             if alive := _alive(rows, data, event.recorded_us):
                 return Step(alive)
-        if type(data) is MatchmakingUpdated:
-            return Step({MATCHMAKING + event.subject: SchedulerRow(matchmaking=data)})
+        if noted := _noted(rows, event.subject, data):
+            return Step(noted)
         plan = Plan(self.settings, rows, event, states)
         match data:
             case ClockTick():
@@ -120,7 +122,8 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         row = plan.config(key)
         match data:
             case ModelDistributed(model=model):
-                return plan.forget(key, row, row.out).model_copy(update={"model": model, "fresh_rows": 0})
+                changed = {"model": model, "candidate": None, "fresh_rows": 0}
+                return plan.forget(key, row, row.out).model_copy(update=changed)
             case SelfplayComplete(request_id=request, seconds=seconds) if asked := row.asked(request):
                 most = MOST_LEASES * self.settings.feedback.scheduler.lease_seconds
                 return plan.release(key, row, asked).model_copy(update={"seconds": min(max(0.001, seconds), most)})
@@ -129,11 +132,11 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             case SelfplayFailed() | QualityDegraded() if asked := row.asked(data.request_id):
                 # The next sweep repeats it: a failure that comes back must not spin.
                 return plan.release(key, row, asked, failed=True)
-            case PromotionRejected() | TrainingFailed():
+            case TrainingFailed():
                 return row.model_copy(update={"fresh_rows": 0})
-            case EvaluationFailed(purpose="rating", model=model) if model != row.model:
-                # The candidate's: the trigger goes on without it. It is not kept waiting by any other evaluation.
-                return row.model_copy(update={"fresh_rows": 0})
+            case PromotionRejected(model=model) | EvaluationFailed(purpose="rating", model=model):
+                # The trigger goes on without the candidate. It is not kept waiting by any other model.
+                return row.model_copy(update={"candidate": None, "fresh_rows": 0}) if model == row.candidate else None
         return self._decided(row, key, data)
 
     def _decided(self, row: ConfigRow, key: str, data: Payload) -> ConfigRow | None:
@@ -192,6 +195,16 @@ def _alive(
     if row is None or row.worker is None or row.worker.lost or type(data) is DaemonReady or is_due(rows, now_us):
         return {}
     return {name: SchedulerRow(worker=row.worker.model_copy(update={"heard_us": now_us}))}
+
+
+def _noted(rows: Mapping[str, SchedulerRow], key: str, data: Payload) -> dict[str, SchedulerRow | None]:
+    """Return what is noted for later of an event after which as many games are wanted as before."""
+    if type(data) is MatchmakingUpdated:
+        return {MATCHMAKING + key: SchedulerRow(matchmaking=data)}
+    if type(data) is TrainingCompleted:
+        row = rows.get(CONFIG + key, EMPTY).config or FIRST
+        return {CONFIG + key: SchedulerRow(config=row.model_copy(update={"candidate": data.model}))}
+    return {}
 
 
 def _heard(plan: Plan, data: DaemonReady | DaemonHeartbeat) -> None:

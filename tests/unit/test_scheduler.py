@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from driving import KEY, NEED, NEW, OLD, OTHER_KEY, Driven, distributed, run_settings, scored
+from driving import KEY, NEED, NEW, OLD, OTHER_KEY, Driven, distributed, run_settings, scored, trained
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +15,7 @@ from app.events import (
     CurriculumRebalanced,
     DaemonHeartbeat,
     DaemonReady,
+    EvaluationFailed,
     Evidence,
     ExplorationBoost,
     HyperparameterUpdated,
@@ -137,17 +138,30 @@ class TestDemand:
         scheduler.feed(scored(model=NEW), scored(0.29))
         assert row(scheduler).fresh_rows == 0
 
-    @pytest.mark.parametrize("end", ["rejected", "failed"])
+    @pytest.mark.parametrize("end", ["rejected", "unrated", "failed"])
     def test_a_cycle_without_a_new_model_brings_new_games(self, scheduler, end):
         scheduler.feed(distributed())
         assert not answer(scheduler, rows=NEED)
+        assert not scheduler.feed(trained(NEW))
+        assert len(scheduler.feed(self.ends(NEW)[end])) == 1
+
+    @staticmethod
+    def ends(model):
         evidence = Evidence(evaluation_id="e", statistic="x", value=0, threshold=0, games=1, elo=0, elo_stderr=1)
-        fact = (
-            PromotionRejected(model=NEW, current=OLD, step=1, evidence=evidence)
-            if end == "rejected"
-            else TrainingFailed(request_id="t", reason="diverged", error="NaN")
-        )
-        assert len(scheduler.feed(fact)) == 1
+        return {
+            "rejected": PromotionRejected(model=model, current=OLD, step=1, evidence=evidence),
+            "unrated": EvaluationFailed(request_id="e", purpose="rating", model=model, error="no"),
+            "failed": TrainingFailed(request_id="t", reason="diverged", error="NaN"),
+        }
+
+    @pytest.mark.parametrize("end", ["rejected", "unrated"])
+    @pytest.mark.parametrize("model", [OLD, "d" * 64], ids=["the current model", "a stranger"])
+    def test_a_verdict_on_another_model_than_the_candidate_brings_none(self, scheduler, end, model):
+        scheduler.feed(distributed())
+        assert not answer(scheduler, rows=NEED)
+        assert not scheduler.feed(trained(NEW), self.ends(model)[end])
+        assert len(scheduler.feed(self.ends(NEW)[end])) == 1
+        assert not scheduler.feed(self.ends(NEW)[end])
 
     @pytest.mark.parametrize("failure", ["failed", "degraded", "poor"])
     def test_a_failure_is_repeated_by_a_later_sweep_not_at_once(self, scheduler, failure):
