@@ -184,7 +184,9 @@ class TrainAlways(Controller[Learner]):
                 return row.model_copy(update={"model": model, "step": step, "shards": (), "busy": False})
             case ModelRolledBack():
                 return row.model_copy(update={"shards": (), "busy": True})
-            case PromotionRejected() | EvaluationFailed(purpose="rating") | TrainingFailed():
+            case PromotionRejected() | TrainingFailed():
+                return row.model_copy(update={"busy": False})
+            case EvaluationFailed(purpose="rating", model=model) if model != row.model:  # the candidate's
                 return row.model_copy(update={"busy": False})
             case QualityScoreUpdated(shard=shard) if shard.model == row.model:
                 return row.model_copy(update={"shards": (*row.shards, shard)})

@@ -234,7 +234,9 @@ class UniformBesideTrigger(UniformScheduler):
 def _decided(row: Needy, data: Payload, settings: RunSettings, key: str) -> Needy | None:
     """Return a configuration's row as the end of a training or another controller's decision leaves it."""
     match data:
-        case PromotionRejected() | TrainingFailed() | EvaluationFailed(purpose="rating") | TrainingBlockedByQuality():
+        case PromotionRejected() | TrainingFailed() | TrainingBlockedByQuality():
+            return row.model_copy(update={"fresh_rows": 0})
+        case EvaluationFailed(purpose="rating", model=model) if model != row.model:  # the candidate's
             return row.model_copy(update={"fresh_rows": 0})
         case HyperparameterUpdated(parameter="base_temperature", value=value):
             return row.model_copy(update={"temperature": value})

@@ -1,0 +1,38 @@
+"""The neutral baselines: what they must not be troubled by that the controllers are not troubled by either."""
+
+import pytest
+from driving import NEED, NEW, OLD, Driven, distributed, scored
+
+from app.events import DaemonReady, EvaluationFailed, SelfplayRequested, TrainingRequested
+from app.simulation.baselines import TrainAlways
+from app.simulation.uniform import UniformBesideTrigger, UniformScheduler
+
+
+def unrated(model: str) -> EvaluationFailed:
+    return EvaluationFailed(request_id="e", purpose="rating", model=model, error="no")
+
+
+def test_a_failed_rating_of_the_current_model_begins_no_second_training():
+    driven = Driven(TrainAlways)
+    driven.feed(distributed())
+    (request,) = driven.feed(scored(rows=NEED))
+    assert isinstance(request, TrainingRequested)
+    assert not driven.feed(scored(rows=NEED), unrated(OLD))
+    assert len(driven.feed(unrated(NEW))) == 1
+
+
+@pytest.mark.parametrize("scheduler", [UniformScheduler, UniformBesideTrigger])
+def test_a_failed_rating_of_the_current_model_brings_no_games(scheduler):
+    driven = Driven(scheduler)
+
+    def ready(node):
+        return driven.feed(DaemonReady(daemon="selfplay_worker", node=node, position=0, capacity=1), key=None)
+
+    ready("a")
+    asked = driven.feed(distributed())
+    while asked:
+        assert isinstance(asked[0], SelfplayRequested)
+        answer = scored(rows=NEED, request=driven.row().config.out[0])
+        asked = driven.feed(answer) + ready(f"b{len(driven.events)}")
+    assert not driven.feed(unrated(OLD))
+    assert len(driven.feed(unrated(NEW))) == 1
