@@ -113,8 +113,8 @@ def _loop(row: ConfigRow, data: ModelPromoted | PromotionRejected) -> Changes:
     return {"evaluated": None, "loops": row.loops + (data.step > 0)}
 
 
-def _rollback(_: ConfigRow, event: Event[ModelRolledBack]) -> Changes:
-    return {"model": event.data.to_model}
+def _rollback(row: ConfigRow, event: Event[ModelRolledBack]) -> Changes:
+    return {"model": event.data.to_model} if event.data.holds(row.model) else {}
 
 
 CHANGES = cast(

@@ -16,6 +16,7 @@ from app.events import (
     Event,
     MatchmakingUpdated,
     ModelPromoted,
+    ModelRolledBack,
     OpponentPick,
     OpponentSampled,
     Payload,
@@ -61,6 +62,8 @@ class LeagueView:
     def take(self, event: Event[Any], settings: RunSettings) -> None:
         """Read one event about the configuration."""
         key, data = event.subject, event.data
+        if isinstance(data, ModelRolledBack) and not data.holds(self.league.champion):
+            return
         league = self.league.with_baselines(settings.config(key).builtins)
         self.league = fold_league(league, event, settings.league.admission)
         match data:

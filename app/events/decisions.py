@@ -105,3 +105,10 @@ class ModelRolledBack(Decision, type="model.rolled_back", name="MODEL_ROLLED_BAC
     to_model: ModelHash
     step: NonNegativeInt
     reason: str
+
+    def holds(self, current: str | None) -> bool:
+        """Whether it changes anything where this model is current: not if it was told twice, or came too late.
+
+        Where none is known to be current, it is believed.
+        """
+        return current in (None, self.from_model)

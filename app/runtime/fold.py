@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from app.config import RunSettings
-from app.core import FlyballError
+from app.core import FlyballError, ModelHash
 from app.events import (
     AnyRow,
     Cause,
@@ -13,9 +13,12 @@ from app.events import (
     Envelope,
     Event,
     HyperparameterUpdated,
+    ModelPromoted,
+    ModelRolledBack,
     Parameter,
     Payload,
     Reducer,
+    Row,
     RunConfigured,
     Step,
     follow,
@@ -32,6 +35,13 @@ Hosted = Reducer[Any] | Controller[Any]
 Factory = Callable[[RunSettings], Hosted]
 HOST = "host"
 SETTINGS_KEY: RowKey = (HOST, "settings")
+CURRENT_KEY: RowKey = (HOST, "current")
+
+
+class CurrentModels(Row, frozen=True):
+    """The current model of each configuration, as the journal tells it."""
+
+    models: dict[str, ModelHash]
 
 
 class UndeclaredEmission(FlyballError):
@@ -68,6 +78,10 @@ def written(rows: Changed) -> dict[RowKey, bytes | None]:
     return {key: None if row is None else row.model_dump_json().encode() for key, row in rows.items()}
 
 
+SUCCESSIONS = frozenset({ModelPromoted, ModelRolledBack})
+"""What makes a model current."""
+
+
 class _Seat(NamedTuple):
     """A reducer at its place: its rows, and what its step takes after the event: FeedbackState if it is a controller.
 
@@ -87,6 +101,9 @@ class Fold:
     The reducers are built from the settings in RUN_CONFIGURED, and built anew when a later one brings other
     settings; their rows stay. They are given what is about the system, or about a configuration that the run still
     plays. FeedbackState, if hosted, comes first: controllers see it as each event leaves it.
+
+    A rollback from a model that is not current any more is given to nobody: told twice, it counts once. Where
+    rollbacks are read, promotions have to be.
     """
 
     def __init__(self, factories: Sequence[Factory], saved: dict[RowKey, bytes] | None = None) -> None:
@@ -97,6 +114,8 @@ class Fold:
         self.reducers: tuple[Hosted, ...] = ()
         self.settings: RunSettings | None = None
         self._concerned: frozenset[str | None] = frozenset({None})
+        current = self._saved.get(CURRENT_KEY)
+        self._current = CurrentModels.model_validate_json(current) if current else CurrentModels(models={})
         if SETTINGS_KEY in self._saved:
             self._build(RunSettings.model_validate_json(self._saved[SETTINGS_KEY]))
 
@@ -118,9 +137,24 @@ class Fold:
                 outcome.changed[SETTINGS_KEY] = settings
                 self._build(settings)
             if event.envelope.subject in self._concerned:
+                if type(data) in SUCCESSIONS and not self._succeeds(event, outcome):
+                    continue
                 for seat in self._readers.get(type(data), ()):
                     _apply(seat, event, outcome)
         return outcome
+
+    def _succeeds(self, event: Event[Payload], outcome: Outcome) -> bool:
+        """Note which model is current after a decision about it; return whether it was one."""
+        models = self._current.models
+        match event.data:
+            case ModelPromoted(model=model):
+                current = model
+            case ModelRolledBack(to_model=model) as back if back.holds(models.get(event.subject)):
+                current = model
+            case _:
+                return False
+        self._current = outcome.changed[CURRENT_KEY] = CurrentModels(models={**models, event.subject: current})
+        return True
 
     def _build(self, settings: RunSettings) -> None:
         self.settings = settings

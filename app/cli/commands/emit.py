@@ -141,7 +141,10 @@ def _check_rollback(reader: JournalReader, wanted: ModelRolledBack, config_key: 
     for event in Selection(frozenset({ModelPromoted, ModelRolledBack}), config_key).read(reader):
         if event.id == event_id:
             return
-        current = event.data.model if isinstance(event.data, ModelPromoted) else event.data.to_model
+        if isinstance(event.data, ModelPromoted):
+            current = event.data.model
+        elif event.data.holds(current):
+            current = event.data.to_model
     if wanted.from_model != current:
         raise BadData(
             f"It goes back from {wanted.from_model}, and the current model of {config_key} is {current or 'none yet'}.",

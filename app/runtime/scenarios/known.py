@@ -66,7 +66,7 @@ class Known:
         match data:
             case ModelPromoted(model=model):
                 self.model, self.promotions[model] = model, data
-            case ModelRolledBack(to_model=model):
+            case ModelRolledBack(to_model=model) if data.holds(self.model):
                 self.model = model
             case SelfplayComplete(shard=shard):
                 self.shard = shard.key

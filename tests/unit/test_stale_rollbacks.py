@@ -1,0 +1,58 @@
+"""A rollback from a model that is not current any more changes nothing, whoever reads it (ERRATA: idempotent)."""
+
+import pytest
+from driving import KEY, NEW, OLD, OTHER_KEY, distributed, run_settings
+from scenario_events import promoted
+
+from app.config import RunSettings
+from app.dashboard.configs import ConfigRow, fold_config
+from app.dashboard.league import LeagueView
+from app.events import ModelPromoted, ModelRolledBack, RunConfigured
+from app.runtime.fold import Fold
+from app.runtime.registry import DAEMONS
+from app.runtime.scenarios.known import known_of
+from app.runtime.work import Place
+
+SPECS = [spec for spec in DAEMONS.values() if ModelRolledBack in spec.reads]
+PLACE = Place("x@laptop", "laptop", "store")
+SETTINGS: RunSettings = run_settings(KEY, OTHER_KEY)
+STALE = ModelRolledBack(from_model=OLD, to_model="d" * 64, step=0, reason="told late")
+BACK = ModelRolledBack(from_model=NEW, to_model=OLD, step=5, reason="worse")
+
+
+@pytest.fixture
+def history(record):
+    """Return what was recorded before: NEW is current."""
+    configured = record(RunConfigured(run_id="r", settings=SETTINGS.model_dump(mode="json")))
+    return [configured, *(record(data, KEY) for data in (promoted(OLD), promoted(NEW, step=6), distributed(NEW, 6)))]
+
+
+def test_where_rollbacks_are_read_promotions_are_read_too():
+    assert len(SPECS) == 6
+    assert all(ModelPromoted in spec.reads for spec in SPECS)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("restarted", [False, True], ids=["at once", "after a restart"])
+def test_no_reducer_is_told_of_it(record, history, spec, restarted):
+    fold = Fold(spec.factories(PLACE))
+    saved = fold.feed(history).saved()
+    if restarted:
+        fold = Fold(spec.factories(PLACE), saved)
+    outcome = fold.feed([record(STALE, KEY)])
+    assert (outcome.conclusions, outcome.changed) == ([], {})
+
+    assert fold.feed([record(BACK, KEY)]).changed
+    assert fold.feed([record(BACK, KEY)]).changed == {}, "told twice, it counts once"
+    assert fold.feed([record(BACK, OTHER_KEY)]).changed, "nothing is known to be current there: it is believed"
+
+
+@pytest.mark.parametrize(("back", "current"), [(STALE, NEW), (BACK, OLD)])
+def test_nor_does_anybody_show_it(record, history, back, current):
+    events = [*history[1:], record(back, KEY)]
+    row, league = ConfigRow(key=KEY, since_us=0), LeagueView()
+    for event in events:
+        row = fold_config(row, event)
+        league.take(event, SETTINGS)
+    assert row.model == league.league.champion == current
+    assert known_of(SETTINGS, events)[KEY].model == current
