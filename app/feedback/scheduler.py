@@ -132,11 +132,11 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             case SelfplayFailed() | QualityDegraded() if asked := row.asked(data.request_id):
                 # The next sweep repeats it: a failure that comes back must not spin.
                 return plan.release(key, row, asked, failed=True)
-            case TrainingFailed():
-                return row.model_copy(update={"fresh_rows": 0})
-            case PromotionRejected(model=model) | EvaluationFailed(purpose="rating", model=model):
-                # The trigger goes on without the candidate. It is not kept waiting by any other model.
-                return row.model_copy(update={"candidate": None, "fresh_rows": 0}) if model == row.candidate else None
+            case PromotionRejected() | TrainingFailed():
+                return row.model_copy(update={"candidate": None, "fresh_rows": 0})
+            case EvaluationFailed(purpose="rating", model=model) if model == row.candidate:
+                # The trigger goes on without it. It is not kept waiting by any other evaluation.
+                return row.model_copy(update={"candidate": None, "fresh_rows": 0})
         return self._decided(row, key, data)
 
     def _decided(self, row: ConfigRow, key: str, data: Payload) -> ConfigRow | None:

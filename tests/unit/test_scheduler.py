@@ -143,25 +143,25 @@ class TestDemand:
         scheduler.feed(distributed())
         assert not answer(scheduler, rows=NEED)
         assert not scheduler.feed(trained(NEW))
-        assert len(scheduler.feed(self.ends(NEW)[end])) == 1
-
-    @staticmethod
-    def ends(model):
         evidence = Evidence(evaluation_id="e", statistic="x", value=0, threshold=0, games=1, elo=0, elo_stderr=1)
-        return {
-            "rejected": PromotionRejected(model=model, current=OLD, step=1, evidence=evidence),
-            "unrated": EvaluationFailed(request_id="e", purpose="rating", model=model, error="no"),
+        facts = {
+            "rejected": PromotionRejected(model=NEW, current=OLD, step=1, evidence=evidence),
+            "unrated": self.unrated(NEW),
             "failed": TrainingFailed(request_id="t", reason="diverged", error="NaN"),
         }
+        assert len(scheduler.feed(facts[end])) == 1
 
-    @pytest.mark.parametrize("end", ["rejected", "unrated"])
+    @staticmethod
+    def unrated(model):
+        return EvaluationFailed(request_id="e", purpose="rating", model=model, error="no")
+
     @pytest.mark.parametrize("model", [OLD, "d" * 64], ids=["the current model", "a stranger"])
-    def test_a_verdict_on_another_model_than_the_candidate_brings_none(self, scheduler, end, model):
+    def test_a_failed_rating_of_another_model_than_the_candidate_brings_none(self, scheduler, model):
         scheduler.feed(distributed())
         assert not answer(scheduler, rows=NEED)
-        assert not scheduler.feed(trained(NEW), self.ends(model)[end])
-        assert len(scheduler.feed(self.ends(NEW)[end])) == 1
-        assert not scheduler.feed(self.ends(NEW)[end])
+        assert not scheduler.feed(trained(NEW), self.unrated(model))
+        assert len(scheduler.feed(self.unrated(NEW))) == 1
+        assert not scheduler.feed(self.unrated(NEW))
 
     @pytest.mark.parametrize("failure", ["failed", "degraded", "poor"])
     def test_a_failure_is_repeated_by_a_later_sweep_not_at_once(self, scheduler, failure):
