@@ -89,6 +89,11 @@ def test_a_rollback_from_a_model_that_is_not_current_is_refused(broker: Path, fl
     assert f"the current model of {KEY} is {OLD}" in late.stderr
     assert emit(back, "--id", "mine").stdout == first.stdout, "it is not recorded again"
     assert [event.data for event in recorded(broker, "cli@laptop")][2:] == [back]
+    newest = "d" * 64
+    assert emit(promoted(newest)).exit_code == 0
+    assert flyball("replay", "MODEL_ROLLED_BACK", "--yes", "--reason", "by mistake").exit_code == 0
+    again = emit(back.model_copy(update={"from_model": newest}))
+    assert again.exit_code == 0, "what was published again has changed nothing"
 
 
 def test_the_same_replay_is_recorded_once(broker: Path, flyball: Flyball) -> None:
