@@ -35,13 +35,14 @@ Hosted = Reducer[Any] | Controller[Any]
 Factory = Callable[[RunSettings], Hosted]
 HOST = "host"
 SETTINGS_KEY: RowKey = (HOST, "settings")
-CURRENT_KEY: RowKey = (HOST, "current")
+CURRENT = "current "
+"""What the keys of rows begin with that say which model of a configuration is current."""
 
 
-class CurrentModels(Row, frozen=True):
-    """The current model of each configuration, as the journal tells it."""
+class CurrentModel(Row, frozen=True):
+    """The current model of a configuration, as the journal tells it."""
 
-    models: dict[str, ModelHash]
+    model: ModelHash
 
 
 class UndeclaredEmission(FlyballError):
@@ -114,8 +115,11 @@ class Fold:
         self.reducers: tuple[Hosted, ...] = ()
         self.settings: RunSettings | None = None
         self._concerned: frozenset[str | None] = frozenset({None})
-        current = self._saved.get(CURRENT_KEY)
-        self._current = CurrentModels.model_validate_json(current) if current else CurrentModels(models={})
+        self._current: dict[str, ModelHash] = {
+            key.removeprefix(CURRENT): CurrentModel.model_validate_json(row).model
+            for (owner, key), row in self._saved.items()
+            if owner == HOST and key.startswith(CURRENT)
+        }
         if SETTINGS_KEY in self._saved:
             self._build(RunSettings.model_validate_json(self._saved[SETTINGS_KEY]))
 
@@ -145,15 +149,16 @@ class Fold:
 
     def _succeeds(self, event: Event[Payload], outcome: Outcome) -> bool:
         """Note which model is current after a decision about it; return whether it was one."""
-        models = self._current.models
+        key = event.subject
         match event.data:
             case ModelPromoted(model=model):
                 current = model
-            case ModelRolledBack(to_model=model) as back if back.holds(models.get(event.subject)):
+            case ModelRolledBack(to_model=model) as back if back.holds(self._current.get(key)):
                 current = model
             case _:
                 return False
-        self._current = outcome.changed[CURRENT_KEY] = CurrentModels(models={**models, event.subject: current})
+        self._current[key] = current
+        outcome.changed[HOST, CURRENT + key] = CurrentModel(model=current)
         return True
 
     def _build(self, settings: RunSettings) -> None:
