@@ -9,8 +9,8 @@ An anchor was the current model when it became one, so the level above it begins
 that was gone back to, whoever decided it, is rated again and has to reach the level too. One that an operator went back
 to without an alarm is good by decision, and the level begins anew with what is measured of it.
 
-A sum that is on its way to the threshold is looked into at once: the model in question is rated again, rather than the
-next one, hours later.
+A sum that is on its way to the threshold is looked into at once: the model in question is retested, rather than the
+next one rated hours later. A retest has few games, as another can follow, and none against anybody else.
 """
 
 from collections.abc import Mapping, Sequence
@@ -100,7 +100,7 @@ def severity_of(drop: float, thresholds: Sequence[float]) -> Severity:
 
 
 class ModelPerformanceWatchdog(Controller[WatchRow]):
-    """Observes, and has doubtful models rated again; sets no knob."""
+    """Observes, and has doubtful models retested; sets no knob."""
 
     name: ClassVar[str] = "ModelPerformanceWatchdog"
     row: ClassVar[type[WatchRow]] = WatchRow
