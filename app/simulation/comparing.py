@@ -2,9 +2,11 @@
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +45,7 @@ class ArmSummary(Settings):
     """One arm over all seeds.
 
     Attributes:
-        gain: total gain in true strength, Elo.
+        gain: total gain in strength, models' luck included, Elo.
         ratio: that gain over that of the arm without controllers, paired by seed; ``None`` when it did not run.
         false_stalls: configuration-days with a false stall alarm, over healthy configuration-days; ``None`` without any
             healthy one. A stall is declared by one of the controllers: without it, there are no alarms.
@@ -51,7 +53,6 @@ class ArmSummary(Settings):
         games_to_notice: rated games until then, on average.
         regained: share of planted regressions that were over before they were noticed, see ``RegressionFigures``.
         games_to_regain: rated games until then, on average.
-        games_per_false_alarm: rated games over false regression alarms; all of them when there was none.
         rollback_seconds: longest time from the evidence of a regression to the decision to roll back.
         daily_floor: least share of worker time a configuration had on a day, as a share of an equal share.
         floor: the same over the whole time.
@@ -90,13 +91,34 @@ def run_task(task: Task) -> RunResult:
 
 
 def run_tasks(tasks: Sequence[Task], jobs: int) -> Iterator[RunResult]:
-    """Do runs, ``jobs`` at once, and yield their results in order."""
+    """Do runs, ``jobs`` at once, and yield their results in order.
+
+    When one of them fails, or nobody waits for the rest any more, those under way are ended at once.
+    """
     if jobs == 1 or len(tasks) == 1:
         yield from map(run_task, tasks)
         return
-    context = multiprocessing.get_context("spawn")
+    context, others = multiprocessing.get_context("spawn"), set(multiprocessing.active_children())
     with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context, initializer=_end_with_parent) as pool:
-        yield from pool.map(run_task, tasks)
+        try:
+            with _interruptions_held_back():  # the processes that begin here inherit it, and so leave Ctrl-C to us
+                futures = [pool.submit(run_task, task) for task in tasks]
+            for future in futures:
+                yield future.result()
+        except BaseException:
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.terminate()
+            raise
+
+
+@contextmanager
+def _interruptions_held_back() -> Iterator[None]:
+    """Let Ctrl-C wait until the end of the block."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_with_parent() -> None:

@@ -1,9 +1,13 @@
 """``flyball simulate``: what it prints, draws and refuses."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,10 +16,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
+from app.cli.commands.simulate import COLUMNS
 from app.simulation import ARMS
 
 Flyball = Callable[..., Result]
 SMALL = ("simulate", "--nodes", 4, "--configs", "tic_tac_toe_2p,hex7_2p", "--days", 0.25)
+PLANT = (files("app.simulation") / "plant.toml").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -40,15 +46,42 @@ def test_json_holds_arms_and_runs(flyball: Flyball) -> None:
     assert all(run["events"] > 100 for run in told["runs"])
 
 
-def test_no_run_outlives_a_command_that_was_killed(tmp_path: Path) -> None:
+@contextmanager
+def begun(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[psutil.Process]]]:
+    """Begin a long command; yield it once two runs are under way, and their processes. All are gone afterwards."""
     words = [sys.executable, "-m", "app.cli", "--run", str(tmp_path), *map(str, SMALL), "--days", "7", "--jobs", "2"]
-    with subprocess.Popen([*words, "--seeds", "4"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as command:
-        runs = []
+    with (tmp_path / "stderr").open("wb") as stderr:
+        command = subprocess.Popen([*words, "--seeds", "40"], stdout=stderr, stderr=stderr, start_new_session=True)
+    runs = list[psutil.Process]()
+    try:
         while len(runs) < 2:
             runs = [one for one in psutil.Process(command.pid).children() if "spawn_main" in " ".join(one.cmdline())]
+        yield command, runs
+    finally:
         command.kill()
+        command.wait()
     _, alive = psutil.wait_procs(runs, timeout=60)
     assert not alive
+
+
+def test_no_run_outlives_a_command_that_was_killed(tmp_path: Path) -> None:
+    with begun(tmp_path) as (command, _):
+        command.kill()
+
+
+@pytest.mark.parametrize("done", [0, 1], ids=["while the processes start", "while they run"])
+def test_ctrl_c_ends_all_runs_quietly(tmp_path: Path, done: int) -> None:
+    said = tmp_path / "stderr"
+    with begun(tmp_path) as (command, runs):
+        while said.read_text().count("\n") < done:
+            assert command.poll() is None
+            time.sleep(0.05)
+        os.killpg(command.pid, signal.SIGINT)  # as a terminal does it: to all of them
+        assert command.wait(timeout=60) == 1
+        assert not any(run.is_running() for run in runs)
+    lines = [line for line in said.read_text().splitlines() if line]
+    assert lines[-1] == "Aborted!"
+    assert all("/80: seed" in line for line in lines[:-1]), lines
 
 
 def test_ablation_leaves_out_each_controller_in_turn(flyball: Flyball) -> None:
@@ -66,10 +99,38 @@ def test_settings_reach_the_controllers(flyball: Flyball) -> None:
 
 
 def test_the_plant_can_be_replaced(flyball: Flyball, tmp_path: Path) -> None:
-    text = (files("app.simulation") / "plant.toml").read_text(encoding="utf-8")
-    (tmp_path / "hopeless.toml").write_text(text.replace("ceiling = ", "ceiling = 1e-6 # "), encoding="utf-8")
+    (tmp_path / "hopeless.toml").write_text(PLANT.replace("ceiling = ", "ceiling = 1e-6 # "), encoding="utf-8")
     told = json.loads(flyball(*SMALL, "--plant", tmp_path / "hopeless.toml", "--json").stdout)
     assert told["runs"][1]["total"][-1] < 1
+
+
+def test_a_plant_may_have_curves_of_the_run_s_own_configurations_played_or_not(
+    flyball: Flyball, tmp_path: Path
+) -> None:
+    (tmp_path / "own.toml").write_text(PLANT.replace("configs.hex7_2p", "configs.hex5_2p"), encoding="utf-8")
+    refused = flyball(*SMALL, "--plant", tmp_path / "own.toml")
+    assert (refused.exit_code, "'configs.hex5_2p'" in refused.stderr) == (2, True)
+    assert "Did you mean configs.hex7_2p?" in refused.stderr
+    (tmp_path / "flyball.toml").write_text('[games.hex5_2p]\ngame = "hex(board_size=5)"\nplayers = 2\n')
+    assert flyball(*SMALL, "--plant", tmp_path / "own.toml").exit_code == 0
+
+
+def test_the_order_of_configurations_decides_nothing(flyball: Flyball, tmp_path: Path) -> None:
+    (tmp_path / "flyball.toml").write_text('[games.hex5_2p]\ngame = "hex(board_size=5)"\nplayers = 2\n')
+    told = [
+        flyball(*SMALL, "--configs", keys, "--json").stdout
+        for keys in ("tic_tac_toe_2p,hex7_2p,hex5_2p", "hex5_2p, hex7_2p,tic_tac_toe_2p")
+    ]
+    assert told[0] == told[1]
+    assert list(json.loads(told[0])["runs"][0]["gain"]) == ["tic_tac_toe_2p", "hex7_2p", "hex5_2p"]
+
+
+def test_no_gain_is_less_than_nothing_by_less_than_half_an_elo(flyball: Flyball, tmp_path: Path) -> None:
+    luck_only = PLANT.replace("ceiling = ", "ceiling = 1e-6 # ").replace("jitter_elo = ", "jitter_elo = 0.01 # ")
+    (tmp_path / "luck.toml").write_text(luck_only, encoding="utf-8")
+    done = flyball(*SMALL, "--seeds", 4, "--plant", tmp_path / "luck.toml")
+    assert "+0 Elo" in done.stderr
+    assert "-0" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png"])
@@ -80,16 +141,37 @@ def test_it_draws(flyball: Flyball, tmp_path: Path, suffix: str) -> None:
     assert drawn.startswith(b"\x89PNG") if suffix == "png" else b"<svg" in drawn
 
 
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_figure_tells_strength_apart_from_luck_and_has_intervals_of_several_seeds(
+    flyball: Flyball, tmp_path: Path, seeds: int
+) -> None:
+    flyball(*SMALL, "--seeds", seeds, "--plot", tmp_path / "figure.svg")
+    drawn = (tmp_path / "figure.svg").read_text(encoding="utf-8")
+    assert "strength apart from models' luck, Elo" in drawn
+    assert "gain in strength, models' luck included, Elo" in drawn
+    assert drawn.count("95%") == (2 if seeds > 1 else 0)
+
+
+def test_help_explains_every_column(flyball: Flyball) -> None:
+    told = flyball("simulate", "--help").stdout.partition("Columns")[2]
+    names = [name.replace("regressions noticed", "regressions") for name in COLUMNS if name != "arm"]
+    assert all(f"\n  {name} " in told for name in names)
+
+
 def test_unfit_arguments_are_refused_before_anything_runs(flyball: Flyball, tmp_path: Path) -> None:
     (tmp_path / "short.toml").write_text("[time]\nrequest = -1\n", encoding="utf-8")
     short = flyball(*SMALL, "--plant", tmp_path / "short.toml")
     assert (short.exit_code, "short.toml" in short.stderr) == (2, True)
-    assert flyball(*SMALL, "--plant", tmp_path / "absent.toml").exit_code == 2
+    absent = flyball(*SMALL, "--plant", tmp_path / "absent.toml")
+    assert (absent.exit_code, "There is no plant file" in absent.stderr) == (2, True)
+    assert "--plant" in absent.stderr
     unknown = flyball(*SMALL, "--set", "feedback.stall.velocitty=3")
     assert (unknown.exit_code, "feedback.stall.velocity" in unknown.stderr) == (2, True)
     assert flyball("simulate", "--configs", "chess_2p").exit_code == 4
     twice = flyball("simulate", "--configs", "hex7_2p,hex7_2p")
     assert (twice.exit_code, "names a configuration twice" in twice.stderr) == (2, True)
+    empty = flyball("simulate", "--configs", "")
+    assert (empty.exit_code, "at least one" in empty.stderr) == (2, True)
     nowhere = flyball(*SMALL, "--plot", tmp_path / "figure.bmp2")
     assert (nowhere.exit_code, ".svg" in nowhere.stderr) == (2, True)
     no_folder = flyball(*SMALL, "--plot", tmp_path / "absent" / "figure.svg")
