@@ -30,11 +30,13 @@ class Loaded:
     Attributes:
         run: what is played and learned; journaled.
         deployment: how and where this installation runs.
+        games: all configurations that could be chosen, chosen or not.
         origins: for each dotted key: default, the file's name, ``environment FLYBALL_X`` or ``command line``.
     """
 
     run: RunSettings
     deployment: Deployment
+    games: Mapping[str, GameConfig]
     origins: Mapping[str, str]
 
     def values(self) -> dict[str, Any]:
@@ -80,7 +82,7 @@ def _assemble(layers: Sequence[Layer]) -> Loaded:
         origins["selfplay_workers"] = origins.get("deployment.node", DEFAULT)
     chosen = [_known(key, games, origins["configs"]) for key in keys]
     run = _validated(RunSettings, document | {"configs": chosen}, "", origins)
-    return Loaded(run, deployment, {key: origins.get(key, DEFAULT) for key in _values(run, deployment)})
+    return Loaded(run, deployment, games, {key: origins.get(key, DEFAULT) for key in _values(run, deployment)})
 
 
 def _chosen(layers: Sequence[Layer]) -> tuple[Sequence[str], str]:

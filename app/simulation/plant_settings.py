@@ -1,18 +1,32 @@
 """The parameters of the modelled cluster. ``plant.toml`` holds their values and says where each comes from."""
 
 import tomllib
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
-from app.config import Settings
+from app.config import GAMES, Settings
 from app.core import FlyballError
 
 Probability = Field(ge=0, le=1)
 Positive = Field(gt=0)
 NonNegative = Field(ge=0)
+
+
+def _ascending(shares: tuple[float, float]) -> tuple[float, float]:
+    if not 0 <= shares[0] <= shares[1] <= 1:
+        raise PydanticCustomError("shares", "Input should be two shares from 0 to 1, the lesser first")
+    return shares
+
+
+Shares = Annotated[tuple[float, float], AfterValidator(_ascending)]
+"""The least and the greatest share; one between them is drawn."""
 
 
 class BadPlant(FlyballError):
@@ -68,7 +82,7 @@ class RegressionSettings(Settings):
     """Trainings that make a model worse."""
 
     sudden: float = Probability
-    sudden_share: tuple[float, float]
+    sudden_share: Shares
     planted_per_day: float = NonNegative
     planted_elo: float = NonNegative
     planted_exploit_elo: float = NonNegative
@@ -79,7 +93,7 @@ class EpisodeSettings(Settings):
 
     per_day: float = NonNegative
     hours: float = Positive
-    severity: tuple[float, float]
+    severity: Shares
 
 
 class TroubleSettings(Settings):
@@ -140,21 +154,58 @@ class PlantSettings(Settings):
         return self.configs.get(key, self.default)
 
 
-def load_plant(path: Path | None = None) -> PlantSettings:
+def load_plant(path: Path | None = None, known: Collection[str] = GAMES) -> PlantSettings:
     """Read a plant file; without a path, the one that comes with Flyball.
+
+    Args:
+        path: of the file.
+        known: all configurations there are, for a curve of any other is a slip of the pen.
 
     Raises ``BadPlant``.
     """
     where = path or files("app.simulation") / "plant.toml"
     try:
-        tree: dict[str, Any] = tomllib.loads(where.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadPlant(f"{where} cannot be read: {error}.", hint="It has to be TOML, in UTF-8.") from error
-    try:
-        return PlantSettings.model_validate(tree)
+        plant = PlantSettings.model_validate(_read(where))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        key = ".".join(map(str, first["loc"]))
-        raise BadPlant(
-            f"{key} in {where}: {first['msg']}.", hint="Compare it with app/simulation/plant.toml."
-        ) from error
+        raise _refusal(error, where) from error
+    if (unknown := next((key for key in plant.configs if key not in known), None)) is not None:
+        raise _unknown(("configs", unknown), known, where)
+    return plant
+
+
+def _read(where: Path | Traversable) -> dict[str, Any]:
+    try:
+        return tomllib.loads(where.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        hint = "Look at --plant; a copy of app/simulation/plant.toml is a start."
+        raise BadPlant(f"There is no plant file {where}.", hint=hint) from None
+    except OSError as error:
+        raise BadPlant(f"{where} cannot be read: {error.strerror}.", hint="Look at its name and mode.") from error
+    except ValueError as error:
+        raise BadPlant(f"{where} cannot be read: {error}.", hint="It has to be TOML, in UTF-8.") from error
+
+
+def _refusal(error: ValidationError, where: Path | Traversable) -> BadPlant:
+    """Tell the first error: an unknown setting if there is one, as that may be why another one is missing."""
+    errors = error.errors(include_url=False, include_input=False)
+    unknown = [one for one in errors if one["type"] == "extra_forbidden"]
+    if unknown:
+        loc = tuple(map(str, unknown[0]["loc"]))
+        return _unknown(loc, _settings_in(loc[:-1]), where)
+    key = ".".join(map(str, errors[0]["loc"]))
+    return BadPlant(f"{key} in {where}: {errors[0]['msg']}.", hint="Compare it with app/simulation/plant.toml.")
+
+
+def _unknown(loc: Sequence[str], known: Collection[str], where: Path | Traversable) -> BadPlant:
+    *tables, name = loc
+    near = get_close_matches(name, known, n=1)
+    hint = f"Did you mean {'.'.join((*tables, near[0]))}?" if near else f"There are: {', '.join(sorted(known))}."
+    return BadPlant(f"Unknown setting {'.'.join(loc)!r} in {where}.", hint=hint)
+
+
+def _settings_in(tables: Sequence[str]) -> Collection[str]:
+    """Return what can be set in a table."""
+    table: Any = PlantSettings
+    for name in tables:
+        table = CurveSettings if "configs" in tables else table.model_fields[name].annotation
+    return frozenset(table.model_fields)

@@ -30,6 +30,23 @@ from app.simulation import (
 
 SECONDS_PER_DAY = 86_400
 UNKNOWN = "-"
+COLUMNS_EXPLAINED = """\b
+Columns; "-" is what cannot be told, [low, high] a 95% interval over seeds:
+gain, Elo       strength gained in all configurations, models' luck included
+of none's       that gain over the gain of the arm without controllers
+trainings       of a run
+false stalls    share of days with healthy growth when a stall was declared
+regressions     noticed, of those planted; "- of 0": none was planted
+after games     rated games until a regression was noticed
+regained first  planted ones that were over, mostly as what was lost had been
+                learned again, before they were noticed; after rated games
+false alarms    of regressions, and in how many rated games
+rollback        longest time from the evidence to the decision
+floor           least share of workers' time of any configuration, at all and
+                on a day; 1 is as much as the others have
+
+The curve of --plot, total in --json, is strength apart from models' luck.
+"""
 COLUMNS = (
     "arm",
     "gain, Elo",
@@ -45,7 +62,7 @@ COLUMNS = (
 )
 
 
-@click.command()
+@click.command(epilog=COLUMNS_EXPLAINED)
 @click.option("--nodes", default=36, show_default=True, type=click.IntRange(1), help="Nodes that play.")
 @click.option("--configs", default="all", show_default=True, metavar="KEYS", help="Configurations, by commas.")
 @click.option("--days", default=7.0, show_default=True, type=click.FloatRange(0, min_open=True), help="Virtual time.")
@@ -75,15 +92,12 @@ def simulate(
 ) -> None:
     """Run all controllers, and none, on a modelled cluster; compare what strength comes of it.
 
-    The controllers are the real ones; the cluster, its troubles and how strength grows are modelled (app/simulation/
-    plant.toml; --plant takes your own). The same seed gives the same events. Settings are those of the run folder,
-    with a cluster's pace.
+    The controllers are the real ones; the cluster, its troubles and how strength grows are modelled
+    (app/simulation/plant.toml; --plant takes your own). The same seed gives the same events. Settings are those of the
+    run folder, with a cluster's pace.
     """
-    keys = tuple(GAMES) if configs == "all" else tuple(ConfigKey(key.strip()) for key in configs.split(","))
-    if len(set(keys)) < len(keys):
-        raise click.UsageError(f"--configs names a configuration twice: {configs}.")
-    settings = place.load(nest(simulated(nodes, keys) | parse(assignments))).run
-    plant = load_plant(plant_file)
+    loaded = place.load(nest(simulated(nodes, _keys(configs)) | parse(assignments)))
+    settings, plant = loaded.run, load_plant(plant_file, loaded.games)
     arms = tuple(ARMS) if ablate else (ALL, NONE)
     tasks = [
         Task(settings, plant, arm, seed, days * SECONDS_PER_DAY)
@@ -101,6 +115,18 @@ def simulate(
         plot(results, summaries, figure)
 
 
+def _keys(configs: str) -> tuple[ConfigKey, ...]:
+    """Return the configurations in an order that does not depend on theirs, so that the same ones run the same."""
+    if configs == "all":
+        return tuple(GAMES)
+    named = [ConfigKey(key.strip()) for key in configs.split(",") if key.strip()]
+    if not named:
+        raise click.UsageError("--configs names no configuration: give at least one, or all.")
+    if len(set(named)) < len(named):
+        raise click.UsageError(f"--configs names a configuration twice: {configs}.")
+    return (*(key for key in GAMES if key in named), *sorted(set(named) - GAMES.keys()))
+
+
 def _run(tasks: Sequence[Task], jobs: int) -> list[RunResult]:
     """Do all runs, and say how it goes."""
     began, results = perf_counter(), list[RunResult]()
@@ -108,7 +134,7 @@ def _run(tasks: Sequence[Task], jobs: int) -> list[RunResult]:
         results.append(result)
         seconds = perf_counter() - began
         note(
-            f"{len(results)}/{len(tasks)}: seed {result.seed}, {result.arm}: {result.total_gain:+,.0f} Elo, "
+            f"{len(results)}/{len(tasks)}: seed {result.seed}, {result.arm}: {result.total_gain:+z,.0f} Elo, "
             f"{result.events:,} events, {seconds:.0f} s"
         )
     return results
@@ -126,8 +152,8 @@ def _table(summaries: Sequence[ArmSummary]) -> Table:
 def _cells(summary: ArmSummary) -> tuple[str, ...]:
     return (
         summary.arm,
-        _interval(summary.gain, ",.0f"),
-        UNKNOWN if summary.ratio is None else _interval(summary.ratio, ".2f"),
+        _interval(summary.gain, "z,.0f"),
+        UNKNOWN if summary.ratio is None else _interval(summary.ratio, "z.2f"),
         f"{summary.trainings:,.0f}",
         _figure(summary.false_stalls, ".1%") if summary.stall_alarms else UNKNOWN,
         f"{_figure(summary.noticed, '.0%')} of {summary.planted}",
