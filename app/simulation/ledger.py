@@ -23,7 +23,7 @@ from app.simulation.strength import ModelTruth
 from app.simulation.world import World
 
 DECLINE_ELO = 20.0
-"""A model is worse than the best one was when its true strength is so much less."""
+"""A model is worse than the best one was when its strength apart from luck is so much less."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Case:
 
     Attributes:
         number: which one it is.
-        before: true strength of the model that it replaced.
+        before: strength of the model that it replaced, apart from luck.
         games: rated games of the models that have it until it was noticed, those played once more included.
         noticed: an alarm was raised while it was current.
         rolled_back: it was rolled back.
@@ -53,9 +53,9 @@ class Account:
 
     Attributes:
         current: the current model.
-        initial: true strength of the first one.
-        best: true strength of the best current one since the last rollback.
-        strength: true strength of the current one at the end of each hour.
+        initial: strength of the first one, its luck included.
+        best: strength of the best current one since the last rollback, apart from luck.
+        strength: that of the current one at the end of each hour, apart from luck.
         node_seconds: worker time spent on it, by hour.
         alarms_us: when a stall was declared.
         rated_games: games of current models against the opponent that stays the same.

@@ -26,9 +26,11 @@ def plot(results: Sequence[RunResult], summaries: Sequence[ArmSummary], path: Pa
         curves, bars = figure.subplots(1, 2)
         for summary in summaries[:2]:
             _curve(curves, summary.arm, [result.total for result in results if result.arm == summary.arm])
-        curves.set(xlabel="days", ylabel="true strength of all current models, Elo", title="mean and 95% of seeds")
+        several = all(summary.seeds > 1 for summary in summaries)
+        curves.set(xlabel="days", ylabel="strength apart from models' luck, Elo")
+        curves.set_title("all current models" + ", mean and 95% of seeds" * several)
         curves.legend()
-        _bars(bars, summaries)
+        _bars(bars, summaries, several=several)
 
 
 def _curve(axes: "Axes", arm: str, totals: Sequence[Sequence[float]]) -> None:
@@ -40,12 +42,13 @@ def _curve(axes: "Axes", arm: str, totals: Sequence[Sequence[float]]) -> None:
         axes.fill_between(days, lower, upper, alpha=0.2, color=line.get_color())
 
 
-def _bars(axes: "Axes", summaries: Sequence[ArmSummary]) -> None:
+def _bars(axes: "Axes", summaries: Sequence[ArmSummary], *, several: bool) -> None:
     names = [summary.arm for summary in summaries]
     means = [summary.gain.mean for summary in summaries]
-    axes.barh(names, means, xerr=np.array([_reach(summary.gain) for summary in summaries]).T, capsize=3)
+    reach = np.array([_reach(summary.gain) for summary in summaries]).T if several else None
+    axes.barh(names, means, xerr=reach, capsize=3)
     axes.invert_yaxis()
-    axes.set(xlabel="gain, Elo", title="total gain in true strength, 95% intervals")
+    axes.set(xlabel="gain in strength, models' luck included, Elo", title="total gain" + ", 95% intervals" * several)
 
 
 def _reach(interval: Interval) -> tuple[float, float]:

@@ -15,8 +15,8 @@ class StallFigures(Settings):
 
     Attributes:
         alarms: how many there were.
-        healthy_days: configuration-days in which true strength grew at least as fast as the rule's threshold, over its
-            window; hours are counted and divided by 24.
+        healthy_days: configuration-days in which strength apart from models' luck grew at least as fast as the rule's
+            threshold, over its window; hours are counted and divided by 24.
         false_days: configuration-days with an alarm in such an hour.
     """
 
@@ -56,8 +56,10 @@ class RunResult(Settings):
     """One run.
 
     Attributes:
-        gain: true strength of the current model at the end over that of the first one, Elo, by configuration.
-        total: true strength of all current models, Elo, at the end of each hour.
+        gain: strength of the current model at the end over that of the first one, their luck included
+            (``ModelTruth.skill``), Elo, by configuration.
+        total: strength of all current models apart from their luck (``ModelTruth.trend``), Elo, at the end of each
+            hour.
         floor: the least share of worker time that a configuration had, as a share of an equal share: on any one day,
             and over the whole time.
     """
@@ -80,7 +82,7 @@ class RunResult(Settings):
 
 
 def stall_figures(accounts: Iterable[Account], settings: StallSettings) -> StallFigures:
-    """Compare stall alarms with true growth."""
+    """Compare stall alarms with true growth, apart from models' luck."""
     alarms, healthy_hours, false_days = 0, 0, set[tuple[int, int]]()
     window = max(1, round(settings.window_hours))
     for number, account in enumerate(accounts):
@@ -123,7 +125,7 @@ def least_share(accounts: Sequence[Account], hours: range) -> float | None:
 def run_result(
     arm: str, settings: RunSettings, events: int, accounts: Mapping[str, Account], final: Mapping[str, float]
 ) -> RunResult:
-    """Make the figures of a run from its accounts and the true strength of the current models at its end."""
+    """Make the figures of a run from its accounts and the strength of the current models at its end, luck included."""
     every = list(accounts.values())
     hours = max(len(account.strength) for account in every)
     days = [range(start, start + HOURS_PER_DAY) for start in range(0, hours - HOURS_PER_DAY + 1, HOURS_PER_DAY)]

@@ -45,8 +45,8 @@ class ModelTruth:
     """What a model is really worth, Elo over the random bot.
 
     Attributes:
-        trend: what it has learned.
-        jitter: by how much it happens to be stronger.
+        trend: what it has learned: its strength apart from its luck.
+        jitter: by how much it happens to be stronger: its luck.
         escaped: how many of the configuration's plateaus lie behind it.
         exploit: what makes it look stronger against one opponent than it is.
         planted: the planted regressions that it descends from, by their numbers.
@@ -60,7 +60,7 @@ class ModelTruth:
 
     @property
     def skill(self) -> float:
-        """Strength against anybody but the exploited opponent."""
+        """Strength against anybody but the exploited opponent, luck included."""
         return self.trend + self.jitter
 
 
