@@ -12,8 +12,9 @@ from rich.text import Text
 
 from app.cli.output import note, show, write_json
 from app.cli.pipes import though_unread
+from app.core import UnusableFile
 from app.dashboard import event_text
-from app.journal import SqliteJournalReader, SqliteStateStore, StateStore, history
+from app.journal import DamagedDatabase, SqliteJournalReader, SqliteStateStore, StateStore, history
 from app.runtime.journal_replay import replay_journal
 from app.runtime.replaying import Report
 from app.runtime.stories import NonDeterministicReplay, Story, verify
@@ -54,7 +55,12 @@ def _store(path: Path | None) -> Iterator[StateStore | None]:
     if path is None:
         yield None
         return
-    with closing(SqliteStateStore(path)) as store:
+    try:
+        store = SqliteStateStore(path)
+    except DamagedDatabase as error:
+        hint = "Name another file; or if it was a checkpoint remove it: it only saves time."
+        raise UnusableFile(f"{path} is damaged, or no checkpoint.", hint=hint) from error
+    with closing(store):
         yield store
 
 

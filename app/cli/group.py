@@ -1,9 +1,10 @@
 """The group of all commands, and what becomes of errors.
 
-Exit codes: 0 done; 1 failed on the way, or another process is at it; 2 wrong usage, settings or file: what was asked
-for can't be done, whatever the run is like, and a file that was named is missing, unreadable, unwritable or holds
-something else; 3 no run, or none that is running; 4 unknown: there is no event type, event, daemon, configuration,
-model or bot of that name, or not yet; 5 timed out. Data goes to stdout, everything else to stderr.
+Exit codes: 0 done; 1 failed on the way, or a run's files are damaged, or another process is at it; 2 wrong usage,
+settings or file: what was asked for can't be done, whatever the run is like, and a file that was named is missing,
+unreadable, unwritable or holds something else; 3 no run, or none that is running; 4 unknown: there is no event type,
+event, daemon, configuration, model or bot of that name, or not yet; 5 timed out. Data goes to stdout, everything else
+to stderr.
 """
 
 import errno
@@ -63,6 +64,7 @@ EXIT_CODES = {
     "UnusableFile": 2,
     "UnusableFolder": 2,
     "WrongModel": 2,
+    "DamagedDatabase": 1,
     "NotAJournal": 3,
     "NotRunning": 3,
     "AmbiguousEvent": 4,
@@ -142,8 +144,9 @@ def _told(error: "FlyballError") -> int:
 
 
 ENDS = (
-    "Exit codes: 0 ok, 1 failed, or another process is at it, 2 usage, or settings or a file that cannot be used, 3 no "
-    "run, or none that is running, 4 unknown or not there yet, 5 timeout. Data goes to stdout, the rest to stderr."
+    "Exit codes: 0 ok, 1 failed, or damage, or another process is at it, 2 usage, or settings or a file that cannot be "
+    "used, 3 no run, or none that is running, 4 unknown or not there yet, 5 timeout. Data goes to stdout, the rest to "
+    "stderr."
 )
 
 

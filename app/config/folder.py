@@ -27,6 +27,11 @@ class RunFolder:
         return self.path / "journal.sqlite"
 
     @property
+    def up_lock(self) -> Path:
+        """The file that `up` keeps locked while it runs."""
+        return self.path / "up.lock"
+
+    @property
     def store(self) -> Path:
         """The folder of models and experience."""
         return self.path / "store"

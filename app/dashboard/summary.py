@@ -90,8 +90,11 @@ def _rejected(data: PromotionRejected) -> str:
 
 
 def _why(data: ModelPromoted | PromotionRejected) -> str:
+    """Say why: without the figures where none decided, as when an operator did."""
     evidence = data.evidence
     elo = show_elo(evidence.elo, evidence.elo_stderr)
+    if evidence.value == evidence.threshold == 0:
+        return f"{evidence.statistic}, {elo} Elo"
     return f"{evidence.statistic} {evidence.value:.3g} (threshold {evidence.threshold:.3g}), {elo} Elo"
 
 

@@ -1,6 +1,14 @@
 """The journal, daemons' state and clients' outboxes: ports, and adapters to SQLite and memory."""
 
-from app.journal.errors import DamagedState, NotAJournal, OutOfOrder, StorageError, StorageFull, StorageInUse
+from app.journal.errors import (
+    DamagedDatabase,
+    DamagedState,
+    NotAJournal,
+    OutOfOrder,
+    StorageError,
+    StorageFull,
+    StorageInUse,
+)
 from app.journal.history import history
 from app.journal.landmarks import LANDMARKS
 from app.journal.memory_journal import MemoryJournal
@@ -12,6 +20,7 @@ from app.journal.state import MemoryStateStore, SqliteStateStore
 __all__ = [
     "LANDMARKS",
     "Chunk",
+    "DamagedDatabase",
     "DamagedState",
     "Journal",
     "JournalReader",

@@ -22,6 +22,9 @@ CHECKPOINT_PAGES = 200
 LATEST_CHECKPOINT_PAGES = 2000
 """WAL pages after which a commit checkpoints, whoever waits for it."""
 
+BEGIN = "Start `flyball up` once, or choose another folder by --run."
+"""What to do where there is no journal yet."""
+
 
 class Database:
     """One SQLite file that this process alone writes.
@@ -102,7 +105,7 @@ def open_read_only(path: Path, *, kind: int) -> sqlite3.Connection:
         NotAJournal: there is none, or it is something else.
     """
     if not path.is_file():
-        raise NotAJournal(f"There is no journal at {path}.", hint="Start `flyball up` once, or name another folder.")
+        raise NotAJournal(f"There is no journal at {path}.", hint=BEGIN)
     with explained(path):
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
@@ -132,7 +135,10 @@ def _open(path: Path, schema: str, kind: int, synchronous: str) -> sqlite3.Conne
 def _check_kind(path: Path, connection: sqlite3.Connection, kind: int) -> None:
     found = connection.execute("PRAGMA application_id").fetchone()[0]
     if found != kind:
+        empty = connection.execute("PRAGMA page_count").fetchone()[0] == 0
         connection.close()
+        if empty:
+            raise NotAJournal(f"{path} is empty.", hint=BEGIN)
         raise NotAJournal(f"{path} was not written by this version of Flyball.", hint="Name another file.")
 
 
@@ -143,7 +149,7 @@ def _lock(path: Path) -> int:
     except OSError as error:
         os.close(lock)
         raise StorageInUse(
-            f"Another process writes {path}.", hint="Stop it first, or name another data folder."
+            f"Another process writes {path}.", hint="Stop it first, or choose another folder by --run."
         ) from error
     return lock
 

@@ -32,6 +32,10 @@ class NotAJournal(StorageError):
     """The file is missing, something else, or of another version."""
 
 
+class DamagedDatabase(NotAJournal):
+    """What SQLite reads in the file makes no sense to it."""
+
+
 class DamagedState(StorageError):
     """A row of saved state is not what was once written."""
 
@@ -54,7 +58,7 @@ def _explain(path: Path, error: sqlite3.Error) -> StorageError:
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not _has_room(path)):
         return StorageFull(f"No room to write {path}.", hint="Free some disk space, then start again.")
     if code in BROKEN:
-        return NotAJournal(f"{path} is damaged or no database ({error}).", hint="Restore it from a copy.")
+        return DamagedDatabase(f"{path} is damaged or no database ({error}).", hint="Restore it from a copy.")
     return StorageError(f"{path} could not be used: {error}.", hint="Look at the file's owner, mode and disk.")
 
 

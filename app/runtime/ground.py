@@ -1,6 +1,9 @@
 """The ground a run stands on: its folder, found to be usable before anything starts."""
 
+import fcntl
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from app.config import RunFolder
 from app.core import FlyballError
@@ -8,6 +11,10 @@ from app.core import FlyballError
 
 class UnusableFolder(FlyballError):
     """A folder in which no run can be."""
+
+
+class AlreadyRunning(FlyballError):
+    """Daemons run in this folder already."""
 
 
 def prepare(folder: RunFolder) -> None:
@@ -27,3 +34,20 @@ def prepare(folder: RunFolder) -> None:
             f"{path.absolute()} cannot be used as a run folder: {error}.",
             hint="Name a folder that you may write to: flyball --run FOLDER.",
         ) from error
+
+
+@contextmanager
+def held(folder: RunFolder) -> Iterator[None]:
+    """Keep other supervisors out of a folder that is prepared: two would share the daemons out between them.
+
+    Raises:
+        AlreadyRunning: another process holds it.
+    """
+    with folder.up_lock.open("wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyRunning(
+                f"Another `flyball up` runs in {folder.path}.", hint="Stop it, or choose another --run."
+            ) from None
+        yield

@@ -44,14 +44,14 @@ def replay_journal(
     """
     end = reader.head if last is None else min(last, reader.head)
     after, saved = checkpoints.load() if checkpoints else (0, dict[RowKey, bytes]())
-    if after > end:
-        raise CheckpointAhead(
-            f"The checkpoint is at position {after}, the replay shall end at {end}.", hint="Remove it, or go further."
-        )
     replay = Replay(first=first, saved=saved)
     for event in history(reader):
         replay.begin(event.id)
         break
+    if after > end:
+        raise CheckpointAhead(
+            f"The checkpoint is at position {after}, the replay shall end at {end}.", hint="Remove it, or go further."
+        )
     for position, stored in parts(reader, after, end, replay.reads):
         replay.feed_stored(stored, keep=checkpoints is not None)
         if checkpoints and (position - after >= every or position == end):

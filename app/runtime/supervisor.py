@@ -116,6 +116,10 @@ class Supervisor:
             hurrier.cancel()
         return all(child.fine for child in self._children)
 
+    def cut_short(self) -> list[str]:
+        """Return the children that were ended while they were starting: whether they can run is not known."""
+        return [child.name for child in self._children if child.cut_short]
+
     async def _end(self, children: Sequence["_Child"]) -> None:
         for child in children:
             child.leave()
@@ -140,8 +144,10 @@ class _Child:
         self._process: Process | None = None
         self._leaving = asyncio.Event()
         self._killed = False
+        self.name = spec.name
         self.gone = asyncio.Event()
         self.fine = False
+        self.cut_short = False
 
     async def keep(self, stop: asyncio.Event) -> None:
         """Start the process, and again whenever it ends, until it shall leave."""
@@ -154,6 +160,7 @@ class _Child:
             delay = self._backoff.delay(failures) if end == "failed" else None
             self._report(ChildReport(self._spec.name, end, pid, reason, delay))
             self.fine = end == "stopped" and not reason
+            self.cut_short = self.fine and code != 0  # SIGTERM ended it: it did not handle signals yet
             if end == "hopeless":
                 stop.set()
             if delay is None:

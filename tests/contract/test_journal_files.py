@@ -88,6 +88,15 @@ def test_a_foreign_file_is_refused_and_left_alone(tmp_path, opener):
     assert path.read_bytes() == before
 
 
+def test_an_empty_file_is_called_so_and_may_become_a_journal(tmp_path):
+    path = tmp_path / "empty.db"
+    path.touch()
+    with pytest.raises(NotAJournal, match=r"empty\.db is empty"):
+        SqliteJournalReader(path)
+    SqliteJournal(path).close()
+    SqliteJournalReader(path).close()
+
+
 def test_a_commit_waits_for_the_disk(journal):
     """Guarantee (ADR-003): what is acknowledged survives a loss of power.
 

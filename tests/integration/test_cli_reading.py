@@ -16,7 +16,9 @@ from recorded_run import KEY, recording, write_journal
 
 from app.cli import main
 from app.cli.group import COMMANDS, EXIT_CODES
+from app.config import RunFolder
 from app.events import CATALOGUE, from_cloudevent
+from app.runtime.ground import held
 
 Flyball = Callable[..., Result]
 
@@ -354,6 +356,18 @@ def test_a_journal_whose_database_is_broken_is_damaged_too(run: Path, flyball: F
     assert "is damaged" in told.stdout
 
 
+@pytest.mark.parametrize("words", [("status",), ("replay", "--check"), ("up", "--for", "1")])
+def test_damage_is_told_at_once_with_one_exit_code(run: Path, flyball: Flyball, words: tuple[str, ...]) -> None:
+    spoil(run, "UPDATE frames SET bodies = x'00' WHERE first = 1")
+    spoiled = flyball(*words)
+    assert (spoiled.exit_code, spoiled.stdout) == (1, "")
+    assert "Damaged journal: its length is wrong in the record at position 1." in spoiled.stderr
+    (run / "journal.sqlite").write_bytes(bytes(range(256)) * 64)
+    junk = flyball(*words)
+    assert (junk.exit_code, junk.stdout) == (1, "")
+    assert "journal.sqlite is damaged or no database" in junk.stderr
+
+
 def test_what_damage_says_to_do_exists(run: Path, flyball: Flyball) -> None:
     """The hint of every damage names a command; it has to be one."""
     spoil(run, "UPDATE frames SET bodies = x'00' WHERE first = 3")
@@ -361,6 +375,13 @@ def test_what_damage_says_to_do_exists(run: Path, flyball: Flyball) -> None:
     command = re.search(r"`flyball (.+?)`", hint)
     assert command is not None
     assert flyball(*command[1].split(), "--help").exit_code == 0
+
+
+def test_a_run_that_is_up_is_not_started_again(run: Path, flyball: Flyball) -> None:
+    with held(RunFolder(run)):
+        refused = flyball("up", "--for", "1")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "Another `flyball up` runs in" in refused.stderr
 
 
 def test_verifying_needs_a_journal(flyball: Flyball) -> None:

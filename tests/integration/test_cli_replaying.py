@@ -144,6 +144,23 @@ def test_a_checkpoint_of_another_version_is_refused(run, tmp_path):
     assert (foreign.exit_code, "of another version of flyball" in foreign.stderr) == (1, True)
 
 
+def test_a_longer_runs_checkpoint_is_called_another_runs(run, events, tmp_path):
+    saved, other = tmp_path / "replay.sqlite", tmp_path / "other"
+    told(flyball(run, "--check", "--json", "--checkpoint", saved))
+    write_generated(other / "journal.sqlite", [replace(events[0], envelope=renamed(events[0])), *events[1:50]])
+    foreign = flyball(other, "--check", "--checkpoint", saved)
+    assert (foreign.exit_code, "not of another-run" in foreign.stderr) == (1, True)
+
+
+def test_what_is_no_checkpoint_need_not_be_restored(run, tmp_path):
+    junk = tmp_path / "cp.bin"
+    junk.write_bytes(bytes(range(256)) * 16)
+    refused = flyball(run, "--check", "--checkpoint", junk)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "cp.bin is damaged, or no checkpoint." in refused.stderr
+    assert "remove it: it only saves time" in refused.stderr
+
+
 def renamed(event: Event[Payload]) -> Any:
     return replace(event.envelope, id="another-run")
 

@@ -41,6 +41,9 @@ class Watch:
     async def run(self) -> bool:
         return await self._supervisor.run(self.stop, self.hurry)
 
+    def cut_short(self) -> list[str]:
+        return self._supervisor.cut_short()
+
     async def until(self, condition: Callable[[list[ChildReport]], bool]) -> None:
         while not condition(self.reports):
             self._news.clear()
@@ -95,6 +98,19 @@ async def test_the_first_is_stopped_last(tmp_path: Path) -> None:
     stopped = [report.name for report in watch.reports if report.what != "started"]
     assert sorted(stopped[:2]) == ["one", "two"]
     assert stopped[2:] == ["broker"]
+
+
+async def test_who_was_ended_while_starting_is_known(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    ready = SLEEPER + f"open({str(mark)!r}, 'w'); time.sleep(60)"
+    watch = Watch(tmp_path, {"broker": ready, "slow": "import time; time.sleep(60)"})
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(watch.run())
+        await exists(mark)
+        await watch.until(lambda reports: len(reports) == 2)
+        watch.stop.set()
+    assert running.result()
+    assert watch.cut_short() == ["slow"]
 
 
 async def test_who_takes_too_long_is_killed(tmp_path: Path) -> None:

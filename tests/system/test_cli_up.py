@@ -59,18 +59,31 @@ def test_all_daemons_start_work_and_leave_in_order(tmp_path: Path) -> None:
 
 
 def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:
-    (tmp_path / "journal.sqlite").write_text("this is no database, " * 1000)
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "training.sqlite").write_text("this is no database, " * 1000)
     with flyball_up(tmp_path) as process:
         failed = next(one for one in told(process) if one.get("what") == "failed")
         process.send_signal(signal.SIGTERM)
         process.wait()
-    assert failed["daemon"] == "broker"
-    assert "journal.sqlite is damaged or no database" in failed["reason"]
+    assert failed["daemon"] == "training"
+    assert "training.sqlite is damaged or no database" in failed["reason"]
     assert failed["delay"] == 0.5
 
 
-def test_up_ends_by_itself(tmp_path: Path) -> None:
+def test_up_ends_by_itself_and_says_which_daemons_had_no_time_to_start(tmp_path: Path) -> None:
     with flyball_up(tmp_path, "--for", "0.1") as process:
         left = [one["daemon"] for one in told(process) if one["what"] == "stopped"]
-        assert process.wait() == 0
+        assert process.wait() == 1
+        assert process.stderr is not None
+        said = process.stderr.read()
     assert sorted(left) == sorted(DAEMONS)
+    assert "The time was over before these had started: broker, " in said
+
+
+def test_of_two_at_once_one_runs(tmp_path: Path) -> None:
+    with flyball_up(tmp_path, "--for", "1") as one, flyball_up(tmp_path, "--for", "1") as other:
+        outputs = [process.communicate() for process in (one, other)]
+    (started, _), (refused, why) = sorted(outputs, key=lambda output: -len(output[0]))
+    assert {json.loads(line)["daemon"] for line in started.splitlines()} == set(DAEMONS)
+    assert refused == ""
+    assert "Another `flyball up` runs in" in why

@@ -5,7 +5,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
@@ -19,12 +19,12 @@ from app.cli.pipes import though_unread
 from app.cli.place import Place, json_option, placed
 from app.cli.screen import Screen, choose_screen
 from app.cli.watching import JournalWatch
-from app.config import PROFILES
+from app.config import PROFILES, RunSettings
 from app.core import FlyballError
-from app.journal import SqliteJournalReader, StorageError
+from app.journal import SqliteJournalReader
 from app.runtime.brokerd import last_settings
 from app.runtime.clock import SystemClock
-from app.runtime.ground import prepare
+from app.runtime.ground import AlreadyRunning, held, prepare
 from app.runtime.layers import variable
 from app.runtime.registry import start_order
 from app.runtime.settings import COMMAND_LINE, Loaded
@@ -36,10 +36,6 @@ from app.telemetry import configure
 LOOK_SECONDS = 0.5
 AFTER_DRAIN_SECONDS = 5.0
 """A daemon gets this much longer than its jobs before it is killed."""
-
-
-class AlreadyRunning(FlyballError):
-    """A broker serves this run folder already."""
 
 
 @click.command()
@@ -63,9 +59,12 @@ def up(
     loaded = place.load({key: value for key, value in given.items() if value is not None})
     check_playable(loaded.run)
     prepare(place.folder)
-    # A journal that is not there yet, or can't be read, is the broker's to speak of.
-    with suppress(StorageError), closing(SqliteJournalReader(place.folder.journal)) as journal:
-        check_lasting(last_settings(journal), loaded.run)
+    with held(place.folder):
+        _run(place, loaded, seconds, as_json=as_json)
+
+
+def _run(place: Place, loaded: Loaded, seconds: float | None, *, as_json: bool) -> None:
+    _check_journal(place, loaded.run)
     endpoint = bus_endpoint(place.folder, loaded.deployment)
     if is_listening(endpoint):
         raise AlreadyRunning(f"A broker listens at {endpoint} already.", hint="Stop it, or choose another --run.")
@@ -75,6 +74,14 @@ def up(
     ):
         if not asyncio.run(_up(place, loaded, seconds, as_json=as_json)):
             sys.exit(1)
+
+
+def _check_journal(place: Place, settings: RunSettings) -> None:
+    """Refuse at once what the broker would refuse again and again: damage, and settings that the run cannot have."""
+    file = place.folder.journal
+    if file.is_file() and file.stat().st_size:
+        with closing(SqliteJournalReader(file)) as journal:
+            check_lasting(last_settings(journal), settings)
 
 
 async def _up(place: Place, loaded: Loaded, seconds: float | None, *, as_json: bool) -> bool:
@@ -97,7 +104,11 @@ async def _up(place: Place, loaded: Loaded, seconds: float | None, *, as_json: b
         with though_unread():
             _look(watch, loaded, screen)
         watch.save()
-    return fine
+        unknown = supervisor.cut_short() if seconds is not None else []
+        if unknown:
+            with though_unread():
+                screen.say(f"The time was over before these had started: {', '.join(unknown)}. Give --for more.")
+    return fine and not unknown
 
 
 def child_specs(place: Place, loaded: Loaded) -> list[ChildSpec]:

@@ -32,6 +32,7 @@ EVENT_BYTES = 16
 """What the header holds of each event: hash, length, two references."""
 
 SHORT_BYTES = 256
+PREFIX = "Damaged frame: "
 
 
 class DamagedFrame(FlyballError):
@@ -40,7 +41,7 @@ class DamagedFrame(FlyballError):
 
 def damaged(what: str) -> DamagedFrame:
     """Refuse a frame, saying ``what`` is wrong with it."""
-    return DamagedFrame(f"Damaged frame: {what}.", hint="Send or fetch it again; nothing of it was used.")
+    return DamagedFrame(f"{PREFIX}{what}.", hint="Send or fetch it again; nothing of it was used.")
 
 
 class Frame(Struct, frozen=True):

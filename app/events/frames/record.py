@@ -11,7 +11,7 @@ from zlib import crc32
 from msgspec import Struct
 
 from app.core import FlyballError
-from app.events.frames.frame import DamagedFrame, Frame, read_ids
+from app.events.frames.frame import PREFIX, DamagedFrame, Frame, read_ids
 
 MAGIC = b"FBR1"
 STAMP = struct.Struct("<4sIQQH")
@@ -29,6 +29,10 @@ def damaged(position: int | None, what: str) -> DamagedRecord:
         f"Damaged journal: {what} in {where}.",
         hint="Restore the journal from a copy; `flyball journal verify` lists all damage.",
     )
+
+
+def _what(error: Exception) -> str:
+    return str(error).removeprefix(PREFIX).partition(".")[0]
 
 
 class Record(Struct, frozen=True):
@@ -71,7 +75,7 @@ class Record(Struct, frozen=True):
             frame = Frame.parse(raw, start, bodies=bodies)
             source = str(raw[STAMP.size : start], "utf-8")
         except (DamagedFrame, struct.error, UnicodeDecodeError) as error:
-            raise damaged(expected, str(error).partition(".")[0]) from error
+            raise damaged(expected, _what(error)) from error
         if magic != MAGIC or crc32(raw[AFTER_CRC:start], frame.header_crc) != crc:
             raise damaged(expected, "wrong checksum of the stamp")
         if expected is not None and first != expected:
@@ -88,7 +92,7 @@ def ids_of(head: bytes, first: int) -> tuple[int, ...]:
     try:
         return read_ids(head, STAMP.size + STAMP.unpack_from(head)[4], len(head))
     except (DamagedFrame, struct.error) as error:
-        raise damaged(first, str(error).partition(".")[0]) from error
+        raise damaged(first, _what(error)) from error
 
 
 def seal(frame: Frame, *, first: int, recorded_us: int, source: str) -> Record:
