@@ -1,7 +1,7 @@
 """Playing a scenario: the trouble is published, and the run followed until it has recovered."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -38,8 +38,8 @@ class Audience(Protocol):
         """The remedy was published."""
         ...
 
-    def ended(self, traces: Sequence[str]) -> None:
-        """All steps were seen; these ids' traces show them."""
+    def ended(self, traces: Mapping[str, str], *, well: bool) -> None:
+        """All steps were seen, or nobody waits any more: these ids' traces show the steps that are named with them."""
         ...
 
 
@@ -72,7 +72,11 @@ class Player:
             trouble, *later = events
             self._audience.began(trouble)
             if seconds:
-                await self._follow(subscription, Watch(self._plan, trouble), later, seconds)
+                watch = Watch(self._plan, trouble)
+                try:
+                    await self._follow(subscription, watch, later, seconds)
+                finally:
+                    self._audience.ended(watch.traces(), well=watch.awaited is None)
 
     async def _follow(
         self, subscription: Subscription, watch: Watch, events: Sequence[Event[Any]], seconds: float
@@ -83,7 +87,6 @@ class Player:
                 if seen := watch.feed(event):
                     await self._on(seen, len(watch.seen) - 1)
             if watch.awaited is None:
-                self._audience.ended(watch.traces())
                 return
             if (left := end - self._clock.monotonic()) <= 0:
                 raise NeverCame(watch.awaited, seconds)

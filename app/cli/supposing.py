@@ -1,7 +1,7 @@
 """``flyball replay --what-if``: which decisions would other settings have changed?"""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -13,8 +13,10 @@ from app.dashboard import summarise
 from app.events import Envelope, Kind, Payload
 from app.journal import SqliteJournalReader, history
 from app.runtime.overrides import parse
+from app.runtime.stories import differing
 from app.runtime.what_if import Divergence, WhatIf
 
+EVERY = "all configurations"
 SIGNS = {"added": "+", "missing": "-", "changed": "~"}
 
 
@@ -27,25 +29,27 @@ def suppose(
     last: int | None,
     as_json: bool,
 ) -> None:
-    """Print where conclusions part, by configuration and in time.
+    """Print where conclusions part: in short first, then by configuration and in time.
 
     Without patterns, requests are only counted: nearly all of them differ after the first decision that does.
     """
     if not assignments:
         raise click.UsageError("Say what would be different: --set KEY=VALUE.")
     counts: Counter[tuple[str, str, str]] = Counter()
-    shown = list[Divergence]()
+    shown, firsts = list[Divergence](), dict[str, Divergence]()
     for one in _divergences(reader, assignments, first, last):
         data, about = one.envelope.data, one.envelope.subject or ""
         if selection.config_key in (None, about):
             counts[about, data.seed_name, one.kind] += 1
+            firsts.setdefault(about, one)
             if selection.admits(data.event_type, about) and (selection.types or data.kind is not Kind.REQUEST):
                 shown.append(one)
     shown.sort(key=lambda one: (one.envelope.subject or "", one.position))
     if as_json:
         write_json(_as_json(shown, counts))
     else:
-        _print(shown, counts)
+        _sum_up(firsts, counts)
+        _print(shown)
 
 
 def _divergences(
@@ -59,23 +63,42 @@ def _divergences(
             yield from found
 
 
-def _print(shown: Sequence[Divergence], counts: Counter[tuple[str, str, str]]) -> None:
+def _sum_up(firsts: Mapping[str, Divergence], counts: Counter[tuple[str, str, str]]) -> None:
+    """Say where each configuration parts, in the order in which they do, and how much is otherwise from there on."""
+    if not firsts:
+        note("Nothing differs.")
+        return
+    one_only = "; --config-key KEY shows one of these" if len(firsts) > 1 else ""
+    click.echo(f"Open loop: facts stay as recorded, so what lies further past a first difference tells less{one_only}.")
+    for about, first in firsts.items():
+        found = ", ".join(
+            f"{count} {name} {kind}" for (one, name, kind), count in sorted(counts.items()) if one == about
+        )
+        click.echo(f"{about or EVERY}: first at {first.position}, {_time(first)}, by {first.by}; {found}")
+    click.echo()
+
+
+def _print(shown: Sequence[Divergence]) -> None:
     before: str | None = None
     for one in shown:
         about = one.envelope.subject or ""
         if about != before:
-            click.echo(about or "all configurations")
+            click.echo(about or EVERY)
             before = about
-        time = one.time.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
-        click.echo(f"  {SIGNS[one.kind]} {one.position:>8}  {time}  {one.envelope.data.seed_name}  {_said(one)}")
-    for (about, name, kind), count in sorted(counts.items()):
-        note(f"{about or 'all configurations'}: {count} {name} {kind}")
-    if not counts:
-        note("Nothing differs.")
+        click.echo(f"  {SIGNS[one.kind]} {one.position:>8}  {_time(one)}  {one.envelope.data.seed_name}  {_said(one)}")
+
+
+def _time(one: Divergence) -> str:
+    return one.time.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
 
 
 def _said(one: Divergence) -> str:
-    return " → ".join(summarise(envelope.data) for envelope in (one.before, one.after) if envelope)
+    """Say what is otherwise: where a line about each would be the same line, the first field that differs."""
+    lines = [summarise(envelope.data) for envelope in (one.before, one.after) if envelope]
+    if len(set(lines)) == len(lines):
+        return " → ".join(lines)
+    field = differing(one.before, one.after)[0]
+    return f"{lines[0]}: {field.path} {field.recorded} → {field.recomputed}"
 
 
 def _as_json(shown: Sequence[Divergence], counts: Counter[tuple[str, str, str]]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Telling how a scenario goes: a line a step for people, or JSON."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rich.text import Text
@@ -28,11 +28,11 @@ class Teller:
 
     def __init__(self, folder: RunFolder, plan: Plan, *, as_json: bool) -> None:
         self._folder, self._plan, self._as_json = folder, plan, as_json
-        self._open = False
+        self._over, self._wrong = True, False
 
     def began(self, trouble: Event[Any]) -> None:
         """See ``Audience.began``."""
-        self._open = True
+        self._over, self._wrong = False, True
         self._write("injected", trouble, 0.0, follows=True)
 
     def saw(self, seen: Seen) -> None:
@@ -41,21 +41,23 @@ class Teller:
 
     def remedied(self, remedy: Payload) -> None:
         """See ``Audience.remedied``."""
-        self._open = False
+        self._wrong = False
         note(f"put right: {remedy.seed_name} {summarise(remedy)}")
 
-    def ended(self, traces: Sequence[str]) -> None:
+    def ended(self, traces: Mapping[str, str], *, well: bool) -> None:
         """See ``Audience.ended``."""
-        self._open = False
+        self._over, self._wrong = well, self._wrong and not well
         if self._as_json:
-            write_json({"stage": "ended", "traces": list(traces)})
+            write_json({"stage": "ended" if well else "left", "traces": list(traces)})
             return
-        for one in traces:
-            show(Text(f"flyball --run {self._folder.path} trace {one[:ID_DIGITS]}"))
+        for one, shown in traces.items():
+            show(Text(f"flyball --run {self._folder.path} trace {one[:ID_DIGITS]}").append(f"  # {shown}", "dim"))
 
     def close(self) -> None:
-        """Say how to put right what was left wrong."""
-        if self._open and (remedy := self._plan.remedy):
+        """Say what stays as it is when the scenario is left before its end, and how to put it right."""
+        if not self._over:
+            note(self._plan.remains)
+        if self._wrong and (remedy := self._plan.remedy):
             about = f" --config-key {self._plan.key}" if self._plan.key else ""
             data = shlex.quote(remedy.model_dump_json())
             note(f"To put it right by hand: flyball --run {self._folder.path} emit {remedy.seed_name} {data}{about}")

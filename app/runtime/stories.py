@@ -96,7 +96,7 @@ def tell(read: Read, difference: Difference, *, causes: int = 8) -> Story:
         difference=difference,
         recorded=recorded,
         recomputed=envelope,
-        fields=_fields(recorded.envelope if recorded else None, envelope),
+        fields=differing(recorded.envelope if recorded else None, envelope),
         causes=tuple(events[one] for one in reversed(line[:causes])),
         earlier=max(0, len(line) - causes),
     )
@@ -133,7 +133,8 @@ def _ancestors(cause_of: Mapping[str, str | None], nearest: str | None) -> list[
     return list(line)
 
 
-def _fields(recorded: Envelope[Payload] | None, recomputed: Envelope[Payload] | None) -> tuple[Field, ...]:
+def differing(recorded: Envelope[Payload] | None, recomputed: Envelope[Payload] | None) -> tuple[Field, ...]:
+    """Return what differs between two conclusions, by path."""
     before, after = _flat(recorded), _flat(recomputed)
     paths = sorted(before.keys() | after.keys())
     pairs = ((path, before.get(path, ABSENT), after.get(path, ABSENT)) for path in paths)

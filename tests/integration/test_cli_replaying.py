@@ -1,6 +1,7 @@
 """``flyball replay --check`` and ``--what-if`` on journals of runs."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -184,8 +185,21 @@ def test_what_if_in_lines(run):
     assert " ~ " in result.stdout
     assert "multiplier 1.5" in result.stdout
     assert " → multiplier 2" in result.stdout
-    assert "EXPLORATION_BOOST changed" in result.stderr
+    first, *_ = result.stdout.splitlines()
+    assert first.startswith("Open loop: ")
+    summary = result.stdout.partition("\n\n")[0]
+    boost = re.search(r": first at (\d+), .* by \w+; .*\d+ EXPLORATION_BOOST changed", summary)
+    assert boost is not None
+    assert int(boost[1]) > 0
     assert "Nothing differs." in flyball(run, "--what-if", "--set", "seed=0").stderr
+
+
+def test_what_if_shows_a_field_where_two_lines_would_be_the_same(run):
+    lines = flyball(run, "--what-if", "--set", "seed=1").stdout.splitlines()
+    sides = [line.split("  ", 5)[-1].split(" → ") for line in lines if line.startswith("  ~ ")]
+    assert sides
+    assert all(len(one) == 2 and not one[0].endswith(one[1]) for one in sides)
+    assert any(": data." in one[0] for one in sides)
 
 
 def test_what_if_of_one_configuration_and_a_span(run):

@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 from recorded_run import recording, write_journal
 
 from app.cli import main
+from app.runtime.scenarios.stall import QUICK
 
 KEY, IDLE = "tic_tac_toe_2p", "hex7_2p"
 Flyball = Callable[..., Result]
@@ -41,6 +42,7 @@ def test_each_is_explained() -> None:
         (("regression",), 1, f"{KEY} has learned too little: its model has +5 Elo, and +150 are needed"),
         (("bad-data", KEY), 1, f"{KEY} has no current model in the store."),
         (("dead-node", KEY), 2, "dead-node strikes whichever configuration comes next: leave CONFIG out."),
+        (("dead-node", IDLE), 2, "dead-node strikes whichever configuration comes next: leave CONFIG out."),
         (("dead-node",), 3, "No broker listens at"),
     ],
 )
@@ -54,7 +56,7 @@ def test_waiting_too_short_is_refused_before_anything_is_done(flyball: Flyball) 
     result = flyball("stall")
     assert result.exit_code == 2
     assert "stall cannot be over within 300 s: with the settings of this run it takes at least 8 h." in result.stderr
-    assert "set window_hours, boost_hours and check_seconds of feedback.stall lower" in result.stderr
+    assert QUICK in result.stderr
     assert "--wait 0" in result.stderr
     assert flyball("stall", "--wait", "0").exit_code == 3, "then there is nothing to wait for, but nobody listens"
 

@@ -1,23 +1,26 @@
 """Playing a scenario: what is published when, what is told, and what happens when a step never comes."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from driving import KEY, run_settings
 from scenario_events import adapted, asked, boosted, played, promoted
+from selfplay_rig import put_model
 
 from app.bus import MemoryBus
 from app.cli.commands.trace import trace
 from app.cli.playing import NeverCame, Player
+from app.cli.telling import Teller
+from app.config import GAMES, RunFolder
 from app.core import derive_id
 from app.events import Event, NodeLost, Payload, PlateauDetected, originate
 from app.journal import MemoryJournal, history
 from app.runtime.clock import SystemClock
 from app.runtime.scenarios import SCENARIOS, Known, Plan, Seen
 from app.runtime.scenarios.watch import TRACED
-from app.store import MemoryStore
+from app.store import FileStore, MemoryStore
 
 PLATEAU = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0)
 
@@ -28,7 +31,8 @@ class Told:
     def __init__(self) -> None:
         self.stages: list[str] = []
         self.remedies: list[Payload] = []
-        self.traces: Sequence[str] = ()
+        self.traces: Mapping[str, str] = {}
+        self.well: bool | None = None
         self.trouble: Event[Any] | None = None
 
     def began(self, trouble: Event[Any]) -> None:
@@ -40,8 +44,8 @@ class Told:
     def remedied(self, remedy: Payload) -> None:
         self.remedies.append(remedy)
 
-    def ended(self, traces: Sequence[str]) -> None:
-        self.traces = traces
+    def ended(self, traces: Mapping[str, str], *, well: bool) -> None:
+        self.traces, self.well = traces, well
 
 
 class Loop:
@@ -98,7 +102,8 @@ async def test_the_remedy_is_published_after_its_step_and_follows_from_it(loop):
     await asyncio.gather(loop.player(stall).play(20), answer())
     assert loop.told.stages == ["struck", "detected", "decided", "recovered", "recovered"]
     assert loop.told.remedies == [stall.remedy]
-    assert loop.told.traces[0] == loop.told.trouble.id
+    assert loop.told.well
+    assert "detected: PLATEAU_DETECTED" in loop.told.traces.values()
     assert len(loop.published(type(stall.remedy))) == 2
 
 
@@ -134,7 +139,39 @@ async def test_a_step_that_never_comes_is_named(loop):
     with pytest.raises(NeverCame, match=r"ADAPTIVE_PARAMS_CHANGED, by which .* struck, did not come") as error:
         await loop.player(plan("stall")).play(0.1)
     assert "feedback daemon" in error.value.hint
-    assert not loop.told.traces
+    assert (list(loop.told.traces), loop.told.well) == ([loop.told.trouble.id], False)
+
+
+async def test_who_interrupts_it_is_told_what_was_seen_so_far(loop):
+    stall = plan("stall")
+    async with asyncio.TaskGroup() as group:
+        playing = group.create_task(loop.player(stall).play(20))
+        await loop.until(type(stall.trouble))
+        await loop.say(adapted(1e-6))
+        while not loop.told.stages:
+            await asyncio.sleep(0.005)
+        playing.cancel()
+    assert playing.cancelled()
+    assert loop.told.trouble.id not in loop.told.traces, "nothing that was seen came of it"
+    assert (list(loop.told.traces.values()), loop.told.well) == (["struck: ADAPTIVE_PARAMS_CHANGED"], False)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_who_leaves_before_the_end_is_told_what_is_still_so(name, loop, tmp_path, capsys):
+    folder = RunFolder(tmp_path)
+    learned = Known(run_settings(), KEY)
+    learned.take(promoted(put_model(folder.store, GAMES[KEY], scale=5.0)))
+    made = SCENARIOS[name].plan(learned, FileStore(folder.store))
+    await loop.player(made).play(0)
+    teller = Teller(folder, made, as_json=False)
+    teller.began(loop.told.trouble)
+    teller.ended({loop.told.trouble.id: "injected"}, well=False)
+    teller.close()
+    told = capsys.readouterr()
+    assert f"trace {loop.told.trouble.id[:12]}  # injected" in told.out
+    assert made.remains
+    assert made.remains in told.err
+    assert ("To put it right by hand" in told.err) == (made.remedy is not None)
 
 
 async def test_without_waiting_the_trouble_is_all(loop):

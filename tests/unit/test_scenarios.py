@@ -1,5 +1,7 @@
 """Scenarios: whom they strike, what they are made of, and which events they take for detection and recovery."""
 
+import tomllib
+
 import numpy as np
 import pytest
 from driving import KEY, NEW, OLD, OTHER_KEY, distributed, run_settings
@@ -33,6 +35,7 @@ from app.games import checker_for
 from app.policy import Policy, bytes_to_parameters
 from app.runtime.scenarios import SCENARIOS, Known, NotReady, Plan, Scenario, Watch, choose, known_of
 from app.runtime.scenarios.regression import turned_round
+from app.runtime.scenarios.stall import QUICK
 from app.selfplay.inspection import InspectionSpec, game_record, inspect_in
 from app.store import FileStore, MemoryStore, get_checkpoint, get_shard
 
@@ -171,7 +174,7 @@ class TestRegression:
         assert story.tell(asked("w", bad), ready)[1] is None
         assert story.tell(asked("w", OLD), ready)[1] == "recovered"
         assert story.watch.awaited is None
-        assert story.watch.traces() == [story.trouble.id]
+        assert list(story.watch.traces()) == [story.trouble.id]
         assert plan.remedy == RollbackRequested(model=bad, reason="the regression scenario is over")
 
 
@@ -218,7 +221,9 @@ class TestBadData:
         assert story.tell(training)[1] is None, "false rows are no recovery"
         clean = training.model_copy(update={"shards": (shard.model_copy(update={"key": "f" * 64}),)})
         assert story.tell(clean, unblocked)[1] == "recovered"
-        assert story.watch.traces() == [story.trouble.id, unblocked.id]
+        assert list(story.watch.traces().items())[1:] == [
+            (unblocked.id, "recovered: TRAINING_UNBLOCKED, recovered: TRAINING_REQUESTED")
+        ]
 
 
 class TestStall:
@@ -229,6 +234,15 @@ class TestStall:
         assert (plan.trouble.parameter, plan.trouble.value, plan.trouble.previous) == ("learning_rate", 1e-6, 3e-4)
         assert (plan.remedy.value, plan.remedy.previous) == (3e-4, 1e-6)
         assert plan.least_seconds == 8 * 3600, "the window and the life of a boost"
+
+    def test_the_settings_it_advises_make_it_short_and_are_the_same_everywhere(self):
+        settings = run_settings(**tomllib.loads(QUICK)["feedback"])
+        known = Known(settings, KEY)
+        known.take(promoted())
+        plan = SCENARIOS["stall"].plan(known, MemoryStore())
+        assert plan.least_seconds < 60
+        assert plan.shorten == QUICK
+        assert next(step for step in plan.expected if step.stage == "detected").doubt.endswith(QUICK)
 
     def test_the_story(self, known, record):
         known.take(promoted())
@@ -257,7 +271,8 @@ class TestDeadNode:
         assert isinstance(plan.trouble, DaemonReady)
         ghost, laptop = "selfplay_worker@ghost", "selfplay_worker@laptop"
         assert story.tell(asked(laptop))[1] is None
-        assert story.tell(asked(ghost), key=OTHER_KEY)[1] == "struck"
+        struck, stage = story.tell(asked(ghost), key=OTHER_KEY)
+        assert stage == "struck"
         assert story.tell(NodeLost(node="laptop", silent_seconds=31.0))[1] is None
         assert story.tell(NodeLost(node="ghost", silent_seconds=31.0))[1] == "detected"
         assert story.tell(asked(laptop))[1] is None, "another configuration's"
@@ -265,6 +280,9 @@ class TestDeadNode:
         assert stage == "decided"
         assert story.tell(played("another"), key=OTHER_KEY)[1] is None
         assert story.tell(played(again.id), key=OTHER_KEY)[1] == "recovered"
+        shown = story.watch.traces()
+        assert story.trouble.id not in shown, "nothing comes of it"
+        assert shown[struck.id] == "struck: SELFPLAY_REQUESTED"
 
 
 def test_steps_count_in_their_order_only(known, record):
@@ -282,7 +300,10 @@ def test_what_follows_from_something_else_is_shown_by_that(known, record):
     story.tell(PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0), tick)
     story.tell(boosted(1.5), tick)
     assert [seen.follows for seen in story.watch.seen] == [True, False, False]
-    assert story.watch.traces() == [story.trouble.id, tick.id]
+    assert story.watch.traces() == {
+        story.trouble.id: "injected: HYPERPARAMETER_UPDATED, struck: ADAPTIVE_PARAMS_CHANGED",
+        tick.id: "detected: PLATEAU_DETECTED, decided: EXPLORATION_BOOST",
+    }
 
 
 def test_a_step_tells_when_it_came_and_what_it_follows_from(known, record):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from recorded_run import Recording, recording
+from scenario_events import promoted
 
 from app.core import ConfigKey, Elo, ModelHash
 from app.dashboard import AmbiguousEvent, Trace, UnknownEvent, summarise, trace, trace_json, trace_tree
@@ -140,6 +141,15 @@ def test_long_lists_are_cut_in_a_line() -> None:
     line = summarise(EloUpdated(ratings=tuple(ratings)))
     assert line.endswith(" and 26 more")
     assert line.count("elo=100") == 4
+
+
+def test_figures_are_left_out_where_none_decided() -> None:
+    word = promoted().evidence.model_copy(update={"statistic": "no model before it", "value": 0.0, "threshold": 0.0})
+    line = summarise(promoted().model_copy(update={"evidence": word}))
+    assert "no model before it, +400 " in line
+    assert "threshold" not in line
+    decided = word.model_copy(update={"statistic": "log-likelihood ratio", "value": 2.5})
+    assert "log-likelihood ratio 2.5 (threshold 0), " in summarise(promoted().model_copy(update={"evidence": decided}))
 
 
 def test_a_name_of_two_lines_stands_in_one() -> None:

@@ -36,8 +36,8 @@ def scenario(place: Place, name: str, config_key: str | None, *, seconds: float,
     """Make a trouble in a running loop, and follow how it is detected, decided upon and recovered from.
 
     It gets in as an operator's mistake or a broken node would: as an event, or an artifact in the store. Without
-    CONFIG, the first configuration that has what the trouble needs is chosen. Each step is printed as it is seen, then
-    the commands that show how one led to another.
+    CONFIG, the first configuration that has what the trouble needs is chosen; dead-node takes none. Each step is
+    printed as it is seen, then the commands that show how one led to another.
     """
     plan = _plan(place, name, config_key, seconds)
     teller = Teller(place.folder, plan, as_json=as_json)
@@ -48,17 +48,18 @@ def scenario(place: Place, name: str, config_key: str | None, *, seconds: float,
 
 
 def _plan(place: Place, name: str, config_key: str | None, seconds: float) -> Plan:
-    chosen, known = SCENARIOS[name], _known(place, config_key)
+    chosen = SCENARIOS[name]
+    if config_key is not None and not chosen.takes_config:
+        raise click.UsageError(f"{name} strikes whichever configuration comes next: leave CONFIG out.")
+    known = _known(place, config_key)
     store = FileStore(place.folder.store)
     plan = chosen.plan(choose(chosen, known, config_key, store), store)
-    if config_key is not None and plan.key is None:
-        raise click.UsageError(f"{name} strikes whichever configuration comes next: leave CONFIG out.")
     if 0 < seconds < plan.least_seconds:
         raise Pointless(
             f"{name} cannot be over within {seconds:g} s: with the settings of this run it takes at least "
             f"{show_age(plan.least_seconds)}.",
-            hint=f"To see it sooner, {plan.shorten} in {place.folder.settings} and start the loop again; "
-            f"or use --wait {2 * plan.least_seconds:g}; or make the trouble and leave with --wait 0.",
+            hint=f"Use --wait {2 * plan.least_seconds:g}, or make it and leave with --wait 0. To see it sooner, "
+            f"put these lines into {place.folder.settings} and start the loop again:\n{plan.shorten}",
         )
     return plan
 

@@ -28,6 +28,7 @@ class BadData:
 
     name: ClassVar[str] = "bad-data"
     purpose: ClassVar[str] = "games whose outcomes the rules contradict"
+    takes_config: ClassVar[bool] = True
 
     def lacks(self, known: Known, store: BlobStore) -> str | None:
         """See ``Scenario.lacks``."""
@@ -78,7 +79,9 @@ class BadData:
                 ),
             ),
             least_seconds=(checks - 1) * idle,
-            shorten="set feedback.scheduler.idle_seconds = 5",
+            shorten="[feedback.scheduler]\nidle_seconds = 5.0",
+            remains=f"Training of {known.key} is blocked, or soon will be, until {checks} clean shards in a row have "
+            f"come, one every {idle:g} s. Nobody has to do anything.",
         )
 
 

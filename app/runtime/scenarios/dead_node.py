@@ -17,6 +17,7 @@ class DeadNode:
 
     name: ClassVar[str] = "dead-node"
     purpose: ClassVar[str] = "a worker that takes a request and dies"
+    takes_config: ClassVar[bool] = False
 
     def lacks(self, known: Known, store: BlobStore) -> str | None:  # noqa: ARG002 - the protocol's argument
         """See ``Scenario.lacks``."""
@@ -56,7 +57,8 @@ class DeadNode:
                 ),
             ),
             least_seconds=limits.node_silent_seconds,
-            shorten="set feedback.scheduler.node_silent_seconds lower (above deployment.heartbeat_seconds)",
+            shorten="[feedback.scheduler]\nnode_silent_seconds = 12.0  # more than two of deployment.heartbeat_seconds",
+            remains=f"After {limits.node_silent_seconds:g} s of silence what it was asked for is asked of another.",
             remedy=DaemonStopped(daemon=WORKER_DAEMON, node=NODE, position=0),
             remedy_after=3,
             pulse=DaemonHeartbeat(daemon=WORKER_DAEMON, node=NODE, position=0, lag=0, jobs=0),

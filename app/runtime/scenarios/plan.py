@@ -41,7 +41,8 @@ class Plan:
         trouble: what is published to make the trouble.
         expected: what is to follow, in this order.
         least_seconds: it cannot be over sooner, by the run's settings.
-        shorten: how to make it quicker.
+        shorten: lines of settings with which it is over in a minute or two.
+        remains: what is still so when it is left before its end, and no remedy puts right.
         remedy: what puts right what only an operator can put right.
         remedy_after: index of the step after which the remedy is part of the scenario.
         pulse: published every now and then until the first step is seen.
@@ -52,6 +53,7 @@ class Plan:
     expected: tuple[Expected, ...]
     least_seconds: float = 0.0
     shorten: str = ""
+    remains: str = ""
     remedy: Payload | None = None
     remedy_after: int | None = None
     pulse: Payload | None = None
@@ -62,6 +64,8 @@ class Scenario(Protocol):
 
     name: ClassVar[str]
     purpose: ClassVar[str]
+    takes_config: ClassVar[bool]
+    """Whether it is about one configuration, which may be chosen."""
 
     def lacks(self, known: Known, store: BlobStore) -> str | None:
         """Say what a configuration lacks for this trouble, in words that end "KEY …"; ``None`` when nothing."""

@@ -30,6 +30,7 @@ class Regression:
 
     name: ClassVar[str] = "regression"
     purpose: ClassVar[str] = "a model that plays badly is made current"
+    takes_config: ClassVar[bool] = True
 
     def lacks(self, known: Known, store: BlobStore) -> str | None:
         """See ``Scenario.lacks``."""
@@ -75,6 +76,7 @@ class Regression:
                     "All self-play workers may be busy with other configurations.",
                 ),
             ),
+            remains=f"{known.key} plays with the bad model until ratings have told on it and it is rolled back.",
             remedy=RollbackRequested(model=bad, reason="the regression scenario is over"),
         )
 

@@ -8,12 +8,24 @@ from app.runtime.scenarios.known import Known
 from app.runtime.scenarios.plan import Expected, Plan
 from app.store import BlobStore
 
+QUICK = """\
+[feedback.stall]
+check_seconds = 2.0
+window_hours = 0.01
+velocity = 5000.0
+precision = 5000.0
+boost_hours = 0.002
+"""
+"""Settings with which a stall takes minutes: what learns gains 10,000 Elo/h at first, and what ratings of half a minute
+say is known to within 5,000."""
+
 
 class Stall:
     """The least learning rate; after the boost that answers it, the one from before."""
 
     name: ClassVar[str] = "stall"
     purpose: ClassVar[str] = "a learning rate so low that nothing is learned"
+    takes_config: ClassVar[bool] = True
 
     def lacks(self, known: Known, store: BlobStore) -> str | None:  # noqa: ARG002 - the protocol's argument
         """See ``Scenario.lacks``."""
@@ -39,8 +51,8 @@ class Stall:
                     "detected",
                     PlateauDetected,
                     lambda *_: True,
-                    "Ratings must show that the velocity is below the threshold: when they are too few or too noisy "
-                    "widen feedback.stall.window_hours, or raise feedback.stall.velocity and precision.",
+                    "Ratings must show that the velocity is below feedback.stall.velocity, and be certain to within "
+                    f"precision. Within minutes they are with these lines in flyball.toml:\n{QUICK}",
                 ),
                 Expected(
                     "decided",
@@ -62,8 +74,9 @@ class Stall:
                 ),
             ),
             least_seconds=(stall.window_hours + stall.boost_hours) * SECONDS_PER_HOUR,
-            shorten="set window_hours, boost_hours and check_seconds of feedback.stall lower, "
-            "velocity and precision higher,",
+            shorten=QUICK,
+            remains=f"Where exploration of {known.key} was boosted it stays so for {stall.boost_hours:g} h, and longer "
+            "while its ratings show a stall.",
             remedy=_learning_rate(usual, least, "the stall scenario is over"),
             remedy_after=2,
         )

@@ -38,8 +38,7 @@ class Watch:
     def __init__(self, plan: Plan, trouble: Event[Any]) -> None:
         self._plan, self._trouble = plan, trouble
         self._descendants: set[str] = {trouble.id}
-        self._roots: list[str] = [trouble.id]
-        self._shown: dict[str, int] = {trouble.id: 0}  # and how many generations after the root of their trace
+        self._shown: dict[str, tuple[str, int]] = {trouble.id: (trouble.id, 0)}  # trace's root, generations after it
         self.seen: list[Seen] = []
 
     @property
@@ -52,8 +51,9 @@ class Watch:
         cause = event.envelope.causationid
         if cause in self._descendants:
             self._descendants.add(event.id)
-        if cause is not None and self._shown.get(cause, TRACED) < TRACED:
-            self._shown[event.id] = self._shown[cause] + 1
+        if cause in self._shown and self._shown[cause][1] < TRACED:
+            root, generation = self._shown[cause]
+            self._shown[event.id] = root, generation + 1
         expected = self.awaited
         if expected is None or not self._is(expected, event):
             return None
@@ -62,13 +62,20 @@ class Watch:
         self.seen.append(found)
         if event.id not in self._shown:  # its cause shows what else came of it at once
             root = event.envelope.causationid or event.id
-            self._roots.append(root)
-            self._shown |= {root: 0, event.id: 1 if root != event.id else 0}
+            self._shown |= {root: (root, 0), event.id: (root, 1 if root != event.id else 0)}
         return found
 
-    def traces(self) -> list[str]:
-        """Return the ids whose traces together show every step: the trouble's, and causes beside it."""
-        return list(self._roots)
+    def traces(self) -> dict[str, str]:
+        """Return the ids whose traces together show every step, each with the steps that it shows.
+
+        They are the trouble's, unless the steps seen have other causes, and those causes.
+        """
+        found: dict[str, list[str]] = {}
+        for stage, event in (("injected", self._trouble), *((seen.stage, seen.event) for seen in self.seen)):
+            found.setdefault(self._shown[event.id][0], []).append(f"{stage}: {event.data.seed_name}")
+        if len(found) > 1 and len(found[self._trouble.id]) == 1:
+            del found[self._trouble.id]
+        return {root: ", ".join(steps) for root, steps in found.items()}
 
     def _is(self, expected: Expected, event: Event[Any]) -> bool:
         if not isinstance(event.data, expected.kind):
