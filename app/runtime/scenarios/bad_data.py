@@ -80,8 +80,8 @@ class BadData:
             ),
             least_seconds=(checks - 1) * idle,
             shorten="[feedback.scheduler]\nidle_seconds = 5.0",
-            remains=f"Training of {known.key} is blocked, or soon will be, until {checks} clean shards in a row have "
-            f"come, one every {idle:g} s. Nobody has to do anything.",
+            remains=f"Training of {known.key} is blocked, or soon will be, until clean shards come, {checks} in a "
+            f"row, one every {idle:g} s. Nobody has to do anything.",
         )
 
 

@@ -58,7 +58,7 @@ class DeadNode:
             ),
             least_seconds=limits.node_silent_seconds,
             shorten="[feedback.scheduler]\nnode_silent_seconds = 12.0  # more than two of deployment.heartbeat_seconds",
-            remains=f"After {limits.node_silent_seconds:g} s of silence what it was asked for is asked of another.",
+            remains=f"After {limits.node_silent_seconds:g} s of silence the request of the ghost goes to another.",
             remedy=DaemonStopped(daemon=WORKER_DAEMON, node=NODE, position=0),
             remedy_after=3,
             pulse=DaemonHeartbeat(daemon=WORKER_DAEMON, node=NODE, position=0, lag=0, jobs=0),
