@@ -126,20 +126,20 @@ class WatchdogSettings(Settings):
     """The sequential test for regressions: a Bernoulli CUSUM against one opponent that stays the same."""
 
     design_drop_elo: float = Field(default=100.0, gt=0, description="the alternative that the test looks for")
-    threshold: float = Field(default=2.2, gt=0, description="h; larger is slower and falser less often")
+    threshold: float = Field(default=2.6, gt=0, description="h; larger is slower and falser less often")
     drift_elo: float = Field(
         default=15.0, ge=0, description="standard deviation by which good models differ from those before"
     )
     suspicion: float = Field(
-        default=0.4, gt=0, le=1, description="share of the threshold from which on a model is retested"
+        default=0.5, gt=0, le=1, description="share of the threshold from which on a model is retested"
     )
     retest_games: int = Field(
-        default=40,
+        default=20,
         ge=2,
         le=10_000,
         description="of one match that looks into a suspicion: few, as more may follow",
     )
-    most_matches: int = Field(default=10, ge=1, description="of one model, its rating included, until it is left alone")
+    most_matches: int = Field(default=20, ge=1, description="of one model, its rating included, until it is left alone")
     severity_elo: tuple[float, float, float, float] = (20.0, 35.0, 50.0, 75.0)
     clear_games: int = Field(default=100, ge=1, description="rated games without evidence that clear an alarm")
 

@@ -18,7 +18,7 @@ class AdmissionSettings(Settings):
     recent_for: int = Field(default=100, ge=1, description="steps after which a recent checkpoint retires")
     anchor_every: int = Field(default=100, ge=1, description="steps between anchors, which stay for ever")
     lasting_elo: float = Field(
-        default=400.0, gt=0, description="Elo above the newest lasting anchor, first the random bot, that make the next"
+        default=300.0, gt=0, description="Elo above the newest lasting anchor, first the random bot, that make the next"
     )
     elite_margin: float = Field(default=50.0, ge=0, description="Elo above the best that make a new high score")
     capacity: int = Field(

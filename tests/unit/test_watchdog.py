@@ -36,7 +36,7 @@ def rating(n: int, elo: float, games: int = 100, anchor: str = ANCHOR):
     return rated(elo, match(expected_score(elo), games, "anchor_1", model=anchor), *others, model=model(n))
 
 
-def retest(elo: float, n: int, games: int = 40, anchor: str = ANCHOR):
+def retest(elo: float, n: int, games: int = 20, anchor: str = ANCHOR):
     """Play a match that looks into a suspicion, exactly as expected."""
     played = match(expected_score(elo), games, "member_1", model=anchor)
     return rated(elo, played, model=model(n)).model_copy(update={"purpose": "retest"})
@@ -90,7 +90,7 @@ class Played:
 def test_drops_of_100_elo_are_caught_within_170_games_on_average():
     """The level is not known, but measured in the ten matches before."""
     delays = []
-    for seed in range(40):
+    for seed in range(100):
         played = Played(seed)
         played.games = 0
         while not played.promote(LEVEL - 100.0):
@@ -137,13 +137,13 @@ def test_the_alarm_is_raised_at_the_threshold(threshold, alarms):
     assert sum(isinstance(payload, RegressionDetected) for payload in said) == alarms
 
 
-@pytest.mark.parametrize(("suspicion", "requests"), [(0.211, 1), (0.212, 0)])
+@pytest.mark.parametrize(("suspicion", "requests"), [(0.179, 1), (0.180, 0)])
 def test_a_suspicious_model_is_retested_at_once_against_the_same_opponent(suspicion, requests):
-    """A hundred games 60 Elo below the level say 0.466, which is 0.2119 of the threshold."""
+    """A hundred games 60 Elo below the level say 0.466, which is 0.1793 of the threshold."""
     watchdog = steady(Driven(ModelPerformanceWatchdog, run_settings(watchdog={"suspicion": suspicion})))
     said = promote(watchdog, 21, LEVEL - 60.0)
     asked = [(request.model, request.purpose, request.step, request.opponents, request.games) for request in said]
-    assert asked == [(model(21), "retest", 21, (ANCHOR,), 40)] * requests
+    assert asked == [(model(21), "retest", 21, (ANCHOR,), 20)] * requests
 
 
 def test_a_suspicion_is_looked_into_by_so_many_matches_in_a_row():
@@ -158,15 +158,15 @@ def test_a_suspicion_is_looked_into_by_so_many_matches_in_a_row():
 
 
 def test_a_suspicion_that_more_games_refute_is_over(watchdog):
-    (request,) = promote(steady(watchdog), 21, LEVEL - 75.0)
+    (request,) = promote(steady(watchdog), 21, LEVEL - 85.0)
     assert isinstance(request, MatchesRequested)
-    assert not watchdog.feed(retest(LEVEL + 50.0, 21))
+    assert not watchdog.feed(retest(LEVEL + 50.0, 21, games=100))
     row = watchdog.row(KEY)
     assert (row.doubt.total, row.last_good) == (0.0, model(21))
 
 
 def test_a_suspicion_that_a_retest_confirms_is_an_alarm(watchdog):
-    (request,) = promote(steady(watchdog), 21, LEVEL - 75.0)
+    (request,) = promote(steady(watchdog), 21, LEVEL - 85.0)
     (detected,) = watchdog.feed(retest(LEVEL - 200.0, 21))
     assert (type(detected), detected.model, detected.games) == (RegressionDetected, model(21), 100 + request.games)
 
@@ -188,7 +188,7 @@ def test_before_there_is_an_anchor_the_random_bot_is_what_a_model_is_retested_ag
     ids=["of the model before", "against another opponent", "of a candidate"],
 )
 def test_a_retest_that_is_not_about_the_current_doubt_says_nothing(watchdog, late):
-    assert promote(steady(watchdog), 21, LEVEL - 75.0)
+    assert promote(steady(watchdog), 21, LEVEL - 85.0)
     before = watchdog.row(KEY)
     assert not watchdog.feed(late)
     assert watchdog.row(KEY) == before
