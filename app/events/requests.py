@@ -46,7 +46,7 @@ class EvaluationRequested(Request, type="evaluation.requested", name="EVALUATION
 class MatchesRequested(Request, type="league.matches_requested", name="MATCHES_REQUESTED", version=2):
     """Let a model play some others: at once in a retest, in a tournament when there is nothing else to evaluate."""
 
-    purpose: Reason = "tournament"
+    purpose: Reason
     model: ModelHash
     step: NonNegativeInt
     opponents: tuple[Annotated[str, Field(min_length=1)], ...] = Field(

@@ -31,6 +31,7 @@ def tournaments(league: League, newcomer: Agent, settings: TournamentSettings, s
         pairings += [pairing for one in rounds for pairing in one if frozenset(pairing) not in placed]
     for hero, others in _by_hero(league, pairings).items():
         yield MatchesRequested(
+            purpose="tournament",
             model=ModelHash(hero.id),
             step=hero.step or 0,
             opponents=tuple(others),

@@ -113,15 +113,15 @@ def test_the_best_agent_is_the_checkpoint_of_the_highest_rating() -> None:
     assert league_of(checkpoint(4)).best is None
 
 
-def test_a_lasting_anchor_is_400_elo_above_the_one_before_it_and_the_first_above_the_random_bot() -> None:
+def test_a_lasting_anchor_is_300_elo_above_the_one_before_it_and_the_first_above_the_random_bot() -> None:
     league = league_of(checkpoint(0, 0.0, roles=("anchor",)))
-    assert "lasting" not in admission(5, 399.0, league, SCHEDULE)
-    assert "lasting" in admission(5, 400.0, league, SCHEDULE)
+    assert "lasting" not in admission(5, 299.0, league, SCHEDULE)
+    assert "lasting" in admission(5, 300.0, league, SCHEDULE)
     grown = league.with_agent(checkpoint(5, 420.0, roles=("lasting",))).with_agent(checkpoint(6, 900.0))
-    assert "lasting" not in admission(7, 819.0, grown, SCHEDULE)
-    assert "lasting" in admission(7, 821.0, grown, SCHEDULE)
+    assert "lasting" not in admission(7, 719.0, grown, SCHEDULE)
+    assert "lasting" in admission(7, 721.0, grown, SCHEDULE)
     assert "lasting" not in admission(7, None, grown, SCHEDULE)
-    assert "lasting" in admission(7, 400.0, grown.without(model(5)), SCHEDULE), "a rollback took the anchor along"
+    assert "lasting" in admission(7, 300.0, grown.without(model(5)), SCHEDULE), "a rollback took the anchor along"
 
 
 def test_lasting_anchors_stay_for_ever() -> None:

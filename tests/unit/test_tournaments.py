@@ -29,7 +29,7 @@ def pairs(requests) -> list[frozenset[str]]:
 
 
 def asked(hero: int, *others: str, games: int = 20) -> MatchesRequested:
-    return MatchesRequested(model=model(hero), step=hero, opponents=others, games=games, seed=1)
+    return MatchesRequested(purpose="tournament", model=model(hero), step=hero, opponents=others, games=games, seed=1)
 
 
 def gauntlet() -> EvaluationRequested:
