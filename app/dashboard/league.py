@@ -67,8 +67,8 @@ class LeagueView:
         league = self.league.with_baselines(settings.config(key).builtins)
         self.league = fold_league(league, event, settings.league.admission)
         match data:
-            case EvaluationCompleted(purpose="rating" | "tournament" | "retest"):
-                if data.purpose == "rating":
+            case EvaluationCompleted(purpose=purpose) if purpose != "gate":
+                if purpose == "rating":
                     self.rated.pop(data.model, None)
                     self.rated[data.model] = (data.step, data.elo, data.elo_stderr)
                 self.pairs = total((*self.pairs, *totals_of(data.model, data.results)))

@@ -48,7 +48,7 @@ def league_after(league: League, data: Payload, now_us: int, settings: Admission
             for one in ratings:
                 league = league.with_rating(one.agent, one.elo, one.elo_stderr, one.games)
             return league
-        case EvaluationCompleted(purpose="rating" | "tournament" | "retest"):
+        case EvaluationCompleted(purpose=purpose) if purpose != "gate":
             return _played(league, data)
     return _decided(league, data, settings)
 

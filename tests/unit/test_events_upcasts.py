@@ -6,8 +6,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from driving import KEY, rated
 
-from app.events import BY_TYPE, ClockTick, MalformedEvent, NoUpcast, decode, encode, originate, upcast
+from app.events import (
+    BY_TYPE,
+    ClockTick,
+    EvaluationCompleted,
+    EvaluationFailed,
+    MalformedEvent,
+    MatchesRequested,
+    NoUpcast,
+    Payload,
+    decode,
+    encode,
+    originate,
+    upcast,
+)
 from app.events.upcasts import UPCASTS, lift
 
 TYPE = ClockTick.event_type
@@ -49,6 +63,26 @@ def test_decode_lifts_through_two_steps_to_the_present_version(register: Callabl
     lifted = decode(old(-1, {"minutes": 1}))
     assert lifted == decode(TICK)
     assert lifted.dataversion == BY_TYPE[TYPE].dataversion
+
+
+def first_versions(value: EvaluationCompleted) -> list[tuple[Payload, dict[str, Any]]]:
+    """Return events as they are now, and what the first version held of them."""
+    asked = MatchesRequested(purpose="tournament", model="a" * 64, step=1, opponents=("random",), games=20, seed=1)
+    failed = EvaluationFailed(request_id="r", purpose="gate", model="a" * 64, error="no")
+    return [
+        (asked, {field: known for field, known in asked.model_dump(mode="json").items() if field != "purpose"}),
+        (value, value.model_dump(mode="json")),
+        (failed, failed.model_dump(mode="json")),
+    ]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_matches_and_evaluations_of_before_there_were_retests_are_what_they_were(number: int) -> None:
+    now, data = first_versions(rated(100.0))[number]
+    time = datetime(2026, 1, 2, tzinfo=UTC)
+    envelope = originate(now, event_id="e", time=time, subject=KEY)
+    body = json.loads(encode(envelope)) | {"dataversion": 1, "data": data}
+    assert decode(json.dumps(body).encode()) == envelope
 
 
 def test_a_missing_step_is_named(register: Callable[..., None]) -> None:

@@ -2,11 +2,14 @@
 
 from datetime import UTC, datetime
 
+import pytest
+from driving import KEY, run_settings
 from leagues import league_of, model
 from rotations import rotations
 
 from app.config import AdmissionSettings
 from app.core import Elo, Rate
+from app.dashboard.league import LeagueView
 from app.events import (
     AgentRating,
     CheckpointAdded,
@@ -130,6 +133,18 @@ def test_games_of_a_pair_add_up_and_gate_games_are_kept_apart() -> None:
     met = league.between(model(10), model(20))
     assert (met.first, met.second, met.games, met.score) == (model(10), model(20), 150, 70)
     assert met.rotations == 75
+
+
+@pytest.mark.parametrize(("purpose", "games"), [("rating", 20), ("tournament", 20), ("retest", 20), ("gate", 0)])
+def test_all_games_but_those_of_gates_count(record, purpose: str, games: int) -> None:
+    played = evaluated(20, match(model(10), 20, 12), purpose=purpose)
+    league = fold(league_of(), added(10), played)
+    met = league.between(model(10), model(20))
+    assert (met.games if met else 0) == games
+    view = LeagueView()
+    for data in (added(10), played):
+        view.take(record(data, KEY), run_settings())
+    assert sum(pair.games for pair in view.pairs) == games
 
 
 def test_games_of_a_model_that_did_not_stay_are_forgotten() -> None:

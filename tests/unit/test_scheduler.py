@@ -1,4 +1,4 @@
-"""SelfplayScheduler: demand, workers, leases, priorities, pace (DESIGN §4)."""
+"""SelfplayScheduler: demand, workers, leases, priorities, pace (DESIGN §4). Whom it plays: test_scheduler_opponents."""
 
 from collections import Counter
 
@@ -19,10 +19,7 @@ from app.events import (
     Evidence,
     ExplorationBoost,
     HyperparameterUpdated,
-    MatchmakingUpdated,
     NodeLost,
-    OpponentPick,
-    OpponentSampled,
     PromotionRejected,
     QualityDegraded,
     QualityPenaltyApplied,
@@ -475,28 +472,3 @@ def test_another_configuration_is_not_touched(scheduler):
     scheduler.feed(distributed())
     scheduler.feed(QualityPenaltyApplied(rate_multiplier=0.5, quality_score=0.1, threshold=0.3), key=OTHER_KEY)
     assert row(scheduler).rate == 1.0
-
-
-class TestMatchmaking:
-    DECIDED = MatchmakingUpdated(
-        model=OLD, picks=(OpponentPick(agent="random", category="baselines", probability=1.0),)
-    )
-
-    def test_opponents_are_those_that_were_decided_and_are_said_with_the_request(self, scheduler):
-        assert scheduler.feed(self.DECIDED) == []
-        request, sampled = scheduler.feed(distributed())
-        assert {one.opponents for one in request.lineups} == {("random",)}
-        assert sum(one.games for one in request.lineups) == request.games
-        assert isinstance(sampled, OpponentSampled)
-        assert sampled.request_id == row(scheduler).out[0].request
-        assert {(one.agent, one.category) for one in sampled.opponents} == {("random", "baselines")}
-
-    def test_what_was_decided_for_another_model_holds_for_none(self, scheduler):
-        scheduler.feed(self.DECIDED)
-        (request,) = scheduler.feed(distributed(NEW, 1))
-        assert request.lineups == ()
-
-    def test_a_decision_about_another_configuration_holds_only_there(self, scheduler):
-        scheduler.feed(self.DECIDED, key=OTHER_KEY)
-        (request,) = scheduler.feed(distributed())
-        assert request.lineups == ()

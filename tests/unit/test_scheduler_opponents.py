@@ -1,0 +1,39 @@
+"""SelfplayScheduler: whom a request's games are played against is what matchmaking decided for its model."""
+
+import pytest
+from driving import KEY, NEW, OLD, OTHER_KEY, Driven, distributed
+
+from app.events import DaemonReady, MatchmakingUpdated, OpponentPick, OpponentSampled
+from app.feedback import SelfplayScheduler
+from app.feedback.plan import CONFIG
+
+DECIDED = MatchmakingUpdated(model=OLD, picks=(OpponentPick(agent="random", category="baselines", probability=1.0),))
+
+
+@pytest.fixture
+def scheduler():
+    driven = Driven(SelfplayScheduler)
+    driven.feed(DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1), key=None)
+    return driven
+
+
+def test_opponents_are_those_that_were_decided_and_are_said_with_the_request(scheduler):
+    assert scheduler.feed(DECIDED) == []
+    request, sampled = scheduler.feed(distributed())
+    assert {one.opponents for one in request.lineups} == {("random",)}
+    assert sum(one.games for one in request.lineups) == request.games
+    assert isinstance(sampled, OpponentSampled)
+    assert sampled.request_id == scheduler.row(CONFIG + KEY).config.out[0].request
+    assert {(one.agent, one.category) for one in sampled.opponents} == {("random", "baselines")}
+
+
+def test_what_was_decided_for_another_model_holds_for_none(scheduler):
+    scheduler.feed(DECIDED)
+    (request,) = scheduler.feed(distributed(NEW, 1))
+    assert request.lineups == ()
+
+
+def test_a_decision_about_another_configuration_holds_only_there(scheduler):
+    scheduler.feed(DECIDED, key=OTHER_KEY)
+    (request,) = scheduler.feed(distributed())
+    assert request.lineups == ()
