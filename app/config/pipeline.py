@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from app.config.settings import GAE_LAMBDA, GAMMA, GameConfig, PpoSettings, Settings
+from app.config.settings import GAE_LAMBDA, GAMMA, OPENINGS, GameConfig, PpoSettings, Settings
 from app.core import HEURISTIC, RANDOM, ConfigKey
 
 SELF = "self"
@@ -31,6 +31,7 @@ class CollectionSettings(Settings):
         default="random", description="random, or behavioral_clone: see cloning"
     )
     temperature: float = Field(default=1.0, gt=0, le=10, description="divides the policy's logits before sampling")
+    opening_plies: int = Field(default=0, ge=0, description=OPENINGS)
     opponents: dict[str, float] = Field(
         default={SELF: 1.0}, description="shares of the games: 'self', or a bot in all other seats"
     )
@@ -180,6 +181,7 @@ def suited(config: GameConfig) -> dict[str, Any]:
     ppo = {f"ppo.{name}": value for name, value in config.ppo.model_dump().items()}
     others = {
         "collection.games_per_iteration": config.selfplay.games_per_request,
+        "collection.opening_plies": config.selfplay.opening_plies,
         "training.eval_opponent": HEURISTIC if HEURISTIC in config.builtins else RANDOM,
         "training.eval_temperature": config.evaluation.temperature,
         "training.eval_games": 400,

@@ -80,6 +80,7 @@ class PpoSettings(Settings):
 
 
 MAX_TEMPERATURE = 10.0
+OPENINGS = "a game begins with so many random decisions at most; how many is drawn"
 
 
 class SelfplaySettings(Settings):
@@ -90,6 +91,7 @@ class SelfplaySettings(Settings):
     rewards: Literal["terminal", "per_trick", "shaped"] = Field(
         default="terminal", description="how they are spread over a game; but for Hearts there is only its end"
     )
+    opening_plies: int = Field(default=0, ge=0, description=OPENINGS)
 
 
 class EvaluationSettings(Settings):

@@ -12,6 +12,7 @@ from app.config import GameConfig, PpoSettings, Settings
 from app.core import ModelHash, ShardKey, derive_seed
 from app.engine import JsonObject, Report
 from app.games import open_table
+from app.policy import Policy, bytes_to_parameters
 from app.store import FileStore, get_checkpoint, get_shard, put_checkpoint
 from app.training.checks import check_base, check_shards
 from app.training.first import first_model
@@ -67,7 +68,8 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
     game = open_table(wanted.config, slots=0).spec
     check_base(base, wanted.config, wanted.step)
     check_shards(shards, wanted.config, game)
-    samples = prepare(shards, wanted.ppo, game.symmetries, wanted.seed)
+    player = Policy(base.manifest.network, game.observation_size, game.actions, bytes_to_parameters(base.parameters))
+    samples = prepare(shards, wanted.ppo, game.symmetries, player, wanted.seed)
 
     def tell(epoch: int, metrics: EpochMetrics) -> None:
         report({"epoch": epoch, "epochs": wanted.ppo.epochs, **_published(metrics)})

@@ -9,14 +9,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from app.games import Symmetry
+from app.policy import Policy, masked_log_probs
 from app.training.samples import Samples
 
 
-def oriented(samples: Samples, symmetries: Sequence[Symmetry], generator: torch.Generator) -> Samples:
+def oriented(samples: Samples, symmetries: Sequence[Symmetry], policy: Policy, generator: torch.Generator) -> Samples:
     """Return the samples, each as it is or as one of its images, drawn evenly; nothing that was given is changed.
 
-    The log-probability stays that of the action as it was played. Where the policy treats an image otherwise, the
-    ratio says so, as it does for any other difference between the policy that played and the one that learns.
+    An image has the log-probability and the value that ``policy``, which played, gives to the image itself. Those of
+    the original would make PPO's ratio differ from 1 before anything was learned: images would be clipped for how the
+    network treats them otherwise, and the KL divergence would count it as a change.
     """
     if not symmetries:
         return samples
@@ -27,7 +29,13 @@ def oriented(samples: Samples, symmetries: Sequence[Symmetry], generator: torch.
         obs[rows] = obs[rows][:, _index(symmetry.observation)]
         mask[rows] = mask[rows][:, _index(symmetry.action)]
         action[rows] = _index(symmetry.image)[action[rows]]
-    return replace(samples, obs=obs, mask=mask, action=action)
+    images = (drawn < len(symmetries)).nonzero().squeeze(1)
+    outputs = torch.from_numpy(policy.outputs(obs[images].numpy()))
+    logits, values = outputs[:, : policy.actions] / samples.temperature[images], outputs[:, policy.actions]
+    log_prob, value = samples.log_prob.clone(), samples.value.clone()
+    log_prob[images] = masked_log_probs(logits, mask[images]).gather(1, action[images]).squeeze(1)
+    value[images] = values
+    return replace(samples, obs=obs, mask=mask, action=action, log_prob=log_prob, value=value)
 
 
 def _index(permutation: NDArray[np.int64]) -> Tensor:
