@@ -13,6 +13,9 @@ from app.policy import Policy, masked_log_probs
 from app.training.samples import Samples
 
 
+MOST_WEIGHT = 2.0
+
+
 def oriented(samples: Samples, symmetries: Sequence[Symmetry], policy: Policy, generator: torch.Generator) -> Samples:
     """Return the samples, each as it is or as one of its images, drawn evenly; nothing that was given is changed.
 
@@ -32,10 +35,14 @@ def oriented(samples: Samples, symmetries: Sequence[Symmetry], policy: Policy, g
     images = (drawn < len(symmetries)).nonzero().squeeze(1)
     outputs = torch.from_numpy(policy.outputs(obs[images].numpy()))
     logits, values = outputs[:, : policy.actions] / samples.temperature[images], outputs[:, policy.actions]
-    log_prob, value = samples.log_prob.clone(), samples.value.clone()
-    log_prob[images] = masked_log_probs(logits, mask[images]).gather(1, action[images]).squeeze(1)
-    value[images] = values
-    return replace(samples, obs=obs, mask=mask, action=action, log_prob=log_prob, value=value)
+    own = masked_log_probs(logits, mask[images]).gather(1, action[images]).squeeze(1)
+    weight = (own - samples.log_prob[images]).exp().clamp(max=MOST_WEIGHT)
+    log_prob, value, advantage = samples.log_prob.clone(), samples.value.clone(), samples.advantage.clone()
+    log_prob[images], value[images] = own, values
+    advantage[images] *= weight
+    return replace(
+        samples, obs=obs, mask=mask, action=action, log_prob=log_prob, value=value, advantage=advantage
+    )
 
 
 def _index(permutation: NDArray[np.int64]) -> Tensor:
