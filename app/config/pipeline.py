@@ -102,8 +102,13 @@ class TrainingSettings(Settings):
     """When to stop, evaluate and save, and on what to compute."""
 
     max_episodes: int | None = Field(default=None, ge=1, description="games, after which no iteration begins")
-    early_stopping: bool = Field(default=True, description="end when evaluations no longer improve: see patience")
-    patience: int = Field(default=10, ge=1, description="evaluations without improvement, after which it ends")
+    early_stopping: bool = Field(
+        default=False, description="end once the last evaluations show that the outcome no longer rises: see patience"
+    )
+    patience: int = Field(default=20, ge=3, description="evaluations that must show it")
+    least_rise: float = Field(
+        default=0.02, description="of the outcome over so many evaluations; a run that certainly rises by less ends"
+    )
     checkpoint_frequency: int = Field(
         default=5, ge=1, description="iterations from one to the next; a resumed run repeats fewer"
     )

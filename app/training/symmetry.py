@@ -12,7 +12,6 @@ from app.games import Symmetry
 from app.policy import Policy, masked_log_probs
 from app.training.samples import Samples
 
-
 MOST_WEIGHT = 2.0
 
 
@@ -40,9 +39,7 @@ def oriented(samples: Samples, symmetries: Sequence[Symmetry], policy: Policy, g
     log_prob, value, advantage = samples.log_prob.clone(), samples.value.clone(), samples.advantage.clone()
     log_prob[images], value[images] = own, values
     advantage[images] *= weight
-    return replace(
-        samples, obs=obs, mask=mask, action=action, log_prob=log_prob, value=value, advantage=advantage
-    )
+    return replace(samples, obs=obs, mask=mask, action=action, log_prob=log_prob, value=value, advantage=advantage)
 
 
 def _index(permutation: NDArray[np.int64]) -> Tensor:
