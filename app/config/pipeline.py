@@ -83,6 +83,7 @@ class PipelinePpoSettings(PpoSettings):
     gae_lambda: float = Field(default=0.95, ge=0, le=1, description=GAE_LAMBDA)
     entropy_coef: float = Field(default=0.01, ge=0, description="weight of the entropy, of the first iteration")
     entropy_coef_end: float | None = Field(default=None, ge=0, description="of the last iteration")
+    entropy_trainings: int = Field(default=100, ge=1, description="nothing here: the iterations of the run count")
     schedule: Literal["linear", "cosine"] = Field(default="linear", description="from first to last values")
     epochs: int = Field(default=4, ge=1, description="also called ppo_epochs, as in seed 004")
     normalize_advantages: bool = Field(default=True, description="of each batch, to mean 0 and deviation 1")
@@ -149,6 +150,19 @@ class PipelineSettings(Settings):
 
 
 _TUNED: dict[ConfigKey, dict[str, Any]] = {
+    ConfigKey("connect_four_2p"): {
+        "collection.num_iterations": 2000,
+        "collection.opponents": {SELF: 0.75, HEURISTIC: 0.25},
+        "ppo.learning_rate": 2.5e-3,
+        "ppo.learning_rate_end": 2.5e-4,
+        "ppo.epochs": 2,
+        "ppo.batch_size": 512,
+        "ppo.entropy_coef": 0.15,
+        "ppo.entropy_coef_end": 0.04,
+        "training.eval_games": 1000,
+        "training.eval_frequency": 50,
+        "training.checkpoint_frequency": 50,
+    },
     ConfigKey("hearts_4p"): {
         "env.reward_mode": "per_trick",
         "collection.opponents": {HEURISTIC: 1.0},

@@ -69,7 +69,11 @@ class PpoSettings(Settings):
     gae_lambda: float = Field(default=0.75, ge=0, le=1, description=GAE_LAMBDA)
     clip_epsilon: float = Field(default=0.2, gt=0, lt=1, description="ratios of probabilities count in 1 +- it")
     value_coef: float = Field(default=0.5, ge=0, description="weight of the critic's loss")
-    entropy_coef: float = Field(default=0.03, ge=0, description="weight of the entropy")
+    entropy_coef: float = Field(default=0.03, ge=0, description="weight of the entropy, at first")
+    entropy_coef_end: float | None = Field(default=None, ge=0, description="at last; unset: it stays as it is")
+    entropy_trainings: int = Field(
+        default=100, ge=1, description="trainings of the daemons from the first to the last weight of the entropy"
+    )
     max_grad_norm: float = Field(default=0.5, gt=0, description="longer gradients are shortened to it")
     epochs: int = Field(default=3, ge=1, description="passes over the rows")
     batch_size: int = Field(default=256, ge=8, description="rows in a step of the optimiser")

@@ -13,14 +13,17 @@ from app.policy import Policy, masked_log_probs
 from app.training.samples import Samples
 
 MOST_WEIGHT = 2.0
+"""Bounds the variance of an image's weight: a policy that sees mirrors alike has weights near 1."""
 
 
 def oriented(samples: Samples, symmetries: Sequence[Symmetry], policy: Policy, generator: torch.Generator) -> Samples:
     """Return the samples, each as it is or as one of its images, drawn evenly; nothing that was given is changed.
 
-    An image has the log-probability and the value that ``policy``, which played, gives to the image itself. Those of
-    the original would make PPO's ratio differ from 1 before anything was learned: images would be clipped for how the
-    network treats them otherwise, and the KL divergence would count it as a change.
+    An image has the log-probability p and the value that ``policy``, which played, gives to the image itself, so that
+    PPO's ratio starts from 1: with the original's log-probability q, images would be clipped for how the network sees
+    mirrors, and the KL divergence would count it as a change. But its action was drawn by q. So its advantage is
+    weighted by p / q, as where the proximal policy is not the one that played (Hilton et al. 2022). Without the
+    weight, actions that are rare under p are pushed down as often as q draws them, and the policy collapses.
     """
     if not symmetries:
         return samples

@@ -82,7 +82,7 @@ def test_actions_stay_legal_and_everything_else_stays_as_it_was():
     turned = oriented(samples, symmetries, policy_of(KEY), generator())
     assert turned.mask.gather(1, turned.action).all()
     assert torch.equal(samples.obs, before), "the samples given are not written to"
-    for field in ("temperature", "advantage", "target"):
+    for field in ("temperature", "target"):
         assert getattr(turned, field) is getattr(samples, field)
 
 
@@ -96,6 +96,15 @@ def test_oriented_images_have_the_policys_own_log_probs(temperature: float) -> N
     torch.testing.assert_close(turned.log_prob, torch.from_numpy(log_probs).gather(1, turned.action).squeeze(1))
     torch.testing.assert_close(turned.value, torch.from_numpy(values))
     assert (turned.log_prob - samples.log_prob).abs().max() > 0.5, "this policy treats images otherwise"
+
+
+def test_oriented_images_are_weighted_by_how_they_were_drawn() -> None:
+    """So that the expected gradient is the policy's own, though the original drew the action; heavy weights are cut."""
+    samples, symmetries = played(KEY)
+    turned = oriented(samples, symmetries, policy_of(KEY), generator())
+    weights = (turned.log_prob - samples.log_prob).exp()
+    torch.testing.assert_close(turned.advantage, samples.advantage * weights.clamp(max=2.0))
+    assert weights.max() > 2.0
 
 
 def test_the_draw_depends_on_the_generator_alone():
