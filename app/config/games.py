@@ -8,8 +8,8 @@ from app.config.settings import Builtin, EvaluationSettings, GameConfig, PpoSett
 from app.core import ConfigKey
 
 
-def _games(count: int) -> SelfplaySettings:
-    return SelfplaySettings(games_per_request=count)
+def _games(count: int, openings: int = 4) -> SelfplaySettings:
+    return SelfplaySettings(games_per_request=count, opening_plies=openings)
 
 
 _WITH_HEURISTIC: tuple[Builtin, ...] = ("random", "heuristic")
@@ -23,6 +23,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             game="tic_tac_toe",
             players=2,
             ppo=PpoSettings(entropy_coef=0.05),  # so small a game runs out of fresh positions otherwise
+            selfplay=_games(256, openings=2),
             evaluation=EvaluationSettings(opening_plies=2),  # more decide it
         ),
         GameConfig(
@@ -31,16 +32,19 @@ GAMES: dict[ConfigKey, GameConfig] = {
             players=2,
             engine="flyball",
             builtins=_WITH_HEURISTIC,
-            rows_per_training=16_384,
+            rows_per_training=32_768,
             # It takes exploration, then many steps; with less entropy, games soon end after a dozen moves.
-            ppo=PpoSettings(learning_rate=1.5e-3, gae_lambda=0.9, epochs=4, entropy_coef=0.1, entropy_coef_end=0.05),
-            selfplay=SelfplaySettings(games_per_request=512, opening_plies=4),
+            ppo=PpoSettings(
+                learning_rate=2e-3, gae_lambda=0.9, epochs=4, batch_size=512, entropy_coef=0.08, entropy_coef_end=0.04
+            ),
+            selfplay=_games(1024),
         ),
         GameConfig(
             key=ConfigKey("breakthrough6_2p"),
             game="breakthrough(rows=6,columns=6)",
             players=2,
             builtins=_WITH_HEURISTIC,
+            selfplay=_games(256),
         ),
         GameConfig(key=ConfigKey("hex7_2p"), game="hex(board_size=7)", players=2, selfplay=_games(192)),
         GameConfig(key=ConfigKey("go7_2p"), game="go(board_size=7)", players=2, selfplay=_games(128)),
@@ -53,10 +57,15 @@ GAMES: dict[ConfigKey, GameConfig] = {
             game="clobber(rows=5,columns=6)",
             players=2,
             ppo=PpoSettings(entropy_coef=0.01, gae_lambda=0.5),
+            selfplay=_games(256),
         ),
         GameConfig(key=ConfigKey("oh_hell_3p"), game="oh_hell(players=3)", players=3, evaluation=_DEALT),
         GameConfig(
-            key=ConfigKey("maedn_4p"), game="maedn(players=4)", players=4, selfplay=_games(48), evaluation=_DEALT
+            key=ConfigKey("maedn_4p"),
+            game="maedn(players=4)",
+            players=4,
+            selfplay=_games(48, openings=0),
+            evaluation=_DEALT,
         ),
         GameConfig(
             key=ConfigKey("chinese_checkers_3p"),
@@ -64,7 +73,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             players=3,
             max_moves=300,
             builtins=_WITH_HEURISTIC,
-            selfplay=_games(32),
+            selfplay=_games(32, openings=0),
         ),
         GameConfig(
             key=ConfigKey("hearts_4p"),
@@ -72,7 +81,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             players=4,
             engine="flyball",
             builtins=_WITH_HEURISTIC,
-            selfplay=_games(160),
+            selfplay=_games(160, openings=0),
             evaluation=_DEALT,
         ),
     )

@@ -151,7 +151,8 @@ class PipelineSettings(Settings):
 
 _TUNED: dict[ConfigKey, dict[str, Any]] = {
     ConfigKey("connect_four_2p"): {
-        "collection.num_iterations": 2000,
+        "collection.games_per_iteration": 512,
+        "collection.num_iterations": 2600,
         "collection.opponents": {SELF: 0.75, HEURISTIC: 0.25},
         "ppo.learning_rate": 2.5e-3,
         "ppo.learning_rate_end": 2.5e-4,
@@ -160,8 +161,8 @@ _TUNED: dict[ConfigKey, dict[str, Any]] = {
         "ppo.entropy_coef": 0.15,
         "ppo.entropy_coef_end": 0.04,
         "training.eval_games": 1000,
-        "training.eval_frequency": 50,
-        "training.checkpoint_frequency": 50,
+        "training.eval_frequency": 65,
+        "training.checkpoint_frequency": 65,
     },
     ConfigKey("hearts_4p"): {
         "env.reward_mode": "per_trick",
@@ -198,6 +199,7 @@ _TUNED: dict[ConfigKey, dict[str, Any]] = {
 def suited(config: GameConfig) -> dict[str, Any]:
     """Return what suits a game better than the defaults, by dotted key."""
     ppo = {f"ppo.{name}": value for name, value in config.ppo.model_dump().items()}
+    ppo["ppo.learning_rate_end"] = config.ppo.learning_rate / 5
     others = {
         "collection.games_per_iteration": config.selfplay.games_per_request,
         "collection.opening_plies": config.selfplay.opening_plies,
