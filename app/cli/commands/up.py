@@ -20,7 +20,7 @@ from app.cli.place import Place, json_option, placed
 from app.cli.screen import Screen, choose_screen
 from app.cli.watching import JournalWatch
 from app.config import PROFILES, RunSettings
-from app.core import FlyballError
+from app.core import FlyballError, python_module
 from app.journal import SqliteJournalReader
 from app.runtime.brokerd import last_settings
 from app.runtime.clock import SystemClock
@@ -114,7 +114,7 @@ async def _up(place: Place, loaded: Loaded, seconds: float | None, *, as_json: b
 def child_specs(place: Place, loaded: Loaded) -> list[ChildSpec]:
     """Return a process for each daemon: with the same settings as this one."""
     environment = child_environment(place, loaded)
-    command = (sys.executable, "-m", "app.cli", "--run", str(place.folder.path.absolute()), "daemon", "run")
+    command = python_module("app.cli", "--run", str(place.folder.path.absolute()), "daemon", "run")
     return [
         ChildSpec(name, (*command, name, "--supervised"), place.folder.errors(name), environment)
         for name in start_order()
@@ -181,4 +181,5 @@ def _look(watch: JournalWatch, loaded: Loaded, screen: Screen) -> None:
         if watch.trouble != error.message:
             screen.say(str(error))
         watch.trouble = error.message
-    screen.status(watch.board.status(SystemClock().now(), silent_after(loaded.run, loaded.deployment)))
+    silent_seconds = silent_after(loaded.run, loaded.deployment)
+    screen.status(watch.board.status(SystemClock().now(), silent_seconds, running=True))
