@@ -14,7 +14,7 @@ from app.events import (
     Value,
 )
 
-State = Literal["started", "ready", "stopped", "failed", "silent"]
+State = Literal["started", "ready", "stopped", "failed", "silent", "gone"]
 MICROSECONDS = 1_000_000
 
 
@@ -32,10 +32,19 @@ class DaemonRow(Value):
     pid: int | None = None
     error: str | None = None
 
-    def state_at(self, now_us: int, silent_after_seconds: float) -> State:
-        """Return the state, taking into account how long nothing was heard."""
-        running = self.state in ("started", "ready")
-        return "silent" if running and now_us - self.heard_us > silent_after_seconds * MICROSECONDS else self.state
+    def state_at(self, now_us: int, silent_after_seconds: float, *, running: bool) -> State:
+        """Return the state: ``silent`` when nothing was heard for too long, ``gone`` when the run has ended without it.
+
+        Args:
+            now_us: the time of day.
+            silent_after_seconds: how long a daemon may say nothing.
+            running: whether the run is; if not, none of its daemons is, whatever it said last.
+        """
+        if self.state not in ("started", "ready"):
+            return self.state
+        if not running:
+            return "gone"
+        return "silent" if now_us - self.heard_us > silent_after_seconds * MICROSECONDS else self.state
 
 
 def fold_daemon(row: DaemonRow | None, event: Event[Payload]) -> DaemonRow:

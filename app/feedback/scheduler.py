@@ -15,6 +15,7 @@ from app.events import (
     ClockTick,
     DaemonHeartbeat,
     DaemonReady,
+    DaemonStopped,
     EvaluationFailed,
     Event,
     HyperparameterUpdated,
@@ -56,8 +57,8 @@ MOST_CAPACITY = 1024
 MOST_LEASES = 2
 """A request is believed to have taken as long as so many leases: what takes longer was given up before."""
 
-HEARD = (DaemonHeartbeat, DaemonReady)
-"""What tells that a worker lives. The commonest first: pydantic takes long to say that a model is none of a class."""
+HEARD = (DaemonHeartbeat, DaemonReady, DaemonStopped)
+"""What a worker says of itself. The commonest first: pydantic takes long to say that a model is none of a class."""
 
 
 class SelfplayScheduler(Controller[SchedulerRow]):
@@ -71,6 +72,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             ClockTick,
             DaemonHeartbeat,
             DaemonReady,
+            DaemonStopped,
             EvaluationFailed,
             HyperparameterUpdated,
             MatchmakingUpdated,
@@ -106,7 +108,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         match data:
             case ClockTick():
                 self._sweep(plan, rows)
-            case DaemonReady() | DaemonHeartbeat():
+            case DaemonReady() | DaemonHeartbeat() | DaemonStopped():
                 _heard(plan, data)
             case _:
                 if (row := self._after(plan, event.subject, data)) is None:
@@ -184,7 +186,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
 
 
 def _alive(
-    rows: Mapping[str, SchedulerRow], data: DaemonReady | DaemonHeartbeat, now_us: int
+    rows: Mapping[str, SchedulerRow], data: DaemonHeartbeat | DaemonReady | DaemonStopped, now_us: int
 ) -> dict[str, SchedulerRow | None]:
     """Return the row of a worker whose heartbeat says nothing but that it lives on; nothing if there is more to do.
 
@@ -192,7 +194,9 @@ def _alive(
     """
     name = f"{WORKER}{data.daemon}@{data.node}"
     row = rows.get(name)
-    if row is None or row.worker is None or row.worker.lost or type(data) is DaemonReady or is_due(rows, now_us):
+    if row is None or row.worker is None or row.worker.lost:
+        return {}
+    if type(data) is not DaemonHeartbeat or is_due(rows, now_us):
         return {}
     return {name: SchedulerRow(worker=row.worker.model_copy(update={"heard_us": now_us}))}
 
@@ -207,9 +211,12 @@ def _noted(rows: Mapping[str, SchedulerRow], key: str, data: Payload) -> dict[st
     return {}
 
 
-def _heard(plan: Plan, data: DaemonReady | DaemonHeartbeat) -> None:
-    """Note that a worker lives; a ready one says how much it can do."""
+def _heard(plan: Plan, data: DaemonHeartbeat | DaemonReady | DaemonStopped) -> None:
+    """Note that a worker lives, or has stopped; a ready one says how much it can do."""
     name = f"{data.daemon}@{data.node}"
+    if isinstance(data, DaemonStopped):
+        _give_up(plan, name)
+        return
     worker = plan.worker(name)
     if isinstance(data, DaemonReady):
         serving = worker.serving if worker and not worker.lost else ()
@@ -219,11 +226,19 @@ def _heard(plan: Plan, data: DaemonReady | DaemonHeartbeat) -> None:
 
 
 def _look_after(plan: Plan, name: str, silent_seconds: float) -> None:
-    """Give a worker up that was not heard for too long, and ask its requests of others."""
+    """Give a worker up that was not heard for too long."""
     worker = plan.worker(name)
     if worker is None or worker.lost or plan.now_us - worker.heard_us < silent_seconds * US:
         return
     plan.emit(NodeLost(node=worker.node, silent_seconds=(plan.now_us - worker.heard_us) / US))
+    _give_up(plan, name)
+
+
+def _give_up(plan: Plan, name: str) -> None:
+    """Expect nothing of a worker any more, and ask its requests of others. One that stopped in order is not lost."""
+    worker = plan.worker(name)
+    if worker is None or worker.lost:
+        return
     plan.set_worker(name, worker.model_copy(update={"lost": True, "serving": ()}))
     for key in dict.fromkeys(worker.serving):
         row = plan.config(key)

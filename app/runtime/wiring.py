@@ -17,7 +17,6 @@ from app.events import (
     DaemonFact,
     DaemonFailed,
     DaemonStarted,
-    DaemonStopped,
     EvaluationProgress,
     ExplorationBoost,
     HyperparameterUpdated,
@@ -70,7 +69,6 @@ KNOBS: Mapping[str, frozenset[type[Payload]]] = {
 TERMINAL: Mapping[type[Payload], str] = {
     DaemonFailed: "the status shows the error; the supervisor has started the daemon again",
     DaemonStarted: "the status counts starts",
-    DaemonStopped: "the status shows who left in order",
     NodeLost: "the scheduler, who says it, gives the node's work to others at once; people read it",
     OpponentSampled: "the request that comes with it says who plays; people read why, and tests the shares",
     PlateauDetected: "the boost that answers it comes with it, from the same controller; people read it",

@@ -9,9 +9,19 @@ from hypothesis import strategies as st
 from recorded_run import KEY, NEW, OLD, START, Recording, recording, trained
 from rich.console import Console
 
+from app.config import GAMES, PROFILES, RunSettings
 from app.core import ModelHash
 from app.dashboard import READS, Board, DaemonStatus, Status, daemons_table, daemons_text, status_table
-from app.events import CATALOGUE, DaemonFailed, DaemonHeartbeat, DaemonStarted, DaemonStopped, Event, ModelRolledBack
+from app.events import (
+    CATALOGUE,
+    DaemonFailed,
+    DaemonHeartbeat,
+    DaemonStarted,
+    DaemonStopped,
+    Event,
+    ModelRolledBack,
+    RunConfigured,
+)
 
 SILENT = 15.0
 
@@ -19,7 +29,7 @@ SILENT = 15.0
 def status_of(run: Recording, after_seconds: float = 0.0) -> Status:
     board = Board()
     board.feed(run.events)
-    return board.status(START + timedelta(seconds=len(run.events) + after_seconds), SILENT)
+    return board.status(START + timedelta(seconds=len(run.events) + after_seconds), SILENT, running=True)
 
 
 def daemon_of(run: Recording, after_seconds: float = 0.0) -> DaemonStatus:
@@ -96,6 +106,28 @@ def test_a_heartbeat_out_of_nowhere_is_a_running_daemon() -> None:
     assert daemon_of(run, 1000).state == "stopped"
 
 
+def test_status_of_a_node_that_stopped_leaves_it_out() -> None:
+    run = Recording([])
+    for node in ("laptop", "ghost"):
+        run.add(DaemonStarted(daemon="training", node=node, pid=7, version="0.1.0"))
+        run.add(DaemonStarted(daemon="broker", node=node, pid=8, version="0.1.0"))
+    run.add(DaemonStopped(daemon="training", node="ghost", position=3))
+    assert [one.node for one in status_of(run).daemons] == ["laptop", "laptop", "ghost", "ghost"]
+    run.add(DaemonStopped(daemon="broker", node="ghost", position=3))
+    assert [one.node for one in status_of(run).daemons] == ["laptop", "laptop"]
+    for name in ("training", "broker"):
+        run.add(DaemonStopped(daemon=name, node="laptop", position=3))
+    assert [(one.node, one.state) for one in status_of(run).daemons] == [("laptop", "stopped")] * 2
+
+
+def test_status_shows_what_the_last_start_plays() -> None:
+    run = recording()
+    for profile in ("full", "laptop"):
+        settings = RunSettings(configs=tuple(GAMES[key] for key in PROFILES[profile]))
+        run.add(RunConfigured(run_id="1", settings=settings.model_dump(mode="json")))
+    assert [one.key for one in status_of(run).configs] == list(PROFILES["laptop"])
+
+
 def test_only_events_that_are_read_change_anything() -> None:
     run = recording()
     read = [event for event in run.events if type(event.data) in READS]
@@ -103,7 +135,7 @@ def test_only_events_that_are_read_change_anything() -> None:
     one, other = Board(), Board()
     one.feed(read)
     other.feed(run.events)
-    assert one.status(START, SILENT).configs == other.status(START, SILENT).configs
+    assert one.status(START, SILENT, running=True).configs == other.status(START, SILENT, running=True).configs
     assert set(CATALOGUE) >= READS
 
 
@@ -115,9 +147,10 @@ def test_cutting_a_history_changes_nothing(events: list[Event], data: st.DataObj
     parts.feed(events[:cut])
     parts.feed(events[cut:])
     now = START + timedelta(days=1)
-    assert whole.status(now, SILENT) == parts.status(now, SILENT)
-    assert Status.model_validate_json(whole.status(now, SILENT).model_dump_json()) == whole.status(now, SILENT)
-    assert all(config.loops <= config.promotions + config.rejections for config in whole.status(now, SILENT).configs)
+    status = whole.status(now, SILENT, running=True)
+    assert status == parts.status(now, SILENT, running=True)
+    assert Status.model_validate_json(status.model_dump_json()) == status
+    assert all(config.loops <= config.promotions + config.rejections for config in status.configs)
 
 
 def test_the_views_say_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -176,7 +176,7 @@ def test_the_picture_holds_the_last_lines(tmp_path: Path, capsys: pytest.Capture
     watch = JournalWatch(RunFolder(tmp_path))
     watch.news()
     with LiveScreen() as screen:
-        screen.status(watch.board.status(recording().events[-1].recordedtime, 15.0))
+        screen.status(watch.board.status(recording().events[-1].recordedtime, 15.0, running=True))
         screen.event(recording().events[7])
         screen.report(ChildReport("training", "failed", 7, "no [room]", 0.5))
         screen.say("Stopping.")
