@@ -33,7 +33,11 @@ class Decision(Value):
 
 
 class ConfigStatus(Value):
-    """One configuration; ``None`` is what is not known yet."""
+    """One configuration; ``None`` is what is not known yet.
+
+    ``blocked`` says why no training is allowed, ``paused`` that the data is too poor to train on, ``boost`` by how much
+    exploration is boosted; None and False where that is not so.
+    """
 
     key: str
     games: int
@@ -45,8 +49,12 @@ class ConfigStatus(Value):
     win_rate_random: Rate | None
     promotions: int
     rejections: int
+    rollbacks: int
     loops: int
     model: ModelHash | None
+    blocked: str | None
+    paused: bool
+    boost: float | None
     last_decision: Decision | None
 
 
@@ -174,8 +182,12 @@ def _config(row: ConfigRow, now_us: int) -> ConfigStatus:
         win_rate_random=row.win_rate,
         promotions=row.promotions,
         rejections=row.rejections,
+        rollbacks=row.rollbacks,
         loops=row.loops,
         model=row.model,
+        blocked=row.blocked,
+        paused=row.paused,
+        boost=row.boost(now_us),
         last_decision=_decision(row.decision, now_us),
     )
 

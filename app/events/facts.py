@@ -36,7 +36,7 @@ class SelfplayComplete(Fact, type="selfplay.completed", name="SELFPLAY_COMPLETE"
     seconds: Seconds
 
 
-class SelfplayFailed(Fact, type="selfplay.failed", name="SELFPLAY_FAILED"):
+class SelfplayFailed(Fact, type="selfplay.failed", name="SELFPLAY_FAILED", notable=True):
     """A worker could not finish a request."""
 
     request_id: EventId
@@ -53,7 +53,7 @@ class QualityScoreUpdated(Fact, type="quality.score_updated", name="QUALITY_SCOR
     components: dict[str, float]
 
 
-class QualityDegraded(Fact, type="quality.degraded", name="QUALITY_DEGRADED"):
+class QualityDegraded(Fact, type="quality.degraded", name="QUALITY_DEGRADED", notable=True):
     """A shard must not be trained on."""
 
     request_id: EventId
@@ -102,7 +102,7 @@ class TrainingCompleted(Fact, type="training.completed", name="TRAINING_COMPLETE
     metrics: TrainingMetrics | None
 
 
-class TrainingFailed(Fact, type="training.failed", name="TRAINING_FAILED"):
+class TrainingFailed(Fact, type="training.failed", name="TRAINING_FAILED", notable=True):
     """An update was thrown away; the base model stands."""
 
     request_id: EventId
@@ -110,7 +110,9 @@ class TrainingFailed(Fact, type="training.failed", name="TRAINING_FAILED"):
     error: str
 
 
-class LossAnomalyDetected(Fact, type="training.loss_anomaly_detected", name="LOSS_ANOMALY_DETECTED", version=2):
+class LossAnomalyDetected(
+    Fact, type="training.loss_anomaly_detected", name="LOSS_ANOMALY_DETECTED", version=2, notable=True
+):
     """A training metric left its usual range."""
 
     metric: str
@@ -144,7 +146,7 @@ class EvaluationProgress(Fact, type="evaluation.progress", name="EVALUATION_PROG
     planned_games: PositiveInt
 
 
-class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED", version=2):
+class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED", version=2, notable=True):
     """No game of a gauntlet could be played."""
 
     request_id: EventId
@@ -153,7 +155,7 @@ class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED",
     error: str
 
 
-class RegressionDetected(Fact, type="evaluation.regression_detected", name="REGRESSION_DETECTED"):
+class RegressionDetected(Fact, type="evaluation.regression_detected", name="REGRESSION_DETECTED", notable=True):
     """The current model plays worse than earlier ones did; ``last_good`` was current before the decline began."""
 
     model: ModelHash
@@ -163,13 +165,13 @@ class RegressionDetected(Fact, type="evaluation.regression_detected", name="REGR
     games: PositiveInt
 
 
-class RegressionCleared(Fact, type="evaluation.regression_cleared", name="REGRESSION_CLEARED"):
+class RegressionCleared(Fact, type="evaluation.regression_cleared", name="REGRESSION_CLEARED", notable=True):
     """A regression is over."""
 
     model: ModelHash
 
 
-class PlateauDetected(Fact, type="evaluation.plateau_detected", name="PLATEAU_DETECTED"):
+class PlateauDetected(Fact, type="evaluation.plateau_detected", name="PLATEAU_DETECTED", notable=True):
     """Improvement has been below the threshold for the whole window."""
 
     velocity: EloPerHour
@@ -256,7 +258,7 @@ class DaemonStopped(DaemonFact, type="daemon.stopped", name="DAEMON_STOPPED"):
     position: NonNegativeInt
 
 
-class DaemonFailed(DaemonFact, type="daemon.failed", name="DAEMON_FAILED"):
+class DaemonFailed(DaemonFact, type="daemon.failed", name="DAEMON_FAILED", notable=True):
     """A daemon met an error it could not handle and leaves; its supervisor restarts it."""
 
     error: str
@@ -268,7 +270,7 @@ class SystemFact(Fact):
     scope: ClassVar[Scope] = Scope.SYSTEM
 
 
-class NodeLost(SystemFact, type="node.lost", name="NODE_LOST"):
+class NodeLost(SystemFact, type="node.lost", name="NODE_LOST", notable=True):
     """A node's heartbeats stopped."""
 
     node: str

@@ -19,8 +19,13 @@ from app.events import (
     DaemonStarted,
     DaemonStopped,
     Event,
+    ExplorationBoost,
     ModelRolledBack,
+    Payload,
     RunConfigured,
+    TrainingBlockedByQuality,
+    TrainingIntensityChanged,
+    TrainingUnblocked,
 )
 
 SILENT = 15.0
@@ -68,6 +73,35 @@ def test_a_rollback_makes_an_older_model_current() -> None:
     run.add(back, run.events[7])
     config = next(one for one in status_of(run).configs if one.key == KEY)
     assert config.model == "d" * 64
+
+
+def test_status_counts_rollbacks_beside_promotions() -> None:
+    run = recording()
+    back = ModelRolledBack(from_model=OLD, to_model=NEW, step=0, reason="worse")
+    for _ in range(2):  # reported twice, it happened once
+        run.add(back, run.events[7])
+    config = next(one for one in status_of(run).configs if one.key == KEY)
+    assert (config.promotions, config.rejections, config.rollbacks) == (0, 1, 1)
+
+
+def test_status_says_what_is_unusual_about_a_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    run = recording()
+
+    def shown(decision: Payload, after_seconds: float = 0.0) -> list[str]:
+        run.add(decision, run.events[7])
+        Console(width=200).print(status_table(status_of(run, after_seconds)))
+        row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith(KEY))
+        return row.removeprefix(KEY).split("600")[0].split()
+
+    assert shown(TrainingBlockedByQuality(reason="parity failed")) == ["blocked"]
+    paused = TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.4)
+    assert shown(paused) == ["blocked,", "paused"]
+    assert shown(TrainingUnblocked(reason="clean")) == ["paused"]
+    boost = ExplorationBoost(multiplier=1.5, lasts_seconds=60, reason="stalled")
+    assert shown(boost) == ["paused,", "boosted", "1.5"]
+    assert shown(paused.model_copy(update={"intensity": "normal", "previous": "paused"})) == ["boosted", "1.5"]
+    assert shown(boost.model_copy(update={"multiplier": 1.0})) == []
+    assert shown(boost, after_seconds=61) == [], "it has lapsed"
 
 
 @pytest.mark.parametrize(("after", "rate"), [(0, 600 / 15), (44, 600 / 59), (45, 600 / 60), (54, 0.0), (500, 0.0)])

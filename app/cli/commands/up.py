@@ -68,11 +68,12 @@ def _run(place: Place, loaded: Loaded, seconds: float | None, *, as_json: bool) 
     endpoint = bus_endpoint(place.folder, loaded.deployment)
     if is_listening(endpoint):
         raise AlreadyRunning(f"A broker listens at {endpoint} already.", hint="Stop it, or choose another --run.")
-    note(f"Run folder {place.folder.path.absolute()}; daemons log to {place.folder.log('*')}. Ctrl-C stops.")
+    title = f"Run folder {place.folder.path.absolute()}; daemons log to {place.folder.log('*')}. Ctrl-C stops."
+    note(title)
     with configure(
         "supervisor", loaded.deployment.node, place.folder.log("supervisor"), loaded.deployment.log_level, echo=False
     ):
-        if not asyncio.run(_up(place, loaded, seconds, as_json=as_json)):
+        if not asyncio.run(_up(place, loaded, seconds, choose_screen(title, as_json=as_json))):
             sys.exit(1)
 
 
@@ -84,10 +85,10 @@ def _check_journal(place: Place, settings: RunSettings) -> None:
             check_lasting(last_settings(journal), settings)
 
 
-async def _up(place: Place, loaded: Loaded, seconds: float | None, *, as_json: bool) -> bool:
+async def _up(place: Place, loaded: Loaded, seconds: float | None, chosen: Screen) -> bool:
     stop, hurry = asyncio.Event(), asyncio.Event()
     watch = JournalWatch(place.folder)
-    with choose_screen(as_json=as_json) as screen:
+    with chosen as screen:
         supervisor = Supervisor(
             child_specs(place, loaded),
             SystemClock(),
