@@ -109,7 +109,7 @@ class LiveScreen:
     otherwise be wrapped into new lines that nobody wipes out. The last picture stays on the ordinary screen.
 
     Args:
-        title: the first line.
+        title: the first line, while it is live.
     """
 
     def __init__(self, title: str) -> None:
@@ -159,15 +159,14 @@ class LiveScreen:
         self._paint()
 
     def _paint(self) -> None:
-        console, tables = self._live.console, self._tables()
+        console, tables = self._live.console, [self._title, "", *self._tables()]
         room = console.height - len(console.render_lines(Group(*tables), pad=False))
         self._live.update(Group(*tables, *self._lines(room)), refresh=True)
 
     def _tables(self) -> list[RenderableType]:
         if self._status is None:
-            return [self._title]
-        table = status_table(self._status, self._live.console.width)
-        return [self._title, "", table, "", daemons_text(self._status), ""]
+            return []
+        return [status_table(self._status, self._live.console.width), "", daemons_text(self._status), ""]
 
     def _lines(self, room: int) -> list[RenderableType]:
         """Return the lines below the tables: those pinned first, where there is little room those alone."""
