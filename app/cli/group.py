@@ -65,6 +65,7 @@ EXIT_CODES = {
     "UnusableFolder": 2,
     "WrongModel": 2,
     "DamagedDatabase": 1,
+    "OtherFormat": 2,
     "NotAJournal": 3,
     "NotRunning": 3,
     "AmbiguousEvent": 4,
