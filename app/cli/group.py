@@ -35,7 +35,7 @@ COMMANDS = {
     "replay": "Check that a journal replays, ask what if, publish recorded events again.",
     "scenario": "Make a trouble in a running loop, and see what the loop does about it.",
     "simulate": "Run the controllers on a modelled cluster, and see what they are worth.",
-    "journal": "Look for damage in the journal.",
+    "journal": "Look for damage in the journal, migrate it, rebuild it.",
     "daemon": "Run one daemon, or list them.",
     "config": "Show or check the settings.",
     "events": "List event types, show a schema, draw who emits what to whom.",

@@ -62,8 +62,8 @@ class Format:
         """The number of this format (SQLite's ``user_version``)."""
         return len(self.migrations)
 
-    def objects(self) -> list[tuple[str, str]]:
-        """Return the names and definitions of tables and triggers, as SQLite writes them down."""
+    def objects(self) -> list[tuple[str, ...]]:
+        """Return tables and triggers with their definitions, as SQLite writes them down."""
         with closing(sqlite3.connect(":memory:")) as connection:
             for statement in self.schema:
                 connection.execute(statement)
@@ -248,8 +248,8 @@ def _check_schema(path: Path, connection: sqlite3.Connection, form: Format) -> N
         raise DamagedDatabase(f"{path} is damaged: its schema is not the one of format {form.version}.")
 
 
-def _objects(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-    query = "SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' ORDER BY name"
+def _objects(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
+    query = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' ORDER BY name"
     return connection.execute(query).fetchall()
 
 
