@@ -10,8 +10,10 @@ from app.core import FlyballError
 from app.dashboard import READS, Board, load_board, save_board
 from app.events import (
     DaemonFailed,
+    DistributionFailed,
     EvaluationFailed,
     Event,
+    InspectionFailed,
     ModelPromoted,
     ModelRolledBack,
     NodeLost,
@@ -29,7 +31,9 @@ from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
 INTERESTING: frozenset[type[Payload]] = frozenset(
     {
         DaemonFailed,
+        DistributionFailed,
         EvaluationFailed,
+        InspectionFailed,
         ModelPromoted,
         ModelRolledBack,
         NodeLost,

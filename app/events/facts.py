@@ -70,6 +70,14 @@ class ParityChecked(Fact, type="quality.parity_checked", name="PARITY_CHECKED"):
     failures: NonNegativeInt
 
 
+class InspectionFailed(Fact, type="quality.inspection_failed", name="INSPECTION_FAILED"):
+    """A shard could not be inspected: nothing is known of it, and nobody trains on it."""
+
+    request_id: EventId
+    shard: ShardKey
+    error: str
+
+
 class TrainingStarted(Fact, type="training.started", name="TRAINING_STARTED"):
     """The trainer took up a request."""
 
@@ -102,11 +110,11 @@ class TrainingCompleted(Fact, type="training.completed", name="TRAINING_COMPLETE
     metrics: TrainingMetrics | None
 
 
-class TrainingFailed(Fact, type="training.failed", name="TRAINING_FAILED"):
+class TrainingFailed(Fact, type="training.failed", name="TRAINING_FAILED", version=2):
     """An update was thrown away; the base model stands."""
 
     request_id: EventId
-    reason: Literal["diverged", "bad_data", "error"]
+    reason: Literal["diverged", "bad_data", "timed_out", "error"]
     error: str
 
 
@@ -183,6 +191,16 @@ class ModelDistributed(Fact, type="model.distributed", name="MODEL_DISTRIBUTED")
     model: ModelHash
     step: NonNegativeInt
     nodes: tuple[str, ...] = Field(min_length=1)
+
+
+class DistributionFailed(Fact, type="model.distribution_failed", name="MODEL_DISTRIBUTION_FAILED"):
+    """The current model of a configuration could not be distributed; it is tried again after a while."""
+
+    model: ModelHash
+    step: NonNegativeInt
+    attempt: PositiveInt = Field(description="in a row, this one included")
+    retry_seconds: float = Field(gt=0, le=1e9)
+    error: str
 
 
 class CheckpointAdded(Fact, type="league.checkpoint_added", name="CHECKPOINT_ADDED"):

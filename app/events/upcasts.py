@@ -60,6 +60,7 @@ def _among_members(data: dict[str, Any]) -> dict[str, Any]:
 
 @upcast("flyball.evaluation.completed", 1)
 @upcast("flyball.evaluation.failed", 1)
-def _no_retest(data: dict[str, Any]) -> dict[str, Any]:
-    """Nothing to change: only what an evaluation may be for has grown."""
+@upcast("flyball.training.failed", 1)
+def _same(data: dict[str, Any]) -> dict[str, Any]:
+    """Nothing to change: only what a field may say has grown."""
     return data

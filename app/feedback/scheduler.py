@@ -18,6 +18,7 @@ from app.events import (
     EvaluationFailed,
     Event,
     HyperparameterUpdated,
+    InspectionFailed,
     MatchmakingUpdated,
     ModelDistributed,
     NodeLost,
@@ -73,6 +74,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             DaemonReady,
             EvaluationFailed,
             HyperparameterUpdated,
+            InspectionFailed,
             MatchmakingUpdated,
             ModelDistributed,
             PromotionRejected,
@@ -129,7 +131,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
                 return plan.release(key, row, asked).model_copy(update={"seconds": min(max(0.001, seconds), most)})
             case QualityScoreUpdated(shard=shard) if shard.model == row.model:
                 return self._scored(plan, key, row, data)
-            case SelfplayFailed() | QualityDegraded() if asked := row.asked(data.request_id):
+            case SelfplayFailed() | QualityDegraded() | InspectionFailed() if asked := row.asked(data.request_id):
                 # The next sweep repeats it: a failure that comes back must not spin.
                 return plan.release(key, row, asked, failed=True)
             case PromotionRejected() | TrainingFailed():

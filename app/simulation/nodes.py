@@ -49,6 +49,7 @@ class Node:
         self._worker = SelfplayWorker(settings, Place(name, node, store=""))
         self._play = NodePlay(world, settings, node, troubles)
         self._beat_seconds = settings.feedback.scheduler.node_silent_seconds / BEATS_PER_SILENCE
+        self._deadline_seconds = settings.deadlines.selfplay_seconds
         self._queue: deque[Event[SelfplayRequested]] = deque()
         self._playing: Event[SelfplayRequested] | None = None
         self._alive = False
@@ -107,7 +108,7 @@ class Node:
         if not self._alive or self._playing is not None or not self._queue:
             return
         event = self._playing = self._queue.popleft()
-        job = Job(event.cause, event.data, PLAY, parts=())
+        job = Job(event.cause, event.data, PLAY, (), self._deadline_seconds)
         computed, life = self._play(job, self._agenda.now_us), self._lives
 
         def finish(now_us: int) -> Said:

@@ -18,6 +18,7 @@ from app.events import (
     EvaluationFailed,
     Event,
     HyperparameterUpdated,
+    InspectionFailed,
     ModelDistributed,
     Payload,
     PromotionRejected,
@@ -164,6 +165,7 @@ class UniformScheduler(Controller[UniformRow]):
             DaemonReady,
             EvaluationFailed,
             HyperparameterUpdated,
+            InspectionFailed,
             ModelDistributed,
             PromotionRejected,
             QualityDegraded,
@@ -214,7 +216,11 @@ class UniformScheduler(Controller[UniformRow]):
                 counted = shard.rows if self._counts(row, data.score) else 0
                 rows = {"fresh_rows": row.fresh_rows + counted, "rows_each": shard.rows}
                 allocation.set_config(key, row.model_copy(update={**rows, "out": _without(row.out, request)}))
-            case QualityDegraded(request_id=request) | SelfplayFailed(request_id=request):
+            case (
+                QualityDegraded(request_id=request)
+                | InspectionFailed(request_id=request)
+                | SelfplayFailed(request_id=request)
+            ):
                 allocation.give_up(key, request)
             case _ if decided := _decided(row, data, self.settings, key):
                 allocation.set_config(key, decided)

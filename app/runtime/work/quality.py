@@ -15,6 +15,7 @@ from app.engine import JobFailed
 from app.events import (
     Cause,
     Event,
+    InspectionFailed,
     ParityChecked,
     Payload,
     QualityDegraded,
@@ -27,9 +28,13 @@ from app.runtime.work.shelf import Shelf
 from app.runtime.work.worker import Job, Json, QuietWorker
 
 Inspection = Job[SelfplayComplete]
+Verdict = QualityScoreUpdated | QualityDegraded | InspectionFailed
 
 REMEMBERED = 256
 """How many shards of each configuration are remembered by their keys."""
+
+UNFIT = frozenset({"DamagedBlob", "ForeignShard", "MissingBlob", "RepeatedShard"})
+"""Names of the job's errors when it is the shard's fault: gone, damaged, not what it claims to be, delivered before."""
 
 STAYING = 16
 """How many shards before each stay in any case: ``app.selfplay.repeats`` compares its games with them."""
@@ -58,7 +63,9 @@ class QualityMonitor(QuietWorker[SelfplayComplete]):
     name: ClassVar[str] = "QualityMonitor"
     row: ClassVar[type[InspectionRow]] = InspectionRow
     reads: ClassVar[frozenset[type[Payload]]] = Shelf.reads | {SelfplayComplete}
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({QualityScoreUpdated, QualityDegraded, ParityChecked})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {InspectionFailed, ParityChecked, QualityDegraded, QualityScoreUpdated}
+    )
 
     def step(self, rows: Mapping[str, InspectionRow], event: Event[Payload]) -> Step[InspectionRow]:
         """Take up new shards, drop those that have their verdict, note which nobody needs any more."""
@@ -68,7 +75,7 @@ class QualityMonitor(QuietWorker[SelfplayComplete]):
         changed: dict[str, InspectionRow | None] = {
             event.subject: row.model_copy(update={"shelf": row.shelf.after(event, self.settings)})
         }
-        if isinstance(event.data, QualityScoreUpdated | QualityDegraded) and event.data.request_id in rows:
+        if isinstance(event.data, Verdict) and event.data.request_id in rows:
             changed[event.data.request_id] = None
         return Step(changed)
 
@@ -85,7 +92,13 @@ class QualityMonitor(QuietWorker[SelfplayComplete]):
                 "discard": list(row.discard),
                 "seed": played.shard.seed,
             }
-            yield Job(cause, played, "app.selfplay.inspection:inspect", (spec,))
+            yield Job(
+                cause,
+                played,
+                "app.selfplay.inspection:inspect",
+                (spec,),
+                self.settings.deadlines.inspection_seconds,
+            )
 
     def completed(self, job: Inspection, result: Json) -> tuple[Payload, ...]:
         """Say how good the shard is; one whose games don't replay is unfit."""
@@ -98,10 +111,12 @@ class QualityMonitor(QuietWorker[SelfplayComplete]):
         return parity, QualityScoreUpdated(request_id=request, shard=shard, score=score, components=components)
 
     def failed(self, job: Inspection, error: FlyballError) -> tuple[Payload, ...]:
-        """Say that the shard is unfit: missing, damaged, not what it claims to be, or delivered before."""
+        """Say that the shard is unfit, or that the inspection came to no end."""
         played = job.request
-        reason = f"{error.kind}: {error.summary}" if isinstance(error, JobFailed) else str(error)
-        return (QualityDegraded(request_id=played.request_id, shard=played.shard.key, reason=reason),)
+        request, shard = played.request_id, played.shard.key
+        if not isinstance(error, JobFailed) or error.kind not in UNFIT:
+            return (InspectionFailed(request_id=request, shard=shard, error=str(error)),)
+        return (QualityDegraded(request_id=request, shard=shard, reason=f"{error.kind}: {error.summary}"),)
 
 
 def _delivered(row: InspectionRow, played: SelfplayComplete, event: Event[Payload]) -> dict[str, InspectionRow]:

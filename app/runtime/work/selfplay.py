@@ -64,7 +64,7 @@ class SelfplayWorker(QuietWorker[SelfplayRequested]):
                 "temperature": request.temperature,
                 "worker": self.place.name,
             }
-            yield Job(row.cause, request, "app.selfplay.job:play", (spec,))
+            yield Job(row.cause, request, "app.selfplay.job:play", (spec,), self.settings.deadlines.selfplay_seconds)
 
     def completed(self, job: SelfplayJob, result: Json) -> tuple[Payload, ...]:
         """Say what was played and where the rows lie."""

@@ -13,6 +13,7 @@ from app.events import (
     AdaptiveParamsChanged,
     Event,
     HyperparameterUpdated,
+    InspectionFailed,
     Payload,
     QualityDegraded,
     QualityScoreUpdated,
@@ -51,6 +52,7 @@ class Shelf(Row, frozen=True):
         {
             AdaptiveParamsChanged,
             HyperparameterUpdated,
+            InspectionFailed,
             QualityDegraded,
             QualityScoreUpdated,
             TrainingCompleted,
@@ -67,7 +69,7 @@ class Shelf(Row, frozen=True):
                 if self.needs.usable(settings, score):
                     return self._with(shard, settings, event.subject)
                 return _without(self, [shard.key])
-            case QualityDegraded(shard=unfit):
+            case QualityDegraded(shard=unfit) | InspectionFailed(shard=unfit):
                 return _without(self, [unfit])
             case TrainingRequested() as request:
                 return self._for_training(event.cause.id, request)
