@@ -31,7 +31,7 @@ class DeadlineSettings(Settings):
     of evaluation games.
     """
 
-    selfplay_seconds: float = Field(default=3600.0, gt=0, description="of a request for games")
+    selfplay_seconds: float = Field(default=7200.0, gt=0, description="of a request for games")
     inspection_seconds: float = Field(default=600.0, gt=0, description="of the inspection of a shard")
     training_seconds: float = Field(default=7200.0, gt=0, description="of a training")
     distribution_seconds: float = Field(default=600.0, gt=0, description="of the distribution of a model")

@@ -9,7 +9,15 @@ from rich.text import Text
 from app.dashboard.status import ConfigStatus, DaemonStatus, Status
 from app.dashboard.summary import UNKNOWN, short, show_age, show_elo, show_rate
 
-STATE_STYLES = {"ready": "green", "started": "yellow", "silent": "red", "failed": "bold red", "stopped": "dim"}
+STATE_STYLES = {
+    "ready": "green",
+    "started": "yellow",
+    "degraded": "red",
+    "quarantined": "red",
+    "silent": "red",
+    "failed": "bold red",
+    "stopped": "dim",
+}
 GAP = 2
 """Blanks between columns."""
 

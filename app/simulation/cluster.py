@@ -5,7 +5,7 @@ from math import ceil
 from typing import Any, cast
 
 from app.config import RunSettings
-from app.events import Event, Payload, SelfplayComplete, SelfplayRequested
+from app.events import Event, NodeQuarantined, Payload, SelfplayComplete, SelfplayRequested
 from app.runtime.work import Distributor, Evaluator, Job, Place, QualityMonitor, Trainer
 from app.simulation.agenda import Agenda
 from app.simulation.compute import Gauntlets, Trainings
@@ -67,6 +67,8 @@ class Cluster:
             self.nodes[data.worker].request(cast("Event[SelfplayRequested]", event))
         elif isinstance(data, SelfplayComplete):
             self._inspect(event)
+        elif isinstance(data, NodeQuarantined):
+            self.nodes[data.worker].forget_requests()
 
     def _inspect(self, event: Event[Payload]) -> None:
         """Have a shard inspected; there are as many inspectors as shards."""

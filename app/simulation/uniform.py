@@ -20,6 +20,7 @@ from app.events import (
     HyperparameterUpdated,
     InspectionFailed,
     ModelDistributed,
+    NodeQuarantined,
     Payload,
     PromotionRejected,
     QualityDegraded,
@@ -28,6 +29,7 @@ from app.events import (
     SelfplayComplete,
     SelfplayFailed,
     SelfplayRequested,
+    ShardRef,
     Step,
     TrainingBlockedByQuality,
     TrainingFailed,
@@ -146,6 +148,7 @@ class Allocation:
             games=selfplay.games_per_request,
             seed=derive_seed(self._settings.seed, key, "selfplay", row.requests),
             temperature=(row.temperature or selfplay.temperature) * (state.exploration_boost if state else 1.0),
+            probe=False,
         )
 
     def step(self) -> Step[UniformRow]:
@@ -167,6 +170,7 @@ class UniformScheduler(Controller[UniformRow]):
             HyperparameterUpdated,
             InspectionFailed,
             ModelDistributed,
+            NodeQuarantined,
             PromotionRejected,
             QualityDegraded,
             QualityScoreUpdated,
@@ -191,7 +195,10 @@ class UniformScheduler(Controller[UniformRow]):
                 name = f"{data.daemon}@{data.node}"
                 if WORKER + name not in rows and name not in allocation.pool.free:
                     allocation.free(name)
-            case SelfplayComplete(worker=worker) | SelfplayFailed(worker=worker):
+            case NodeQuarantined(worker=worker) if lease := rows.get(WORKER + worker, UniformRow()).lease:
+                allocation.give_up(lease.key, lease.request)
+                allocation.free(worker)
+            case SelfplayComplete(shard=ShardRef(worker=str(worker))) | SelfplayFailed(worker=worker):
                 if WORKER + worker in rows or worker not in allocation.pool.free:
                     allocation.free(worker)
         if event.subject:
