@@ -206,6 +206,15 @@ async def test_asked_to_stop_it_waits_for_its_job_only_so_long_and_takes_it_up_a
     stage.check_nothing_twice()
 
 
+async def test_heartbeat_names_requests_that_run_or_come_next(stage):
+    for number in range(4):
+        await stage.publish(REQUEST, f"request-{number}")
+    stuck = ScriptedEngine(RESULT)
+    stuck.release.clear()
+    beats = await stage.until(DaemonHeartbeat, stage.host("selfplay_worker", MemoryStateStore(), stuck), count=5)
+    assert (beats[-1].jobs, beats[-1].requests) == (1, ("request-0", "request-1"))
+
+
 async def test_a_job_whose_result_came_from_elsewhere_is_cancelled(stage):
     await stage.publish(REQUEST, "request")
     engine, stop = ScriptedEngine(RESULT), asyncio.Event()
