@@ -18,7 +18,7 @@ from app.events import (
     Value,
 )
 
-State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent"]
+State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
 Trouble = NodeDegraded | NodeRecovered | NodeQuarantined | NodeReleased
 MICROSECONDS = 1_000_000
 
@@ -39,10 +39,19 @@ class DaemonRow(Value):
     degraded: bool = False
     quarantined: bool = False
 
-    def state_at(self, now_us: int, silent_after_seconds: float) -> State:
-        """Return the state, taking into account how long nothing was heard."""
-        running = self.state in ("started", "ready")
-        if running and now_us - self.heard_us > silent_after_seconds * MICROSECONDS:
+    def state_at(self, now_us: int, silent_after_seconds: float, *, running: bool) -> State:
+        """Return the state: ``silent`` when nothing was heard for too long, ``gone`` when the run has ended without it.
+
+        Args:
+            now_us: the time of day.
+            silent_after_seconds: how long a daemon may say nothing.
+            running: whether the run is; if not, none of its daemons is, whatever it said last.
+        """
+        if self.state not in ("started", "ready"):
+            return self.state
+        if not running:
+            return "gone"
+        if now_us - self.heard_us > silent_after_seconds * MICROSECONDS:
             return "silent"
         if self.state == "ready" and (self.quarantined or self.degraded):
             return "quarantined" if self.quarantined else "degraded"

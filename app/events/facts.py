@@ -37,7 +37,7 @@ class SelfplayComplete(Fact, type="selfplay.completed", name="SELFPLAY_COMPLETE"
     seconds: Seconds
 
 
-class SelfplayFailed(Fact, type="selfplay.failed", name="SELFPLAY_FAILED"):
+class SelfplayFailed(Fact, type="selfplay.failed", name="SELFPLAY_FAILED", notable=True):
     """A worker could not finish a request."""
 
     request_id: EventId
@@ -54,7 +54,7 @@ class QualityScoreUpdated(Fact, type="quality.score_updated", name="QUALITY_SCOR
     components: dict[str, float]
 
 
-class QualityDegraded(Fact, type="quality.degraded", name="QUALITY_DEGRADED", version=2):
+class QualityDegraded(Fact, type="quality.degraded", name="QUALITY_DEGRADED", version=2, notable=True):
     """A shard must not be trained on."""
 
     request_id: EventId
@@ -73,7 +73,7 @@ class ParityChecked(Fact, type="quality.parity_checked", name="PARITY_CHECKED", 
     failures: NonNegativeInt
 
 
-class InspectionFailed(Fact, type="quality.inspection_failed", name="INSPECTION_FAILED"):
+class InspectionFailed(Fact, type="quality.inspection_failed", name="INSPECTION_FAILED", notable=True):
     """A shard could not be inspected: nothing is known of it, and nobody trains on it."""
 
     request_id: EventId
@@ -113,7 +113,7 @@ class TrainingCompleted(Fact, type="training.completed", name="TRAINING_COMPLETE
     metrics: TrainingMetrics | None
 
 
-class TrainingFailed(Fact, type="training.failed", name="TRAINING_FAILED", version=2):
+class TrainingFailed(Fact, type="training.failed", name="TRAINING_FAILED", version=2, notable=True):
     """An update was thrown away; the base model stands."""
 
     request_id: EventId
@@ -121,7 +121,9 @@ class TrainingFailed(Fact, type="training.failed", name="TRAINING_FAILED", versi
     error: str
 
 
-class LossAnomalyDetected(Fact, type="training.loss_anomaly_detected", name="LOSS_ANOMALY_DETECTED", version=2):
+class LossAnomalyDetected(
+    Fact, type="training.loss_anomaly_detected", name="LOSS_ANOMALY_DETECTED", version=2, notable=True
+):
     """A training metric left its usual range."""
 
     metric: str
@@ -155,7 +157,7 @@ class EvaluationProgress(Fact, type="evaluation.progress", name="EVALUATION_PROG
     planned_games: PositiveInt
 
 
-class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED", version=2):
+class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED", version=2, notable=True):
     """No game of a gauntlet could be played."""
 
     request_id: EventId
@@ -164,7 +166,7 @@ class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED",
     error: str
 
 
-class RegressionDetected(Fact, type="evaluation.regression_detected", name="REGRESSION_DETECTED"):
+class RegressionDetected(Fact, type="evaluation.regression_detected", name="REGRESSION_DETECTED", notable=True):
     """The current model plays worse than earlier ones did; ``last_good`` was current before the decline began."""
 
     model: ModelHash
@@ -174,13 +176,13 @@ class RegressionDetected(Fact, type="evaluation.regression_detected", name="REGR
     games: PositiveInt
 
 
-class RegressionCleared(Fact, type="evaluation.regression_cleared", name="REGRESSION_CLEARED"):
+class RegressionCleared(Fact, type="evaluation.regression_cleared", name="REGRESSION_CLEARED", notable=True):
     """A regression is over."""
 
     model: ModelHash
 
 
-class PlateauDetected(Fact, type="evaluation.plateau_detected", name="PLATEAU_DETECTED"):
+class PlateauDetected(Fact, type="evaluation.plateau_detected", name="PLATEAU_DETECTED", notable=True):
     """Improvement has been below the threshold for the whole window."""
 
     velocity: EloPerHour
@@ -196,7 +198,7 @@ class ModelDistributed(Fact, type="model.distributed", name="MODEL_DISTRIBUTED")
     nodes: tuple[str, ...] = Field(min_length=1)
 
 
-class DistributionFailed(Fact, type="model.distribution_failed", name="MODEL_DISTRIBUTION_FAILED"):
+class DistributionFailed(Fact, type="model.distribution_failed", name="MODEL_DISTRIBUTION_FAILED", notable=True):
     """The current model of a configuration could not be distributed; it is tried again after a while."""
 
     model: ModelHash
@@ -280,7 +282,7 @@ class DaemonStopped(DaemonFact, type="daemon.stopped", name="DAEMON_STOPPED"):
     position: NonNegativeInt
 
 
-class DaemonFailed(DaemonFact, type="daemon.failed", name="DAEMON_FAILED"):
+class DaemonFailed(DaemonFact, type="daemon.failed", name="DAEMON_FAILED", notable=True):
     """A daemon met an error it could not handle and leaves; its supervisor restarts it."""
 
     error: str
@@ -292,14 +294,14 @@ class SystemFact(Fact):
     scope: ClassVar[Scope] = Scope.SYSTEM
 
 
-class NodeLost(SystemFact, type="node.lost", name="NODE_LOST"):
+class NodeLost(SystemFact, type="node.lost", name="NODE_LOST", notable=True):
     """A node's heartbeats stopped."""
 
     node: str
     silent_seconds: float = Field(gt=0)
 
 
-class NodeDegraded(SystemFact, type="node.degraded", name="NODE_DEGRADED"):
+class NodeDegraded(SystemFact, type="node.degraded", name="NODE_DEGRADED", notable=True):
     """Requests fail at a worker in a row: it gets none for a while, then one at a time until one succeeds."""
 
     worker: str = Field(min_length=1)
@@ -308,7 +310,7 @@ class NodeDegraded(SystemFact, type="node.degraded", name="NODE_DEGRADED"):
     error: str = Field(description="of the last one")
 
 
-class NodeRecovered(SystemFact, type="node.recovered", name="NODE_RECOVERED"):
+class NodeRecovered(SystemFact, type="node.recovered", name="NODE_RECOVERED", notable=True):
     """A degraded worker delivered a shard again: it gets requests as before."""
 
     worker: str = Field(min_length=1)

@@ -152,7 +152,7 @@ class Plan:
             changed = {"failures": 0, "degraded": False, "rests_until_us": rests}
             self.set_worker(name, worker.model_copy(update=changed))
 
-    def give_up(self, name: str, worker: WorkerRow, keys: Iterable[str], *, played: bool) -> None:
+    def forget_worker(self, name: str, worker: WorkerRow, keys: Iterable[str], *, played: bool) -> None:
         """Expect nothing of a worker any more, nor, if ``played``, of what it has played and nobody has inspected."""
         self.set_worker(name, worker.model_copy(update={"serving": ()}))
         for key in keys:

@@ -16,6 +16,7 @@ from app.events import (
     ClockTick,
     DaemonHeartbeat,
     DaemonReady,
+    DaemonStopped,
     EvaluationFailed,
     Event,
     HyperparameterUpdated,
@@ -67,8 +68,8 @@ one before it. Otherwise a worker that dies of a request and names it in between
 MOST_LEASES = 2
 """A request is believed to have taken as long as so many leases: what takes longer was given up before."""
 
-HEARD = (DaemonHeartbeat, DaemonReady)
-"""What tells that a worker lives. The commonest first: pydantic takes long to say that a model is none of a class."""
+HEARD = (DaemonHeartbeat, DaemonReady, DaemonStopped)
+"""What a worker says of itself. The commonest first: pydantic takes long to say that a model is none of a class."""
 
 
 class SelfplayScheduler(Controller[SchedulerRow]):
@@ -82,6 +83,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             ClockTick,
             DaemonHeartbeat,
             DaemonReady,
+            DaemonStopped,
             EvaluationFailed,
             HyperparameterUpdated,
             InspectionFailed,
@@ -123,7 +125,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         match data:
             case ClockTick():
                 self._sweep(plan, rows)
-            case DaemonReady() | DaemonHeartbeat():
+            case DaemonReady() | DaemonHeartbeat() | DaemonStopped():
                 _heard(plan, data)
             case NodeQuarantined() | NodeReleased():
                 self._quarantine(plan, data)
@@ -237,11 +239,11 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             row = plan.config(key)
             kept = tuple(shard for shard in row.shards if shard.worker != data.worker)
             plan.set_config(key, row.model_copy(update={"shards": kept}))
-        plan.give_up(data.worker, resting, keys, played=True)
+        plan.forget_worker(data.worker, resting, keys, played=True)
 
 
 def _alive(
-    rows: Mapping[str, SchedulerRow], data: DaemonReady | DaemonHeartbeat, now_us: int
+    rows: Mapping[str, SchedulerRow], data: DaemonHeartbeat | DaemonReady | DaemonStopped, now_us: int
 ) -> dict[str, SchedulerRow | None]:
     """Return the row of a worker whose heartbeat says nothing but that it lives on; nothing if there is more to do.
 
@@ -249,7 +251,9 @@ def _alive(
     """
     name = f"{WORKER}{data.daemon}@{data.node}"
     row = rows.get(name)
-    if row is None or row.worker is None or row.worker.lost or type(data) is DaemonReady or is_due(rows, now_us):
+    if row is None or row.worker is None or row.worker.lost:
+        return {}
+    if type(data) is not DaemonHeartbeat or is_due(rows, now_us):
         return {}
     return {name: SchedulerRow(worker=row.worker.model_copy(update={"heard_us": now_us, "holds": data.requests}))}
 
@@ -264,35 +268,44 @@ def _noted(rows: Mapping[str, SchedulerRow], key: str, data: Payload) -> dict[st
     return {}
 
 
-def _heard(plan: Plan, data: DaemonReady | DaemonHeartbeat) -> None:
-    """Note that a worker lives; a ready one says how much it can do.
+def _heard(plan: Plan, data: DaemonHeartbeat | DaemonReady | DaemonStopped) -> None:
+    """Note that a worker lives, or has stopped; a ready one says how much it can do.
 
     One that pauses after failures is tried at once when it is ready anew: it may have been repaired.
     """
     name = f"{data.daemon}@{data.node}"
     worker, alive = plan.worker(name), {"heard_us": plan.now_us, "lost": False}
-    if isinstance(data, DaemonHeartbeat):
-        if worker is not None:
-            plan.set_worker(name, worker.model_copy(update={**alive, "holds": data.requests}))
-        return
-    capacity = min(data.capacity, MOST_CAPACITY)
-    before = worker or WorkerRow(node=data.node, capacity=capacity)
-    rests = before.rests_until_us if before.quarantined else None
-    ready = {"capacity": capacity, "holds": (), "rests_until_us": rests}
-    plan.set_worker(name, before.model_copy(update={**alive, **ready}))
+    match data:
+        case DaemonStopped():
+            _give_up(plan, name)
+        case DaemonHeartbeat(requests=requests) if worker is not None:
+            plan.set_worker(name, worker.model_copy(update={**alive, "holds": requests}))
+        case DaemonReady():
+            capacity = min(data.capacity, MOST_CAPACITY)
+            before = worker or WorkerRow(node=data.node, capacity=capacity)
+            rests = before.rests_until_us if before.quarantined else None
+            ready = {"capacity": capacity, "holds": (), "rests_until_us": rests}
+            plan.set_worker(name, before.model_copy(update={**alive, **ready}))
 
 
 def _look_after(plan: Plan, name: str, silent_seconds: float) -> None:
-    """Give a worker up that was not heard for too long, and ask its requests of others; end a pause that is over."""
+    """Give a worker up that was not heard for too long; end a pause that is over."""
     worker = plan.worker(name)
     if worker is None or worker.lost:
         return
     if plan.now_us - worker.heard_us >= silent_seconds * US:
         plan.emit(NodeLost(node=worker.node, silent_seconds=(plan.now_us - worker.heard_us) / US))
-        lost = worker.model_copy(update={"lost": True, "holds": ()})
-        plan.give_up(name, lost, dict.fromkeys(worker.serving), played=False)
+        _give_up(plan, name)
     elif worker.rests_until_us is not None and worker.rests_until_us <= plan.now_us:
         plan.set_worker(name, worker.model_copy(update={"rests_until_us": None}))
+
+
+def _give_up(plan: Plan, name: str) -> None:
+    """Expect nothing of a worker any more, and ask its requests of others. One that stopped in order is not lost."""
+    worker = plan.worker(name)
+    if worker is not None and not worker.lost:
+        lost = worker.model_copy(update={"lost": True, "holds": ()})
+        plan.forget_worker(name, lost, dict.fromkeys(worker.serving), played=False)
 
 
 def _with_signs(plan: Plan, row: ConfigRow) -> ConfigRow:

@@ -221,7 +221,7 @@ class Host:
         positions = await self._ports.bus.publish_many(envelopes)
         for envelope, position in zip(envelopes, positions, strict=True):
             data = envelope.data
-            write = self._log.info if data.kind is not Kind.FACT else self._log.debug
+            write = self._log.info if data.notable or data.kind is not Kind.FACT else self._log.debug
             write(
                 data.seed_name,
                 event_name=data.event_type,

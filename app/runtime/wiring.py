@@ -17,7 +17,6 @@ from app.events import (
     DaemonFact,
     DaemonFailed,
     DaemonStarted,
-    DaemonStopped,
     DistributionFailed,
     EvaluationProgress,
     ExplorationBoost,
@@ -76,7 +75,6 @@ KNOBS: Mapping[str, frozenset[type[Payload]]] = {
 TERMINAL: Mapping[type[Payload], str] = {
     DaemonFailed: "the status shows the error; the supervisor has started the daemon again",
     DaemonStarted: "the status counts starts",
-    DaemonStopped: "the status shows who left in order",
     NodeDegraded: "the scheduler, who says it, pauses the worker; the status shows it",
     NodeRecovered: "the scheduler, who says it, gives the worker requests again; the status shows it",
     NodeLost: "the scheduler, who says it, gives the node's work to others at once; people read it",

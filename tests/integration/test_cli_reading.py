@@ -63,7 +63,7 @@ def test_no_command_imports_torch(run: Path) -> None:
     program = (
         "import sys\nfrom importlib import import_module\nfrom app.cli.group import COMMANDS, main\n"
         "for name in COMMANDS: import_module(f'app.cli.commands.{name}')\n"
-        f"try: main(['--run', {str(run)!r}, 'status'])\n"
+        f"try: main(['--run', {str(run)!r}, 'tail'])\n"
         "finally: print({'torch', 'pyspiel'} & set(sys.modules), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -217,7 +217,7 @@ def test_trace_follows_causes(run: Path, flyball: Flyball) -> None:
 
 
 def test_status_tells_configurations_and_daemons(run: Path, flyball: Flyball) -> None:
-    (status,) = lines(flyball("status", "--json"))
+    status = json.loads(flyball("status", "--json").stdout)
     config = next(one for one in status["configs"] if one["key"] == KEY)
     assert (config["games"], config["loops"], config["win_rate_random"]["n"]) == (600, 1, 200)
     assert status["daemons"][0]["state"] == "stopped"
@@ -225,6 +225,30 @@ def test_status_tells_configurations_and_daemons(run: Path, flyball: Flyball) ->
     table = flyball("status")
     assert KEY in table.stdout
     assert "1 stopped" in table.stderr
+
+
+def test_status_of_a_run_that_is_held_is_running(run: Path, flyball: Flyball) -> None:
+    with held(RunFolder(run)):
+        (status,) = lines(flyball("status", "--json"))
+    assert status["running"]
+
+
+def test_status_of_a_run_that_ended_exits_with_3(run: Path, flyball: Flyball) -> None:
+    (run / "up.lock").touch()
+    told = flyball("status", "--json")
+    assert (told.exit_code, json.loads(told.stdout)["running"]) == (3, False)
+    shown = flyball("status")
+    assert shown.exit_code == 3
+    assert KEY in shown.stdout
+    assert f"The run in {run} is not running; it was last heard of" in shown.stderr
+    assert f"flyball --run {run} up" in shown.stderr
+
+
+def test_status_of_a_killed_run_calls_no_daemon_ready(tmp_path: Path, flyball: Flyball) -> None:
+    write_journal(tmp_path / "journal.sqlite", recording().events[:13])
+    shown = flyball("status")
+    assert (shown.exit_code, "1 gone" in shown.stderr) == (3, True)
+    assert "ready" not in shown.stdout + shown.stderr
 
 
 def test_replay_shows_before_it_does(run: Path, flyball: Flyball) -> None:
@@ -308,7 +332,7 @@ def test_event_names_are_completed(run: Path) -> None:
 
 
 def test_the_option_may_follow_the_command(run: Path) -> None:
-    result = CliRunner().invoke(main, ["status", "--json", "--run", str(run)])
+    result = CliRunner().invoke(main, ["tail", "--json", "--run", str(run)])
     assert result.exit_code == 0
 
 

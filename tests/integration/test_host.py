@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from driving import rated, trained
+from structlog.testing import capture_logs
 
 from app.bus import Batch, MemoryBus
 from app.config import GAMES, RunSettings
@@ -193,6 +194,22 @@ async def test_a_job_that_raises_is_a_fact_of_its_own_and_not_retried(stage):
     (failed,) = await stage.until(SelfplayFailed, stage.host("selfplay_worker", MemoryStateStore(), engine))
     assert "no such game" in failed.error
     assert engine.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said", "level"),
+    [
+        (RESULT, SelfplayComplete, "debug"),
+        (JobFailed("f", "ValueError", "no", hint="", trace=""), SelfplayFailed, "info"),
+    ],
+)
+async def test_host_logs_notable_facts_at_info(stage, outcome, said, level):
+    await stage.publish(REQUEST, "request")
+    with capture_logs() as logs:
+        await stage.until(said, stage.host("selfplay_worker", MemoryStateStore(), ScriptedEngine(outcome)))
+    (line,) = [line for line in logs if line["event"] == said.seed_name]
+    (recorded,) = history(stage.journal, types={said})
+    assert (line["log_level"], line["event_id"], line["causation_id"]) == (level, recorded.id, "request")
 
 
 async def test_asked_to_stop_it_waits_for_its_job_only_so_long_and_takes_it_up_again(stage):

@@ -15,6 +15,7 @@ from app.events import (
     CurriculumRebalanced,
     DaemonHeartbeat,
     DaemonReady,
+    DaemonStopped,
     EvaluationFailed,
     Evidence,
     ExplorationBoost,
@@ -223,6 +224,23 @@ class TestWorkers:
         assert (type(lost), lost.node) == (NodeLost, "laptop")
         assert request.worker == "selfplay_worker@other"
         assert not scheduler.feed(TICK, key=None, at=50), "it is lost once"
+
+    def test_scheduler_hands_on_the_work_of_a_stopped_node(self, scheduler):
+        scheduler.feed(distributed(), at=0)
+        scheduler.feed(ready("other"), key=None, at=1)
+        stopped = DaemonStopped(daemon="selfplay_worker", node="laptop", position=0)
+        (request,) = scheduler.feed(stopped, key=None, at=2)
+        assert request.worker == "selfplay_worker@other"
+        assert not scheduler.feed(heartbeat("other"), TICK, key=None, at=50), "a node that stopped is not lost"
+
+    def test_scheduler_asks_a_node_again_that_comes_back(self, scheduler):
+        """Stopped and started again, an hour later: nothing was lost."""
+        scheduler.feed(distributed(), at=0)
+        stopped = DaemonStopped(daemon="selfplay_worker", node="laptop", position=0)
+        assert not scheduler.feed(stopped, key=None, at=2)
+        assert not scheduler.feed(TICK, key=None, at=3600)
+        (request,) = scheduler.feed(ready(), key=None, at=3601)
+        assert isinstance(request, SelfplayRequested)
 
     def test_a_worker_that_is_heard_is_not_lost(self, scheduler):
         for second in range(0, 300, 5):
