@@ -2,8 +2,8 @@
 
 Run with ``python tests/benchmarks/bench_configurations.py CHECKOUT [--seconds 60] [--seed 1] [KEY ...]``. CHECKOUT is a
 folder of the other version, for instance of ``git worktree add``. Both train by their defaults, without early stopping,
-for as many iterations as take that long; then the two policies play each other and the bots, and a row of Markdown for
-each configuration says how: scores with 95% intervals, ties half.
+for as many iterations as take that long, a clone of a bot not counted; then the last policies play each other and the
+bots, and a row of Markdown for each configuration says how: scores with 95% intervals, ties half.
 """
 
 import argparse
@@ -48,7 +48,8 @@ def trained(code: Path, key: str, seed: int, seconds: float, folder: Path) -> in
     """Train for about ``seconds`` of the processor, evaluations not counted; return the number of iterations."""
     pilot = train(code, key, seed, PILOT, folder / "pilot", "training.eval_games=2", "collection.initial_policy=random")
     iterations = max(2, round(seconds / pilot))
-    train(code, key, seed, iterations, folder / "run", f"training.eval_frequency={max(1, iterations // 10)}")
+    at_its_end = (f"training.eval_frequency={iterations}", "training.eval_games=400")
+    train(code, key, seed, iterations, folder / "run", *at_its_end)
     return iterations
 
 
