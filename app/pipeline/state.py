@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from app.config import PipelineSettings, Settings
 from app.core import ConfigKey, FlyballError, ModelHash, reading, writing
@@ -55,6 +55,14 @@ class RunState(Settings):
         default=(), description="outcomes of the latest evaluations, oldest first, and their standard errors"
     )
     recoveries: int = Field(default=0, ge=0, description="updates that diverged")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_earlier_versions(cls, values: Any) -> Any:
+        """Drop the count of evaluations without a new best, by which earlier versions stopped."""
+        return (
+            {name: value for name, value in values.items() if name != "stale"} if isinstance(values, dict) else values
+        )
 
 
 class RunHead(Settings):

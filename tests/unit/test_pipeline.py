@@ -166,6 +166,15 @@ def test_most_rise_ends_few_rising_runs_and_most_flat_ones() -> None:
     assert share[0.1] == 0
 
 
+def test_run_of_an_earlier_version_goes_on(tmp_path) -> None:
+    begin(tmp_path, settings_of(collection={"num_iterations": 2})).run()
+    path = tmp_path / "state.json"
+    earlier = json.loads(path.read_text()) | {"stale": 3}
+    del earlier["recent"]
+    path.write_text(json.dumps(earlier))
+    assert resume(tmp_path).run().iteration == 2
+
+
 def test_most_rise_is_that_of_the_line_without_noise() -> None:
     assert most_rise([(0.1, 0.0), (0.2, 0.0), (0.3, 0.0)]) == pytest.approx(0.2)
 
