@@ -34,7 +34,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             builtins=_WITH_HEURISTIC,
             rows_per_training=32_768,
             # It takes exploration, then many steps; with less entropy, games soon end after a dozen moves.
-            ppo=PpoSettings(gae_lambda=0.9, epochs=4, batch_size=512, entropy_coef=0.06, entropy_coef_end=0.03),
+            ppo=PpoSettings(gae_lambda=0.9, batch_size=512, entropy_coef=0.06, entropy_coef_end=0.03),
             selfplay=_games(1024),
         ),
         GameConfig(

@@ -186,6 +186,7 @@ _TUNED: dict[ConfigKey, dict[str, Any]] = {
         "training.eval_frequency": 10,
         "training.checkpoint_frequency": 10,
     },
+    ConfigKey("tic_tac_toe_2p"): {"collection.num_iterations": 400},  # half a minute, and hardly anything is lost
     # A race that nobody who moves at random ever ends: from a random start there is nothing to learn.
     ConfigKey("chinese_checkers_3p"): {
         "collection.initial_policy": "behavioral_clone",
