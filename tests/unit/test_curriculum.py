@@ -91,8 +91,8 @@ def test_it_rebalances_every_10_minutes_and_not_before(curriculum):
 
 def test_a_change_that_is_too_small_is_no_decision(curriculum):
     curriculum.feed(TICK, at=0)
-    curriculum.feed(played(1000), at=1)
-    curriculum.feed(played(1010), key=OTHER_KEY, at=1)
+    curriculum.feed(played(4 * GAMES[KEY].selfplay.games_per_request), at=1)
+    curriculum.feed(played(4 * GAMES[OTHER_KEY].selfplay.games_per_request + 10), key=OTHER_KEY, at=1)
     assert not curriculum.feed(TICK, at=600)
 
 
