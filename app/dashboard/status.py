@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 from app.config import RunSettings
 from app.core import ModelHash, Rate
 from app.dashboard.configs import CHANGES, ConfigRow, Decided, fold_config
-from app.dashboard.daemons import DaemonRow, State, fold_daemon
+from app.dashboard.daemons import DaemonRow, State, Trouble, fold_daemon, fold_trouble
 from app.events import BY_TYPE, DaemonFact, Event, Kind, Payload, RunConfigured, Value
 from app.events.envelope import EPOCH
 
@@ -18,7 +18,7 @@ READS: frozenset[type[Payload]] = frozenset(
     for payload in BY_TYPE.values()
     if payload in CHANGES
     or payload.kind is Kind.DECISION
-    or issubclass(payload, DaemonFact)
+    or issubclass(payload, (DaemonFact, *get_args(Trouble)))
     or payload is RunConfigured
 )
 """The payloads that a status is made from."""
@@ -126,6 +126,10 @@ class Board:
             elif isinstance(event.data, DaemonFact):
                 key = (event.data.node, event.data.daemon)
                 self._daemons[key] = fold_daemon(self._daemons.get(key), event)
+            elif isinstance(event.data, Trouble):
+                daemon, _, node = event.data.worker.partition("@")
+                if known := self._daemons.get((node, daemon)):
+                    self._daemons[node, daemon] = fold_trouble(known, event.data)
             elif event.subject:
                 row = self._configs.get(event.subject) or ConfigRow(key=event.subject, since_us=event.recorded_us)
                 self._configs[event.subject] = fold_config(row, event)

@@ -12,6 +12,8 @@ from app.dashboard.summary import UNKNOWN, short, show_age, show_elo, show_rate
 STATE_STYLES = {
     "ready": "green",
     "started": "yellow",
+    "degraded": "red",
+    "quarantined": "red",
     "silent": "red",
     "failed": "bold red",
     "gone": "bold red",

@@ -41,6 +41,25 @@ class TrainingUnblocked(Decision, type="quality.training_unblocked", name="TRAIN
     reason: str
 
 
+class NodeQuarantined(Decision, type="node.quarantined", name="NODE_QUARANTINED", notable=True):
+    """A worker delivers bad shards: those nobody trained on yet are dropped, and it plays nothing but probes."""
+
+    scope: ClassVar[Scope] = Scope.SYSTEM
+
+    worker: str = Field(min_length=1)
+    lasts_seconds: float = Field(ge=0, le=1e9, description="until its first probe")
+    reason: str
+
+
+class NodeReleased(Decision, type="node.released", name="NODE_RELEASED", notable=True):
+    """A quarantine is over."""
+
+    scope: ClassVar[Scope] = Scope.SYSTEM
+
+    worker: str = Field(min_length=1)
+    reason: str
+
+
 class AdaptiveParamsChanged(Decision, type="training.adaptive_params_changed", name="ADAPTIVE_PARAMS_CHANGED"):
     """The settings of coming trainings, complete."""
 

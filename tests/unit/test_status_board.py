@@ -134,7 +134,7 @@ def test_a_start_after_an_orderly_stop_is_no_restart() -> None:
 
 def test_a_heartbeat_out_of_nowhere_is_a_running_daemon() -> None:
     run = Recording([])
-    run.add(DaemonHeartbeat(daemon="training", node="gpu1", position=3, lag=0, jobs=0))
+    run.add(DaemonHeartbeat(daemon="training", node="gpu1", position=3, lag=0, jobs=0, requests=()))
     assert (daemon_of(run).state, daemon_of(run).restarts) == ("ready", 0)
     run.add(DaemonStopped(daemon="training", node="gpu1", position=3))
     assert daemon_of(run, 1000).state == "stopped"
