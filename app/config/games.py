@@ -8,7 +8,7 @@ from app.config.settings import Builtin, EvaluationSettings, GameConfig, PpoSett
 from app.core import ConfigKey
 
 
-def _games(count: int, openings: int = 4) -> SelfplaySettings:
+def _games(count: int, openings: int = 0) -> SelfplaySettings:
     return SelfplaySettings(games_per_request=count, opening_plies=openings)
 
 
@@ -32,17 +32,16 @@ GAMES: dict[ConfigKey, GameConfig] = {
             players=2,
             engine="flyball",
             builtins=_WITH_HEURISTIC,
-            rows_per_training=32_768,
+            rows_per_training=24_576,
             # It takes exploration, then many steps; with less entropy, games soon end after a dozen moves.
-            ppo=PpoSettings(gae_lambda=0.9, batch_size=512, entropy_coef=0.06, entropy_coef_end=0.03),
-            selfplay=_games(1024),
+            ppo=PpoSettings(gae_lambda=0.9, epochs=4, batch_size=512, entropy_coef=0.06, entropy_coef_end=0.03),
+            selfplay=_games(512, openings=4),
         ),
         GameConfig(
             key=ConfigKey("breakthrough6_2p"),
             game="breakthrough(rows=6,columns=6)",
             players=2,
             builtins=_WITH_HEURISTIC,
-            selfplay=_games(256),
         ),
         GameConfig(key=ConfigKey("hex7_2p"), game="hex(board_size=7)", players=2, selfplay=_games(192)),
         GameConfig(key=ConfigKey("go7_2p"), game="go(board_size=7)", players=2, selfplay=_games(128)),
@@ -55,14 +54,13 @@ GAMES: dict[ConfigKey, GameConfig] = {
             game="clobber(rows=5,columns=6)",
             players=2,
             ppo=PpoSettings(entropy_coef=0.01, gae_lambda=0.5),
-            selfplay=_games(256),
         ),
         GameConfig(key=ConfigKey("oh_hell_3p"), game="oh_hell(players=3)", players=3, evaluation=_DEALT),
         GameConfig(
             key=ConfigKey("maedn_4p"),
             game="maedn(players=4)",
             players=4,
-            selfplay=_games(48, openings=0),
+            selfplay=_games(48),
             evaluation=_DEALT,
         ),
         GameConfig(
@@ -71,7 +69,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             players=3,
             max_moves=300,
             builtins=_WITH_HEURISTIC,
-            selfplay=_games(32, openings=0),
+            selfplay=_games(32),
         ),
         GameConfig(
             key=ConfigKey("hearts_4p"),
@@ -79,7 +77,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             players=4,
             engine="flyball",
             builtins=_WITH_HEURISTIC,
-            selfplay=_games(160, openings=0),
+            selfplay=_games(160),
             evaluation=EvaluationSettings(opening_plies=0, temperature=0.0),  # deals differ enough: best play is rated
         ),
     )

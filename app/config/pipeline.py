@@ -201,7 +201,6 @@ _TUNED: dict[ConfigKey, dict[str, Any]] = {
 def suited(config: GameConfig) -> dict[str, Any]:
     """Return what suits a game better than the defaults, by dotted key."""
     ppo = {f"ppo.{name}": value for name, value in config.ppo.model_dump().items()}
-    ppo["ppo.learning_rate_end"] = config.ppo.learning_rate / 5
     others = {
         "collection.games_per_iteration": config.selfplay.games_per_request,
         "collection.opening_plies": config.selfplay.opening_plies,
