@@ -14,6 +14,7 @@ TABLE = {
         MODEL_DISTRIBUTED
         league.checkpoint_added league.checkpoint_retired league.elo_updated league.opponent_sampled
         DAEMON_STARTED DAEMON_READY DAEMON_HEARTBEAT DAEMON_STOPPED DAEMON_FAILED NODE_LOST CLOCK_TICK RUN_CONFIGURED
+        EVENT_VOIDED
     """,
     Kind.REQUEST: "SELFPLAY_REQUESTED TRAINING_REQUESTED EVALUATION_REQUESTED ROLLBACK_REQUESTED MATCHES_REQUESTED",
     Kind.DECISION: """
@@ -53,7 +54,7 @@ def test_no_payload_field_has_a_default(payload: type[Payload]) -> None:
 def test_system_events_are_those_about_no_single_configuration() -> None:
     system = {payload.seed_name for payload in CATALOGUE if payload.scope is Scope.SYSTEM}
     daemons = {"DAEMON_STARTED", "DAEMON_READY", "DAEMON_HEARTBEAT", "DAEMON_STOPPED", "DAEMON_FAILED"}
-    assert system == daemons | {"NODE_LOST", "CLOCK_TICK", "RUN_CONFIGURED", "CURRICULUM_REBALANCED"}
+    assert system == daemons | {"NODE_LOST", "CLOCK_TICK", "RUN_CONFIGURED", "EVENT_VOIDED", "CURRICULUM_REBALANCED"}
 
 
 @pytest.mark.parametrize(
