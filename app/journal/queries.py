@@ -32,6 +32,7 @@ SAVE_MARK = """
 INSERT INTO marks (producer, epoch, next, used) VALUES (?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET next = excluded.next, used = excluded.used
 """
+IS_KEPT = "SELECT 1 FROM dead_letters WHERE position = ? AND reporter = ?"
 SAVE_LANDMARK = "INSERT OR REPLACE INTO landmarks VALUES (?, ?)"
 
 

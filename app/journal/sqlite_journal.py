@@ -69,6 +69,11 @@ class SqliteJournal:
         self._wal_pages += PAGES_PER_COMMIT + sum(len(record.raw) for record in records) // PAGE_BYTES
 
     def _keep(self, letter: DeadLetter) -> None:
+        if (
+            letter.position
+            and self._db.connection.execute(queries.IS_KEPT, (letter.position, letter.reporter)).fetchone()
+        ):
+            return
         number = self._db.connection.execute(
             "INSERT INTO dead_letters (position, producer, reporter, error, body) VALUES (?, ?, ?, ?, ?)",
             (letter.position, letter.producer, letter.reporter, letter.error, letter.body),

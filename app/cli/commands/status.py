@@ -9,6 +9,7 @@ from app.cli.watching import read_board
 from app.config import Deployment, RunSettings
 from app.dashboard import daemons_table, state_counts, status_table
 from app.runtime.clock import SystemClock
+from app.runtime.past import open_letters
 
 MISSED_BEATS = 3
 """So many heartbeats have to be missing before a daemon is called silent."""
@@ -28,16 +29,19 @@ def status(place: Place, *, as_json: bool) -> None:
     games/s: games of self-play a second, over the last minute. step: trainings of the model trained last. Elo, score:
     those of the model rated last, current or not yet; Elo with the random bot at 0, and its standard error. loops:
     trainings that were evaluated and judged; +/-: how many models were promoted and rejected, operators' decisions
-    included, but not the first model, which nobody trained. behind: events that a daemon has not read yet. jobs: what
+    included, but not the first model, which nobody trained. unfolded (JSON): positions of events that a daemon could
+    not read or fold, and that nobody voided. behind: events that a daemon has not read yet. jobs: what
     it computes now, and can at most.
     """
     with open_journal(place) as reader:
         board = read_board(place.folder, reader, lambda letter: note(f"{letter.position}: {letter.error}"))
-        head = reader.head
+        head, unfolded = reader.head, {letter.position for letter in open_letters(reader)}
     now = board.status(SystemClock().now(), silent_after(board.settings, place.load().deployment))
     if as_json:
-        write_json(now.model_dump(mode="json") | {"head": head})
+        write_json(now.model_dump(mode="json") | {"head": head, "unfolded": sorted(unfolded)})
         return
     width = stdout_console().width
     show(status_table(now, width), "", daemons_table(now, width))
     note(f"{head} events; daemons: {state_counts(now)}")
+    if unfolded:
+        note(f"WARNING: {len(unfolded)} events could not be read or folded. See: flyball journal repair")
