@@ -44,6 +44,7 @@ class Fuzzer:
             EventId: lambda: self.random.choice(self._ids),
             JsonValue: lambda: self.random.choice([None, True, 3, -1.5, "text", [], {}]),
             NoneType: lambda: None,
+            bool: lambda: self.random.choice([True, False]),
             Rate: self._rate,
         }
 

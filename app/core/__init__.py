@@ -21,6 +21,7 @@ from app.core.ids import (
     derive_id,
     is_broker,
 )
+from app.core.interpreter import python_module
 from app.core.seeds import derive_seed
 from app.core.statistics import (
     ELO_SCALE,
@@ -70,6 +71,7 @@ __all__ = [
     "is_broker",
     "lineups",
     "p_text",
+    "python_module",
     "reading",
     "rotation_outcomes",
     "sprt_verdict",

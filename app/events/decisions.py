@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from app.core import ConfigKey, ModelHash
+from app.core import ConfigKey, ModelHash, Name
 from app.events.payload import Decision, Scope
 from app.events.values import (
     MOST_ITEMS,
@@ -23,7 +23,7 @@ from app.events.values import (
 )
 
 
-class ExplorationBoost(Decision, type="selfplay.exploration_boosted", name="EXPLORATION_BOOST"):
+class ExplorationBoost(Decision, type="selfplay.exploration_boosted", name="EXPLORATION_BOOST", notable=True):
     """The sampling temperature is multiplied; 1 lifts the boost."""
 
     multiplier: float = Field(ge=1, le=10)
@@ -31,7 +31,9 @@ class ExplorationBoost(Decision, type="selfplay.exploration_boosted", name="EXPL
     reason: Text
 
 
-class QualityPenaltyApplied(Decision, type="selfplay.quality_penalty_applied", name="QUALITY_PENALTY_APPLIED"):
+class QualityPenaltyApplied(
+    Decision, type="selfplay.quality_penalty_applied", name="QUALITY_PENALTY_APPLIED", notable=True
+):
     """The rate of self-play is multiplied; 1 lifts the penalty."""
 
     rate_multiplier: float = Field(ge=1e-6, le=1)
@@ -39,15 +41,36 @@ class QualityPenaltyApplied(Decision, type="selfplay.quality_penalty_applied", n
     threshold: Share
 
 
-class TrainingBlockedByQuality(Decision, type="quality.training_blocked", name="TRAINING_BLOCKED_BY_QUALITY"):
+class TrainingBlockedByQuality(
+    Decision, type="quality.training_blocked", name="TRAINING_BLOCKED_BY_QUALITY", notable=True
+):
     """No training until the cause is gone."""
 
     reason: Text
 
 
-class TrainingUnblocked(Decision, type="quality.training_unblocked", name="TRAINING_UNBLOCKED"):
+class TrainingUnblocked(Decision, type="quality.training_unblocked", name="TRAINING_UNBLOCKED", notable=True):
     """The cause of the block is gone."""
 
+    reason: Text
+
+
+class NodeQuarantined(Decision, type="node.quarantined", name="NODE_QUARANTINED", notable=True):
+    """A worker delivers bad shards: those nobody trained on yet are dropped, and it plays nothing but probes."""
+
+    scope: ClassVar[Scope] = Scope.SYSTEM
+
+    worker: Name
+    lasts_seconds: Seconds = Field(description="until its first probe")
+    reason: Text
+
+
+class NodeReleased(Decision, type="node.released", name="NODE_RELEASED", notable=True):
+    """A quarantine is over."""
+
+    scope: ClassVar[Scope] = Scope.SYSTEM
+
+    worker: Name
     reason: Text
 
 
@@ -112,7 +135,7 @@ class PromotionRejected(Decision, type="model.promotion_rejected", name="PROMOTI
     evidence: Evidence
 
 
-class ModelRolledBack(Decision, type="model.rolled_back", name="MODEL_ROLLED_BACK"):
+class ModelRolledBack(Decision, type="model.rolled_back", name="MODEL_ROLLED_BACK", notable=True):
     """The current model is replaced by an earlier one; its rows are quarantined."""
 
     from_model: ModelHash

@@ -92,10 +92,16 @@ class Lineup(Value):
     games: PositiveCount
 
 
+ShardWorker = Annotated[
+    Name | None, Field(description="daemon@node that played it; null: recorded before it was named")
+]
+
+
 class ShardRef(Value):
-    """Where rows of experience lie, and what they are about."""
+    """Where rows of experience lie, who played them, and what they are about."""
 
     key: ShardKey
+    worker: ShardWorker
     rows: PositiveCount
     games: PositiveCount
     model: ModelHash

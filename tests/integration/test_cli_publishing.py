@@ -27,6 +27,7 @@ from app.journal import SqliteJournalReader, history
 from app.runtime.sockets import bus_endpoint
 
 FLYBALL = (sys.executable, "-m", "app.cli")
+PARITY = {"request_id": "r", "worker": None, "shard": "c" * 64}
 TICK = ("CLOCK_TICK", '{"period_seconds": 60}')
 Flyball = Callable[..., Result]
 
@@ -105,8 +106,8 @@ def test_emit_long_id_is_refused_as_usage(flyball: Flyball) -> None:
     ("payload", "data"),
     [
         ("CLOCK_TICK", '{"period_seconds": "60"}'),
-        ("PARITY_CHECKED", json.dumps({"request_id": "r", "shard": "c" * 64, "checked": "3", "failures": 0})),
-        ("PARITY_CHECKED", json.dumps({"request_id": "r", "shard": "c" * 64, "checked": 3, "failures": 4})),
+        ("PARITY_CHECKED", json.dumps(PARITY | {"checked": "3", "failures": 0})),
+        ("PARITY_CHECKED", json.dumps(PARITY | {"checked": 3, "failures": 4})),
     ],
 )
 def test_emit_lax_data_is_refused(flyball: Flyball, payload: str, data: str) -> None:

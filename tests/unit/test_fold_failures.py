@@ -31,7 +31,7 @@ from app.runtime.replaying import controllers, replay, state_hash
 
 CONFIGURED = RunConfigured(run_id="run", settings=run_settings().model_dump(mode="json"))
 CLEARED = RegressionCleared(model=OLD)
-DEGRADED = QualityDegraded(request_id="r", shard="c" * 64, reason="x")
+DEGRADED = QualityDegraded(request_id="r", worker="selfplay_worker@laptop", shard="c" * 64, reason="x")
 
 
 class Count(Row, frozen=True):
