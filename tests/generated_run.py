@@ -15,10 +15,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from driving import folded
 from rotations import rotations
 
 from app.config import GAMES, LAPTOP, RunSettings
-from app.core import RANDOM, Elo, Rate, expected_score
+from app.core import BROKER, RANDOM, Elo, Rate, expected_score
 from app.events import (
     ClockTick,
     DaemonHeartbeat,
@@ -56,7 +57,7 @@ from app.events.envelope import EPOCH
 from app.events.frames import Frame, frame_of, seal
 from app.journal import SqliteJournal
 from app.runtime.fold import Fold
-from app.runtime.registry import BROKER, DAEMONS
+from app.runtime.registry import DAEMONS
 from app.runtime.replaying import controllers
 
 START_US = 1_770_000_000 * 10**6
@@ -375,7 +376,7 @@ class GeneratedRun:
         unsaid = self._unsaid[_daemon(source)]
         if unsaid and envelope.causationid:
             unsaid.popleft()
-        for conclusion in self._fold.feed((event,)).conclusions:
+        for conclusion in folded(self._fold, event).conclusions:
             host = HOSTS[conclusion.by]
             self._unsaid[host].append(conclusion.position)
             self._schedule(LATENCY, f"{host}@laptop", conclusion.envelope)

@@ -10,10 +10,11 @@ from typing import Any
 
 from driving import distributed, gated, match, played, rated, scored, trained
 from event_strategies import of_model
+from hashes import sha
 from hypothesis import strategies as st
 
 from app.config import GAMES, RunSettings
-from app.core import RANDOM
+from app.core import HEURISTIC, RANDOM
 from app.events import (
     ClockTick,
     DaemonReady,
@@ -46,7 +47,7 @@ CONFIGS = (GAMES["tic_tac_toe_2p"], GAMES["connect_four_2p"])
 SETTINGS = RunSettings(configs=CONFIGS)
 CONFIGURED = RunConfigured(run_id="run", settings=SETTINGS.model_dump(mode="json"))
 KEYS = st.sampled_from([config.key for config in CONFIGS])
-MODELS = st.sampled_from(["model-0", "model-1", "model-2"])
+MODELS = st.sampled_from([sha("model-0"), sha("model-1"), sha("model-2")])
 FEW = {
     "model": MODELS,
     "base_model": MODELS,
@@ -95,7 +96,7 @@ def _train(draw: st.DrawFn, _: "Story", event: Event[TrainingRequested]) -> list
     base, step = event.data.base_model, event.data.step
     if draw(st.integers(0, 9)) == 9:
         return [TrainingFailed(request_id=event.id, reason=draw(st.sampled_from(["diverged", "error"])), error="no")]
-    done = trained(f"model-{event.sequence}" if base else "model-0", base, step + 1 if base else 0)
+    done = trained(sha(f"model-{event.sequence}") if base else sha("model-0"), base, step + 1 if base else 0)
     return [done.model_copy(update={"request_id": event.id})]
 
 
@@ -117,7 +118,7 @@ def _match(draw: st.DrawFn, _: "Story", event: Event[MatchesRequested]) -> list[
     about = event.data
     if draw(st.integers(0, 9)) == 9:
         return [EvaluationFailed(request_id=event.id, purpose=about.purpose, model=about.model, error="no")]
-    named = ((name, None if name == RANDOM else name) for name in about.opponents)
+    named = ((name, None if name in (HEURISTIC, RANDOM) else name) for name in about.opponents)
     scores = st.sampled_from([0.9, 0.6, 0.3])
     matches = [match(draw(scores), about.games, opponent=name, model=model) for name, model in named]
     done = rated(0.0, *matches, model=about.model, step=about.step)
@@ -131,7 +132,7 @@ def _play(draw: st.DrawFn, _: "Story", event: Event[SelfplayRequested]) -> list[
     rows = draw(st.sampled_from([3000, 10_000, 20_000]))
     shard = ShardRef(
         worker=about.worker,
-        key=f"shard-{event.sequence}",
+        key=sha(f"shard-{event.sequence}"),
         rows=rows,
         games=about.games,
         model=about.model,
@@ -190,7 +191,7 @@ class Story:
     def current(self, key: str) -> str:
         """Return a configuration's current model, as long as there is none the one that begins."""
         row = self._fold.rows(ModelLifecycleCoordinator.name).get(key)
-        return row.current.model if row and row.current else "model-0"
+        return row.current.model if row and row.current else sha("model-0")
 
     def record(self, data: Payload, key: str | None, seconds: float) -> None:
         """Record a payload so many seconds later, and what follows from it."""
@@ -198,12 +199,14 @@ class Story:
         waiting = [originate(data, event_id=f"event-{len(self.said)}", time=EPOCH, subject=key)]
         while waiting:
             envelope, self._now_us = waiting.pop(0), self._now_us + LATENCY_US
-            event = Event(envelope, len(self.events) + 1, self._now_us, "test@laptop")
+            event = Event(envelope, len(self.events) + 1, self._now_us, "broker@laptop")
             self.events.append(event)
             (self.concluded if envelope.causationid else self.said).append(event)
             if type(envelope.data) in ANSWERS:
                 self.open.append(event)
-            waiting += self._fold.feed([event]).envelopes
+            outcome = self._fold.feed([event])
+            assert outcome.failures == []
+            waiting += outcome.envelopes
 
 
 @st.composite
