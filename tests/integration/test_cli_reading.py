@@ -6,10 +6,11 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 from recorded_run import KEY, recording, write_journal
@@ -116,8 +117,6 @@ def test_exit_codes_belong_to_errors_that_exist() -> None:
         (["trace", ""], 2, "write an id"),
         (["emit", "CLOCK_TICK", "{}", "--id", "x", "--count", "2"], 2, "leave --count out"),
         (["emit", "CLOCK_TICK", "{}", "--id", ""], 2, "write an id"),
-        (["up", "--run", "/proc/nothing"], 2, "/proc/nothing cannot be used as a run folder"),
-        (["daemon", "run", "broker", "--run", "/proc/nothing"], 2, "--run FOLDER"),
         (["events", "schema", "ELO"], 4, "no event type"),
         (["daemon", "run", "brocker"], 4, "brocker"),
         (["tail", "-f", "-n", "0"], 3, "No broker listens"),
@@ -135,6 +134,47 @@ def test_errors_have_their_codes_and_a_way_out(
     assert (result.exit_code, result.stdout) == (code, "")
     assert said in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def options() -> Iterator[tuple[tuple[str, ...], click.Option]]:
+    """Iterate over the options of all commands that take a value, each with the words that lead to its command."""
+
+    def below(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Option]]:
+        found = [param for param in command.params if isinstance(param, click.Option)]
+        yield from ((words, option) for option in found if not option.is_flag)
+        if isinstance(command, click.Group):
+            ctx = click.Context(command)
+            for name in command.list_commands(ctx):
+                subcommand = command.get_command(ctx, name)
+                assert subcommand is not None
+                yield from below(subcommand, (*words, name))
+
+    return below(main, ())
+
+
+@pytest.mark.parametrize(
+    ("words", "option"), [pytest.param(*one, id=" ".join((*one[0], one[1].opts[0]))) for one in options()]
+)
+def test_repeated_option_adds_or_is_refused(words: tuple[str, ...], option: click.Option) -> None:
+    name = option.opts[0]
+    result = CliRunner().invoke(main, [*words, name, "1", name, "2", "-h"])
+    if option.multiple:
+        assert result.exit_code == 0
+    else:
+        assert (result.exit_code, f"{name} is given twice" in result.stderr) == (2, True), result.stderr
+
+
+def test_repeated_run_folder_is_refused(run: Path) -> None:
+    refused = CliRunner().invoke(main, ["--run", str(run), "tail", "--run", "elsewhere"])
+    assert (refused.exit_code, "--run is given twice" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("words", [("up",), ("daemon", "run", "broker")])
+def test_a_folder_that_cannot_be_made_is_refused(words: tuple[str, ...]) -> None:
+    refused = CliRunner().invoke(main, [*words, "--run", "/proc/nothing"])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "/proc/nothing cannot be used as a run folder" in refused.stderr
+    assert "--run FOLDER" in refused.stderr
 
 
 @pytest.mark.parametrize("words", [["status"], ["tail"], ["trace", "a"], ["replay", "--check"]])

@@ -21,7 +21,7 @@ from app.cli.screen import Screen, choose_screen
 from app.cli.watching import JournalWatch
 from app.config import PROFILES, RunSettings
 from app.core import FlyballError, python_module
-from app.journal import SqliteJournalReader
+from app.journal import SqliteJournal
 from app.runtime.brokerd import last_settings
 from app.runtime.clock import SystemClock
 from app.runtime.ground import AlreadyRunning, held, prepare
@@ -64,10 +64,10 @@ def up(
 
 
 def _run(place: Place, loaded: Loaded, seconds: float | None, *, as_json: bool) -> None:
-    _check_journal(place, loaded.run)
     endpoint = bus_endpoint(place.folder, loaded.deployment)
     if is_listening(endpoint):
         raise AlreadyRunning(f"A broker listens at {endpoint} already.", hint="Stop it, or choose another --run.")
+    _check_journal(place, loaded.run)
     title = f"Run folder {place.folder.path.absolute()}; daemons log to {place.folder.log('*')}. Ctrl-C stops."
     note(title)
     with configure(
@@ -78,10 +78,13 @@ def _run(place: Place, loaded: Loaded, seconds: float | None, *, as_json: bool) 
 
 
 def _check_journal(place: Place, settings: RunSettings) -> None:
-    """Refuse at once what the broker would refuse again and again: damage, and settings that the run cannot have."""
+    """Refuse at once what the broker would refuse again and again: damage, and settings that the run cannot have.
+
+    A journal of an older format is migrated by this.
+    """
     file = place.folder.journal
     if file.is_file() and file.stat().st_size:
-        with closing(SqliteJournalReader(file)) as journal:
+        with closing(SqliteJournal(file)) as journal:
             check_lasting(last_settings(journal), settings)
 
 
