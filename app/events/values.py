@@ -70,7 +70,10 @@ class Lineup(Value):
     games: PositiveInt
 
 
-ShardWorker = Annotated[str | None, Field(description="daemon@node that played it; null: recorded before it was named")]
+ShardWorker = Annotated[
+    Annotated[str, Field(min_length=1)] | None,
+    Field(description="daemon@node that played it; null: recorded before it was named"),
+]
 
 
 class ShardRef(Value):
