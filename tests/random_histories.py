@@ -25,6 +25,7 @@ from app.events import (
     MatchesRequested,
     ModelPromoted,
     ModelRolledBack,
+    NodeProbed,
     ParityChecked,
     Payload,
     QualityDegraded,
@@ -142,15 +143,16 @@ def _play(draw: st.DrawFn, _: "Story", event: Event[SelfplayRequested]) -> list[
 
 
 def _inspect(draw: st.DrawFn, _: "Story", event: Event[SelfplayComplete]) -> list[Payload]:
-    about, shard = event.data.request_id, event.data.shard
-    found = draw(st.integers(0, 9))
+    about, shard, probe = event.data.request_id, event.data.shard, event.data.probe
+    found, score = draw(st.integers(0, 9)), draw(st.sampled_from([0.9, 0.9, 0.9, 0.6, 0.1]))
+    named = {"request_id": about, "worker": shard.worker, "shard": shard.key}
+    if probe:
+        return [NodeProbed(**named, score=None if found > 7 else score, error="no" if found > 7 else None)]
     if found == 9:
-        return [QualityDegraded(request_id=about, worker="selfplay_worker@laptop", shard=shard.key, reason="no")]
-    parity = ParityChecked(
-        request_id=about, worker="selfplay_worker@laptop", shard=shard.key, checked=16, failures=found // 8
-    )
-    score = draw(st.sampled_from([0.9, 0.9, 0.9, 0.6, 0.1]))
-    return [parity, scored(score, model=shard.model, rows=shard.rows, request=about, shard=shard.key)]
+        return [QualityDegraded(**named, reason="no")]
+    parity = ParityChecked(**named, checked=16, failures=found // 8)
+    judged = scored(score, model=shard.model, rows=shard.rows, request=about, shard=shard.key)
+    return [parity, judged.model_copy(update={"shard": judged.shard.model_copy(update={"worker": shard.worker})})]
 
 
 def _distribute(_: st.DrawFn, __: "Story", event: Event[Any]) -> list[Payload]:
