@@ -93,14 +93,12 @@ class TrainingRun:
         number, watch, settings = state.iteration + 1, Stopwatch(), self.settings
         progress = state.iteration / max(1, settings.collection.num_iterations - 1)
         ppo = scheduled(settings.ppo, progress, state.recoveries)
-        player = self._policy()
-        games = collect(self.game, state.model, player, settings, self._seed(number, "games"))
+        games = collect(self.game, state.model, self._policy(), settings, self._seed(number, "games"))
         watch.lap("collect")
         samples = prepare(
             [games.shard],
             ppo,
             self.game.spec.symmetries,
-            player,
             self._seed(number, "update"),
             normalise=ppo.normalize_advantages,
         )

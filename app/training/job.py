@@ -12,7 +12,6 @@ from app.config import GameConfig, PpoSettings, Settings
 from app.core import ModelHash, ShardKey, derive_seed
 from app.engine import JsonObject, Report
 from app.games import open_table
-from app.policy import Policy, bytes_to_parameters
 from app.store import FileStore, get_checkpoint, get_shard, put_checkpoint
 from app.training.checks import check_base, check_shards
 from app.training.first import first_model
@@ -68,9 +67,8 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
     game = open_table(wanted.config, slots=0).spec
     check_base(base, wanted.config, wanted.step)
     check_shards(shards, wanted.config, game)
-    player = Policy(base.manifest.network, game.observation_size, game.actions, bytes_to_parameters(base.parameters))
     ppo = annealed(wanted.ppo, wanted.step)
-    samples = prepare(shards, ppo, game.symmetries, player, wanted.seed)
+    samples = prepare(shards, ppo, game.symmetries, wanted.seed)
 
     def tell(epoch: int, metrics: EpochMetrics) -> None:
         report({"epoch": epoch, "epochs": ppo.epochs, **_published(metrics)})
