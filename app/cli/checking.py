@@ -77,6 +77,11 @@ def _print(report: Report, events: int, seconds: float, found: NonDeterministicR
     }
     for name, value in rows.items():
         click.echo(f"{name:<28} {value:>9}")
+    for one in report.handovers:
+        click.echo(
+            f"{one.daemon}: decisions before position {one.position:,} were made by another version; "
+            f"{one.version} would have decided {one.differing:,} of them otherwise"
+        )
     if found:
         _tell(found.story)
     else:
@@ -103,6 +108,7 @@ def _as_json(report: Report, events: int, seconds: float, found: NonDeterministi
         "differing": report.differing,
         "by_operators": report.foreign,
         "in_flight": len(report.in_flight),
+        "handovers": [one.model_dump(mode="json") for one in report.handovers],
         "state_hash": report.state_hash,
         "first_difference": _story_json(found.story) if found else None,
     }

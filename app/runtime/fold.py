@@ -1,6 +1,6 @@
 """Hosting reducers: events in, emissions and changed rows out. No I/O: daemons, replay and simulation share it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -31,6 +31,9 @@ RowKey = tuple[str, str]
 Changed = dict[RowKey, AnyRow | RunSettings | None]
 """Rows to save (``None``: deleted), and the settings."""
 
+Recorded = tuple[str, str]
+"""(id, type) of an event that was published."""
+
 Hosted = Reducer[Any] | Controller[Any]
 Factory = Callable[[RunSettings], Hosted]
 HOST = "host"
@@ -59,10 +62,11 @@ class Conclusion(NamedTuple):
 
 @dataclass(slots=True)
 class Outcome:
-    """What a batch of events led to: what was said, rows to save (``None``: deleted)."""
+    """What a batch of events led to: what was said, rows to save (``None``: deleted), steps that were dropped."""
 
     conclusions: list[Conclusion] = field(default_factory=list)
     changed: Changed = field(default_factory=dict)
+    dropped: int = 0
 
     @property
     def envelopes(self) -> list[Envelope[Payload]]:
@@ -131,8 +135,14 @@ class Fold:
         """Return the rows of all reducers, by the reducers' names."""
         return {reducer.name: self._rows[reducer.name] for reducer in self.reducers}
 
-    def feed(self, events: Iterable[Event[Payload]]) -> Outcome:
-        """Fold events in order."""
+    def feed(self, events: Iterable[Event[Payload]], recorded: Collection[Recorded] | None = None) -> Outcome:
+        """Fold events in order.
+
+        Args:
+            events: what happened.
+            recorded: all decisions that were published about these events, when that is settled. A step that would
+                have decided otherwise is dropped with its rows, because those would wait for answers that nobody gives.
+        """
         outcome = Outcome()
         for event in events:
             data = event.envelope.data
@@ -144,7 +154,7 @@ class Fold:
                 if type(data) in SUCCESSIONS and not self._succeeds(event, outcome):
                     continue
                 for seat in self._readers.get(type(data), ()):
-                    _apply(seat, event, outcome)
+                    _apply(seat, event, outcome, recorded)
         return outcome
 
     def _succeeds(self, event: Event[Payload], outcome: Outcome) -> bool:
@@ -183,18 +193,20 @@ class Fold:
         }
 
 
-def _apply(seat: _Seat, event: Event[Payload], outcome: Outcome) -> None:
+def _apply(seat: _Seat, event: Event[Payload], outcome: Outcome, recorded: Collection[Recorded] | None) -> None:
     reducer, name, fold, rows, shown = seat
     step = fold(rows, event, *shown)
+    drafted = draft(reducer, event.cause, step.emissions) if step.emissions else []
+    if recorded is not None and any((one.id, one.data.event_type) not in recorded for one in drafted):
+        outcome.dropped += 1
+        return
     for key, row in step.rows.items():
         if row is None:
             rows.pop(key, None)
         else:
             rows[key] = row
         outcome.changed[name, key] = row
-    if step.emissions:
-        drafted = draft(reducer, event.cause, step.emissions)
-        outcome.conclusions += [Conclusion(name, event.sequence, envelope) for envelope in drafted]
+    outcome.conclusions += [Conclusion(name, event.sequence, envelope) for envelope in drafted]
 
 
 def draft(reducer: Hosted, cause: Cause, emissions: Iterable[Emission]) -> list[Envelope[Payload]]:

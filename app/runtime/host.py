@@ -8,14 +8,13 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from os import getpid
 from typing import Any
 
 import structlog
 
 from app.bus import Batch, Bus
-from app.core import Clock, FlyballError, derive_id
+from app.core import Clock, derive_id
 from app.engine import Engine
 from app.events import (
     DaemonFact,
@@ -24,6 +23,7 @@ from app.events import (
     DaemonStarted,
     DaemonStopped,
     Envelope,
+    Event,
     Kind,
     Payload,
     RunConfigured,
@@ -31,11 +31,13 @@ from app.events import (
     originate,
 )
 from app.journal import StateStore
+from app.runtime.accounts import Past
 from app.runtime.fold import Changed, Conclusion, Fold, written
 from app.runtime.jobs import JobRunner, worker_of
 from app.runtime.notify import Notifier
 from app.runtime.registry import DaemonSpec
-from app.runtime.row_schema import SCHEMAS_KEY, readable, schemas_of
+from app.runtime.row_schema import program_of
+from app.runtime.saved_state import SavedState
 from app.runtime.work import Job, Place
 from app.telemetry import TensorBoardCurves
 
@@ -43,8 +45,8 @@ FAREWELL_SECONDS = 2.0
 """How long a daemon that stops waits for the broker to record it."""
 
 
-class OtherDecisions(FlyballError):
-    """This program would have decided otherwise than the version that saved the daemon's state."""
+STARTING_USEC = 120_000_000
+"""How much more time a start asks of systemd whenever it has come further, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +84,10 @@ class Host:
         self._spec, self._place, self._boot = spec, place, boot
         self._ports, self._rhythm = ports, rhythm
         self._log = structlog.get_logger("host")
-        self._cursor, saved = ports.states.load()
-        self._saved_cursor, self._settled = self._cursor, 0
+        self._saved = SavedState(ports.states, spec.reducers)
+        self._cursor = self._saved_cursor = self._saved.cursor
         self._unsaved: Changed = {}
-        if not readable(saved, spec.reducers):
-            self._log.warning("saved state is of another version: folding the journal anew", position=self._cursor)
-            self._settled, self._cursor, self._unsaved, saved = self._cursor, 0, dict.fromkeys(saved), {}
-        self._schemas = {SCHEMAS_KEY: schemas_of(spec.reducers)}
-        self._fold = Fold(spec.factories(place), saved)
+        self._fold = Fold(spec.factories(place), self._saved.rows)
         self._head, self._said, self._ready = self._cursor, 0, False
         self._concluded: dict[str, Conclusion] = {}
         self._jobs = JobRunner(ports.engine, spec.capacity, self._say_of_job) if ports.engine else None
@@ -110,13 +108,59 @@ class Host:
                 await self._say(DaemonStopped(**self._who(), position=self._cursor))
 
     async def _live(self, group: asyncio.TaskGroup) -> None:
-        await self._say(DaemonStarted(**self._who(), pid=getpid(), version=version("flyball")))
+        await self._say(DaemonStarted(**self._who(), pid=getpid(), version=program_of(self._spec.reducers)))
+        if self._saved.rebuilding:
+            await self._rebuild()
         types = self._spec.reads | self._spec.emits | {RunConfigured}
         async with self._ports.bus.subscribe(types, after=self._cursor) as subscription:
             async for batch in subscription:
                 await self._handle(batch)
                 if self._ready and self._jobs and (worker := worker_of(self._fold.reducers)):
                     self._jobs.reconcile(group, worker, worker.jobs(self._configured(worker.name)))
+
+    async def _rebuild(self) -> None:
+        """Fold what is settled, from where the rebuild was when it was last saved; then replace the old rows.
+
+        Decisions that were taken otherwise are dropped, with the steps that led to them.
+        """
+        past = await self._read_past()
+        self._head = past.settled
+        if self._cursor < past.settled:
+            self._log.warning("rebuilding state from the journal", position=self._cursor, until=past.settled)
+            async with self._ports.bus.subscribe(
+                self._spec.reads | {RunConfigured}, after=self._cursor
+            ) as subscription:
+                async for batch in subscription:
+                    settled = tuple(event for event in batch.events if event.sequence <= past.settled)
+                    outcome = self._fold.feed(settled, past.recorded)
+                    self._unsaved |= outcome.changed
+                    self._saved.dropped += outcome.dropped
+                    self._show(settled)
+                    self._cursor = min(batch.position, past.settled)
+                    if self._cursor == past.settled or batch.position >= batch.head:
+                        break
+                    await asyncio.sleep(0)  # otherwise nothing would be saved, and the watchdog not be told
+        if self._saved.dropped:
+            self._log.warning(
+                "decisions that another version took otherwise are dropped",
+                count=self._saved.dropped,
+                until=past.settled,
+            )
+        self._saved.complete(self._cursor, written(self._unsaved))
+        self._saved_cursor, self._unsaved = self._cursor, {}
+
+    async def _read_past(self) -> Past:
+        """Find out how far an earlier life had come, and what it had published."""
+        past = Past(self._spec.name, self._spec.emits, settled=self._saved.settled, after=self._cursor)
+        async with self._ports.bus.subscribe(past.reads, after=0) as subscription:
+            end: int | None = None  # what is published from now on is not past
+            async for batch in subscription:
+                past.add(batch.events)
+                end = batch.head if end is None else end
+                if batch.position >= end:
+                    break
+                await asyncio.sleep(0)
+        return past
 
     async def _handle(self, batch: Batch) -> None:
         """Fold a batch, publish what follows from it, save.
@@ -129,11 +173,10 @@ class Host:
         self._unsaved |= outcome.changed
         for event in batch.events:
             self._concluded.pop(event.id, None)
-        self._show(batch)
+        self._show(batch.events)
         self._cursor, self._head = batch.position, batch.head
         if self._ready or batch.position >= batch.head:
             if self._concluded:
-                self._check_settled()
                 await self._publish([conclusion.envelope for conclusion in self._concluded.values()])
                 self._concluded.clear()
             if self._unsaved:
@@ -141,24 +184,10 @@ class Host:
             if not self._ready:
                 await self._become_ready()
 
-    def _check_settled(self) -> None:
-        """Make sure that state of another version, folded anew, leads to no decision about what is settled.
-
-        Up to the cursor that it was saved with everything is published that followed. What did not come by since is
-        what this program would have decided otherwise, and its rows wait for answers that nobody will give.
-        """
-        if otherwise := [one for one in self._concluded.values() if one.position <= self._settled]:
-            first = otherwise[0]
-            raise OtherDecisions(
-                f"{first.by} would have said {first.envelope.data.seed_name} after position {first.position}, which is "
-                f"not recorded: another version of flyball decided otherwise there ({len(otherwise)} such).",
-                hint="Go on with that version, or begin a new run in another folder.",
-            )
-
-    def _show(self, batch: Batch) -> None:
-        """Hand a batch to the sink, completely, before the cursor passes it."""
+    def _show(self, events: Sequence[Event[Payload]]) -> None:
+        """Hand events to the sink, completely, before the cursor passes them."""
         if sink := self._ports.sink:
-            for event in batch.events:
+            for event in events:
                 sink.take(event)
             sink.flush()
 
@@ -173,10 +202,18 @@ class Host:
         self._ports.notifier.tell("READY=1", f"STATUS=caught up at {self._cursor}")
 
     async def _watch(self) -> None:
-        """Tell systemd's watchdog that the event loop turns, whether the broker is there or not."""
+        """Tell systemd's watchdog that the event loop turns, whether the broker is there or not.
+
+        A start may take as long as it needs while it comes further: each time it has, it is given more time.
+        """
+        before = self._cursor
         while True:
             await asyncio.sleep(self._rhythm.heartbeat_seconds)
             self._ports.notifier.tell("WATCHDOG=1")
+            if not self._ready and self._cursor > before:
+                before = self._cursor
+                status = f"STATUS=catching up: {self._cursor} of {self._head}"
+                self._ports.notifier.tell(f"EXTEND_TIMEOUT_USEC={STARTING_USEC}", status)
 
     async def _beat(self) -> None:
         """Tell the bus that the daemon lives, and keep the cursor from falling far behind."""
@@ -187,16 +224,11 @@ class Host:
             await self._say(DaemonHeartbeat(**self._who(), position=self._cursor, lag=lag, jobs=jobs))
 
     def _save(self) -> None:
-        """Save state and cursor together, unless conclusions that belong to them are not published yet.
-
-        Nor does state that is folded anew take the place of the old before it is as far.
-        """
-        if self._concluded or self._cursor < self._settled:
+        """Save state and cursor together, unless conclusions that belong to them are not published yet."""
+        if self._concluded or (not self._unsaved and self._cursor == self._saved_cursor):
             return
-        if not self._unsaved and self._cursor == self._saved_cursor:
-            return
-        self._ports.states.save(self._cursor, written(self._unsaved) | self._schemas)
-        self._saved_cursor, self._unsaved, self._schemas = self._cursor, {}, {}
+        self._saved.save(self._cursor, written(self._unsaved))
+        self._saved_cursor, self._unsaved = self._cursor, {}
 
     def _who(self) -> dict[str, str]:
         return {"daemon": self._spec.name, "node": self._place.node}

@@ -10,8 +10,9 @@ from app.core import FlyballError
 from app.events import AnyRow, Event, Payload, RunConfigured
 from app.events.frames import Stored
 from app.feedback import FeedbackFold
+from app.runtime.accounts import ACCOUNTS
 from app.runtime.fold import Conclusion, Factory, Fold, Outcome, RowKey
-from app.runtime.ledger import ACCOUNTS, Difference, Ledger
+from app.runtime.ledger import Difference, Handover, Ledger
 from app.runtime.registry import DAEMONS, DaemonSpec
 from app.runtime.row_schema import SCHEMAS_KEY, readable, schemas_of
 
@@ -34,6 +35,7 @@ class Report:
         in_flight: conclusions that their daemon may not have published yet when the journal ends.
         differences: the first of them, in the order of the journal.
         differing: how many there are.
+        handovers: where daemons' programs changed; what differs before is not among the differences.
         state_hash: of all rows of all controllers.
     """
 
@@ -43,6 +45,7 @@ class Report:
     in_flight: tuple[Conclusion, ...]
     differences: tuple[Difference, ...]
     differing: int
+    handovers: tuple[Handover, ...]
     state_hash: str
 
 
@@ -154,6 +157,7 @@ class Replay:
             in_flight=self.ledger.in_flight(),
             differences=tuple(self.ledger.differences()),
             differing=self.ledger.differing,
+            handovers=tuple(sorted(self.ledger.handovers.values(), key=lambda one: one.position)),
             state_hash=state_hash(self.tables()),
         )
 
