@@ -368,6 +368,23 @@ def test_damage_is_told_at_once_with_one_exit_code(run: Path, flyball: Flyball, 
     assert "journal.sqlite is damaged or no database" in junk.stderr
 
 
+@pytest.mark.parametrize("change", ["UPDATE marks SET next = next + 4", "UPDATE landmarks SET position = 2"])
+def test_up_refuses_damage_beside_the_records(run: Path, flyball: Flyball, change: str) -> None:
+    spoil(run, "INSERT INTO marks VALUES ('a', 1, 2, 3, 4)")
+    spoil(run, change)
+    before = (run / "journal.sqlite").read_bytes()
+    refused = flyball("up", "--for", "1")
+    assert refused.exit_code == 1
+    assert "Damaged journal: the checksum of" in refused.stderr
+    assert "flyball journal rebuild" in refused.stderr
+    assert (run / "journal.sqlite").read_bytes() == before
+    assert flyball("journal", "verify").exit_code == 1
+    rebuilt = flyball("journal", "rebuild")
+    assert rebuilt.exit_code == 0, rebuilt.stderr
+    assert "kept as" in rebuilt.stderr
+    assert flyball("journal", "verify").exit_code == 0
+
+
 def test_what_damage_says_to_do_exists(run: Path, flyball: Flyball) -> None:
     """The hint of every damage names a command; it has to be one."""
     spoil(run, "UPDATE frames SET bodies = x'00' WHERE first = 3")
