@@ -6,7 +6,9 @@ import re
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from app.cli import main
 from app.cli.group import COMMANDS, EXIT_CODES
 from app.config import RunFolder
 from app.events import CATALOGUE, from_cloudevent
+from app.events.frames import Frame, frame_of, seal
+from app.journal import SqliteJournal
 from app.runtime.ground import held
 
 Flyball = Callable[..., Result]
@@ -392,6 +396,16 @@ def test_what_damage_says_to_do_exists(run: Path, flyball: Flyball) -> None:
     command = re.search(r"`flyball (.+?)`", hint)
     assert command is not None
     assert flyball(*command[1].split(), "--help").exit_code == 0
+
+
+def test_status_tells_of_recorded_time_ahead_of_the_clock(run: Path, flyball: Flyball) -> None:
+    assert "ahead of this machine's clock" not in flyball("status").stderr
+    with closing(SqliteJournal(run / "journal.sqlite")) as journal:
+        now_us = time.time_ns() // 1000
+        frame = Frame.parse(frame_of([recording().events[0].envelope], producer="p", epoch=9, base=0))
+        journal.append([seal(frame, first=journal.head + 1, recorded_us=now_us + 7_200_000_000, source="p")])
+    assert "s ahead of this machine's clock" in flyball("status").stderr
+    assert 7000 < json.loads(flyball("status", "--json").stdout)["clock_lead_seconds"] <= 7200
 
 
 def test_a_run_that_is_up_is_not_started_again(run: Path, flyball: Flyball) -> None:

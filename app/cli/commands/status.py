@@ -7,8 +7,11 @@ from app.cli.place import Place, json_option, placed
 from app.cli.selecting import open_journal
 from app.cli.watching import read_board
 from app.config import Deployment, RunSettings
+from app.core.steady_time import SECOND_US, SLOWED, SMALL_JUMP_US
 from app.dashboard import daemons_table, state_counts, status_table
-from app.runtime.clock import SystemClock
+from app.events.envelope import EPOCH
+from app.journal import SqliteJournalReader
+from app.runtime.clock import MICROSECOND, SystemClock
 
 MISSED_BEATS = 3
 """So many heartbeats have to be missing before a daemon is called silent."""
@@ -34,10 +37,23 @@ def status(place: Place, *, as_json: bool) -> None:
     with open_journal(place) as reader:
         board = read_board(place.folder, reader, lambda letter: note(f"{letter.position}: {letter.error}"))
         head = reader.head
+        lead_seconds = _lead_seconds(reader)
     now = board.status(SystemClock().now(), silent_after(board.settings, place.load().deployment))
     if as_json:
-        write_json(now.model_dump(mode="json") | {"head": head})
+        write_json(now.model_dump(mode="json") | {"head": head, "clock_lead_seconds": lead_seconds})
         return
     width = stdout_console().width
     show(status_table(now, width), "", daemons_table(now, width))
     note(f"{head} events; daemons: {state_counts(now)}")
+    if lead_seconds > SMALL_JUMP_US / SECOND_US:
+        note(
+            f"Recorded time is {lead_seconds:,.0f} s ahead of this machine's clock, which was set back. It goes on, "
+            f"at {SLOWED:.0%} of its speed, until the clock has caught up."
+        )
+
+
+def _lead_seconds(reader: SqliteJournalReader) -> float:
+    """Return how far the time of the last record lies ahead of this machine's clock."""
+    last = next(reader.headers_back(reader.head), None)
+    now_us = (SystemClock().now() - EPOCH) // MICROSECOND
+    return max(0, last.recorded_us - now_us) / SECOND_US if last else 0.0
