@@ -6,9 +6,9 @@ import re
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,10 @@ from app.cli import main
 from app.cli.group import COMMANDS, EXIT_CODES
 from app.config import RunFolder
 from app.events import CATALOGUE, from_cloudevent
+from app.events.envelope import EPOCH
 from app.events.frames import Frame, frame_of, seal
 from app.journal import SqliteJournal
+from app.runtime.clock import SystemClock
 from app.runtime.ground import held
 
 Flyball = Callable[..., Result]
@@ -401,7 +403,7 @@ def test_what_damage_says_to_do_exists(run: Path, flyball: Flyball) -> None:
 def test_status_tells_of_recorded_time_ahead_of_the_clock(run: Path, flyball: Flyball) -> None:
     assert "ahead of this machine's clock" not in flyball("status").stderr
     with closing(SqliteJournal(run / "journal.sqlite")) as journal:
-        now_us = time.time_ns() // 1000
+        now_us = (SystemClock().now() - EPOCH) // timedelta(microseconds=1)
         frame = Frame.parse(frame_of([recording().events[0].envelope], producer="p", epoch=9, base=0))
         journal.append([seal(frame, first=journal.head + 1, recorded_us=now_us + 7_200_000_000, source="p")])
     assert "s ahead of this machine's clock" in flyball("status").stderr

@@ -472,11 +472,10 @@ async def test_a_killed_rebuild_goes_on_where_it_was(stage, capsys):
     of_another_version(states)
     stage.bus = SlowBus(stage.journal, stage.clock)
     async with asyncio.TaskGroup() as group, asyncio.timeout(20):
-        stop = asyncio.Event()
-        group.create_task(stage.host("training_trigger", states).run(stop))
+        killed = group.create_task(stage.host("training_trigger", states).run(asyncio.Event()))
         while not progress(states):
             await asyncio.sleep(0.01)
-        stop.set()
+        killed.cancel()
     position = progress(states)
     assert len(stage.of(DaemonReady)) == 1, "it was killed too late"
     assert position < cursor
