@@ -22,11 +22,12 @@ SCHEMAS_KEY: RowKey = (HOST, "schemas")
 
 
 def schemas_of(reducers: Iterable[Any]) -> bytes:
-    """Return what is to be saved for reducers, or their classes: a hash of each one's row type.
+    """Return what is to be saved for reducers, or their classes: a hash of each one's row type, and of the settings.
 
     Descriptions don't count.
     """
-    return json.dumps({reducer.name: _digest(reducer.row) for reducer in reducers}).encode()
+    hosted = {HOST: _digest(RunSettings)}
+    return json.dumps(hosted | {reducer.name: _digest(reducer.row) for reducer in reducers}).encode()
 
 
 def readable(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> bool:
@@ -94,5 +95,5 @@ def _likeliest(value: Any, options: Sequence[Mapping[str, Any]], definitions: Ma
 
 
 @cache
-def _digest(row: type[AnyRow]) -> str:
+def _digest(row: type[AnyRow | RunSettings]) -> str:
     return sha256(json.dumps(shape(row.model_json_schema())).encode()).hexdigest()

@@ -360,7 +360,7 @@ async def test_a_rebuild_comes_to_the_same_and_decides_nothing(lost, capsys):
     """Guarantee (ADR-002): state is a fold over the journal."""
     stage, states = Stage(), MemoryStateStore()
     await stage.configure()
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states))
+    await stage.until(DaemonReady, stage.host("training_trigger", states))
     cursor, rows = states.load()
     known = {event.id for event in history(stage.journal)}
     if lost:
@@ -368,13 +368,13 @@ async def test_a_rebuild_comes_to_the_same_and_decides_nothing(lost, capsys):
     else:
         of_another_version(states)
     stage.bus = WatchedBus(stage.journal, stage.clock)
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states), count=2)
+    await stage.until(DaemonReady, stage.host("training_trigger", states), count=2)
     assert not known & set(stage.bus.asked)
     stage.check_nothing_twice()
     assert states.load()[0] > cursor
     assert states.load()[1] == rows
     assert "rebuilding" in capsys.readouterr().out
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states), count=3)
+    await stage.until(DaemonReady, stage.host("training_trigger", states), count=3)
     assert "rebuilding" not in capsys.readouterr().out
     await stage.bus.close()
 
@@ -382,14 +382,14 @@ async def test_a_rebuild_comes_to_the_same_and_decides_nothing(lost, capsys):
 async def test_rows_of_another_version_are_carried_over(stage, capsys):
     """A field that is gone is left out, a new one has its default, and no history is folded again."""
     states = MemoryStateStore()
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states))
+    await stage.until(DaemonReady, stage.host("training_trigger", states))
     cursor, rows = states.load()
     row = json.loads(rows["TrainingTrigger", KEY])
     del row["blocked"]
     old = json.dumps({**row, "trainings": 41, "gone": {"x": 1}}).encode()
     schemas = json.dumps({**json.loads(rows[SCHEMAS_KEY]), "TrainingTrigger": "another"}).encode()
     states.save(cursor, {("TrainingTrigger", KEY): old, SCHEMAS_KEY: schemas})
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states), count=2)
+    await stage.until(DaemonReady, stage.host("training_trigger", states), count=2)
     saved = states.load()[1]
     assert json.loads(saved["TrainingTrigger", KEY]) == {**row, "trainings": 41, "blocked": False}
     assert saved[SCHEMAS_KEY] == rows[SCHEMAS_KEY]
@@ -417,13 +417,13 @@ class Talkative(TrainingTrigger):
 async def test_a_rebuild_drops_what_was_decided_otherwise(lost, stage, monkeypatch, capsys):
     """What is recorded stays what was decided, and no row waits for the answer to a request that nobody published."""
     states = MemoryStateStore()
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states))
+    await stage.until(DaemonReady, stage.host("training_trigger", states))
     if lost:
         states = MemoryStateStore()
     else:
         of_another_version(states)
     monkeypatch.setitem(DAEMONS, "training_trigger", replace(DAEMONS["training_trigger"], controllers=(Talkative,)))
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states), count=2)
+    await stage.until(DaemonReady, stage.host("training_trigger", states), count=2)
     assert len(stage.of(TrainingRequested)) == 2
     assert not [name for owner, name in states.load()[1] if owner == "TrainingTrigger"]
     assert "decisions that another version took otherwise are dropped" in capsys.readouterr().out
@@ -467,7 +467,7 @@ async def test_a_killed_rebuild_goes_on_where_it_was(stage, capsys):
     states, systemd = MemoryStateStore(), Systemd()
     for number in range(8):
         await stage.publish(trained(), f"training {number}")
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states))
+    await stage.until(DaemonReady, stage.host("training_trigger", states))
     cursor, rows = states.load()
     of_another_version(states)
     stage.bus = SlowBus(stage.journal, stage.clock)
