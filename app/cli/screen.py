@@ -150,6 +150,7 @@ class LiveScreen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._live.console.clear()  # tmux, once resized, would keep the other screen's lines in its history
         self._live.stop()
         self._live.console.print(Group(*self._tables(), *self._lines(PINNED_LINES + STREAM_LINES + 1)))
 

@@ -73,7 +73,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             engine="flyball",
             builtins=_WITH_HEURISTIC,
             selfplay=_games(160),
-            evaluation=_DEALT,
+            evaluation=EvaluationSettings(opening_plies=0, temperature=0.0),  # deals differ enough: best play is rated
         ),
     )
 }

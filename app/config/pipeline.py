@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from app.config.settings import GAE_LAMBDA, GAMMA, OPENINGS, GameConfig, PpoSettings, Settings
+from app.config.settings import GAE_LAMBDA, GAMMA, OPENINGS, EvaluationSettings, GameConfig, PpoSettings, Settings
 from app.core import HEURISTIC, RANDOM, ConfigKey
 
 SELF = "self"
@@ -116,7 +116,9 @@ class TrainingSettings(Settings):
     eval_frequency: int = Field(default=1, ge=1, description="iterations from one evaluation to the next")
     eval_games: int = Field(default=100, ge=1, description="rounded up to whole rotations of the seats")
     eval_opponent: str = Field(default="random", description="a bot, in all other seats")
-    eval_temperature: float = Field(default=0.0, ge=0, le=10, description="of the policy; 0 is greedy")
+    eval_temperature: float = Field(
+        default=EvaluationSettings().temperature, ge=0, le=10, description="of the policy; 0 is greedy"
+    )
     final_games: int = Field(default=1000, ge=0, description="of the best policy against each bot, on fresh deals")
     max_recoveries: int = Field(default=5, ge=0, description="updates that may diverge before the run fails")
     threads: int = Field(default=1, ge=1, description="of the arithmetic; part of what decides the last bits")
@@ -180,7 +182,6 @@ _TUNED: dict[ConfigKey, dict[str, Any]] = {
         "ppo.batch_size": 2048,
         "ppo.entropy_coef": 0.002,
         "ppo.entropy_coef_end": 0.0005,
-        "training.eval_temperature": 0.0,
         "training.eval_games": 12_000,  # by half as many, the best is too often the luckiest
         "training.eval_frequency": 10,
         "training.checkpoint_frequency": 10,

@@ -178,8 +178,6 @@ def test_drawn_members_are_the_same_for_a_seed(flyball: Flyball, league) -> None
         (("--model", "absent.npz"), 2, "--model: there is no file absent.npz"),
         (("--model", __file__), 2, "test_eval_games.py is no model. hint: What is read: a checkpoint"),
         (("--episodes", 5), 2, "--episodes goes with --env"),
-        (("--config", "tic_tac_to_2p"), 4, "Did you mean tic_tac_toe_2p"),
-        (("--config", "hex7_2p"), 4, "no current model yet"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_a_reason(
@@ -188,6 +186,14 @@ def test_what_makes_no_sense_is_refused_with_a_reason(
     done = flyball("--config", KEY, *words)
     assert (done.exit_code, done.stdout) == (code, "")
     assert why in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("key", "why"), [("tic_tac_to_2p", "Did you mean tic_tac_toe_2p"), ("hex7_2p", "no current model yet")]
+)
+def test_a_configuration_that_cannot_be_played_is_refused(flyball: Flyball, models, key: str, why: str) -> None:
+    done = flyball("--config", key)
+    assert (done.exit_code, done.stdout, why in done.stderr) == (4, "", True)
 
 
 @pytest.mark.parametrize("option", ["--model", "--against"])
