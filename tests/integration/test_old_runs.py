@@ -30,7 +30,7 @@ def test_there_are_old_runs() -> None:
     assert "200ec2d" in OLD_RUNS
 
 
-def test_an_old_journal_is_migrated_and_replays(run: Path) -> None:
+def test_an_old_journal_is_migrated_and_read(run: Path) -> None:
     with closing(sqlite3.connect(run / "journal.sqlite")) as db:
         before = db.execute("SELECT first, head, bodies FROM frames").fetchall()
         marks = db.execute("SELECT producer, epoch, next, used FROM marks").fetchall()
@@ -43,7 +43,9 @@ def test_an_old_journal_is_migrated_and_replays(run: Path) -> None:
     with closing(sqlite3.connect(run / "journal.sqlite")) as db:
         assert db.execute("SELECT first, head, bodies FROM frames").fetchall() == before
         assert db.execute("SELECT producer, epoch, next, used FROM marks").fetchall() == marks
-    assert flyball(run, "status").exit_code == 0
+    shown = flyball(run, "status")
+    assert shown.exit_code == 3, "nothing runs"
+    assert "tic_tac_toe_2p" in shown.stdout
 
 
 def test_a_killed_migration_leaves_the_old_format(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
