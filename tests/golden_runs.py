@@ -29,7 +29,7 @@ from app.runtime.replaying import Report, replay
 FOLDER = Path(__file__).parent / "replay" / "golden"
 NAMES = ("recorded", "generated")
 TWO_GAMES = SETTINGS.replace('["tic_tac_toe_2p"]', '["tic_tac_toe_2p", "connect_four_2p"]')
-LOOPS, EVENTS, PLATEAUS = 4, 4000, 3
+LOOPS, EVENTS, PLATEAUS = 4, 6000, 3
 
 
 def load(name: str) -> list[Event[Payload]]:

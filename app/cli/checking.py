@@ -87,6 +87,11 @@ def _print(report: Report, events: int, seconds: float, found: NonDeterministicR
         note(f"Not folded: {one.position}, by {one.by}: {one.error}")
     if len(report.unfolded) > MOST_UNFOLDED:
         note(f"Not folded: {len(report.unfolded) - MOST_UNFOLDED} more.")
+    for change in report.handovers:
+        click.echo(
+            f"{change.daemon}: decisions before position {change.position:,} were made by another version; "
+            f"{change.version} would have decided {change.differing:,} of them otherwise"
+        )
     if found:
         _tell(found.story)
     else:
@@ -115,6 +120,7 @@ def _as_json(report: Report, events: int, seconds: float, found: NonDeterministi
         "in_flight": len(report.in_flight),
         "unfolded": [one._asdict() for one in report.unfolded],
         "voided": list(report.voided),
+        "handovers": [one.model_dump(mode="json") for one in report.handovers],
         "state_hash": report.state_hash,
         "first_difference": _story_json(found.story) if found else None,
     }

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import count
 
+import structlog
+
 from app.bus import Broker
 from app.config import Deployment, RunSettings
 from app.core import BROKER, Clock, derive_id
@@ -24,6 +26,7 @@ from app.events import (
 from app.events.envelope import EPOCH
 from app.events.frames import Frame, frame_of, seal
 from app.journal import Journal
+from app.runtime.clock import RecordingClock
 from app.runtime.notify import Notifier
 from app.runtime.past import last_settings, past_settings
 from app.runtime.settings import Loaded
@@ -102,6 +105,7 @@ def serve(journal: Journal, endpoint: str, loaded: Loaded, voice: BrokerVoice, c
     """Run the broker until SIGTERM or SIGINT, which also cut its start short."""
     settings, deployment = loaded.run, loaded.deployment
     notifier = Notifier()
+    clock = RecordingClock(clock, journal.recorded_us, structlog.get_logger("broker").warning)
     with stop_signals() as (stopped, wake_fd):
         configure(journal, settings, voice, clock.now())
         record(journal, voice.hello(clock.now(), journal.head), voice.source, clock.now())

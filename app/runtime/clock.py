@@ -1,8 +1,15 @@
 """The one place that reads the machine's clocks and its randomness."""
 
 import time
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from secrets import token_hex
+
+from app.core import Clock
+from app.core.steady_time import SECOND_US, SLOWED, Relation, SteadyTime
+from app.events.envelope import EPOCH
+
+MICROSECOND = timedelta(microseconds=1)
 
 
 class SystemClock:
@@ -15,6 +22,54 @@ class SystemClock:
     def monotonic(self) -> float:
         """Return seconds from an arbitrary start; never goes back."""
         return time.monotonic()
+
+
+class RecordingClock:
+    """The clock by which events are recorded: it never goes back and never stands still, whatever the machine's does.
+
+    Args:
+        clock: the machine's.
+        recorded_us: time of the last record, microseconds since 1970 UTC.
+        alarm: is told when the time of day has jumped, and when it agrees again.
+    """
+
+    def __init__(self, clock: Clock, recorded_us: int, alarm: Callable[[str], None]) -> None:
+        self._clock, self._alarm = clock, alarm
+        self._time = SteadyTime.begin(recorded_us, self._day_us(), self._monotonic_us())
+        self._relation: Relation = "even"
+        self._tell()
+
+    def now(self) -> datetime:
+        """Return recorded time."""
+        self._time = self._time.advance(self._day_us(), self._monotonic_us())
+        self._tell()
+        return EPOCH + self._time.now_us * MICROSECOND
+
+    def monotonic(self) -> float:
+        """Return seconds from an arbitrary start; never goes back."""
+        return self._clock.monotonic()
+
+    def _tell(self) -> None:
+        if self._time.relation != self._relation:
+            self._relation = self._time.relation
+            self._alarm(_alarm(self._time))
+
+    def _day_us(self) -> int:
+        return (self._clock.now() - EPOCH) // MICROSECOND
+
+    def _monotonic_us(self) -> int:
+        return int(self._clock.monotonic() * SECOND_US)
+
+
+def _alarm(time: SteadyTime) -> str:
+    seconds = f"{abs(time.offset_us) / SECOND_US:,.0f} s"
+    match time.relation:
+        case "ahead":
+            return f"The machine's clock jumped {seconds} ahead; recorded time follows if it stays there."
+        case "behind":
+            return f"The machine's clock is {seconds} behind recorded time, which goes on at {SLOWED:.0%} of its speed."
+        case "even":
+            return "Recorded time and the machine's clock agree again."
 
 
 def boot_id() -> str:

@@ -3,8 +3,11 @@
 import asyncio
 import gc
 import signal
+from collections.abc import Callable
 from contextlib import closing, nullcontext
 from importlib.metadata import version
+from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
@@ -13,7 +16,7 @@ from app.config import RunFolder
 from app.core import BROKER, FlyballError, derive_id
 from app.engine import LocalEngine
 from app.events import DaemonFailed, originate
-from app.journal import SqliteJournal, SqliteOutbox, SqliteStateStore
+from app.journal import DamagedDatabase, SqliteJournal, SqliteOutbox, SqliteStateStore
 from app.runtime.brokerd import BrokerVoice, serve
 from app.runtime.clock import SystemClock, boot_id
 from app.runtime.host import Host, Ports, Rhythm
@@ -24,6 +27,8 @@ from app.runtime.sockets import bus_endpoint
 from app.runtime.wiring import check
 from app.runtime.work import Evaluator, Place
 from app.telemetry import configure
+
+F = TypeVar("F", SqliteStateStore, SqliteOutbox)
 
 PATIENCE_SECONDS = 7 * 24 * 3600.0
 """How long a daemon waits for the broker to come back: nothing it could do instead would be better."""
@@ -85,7 +90,8 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    states, outbox = SqliteStateStore(folder.state(spec.name)), SqliteOutbox(folder.outbox(spec.name))
+    states = opened(SqliteStateStore, folder.state(spec.name), "its content is rebuilt from the journal")
+    outbox = opened(SqliteOutbox, folder.outbox(spec.name), "what was in it is concluded again, or done again")
     processes = deployment.evaluation_processes if spec.worker is Evaluator else spec.capacity
     engine = LocalEngine(processes, deployment.threads_per_job, nice=5) if spec.worker else None
     sink = spec.sink(folder.curves) if spec.sink else None
@@ -103,6 +109,32 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
             if engine:
                 await engine.close()
             await bus.close()
+
+
+def opened(kind: Callable[[Path], F], path: Path, consequence: str) -> F:
+    """Open a file of a daemon's own; a damaged one is set aside, since nothing depends on it but time.
+
+    Args:
+        kind: opens it.
+        path: where it is.
+        consequence: what becomes of its content.
+    """
+    try:
+        file = kind(path)
+        try:
+            file.load()
+        except DamagedDatabase:
+            file.close()
+            raise
+    except DamagedDatabase as error:
+        aside = path.with_name(path.name + ".damaged")
+        path.replace(aside)
+        for rest in ("-wal", "-shm"):
+            path.with_name(path.name + rest).unlink(missing_ok=True)
+        what = {"error": error.message, "kept_as": str(aside), "consequence": consequence}
+        structlog.get_logger("daemon").error("damaged file set aside", **what)
+        return kind(path)
+    return file
 
 
 async def _last_words(spec: DaemonSpec, place: Place, bus: ZmqBus, group: BaseExceptionGroup[BaseException]) -> None:

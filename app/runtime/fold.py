@@ -32,6 +32,9 @@ RowKey = tuple[str, str]
 Changed = dict[RowKey, AnyRow | RunSettings | None]
 """Rows to save (``None``: deleted), and the settings."""
 
+Recorded = tuple[str, str]
+"""(id, type) of an event that was published."""
+
 Hosted = Reducer[Any] | Controller[Any]
 Factory = Callable[[RunSettings], Hosted]
 HOST = "host"
@@ -75,11 +78,19 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class Outcome:
-    """What a batch of events led to: what was said, rows to save (``None``: deleted), what could not be folded."""
+    """What a batch of events led to.
+
+    Attributes:
+        conclusions: what the reducers said.
+        changed: rows to save (``None``: deleted).
+        failures: what could not be folded.
+        dropped: how many steps were left out because they would have decided otherwise than what is recorded.
+    """
 
     conclusions: list[Conclusion] = field(default_factory=list)
     changed: Changed = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    dropped: int = 0
 
     @property
     def envelopes(self) -> list[Envelope[Payload]]:
@@ -167,8 +178,14 @@ class Fold:
         """Positions that were voided after they had been folded: a fold without them has to begin at the start."""
         return frozenset(self._to_void)
 
-    def feed(self, events: Iterable[Event[Payload]]) -> Outcome:
-        """Fold events in order."""
+    def feed(self, events: Iterable[Event[Payload]], recorded: Collection[Recorded] | None = None) -> Outcome:
+        """Fold events in order.
+
+        Args:
+            events: what happened.
+            recorded: all decisions that were published about these events, when that is settled. A step that would
+                have decided otherwise is dropped with its rows, because those would wait for answers that nobody gives.
+        """
         outcome = Outcome()
         for event in events:
             if event.sequence in self.voided:
@@ -182,7 +199,7 @@ class Fold:
                 if type(data) in SUCCESSIONS and not self._succeeds(event, outcome):
                     continue
                 for seat in self._readers.get(type(data), ()):
-                    _apply(seat, event, outcome)
+                    _apply(seat, event, outcome, recorded)
         return outcome
 
     def _configured(self, event: Event[Any], outcome: Outcome) -> bool:
@@ -238,13 +255,16 @@ def voided_in(saved: Mapping[RowKey, bytes]) -> frozenset[int]:
     return frozenset() if row is None else frozenset(VoidedEvents.model_validate_json(row).positions)
 
 
-def _apply(seat: _Seat, event: Event[Payload], outcome: Outcome) -> None:
+def _apply(seat: _Seat, event: Event[Payload], outcome: Outcome, recorded: Collection[Recorded] | None) -> None:
     reducer, name, fold, rows, shown = seat
     try:
         step = fold(rows, event, *shown)
         drafted = draft(reducer, event.cause, step.emissions) if step.emissions else []
     except Exception as error:  # noqa: BLE001 - an event that one reducer cannot fold must not stop the others
         outcome.failures.append(Failure(name, event, f"{type(error).__name__}: {error}"))
+        return
+    if recorded is not None and any((one.id, one.data.event_type) not in recorded for one in drafted):
+        outcome.dropped += 1
         return
     for key, row in step.rows.items():
         if row is None:

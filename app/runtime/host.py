@@ -8,14 +8,13 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from os import getpid
 from typing import Any
 
 import structlog
 
 from app.bus import Batch, Bus
-from app.core import Clock, EventId, FlyballError, derive_id
+from app.core import Clock, EventId, derive_id
 from app.engine import Engine
 from app.events import (
     DaemonFact,
@@ -24,6 +23,7 @@ from app.events import (
     DaemonStarted,
     DaemonStopped,
     Envelope,
+    Event,
     EventVoided,
     Kind,
     Payload,
@@ -34,11 +34,13 @@ from app.events import (
 )
 from app.events.frames import DeadLetter
 from app.journal import StateStore
+from app.runtime.accounts import Past
 from app.runtime.fold import VOIDED_KEY, Changed, Conclusion, Failure, Fold, VoidedEvents, written
 from app.runtime.jobs import JobRunner, worker_of
 from app.runtime.notify import Notifier
 from app.runtime.registry import DaemonSpec
-from app.runtime.row_schema import SCHEMAS_KEY, readable, schemas_of
+from app.runtime.row_schema import program_of
+from app.runtime.saved_state import SavedState
 from app.runtime.work import Job, Place
 from app.telemetry import TensorBoardCurves
 
@@ -47,11 +49,10 @@ FAREWELL_SECONDS = 2.0
 
 
 READ_BY_ALL: frozenset[type[Payload]] = frozenset({RunConfigured, EventVoided})
-"""What every daemon reads, besides what its reducers read and emit."""
+"""What every daemon reads, in addition to what its reducers read and emit."""
 
-
-class OtherDecisions(FlyballError):
-    """This program would have decided otherwise than the version that saved the daemon's state."""
+STARTING_USEC = 120_000_000
+"""How much more time a start asks of systemd whenever it has come further, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +90,10 @@ class Host:
         self._spec, self._place, self._boot = spec, place, boot
         self._ports, self._rhythm = ports, rhythm
         self._log = structlog.get_logger("host")
-        self._cursor, saved = ports.states.load()
-        self._saved_cursor, self._settled = self._cursor, 0
-        self._published, self._past = self._cursor, 0
+        self._saved = SavedState(ports.states, spec.reducers)
+        self._cursor = self._saved_cursor = self._saved.cursor
         self._unsaved: Changed = {}
-        if not readable(saved, spec.reducers):
-            self._log.warning("saved state is of another version: folding the journal anew", position=self._cursor)
-            self._settled, self._cursor, self._unsaved, saved = self._cursor, 0, dict.fromkeys(saved), {}
-        self._schemas = {SCHEMAS_KEY: schemas_of(spec.reducers)}
-        self._fold = Fold(spec.factories(place), saved)
+        self._fold = Fold(spec.factories(place), self._saved.rows)
         self._head, self._said, self._ready = self._cursor, 0, False
         self._concluded: dict[str, Conclusion] = {}
         self._jobs = JobRunner(ports.engine, spec.capacity, self._say_of_job) if ports.engine else None
@@ -118,7 +114,9 @@ class Host:
                 await self._say(DaemonStopped(**self._who(), position=self._cursor))
 
     async def _live(self, group: asyncio.TaskGroup) -> None:
-        await self._say(DaemonStarted(**self._who(), pid=getpid(), version=version("flyball")))
+        await self._say(DaemonStarted(**self._who(), pid=getpid(), version=program_of(self._spec.reducers)))
+        if self._saved.rebuilding:
+            await self._rebuild(self._saved.settled)
         types = self._spec.reads | self._spec.emits | READ_BY_ALL
         while True:
             async with self._ports.bus.subscribe(types, after=self._cursor) as subscription:
@@ -130,21 +128,64 @@ class Host:
                         self._jobs.reconcile(group, worker, worker.jobs(self._configured(worker.name)))
                 else:
                     return
-            self._fold_without_voided()
+            # A daemon that is ready has published what followed; otherwise only up to where its state was saved.
+            settled, self._ready = self._cursor if self._ready else self._saved_cursor, False
+            await self._rebuild(settled)
 
-    def _fold_without_voided(self) -> None:
-        """Begin again at the start of the journal, without the events that an operator voided.
+    async def _rebuild(self, settled: int) -> None:
+        """Fold what is settled, from where the rebuild was when it was last saved; then replace the old rows.
 
-        What follows now from events whose consequences were published once is dropped: history stays as it was.
+        Decisions that were taken otherwise are dropped, with the steps that led to them: history stays as it was.
+
+        Args:
+            settled: a position up to which the daemon is known to have published everything.
         """
-        voided = self._fold.voided | self._fold.to_void
-        self._log.warning("events were voided: folding the journal without them", positions=sorted(voided))
-        _, saved = self._ports.states.load()
-        self._unsaved = {**dict.fromkeys(saved), VOIDED_KEY: VoidedEvents(positions=tuple(sorted(voided)))}
-        self._schemas = {SCHEMAS_KEY: schemas_of(self._spec.reducers)}
+        past = await self._read_past(settled)
+        if not past.voided <= self._fold.voided:
+            self._leave_out(past.voided)
+        self._head = past.settled
+        if self._cursor < past.settled:
+            self._log.warning("rebuilding state from the journal", position=self._cursor, until=past.settled)
+            async with self._ports.bus.subscribe(self._spec.reads | READ_BY_ALL, after=self._cursor) as subscription:
+                async for batch in subscription:
+                    events = tuple(event for event in batch.events if event.sequence <= past.settled)
+                    outcome = self._fold.feed(events, past.recorded)
+                    self._unsaved |= outcome.changed
+                    self._saved.dropped += outcome.dropped
+                    await self._bury(outcome.failures)
+                    self._show(events)
+                    self._cursor = min(batch.position, past.settled)
+                    if self._cursor == past.settled or batch.position >= batch.head:
+                        break
+                    await asyncio.sleep(0)  # otherwise nothing would be saved, and the watchdog not be told
+        if self._saved.dropped:
+            self._log.warning(
+                "decisions that were taken otherwise are dropped", count=self._saved.dropped, until=past.settled
+            )
+        self._saved.complete(self._cursor, written(self._unsaved))
+        self._saved_cursor, self._unsaved = self._cursor, {}
+
+    def _leave_out(self, voided: frozenset[int]) -> None:
+        """Start the rebuild at the first event, without those that operators voided."""
+        self._log.warning("events were voided: rebuilding state without them", positions=sorted(voided))
+        self._saved.start_over()
+        self._cursor = 0
+        self._unsaved = {VOIDED_KEY: VoidedEvents(positions=tuple(sorted(voided)))}
         self._fold = Fold(self._spec.factories(self._place), voided=voided)
-        self._past, self._cursor, self._ready = self._published, 0, False
         self._concluded.clear()
+
+    async def _read_past(self, settled: int) -> Past:
+        """Find out how far the daemon had come, what it had published, and what operators voided."""
+        past = Past(self._spec.name, self._spec.emits, settled)
+        async with self._ports.bus.subscribe(past.reads, after=0) as subscription:
+            end: int | None = None  # what is published from now on is not past
+            async for batch in subscription:
+                past.add(batch.events)
+                end = batch.head if end is None else end
+                if batch.position >= end:
+                    break
+                await asyncio.sleep(0)
+        return past
 
     async def _handle(self, batch: Batch) -> None:
         """Fold a batch, publish what follows from it, save.
@@ -153,22 +194,19 @@ class Host:
         however long ago that was. Only what never came by is published, when the daemon is ready.
         """
         outcome = self._fold.feed(batch.events)
-        self._concluded |= {one.envelope.id: one for one in outcome.conclusions if one.position > self._past}
+        self._concluded |= {one.envelope.id: one for one in outcome.conclusions}
         self._unsaved |= outcome.changed
         for event in batch.events:
-            if known := self._concluded.pop(event.id, None):
-                self._published = max(self._published, known.position - 1)
+            self._concluded.pop(event.id, None)
         await self._bury(outcome.failures)
-        self._show(batch)
+        self._show(batch.events)
         self._cursor, self._head = batch.position, batch.head
         if self._fold.to_void and not self._ready:
             return
         if self._ready or batch.position >= batch.head:
             if self._concluded:
-                self._check_settled()
                 await self._publish([conclusion.envelope for conclusion in self._concluded.values()])
                 self._concluded.clear()
-            self._published = max(self._published, self._cursor)
             if self._unsaved:
                 self._save()
             if not self._ready:
@@ -192,24 +230,10 @@ class Host:
                 DeadLetter(event.sequence, event.source, reporter, failure.error, encode(event.envelope))
             )
 
-    def _check_settled(self) -> None:
-        """Make sure that state of another version, folded anew, leads to no decision about what is settled.
-
-        Up to the cursor that it was saved with everything is published that followed. What did not come by since is
-        what this program would have decided otherwise, and its rows wait for answers that nobody will give.
-        """
-        if otherwise := [one for one in self._concluded.values() if one.position <= self._settled]:
-            first = otherwise[0]
-            raise OtherDecisions(
-                f"{first.by} would have said {first.envelope.data.seed_name} after position {first.position}, which is "
-                f"not recorded: another version of flyball decided otherwise there ({len(otherwise)} such).",
-                hint="Go on with that version, or begin a new run in another folder.",
-            )
-
-    def _show(self, batch: Batch) -> None:
-        """Hand a batch to the sink, completely, before the cursor passes it."""
+    def _show(self, events: Sequence[Event[Payload]]) -> None:
+        """Hand events to the sink, completely, before the cursor passes them."""
         if sink := self._ports.sink:
-            for event in batch.events:
+            for event in events:
                 sink.take(event)
             sink.flush()
 
@@ -224,10 +248,18 @@ class Host:
         self._ports.notifier.tell("READY=1", f"STATUS=caught up at {self._cursor}")
 
     async def _watch(self) -> None:
-        """Tell systemd's watchdog that the event loop turns, whether the broker is there or not."""
+        """Tell systemd's watchdog that the event loop turns, whether the broker is there or not.
+
+        A start may take as long as it needs while it comes further: each time it has, it is given more time.
+        """
+        before = self._cursor
         while True:
             await asyncio.sleep(self._rhythm.heartbeat_seconds)
             self._ports.notifier.tell("WATCHDOG=1")
+            if not self._ready and self._cursor > before:
+                before = self._cursor
+                status = f"STATUS=catching up: {self._cursor} of {self._head}"
+                self._ports.notifier.tell(f"EXTEND_TIMEOUT_USEC={STARTING_USEC}", status)
 
     async def _beat(self) -> None:
         """Tell the bus that the daemon lives, and keep the cursor from falling far behind."""
@@ -243,15 +275,14 @@ class Host:
     def _save(self) -> None:
         """Save state and cursor together, unless conclusions that belong to them are not published yet.
 
-        Nor does state that is folded anew take the place of the old before it is as far, nor is state saved that
-        holds what a voided event led to.
+        State that holds what a voided event led to is not saved: a rebuild without that event is due.
         """
-        if self._concluded or self._fold.to_void or self._cursor < max(self._settled, self._past):
+        if self._fold.to_void or self._concluded:
             return
         if not self._unsaved and self._cursor == self._saved_cursor:
             return
-        self._ports.states.save(self._cursor, written(self._unsaved) | self._schemas)
-        self._saved_cursor, self._unsaved, self._schemas = self._cursor, {}, {}
+        self._saved.save(self._cursor, written(self._unsaved))
+        self._saved_cursor, self._unsaved = self._cursor, {}
 
     def _who(self) -> dict[str, str]:
         return {"daemon": self._spec.name, "node": self._place.node}

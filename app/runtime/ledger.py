@@ -15,10 +15,7 @@ from pydantic import TypeAdapter
 
 from app.events import (
     DaemonFact,
-    DaemonHeartbeat,
-    DaemonReady,
     DaemonStarted,
-    DaemonStopped,
     Envelope,
     Event,
     Payload,
@@ -28,13 +25,9 @@ from app.events import (
     id_in,
 )
 from app.events.frames import Stored
+from app.runtime.accounts import ACCOUNTS, Accounts
 from app.runtime.fold import Conclusion
 from app.runtime.registry import DAEMONS, DaemonSpec
-
-ACCOUNTS: frozenset[type[Payload]] = frozenset({DaemonStarted, DaemonReady, DaemonHeartbeat, DaemonStopped})
-"""Facts by which a daemon says how far it has come. Until it is ready, it has not published what it concludes."""
-
-FURTHER = (DaemonHeartbeat, DaemonReady, DaemonStopped)
 
 KEPT = 100
 """Differences that are kept; all are counted."""
@@ -64,6 +57,22 @@ class Difference(Value):
         return None if self.recomputed is None else decode(self.recomputed)
 
 
+class Handover(Value):
+    """Where a daemon's program changed, and what it would decide otherwise about events before that position.
+
+    Attributes:
+        daemon: its name.
+        version: of the program that decides since then.
+        position: of the first event after the change.
+        differing: decisions of earlier programs that this one would take otherwise, or would not take, or would take.
+    """
+
+    daemon: str
+    version: str
+    position: int
+    differing: int
+
+
 @dataclass(slots=True)
 class Saved:
     """A ledger as it is written down."""
@@ -74,7 +83,9 @@ class Saved:
     matched: dict[str, int] = field(default_factory=dict)
     foreign: int = 0
     differences: list[Difference] = field(default_factory=list)
-    differing: int = 0
+    differing: dict[str, int] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    handovers: dict[str, Handover] = field(default_factory=dict)
 
 
 _SAVED: TypeAdapter[Saved] = TypeAdapter(Saved)
@@ -104,12 +115,18 @@ class Ledger:
         self._emits = {name: _emitted(spec) for name, spec in daemons.items() if spec.controllers}
         self._concluded = frozenset[type[Payload]]().union(*self._emits.values())
         self._host = {controller.name: name for name, spec in daemons.items() for controller in spec.controllers}
-        self._settled, self._ready = Counter(past.settled), past.ready
+        self._accounts = Accounts(past.settled, past.ready)
+        self._versions, self.handovers = past.versions, past.handovers
         envelopes = ((by, at, decode(body)) for by, at, body in past.pending)
         self._pending = {envelope.id: Conclusion(by, at, envelope) for by, at, envelope in envelopes}
-        self._differences, self.differing = past.differences, past.differing
+        self._differences, self._differing = past.differences, Counter(past.differing)
         self.matched: Counter[str] = Counter(past.matched)
         self.foreign = past.foreign
+
+    @property
+    def differing(self) -> int:
+        """How many conclusions differ, apart from those of programs that a daemon no longer runs."""
+        return self._differing.total()
 
     @property
     def reads(self) -> frozenset[type[Payload]]:
@@ -125,7 +142,7 @@ class Ledger:
         envelope = event.envelope
         data = envelope.data
         if type(data) in ACCOUNTS:
-            self._account(cast("DaemonFact", data))
+            self._account(event.sequence, cast("DaemonFact", data))
         elif expected := self._pending.pop(envelope.id, None):
             self._compare(expected, event)
         elif type(data) in self._concluded and event.sequence >= self._first:
@@ -147,14 +164,20 @@ class Ledger:
         self._agree(expected)
         return True
 
-    def _account(self, told: DaemonFact) -> None:
-        who = f"{told.daemon}@{told.node}"
-        if type(told) is DaemonStarted:
-            self._ready.discard(who)
-        elif type(told) is DaemonReady:
-            self._ready.add(who)
-        if isinstance(told, FURTHER) and told.position > self._settled[told.daemon] and who in self._ready:
-            self._settled[told.daemon] = told.position
+    def _account(self, position: int, told: DaemonFact) -> None:
+        self._accounts.add(told)
+        if type(told) is DaemonStarted and told.daemon in self._emits:
+            before = self._versions.setdefault(told.daemon, told.version)
+            if told.version != before:
+                self._versions[told.daemon] = told.version
+                self._hand_over(told.daemon, told.version, position)
+
+    def _hand_over(self, daemon: str, version: str, position: int) -> None:
+        """Set aside the differences from what another version of a daemon's program decided."""
+        earlier = self.handovers[daemon].differing if daemon in self.handovers else 0
+        differing = earlier + self._differing.pop(daemon, 0)
+        self._differences = [one for one in self._differences if self._daemon_of(one) != daemon]
+        self.handovers[daemon] = Handover(daemon=daemon, version=version, position=position, differing=differing)
 
     def _compare(self, expected: Conclusion, event: Event[Payload]) -> None:
         if expected.envelope == event.envelope:
@@ -169,16 +192,20 @@ class Ledger:
             self.matched[expected.envelope.data.seed_name] += 1
 
     def _reached(self, expected: Conclusion) -> None:
-        host = self._host[expected.by]
-        self._settled[host] = max(self._settled[host], expected.position - 1)
+        self._accounts.reach(self._host[expected.by], expected.position - 1)
 
     def _judge_stranger(self, event: Event[Payload]) -> None:
         """Only what a daemon said that decides such things ought to follow from the history; an operator is free."""
         daemon = event.source.partition("@")[0]
         if type(event.envelope.data) not in self._emits.get(daemon, ()):
             self.foreign += 1
-        elif not any(voided < event.sequence and self._settled[daemon] <= void for voided, void in self._voids):
+        elif not self._follows_from_voided(daemon, event.sequence):
             self._keep(_unexpected(event))
+
+    def _follows_from_voided(self, daemon: str, position: int) -> bool:
+        """Whether a decision may have followed from an event that was voided after it, before the daemon knew."""
+        settled = self._accounts.settled[daemon]
+        return any(voided < position and settled <= void for voided, void in self._voids)
 
     def _differ(self, kind: Literal["changed", "missing"], expected: Conclusion, recorded_at: int | None) -> None:
         if self._is_judged(expected.position):
@@ -193,8 +220,16 @@ class Ledger:
             )
             self._keep(found)
 
+    def _daemon_of(self, difference: Difference) -> str:
+        return self._host.get(difference.by) or difference.by.partition("@")[0]
+
     def _keep(self, difference: Difference) -> None:
-        self.differing += 1
+        daemon = self._daemon_of(difference)
+        handover = self.handovers.get(daemon)
+        if handover and difference.position < handover.position:
+            self.handovers[daemon] = handover.model_copy(update={"differing": handover.differing + 1})
+            return
+        self._differing[daemon] += 1
         self._differences.append(difference)
         if len(self._differences) >= 2 * KEPT:
             self._differences = self.differences()
@@ -205,7 +240,7 @@ class Ledger:
 
     def settle(self) -> None:
         """Find out what is missing: conclusions past which their daemon had come without publishing them."""
-        missing = [one for one in self._pending.values() if one.position <= self._settled[self._host[one.by]]]
+        missing = [one for one in self._pending.values() if one.position <= self._accounts.settled[self._host[one.by]]]
         for one in missing:
             self._differ("missing", self._pending.pop(one.envelope.id), None)
 
@@ -218,8 +253,9 @@ class Ledger:
         """Write it down."""
         self.settle()
         pending = [(one.by, one.position, encode(one.envelope)) for one in self.in_flight()]
-        kept = (self.foreign, self._differences, self.differing)
-        return _SAVED.dump_json(Saved(pending, dict(self._settled), self._ready, dict(self.matched), *kept))
+        kept = (self.foreign, self._differences, dict(self._differing), self._versions, self.handovers)
+        settled, ready = dict(self._accounts.settled), self._accounts.ready
+        return _SAVED.dump_json(Saved(pending, settled, ready, dict(self.matched), *kept))
 
 
 def _place(one: Difference) -> tuple[int, bool, int]:

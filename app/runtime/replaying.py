@@ -12,8 +12,9 @@ from app.core import FlyballError
 from app.events import AnyRow, Event, EventVoided, Payload, RunConfigured
 from app.events.frames import DeadLetter, Stored
 from app.feedback import FeedbackFold
+from app.runtime.accounts import ACCOUNTS
 from app.runtime.fold import VOIDED_KEY, Conclusion, Factory, Fold, Outcome, RowKey, VoidedEvents, voided_in
-from app.runtime.ledger import ACCOUNTS, Difference, Ledger
+from app.runtime.ledger import Difference, Handover, Ledger
 from app.runtime.registry import DAEMONS, DaemonSpec
 from app.runtime.row_schema import SCHEMAS_KEY, readable, schemas_of
 
@@ -50,6 +51,7 @@ class Report:
         voided: positions of the events that an operator voided: they are left out.
         differences: the first of them, in the order of the journal.
         differing: how many there are.
+        handovers: where daemons' programs changed; what differs before is not among the differences.
         state_hash: of all rows of all controllers.
     """
 
@@ -61,6 +63,7 @@ class Report:
     voided: tuple[int, ...]
     differences: tuple[Difference, ...]
     differing: int
+    handovers: tuple[Handover, ...]
     state_hash: str
 
 
@@ -184,6 +187,7 @@ class Replay:
             voided=tuple(sorted(self._voids)),
             differences=tuple(self.ledger.differences()),
             differing=self.ledger.differing,
+            handovers=tuple(sorted(self.ledger.handovers.values(), key=lambda one: one.position)),
             state_hash=state_hash(self.tables()),
         )
 

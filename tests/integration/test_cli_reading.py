@@ -7,6 +7,8 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,10 @@ from app.cli import main
 from app.cli.group import COMMANDS, EXIT_CODES
 from app.config import RunFolder
 from app.events import CATALOGUE, from_cloudevent
+from app.events.envelope import EPOCH
+from app.events.frames import Frame, frame_of, seal
+from app.journal import SqliteJournal
+from app.runtime.clock import SystemClock
 from app.runtime.ground import held
 
 Flyball = Callable[..., Result]
@@ -432,6 +438,23 @@ def test_damage_is_told_at_once_with_one_exit_code(run: Path, flyball: Flyball, 
     assert "journal.sqlite is damaged or no database" in junk.stderr
 
 
+@pytest.mark.parametrize("change", ["UPDATE marks SET next = next + 4", "UPDATE landmarks SET position = 2"])
+def test_up_refuses_damage_beside_the_records(run: Path, flyball: Flyball, change: str) -> None:
+    spoil(run, "INSERT INTO marks VALUES ('a', 1, 2, 3, 4)")
+    spoil(run, change)
+    before = (run / "journal.sqlite").read_bytes()
+    refused = flyball("up", "--for", "1")
+    assert refused.exit_code == 1
+    assert "Damaged journal: the checksum of" in refused.stderr
+    assert "flyball journal rebuild" in refused.stderr
+    assert (run / "journal.sqlite").read_bytes() == before
+    assert flyball("journal", "verify").exit_code == 1
+    rebuilt = flyball("journal", "rebuild")
+    assert rebuilt.exit_code == 0, rebuilt.stderr
+    assert "kept as" in rebuilt.stderr
+    assert flyball("journal", "verify").exit_code == 0
+
+
 def test_what_damage_says_to_do_exists(run: Path, flyball: Flyball) -> None:
     """The hint of every damage names a command; it has to be one."""
     spoil(run, "UPDATE frames SET bodies = x'00' WHERE first = 3")
@@ -439,6 +462,16 @@ def test_what_damage_says_to_do_exists(run: Path, flyball: Flyball) -> None:
     command = re.search(r"`flyball (.+?)`", hint)
     assert command is not None
     assert flyball(*command[1].split(), "--help").exit_code == 0
+
+
+def test_status_tells_of_recorded_time_ahead_of_the_clock(run: Path, flyball: Flyball) -> None:
+    assert "ahead of this machine's clock" not in flyball("status").stderr
+    with closing(SqliteJournal(run / "journal.sqlite")) as journal:
+        now_us = (SystemClock().now() - EPOCH) // timedelta(microseconds=1)
+        frame = Frame.parse(frame_of([recording().events[0].envelope], producer="p", epoch=9, base=0))
+        journal.append([seal(frame, first=journal.head + 1, recorded_us=now_us + 7_200_000_000, source="p")])
+    assert "s ahead of this machine's clock" in flyball("status").stderr
+    assert 7000 < json.loads(flyball("status", "--json").stdout)["clock_lead_seconds"] <= 7200
 
 
 def test_a_run_that_is_up_is_not_started_again(run: Path, flyball: Flyball) -> None:

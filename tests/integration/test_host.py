@@ -1,6 +1,8 @@
 """The daemon host: publishes before it saves, retries lost jobs, drains, and counts nothing twice (ADR-002)."""
 
 import asyncio
+import json
+import re
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -37,10 +39,11 @@ from app.feedback import TrainingTrigger
 from app.journal import MemoryJournal, MemoryStateStore, history
 from app.runtime.clock import SystemClock
 from app.runtime.fold import Fold
-from app.runtime.host import Host, OtherDecisions, Ports, Rhythm
+from app.runtime.host import Host, Ports, Rhythm
 from app.runtime.notify import Notifier
 from app.runtime.registry import DAEMONS, DaemonSpec
 from app.runtime.row_schema import SCHEMAS_KEY
+from app.runtime.saved_state import PROGRESS_KEY
 from app.runtime.work import Place
 
 KEY, MODEL = "tic_tac_toe_2p", "a" * 64
@@ -376,37 +379,56 @@ async def test_what_was_concluded_but_never_published_is_published_when_it_is_re
     assert len(stage.of(TrainingRequested)) == 2
 
 
-def of_another_version(states: MemoryStateStore, *, schemas: bytes | None = b'{"TrainingTrigger": "another"}') -> None:
-    """Make saved state what another version might have left: rows that don't fit, or that this one would misread."""
+def of_another_version(states: MemoryStateStore) -> None:
+    """Make saved state what another version might have left: rows that this one can't read."""
     cursor, _ = states.load()
-    unfit = {("TrainingTrigger", KEY): b'{"another": 1}', ("TrainingTrigger", "gone"): b'{"another": 2}'}
-    states.save(cursor, {**unfit, SCHEMAS_KEY: schemas})
+    unfit = {("TrainingTrigger", KEY): b'{"another": 1}', ("TrainingTrigger", "gone"): b'{"trainings": "x"}'}
+    states.save(cursor, {**unfit, SCHEMAS_KEY: b'{"TrainingTrigger": "another"}'})
 
 
-@pytest.mark.parametrize(
-    "schemas", [b'{"TrainingTrigger": "another"}', None], ids=["another version", "before schemas"]
-)
-async def test_state_of_another_version_is_folded_anew_and_nothing_is_decided_twice(schemas, capsys):
-    """Guarantee: state is a fold over the journal; rows are only read by the schema that they were saved under."""
+@pytest.mark.parametrize("lost", [False, True], ids=["of another version", "lost"])
+async def test_a_rebuild_comes_to_the_same_and_decides_nothing(lost, capsys):
+    """Guarantee (ADR-002): state is a fold over the journal."""
     stage, states = Stage(), MemoryStateStore()
     await stage.configure()
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states))
+    await stage.until(DaemonReady, stage.host("training_trigger", states))
     cursor, rows = states.load()
     known = {event.id for event in history(stage.journal)}
-    of_another_version(states, schemas=schemas)
+    if lost:
+        states = MemoryStateStore()
+    else:
+        of_another_version(states)
     stage.bus = WatchedBus(stage.journal, stage.clock)
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states), count=2)
+    await stage.until(DaemonReady, stage.host("training_trigger", states), count=2)
     assert not known & set(stage.bus.asked)
     stage.check_nothing_twice()
     assert states.load()[0] > cursor
     assert states.load()[1] == rows
-    assert "another version" in capsys.readouterr().out
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states), count=3)
-    assert "another version" not in capsys.readouterr().out
+    assert "rebuilding" in capsys.readouterr().out
+    await stage.until(DaemonReady, stage.host("training_trigger", states), count=3)
+    assert "rebuilding" not in capsys.readouterr().out
     await stage.bus.close()
 
 
-async def test_state_of_this_version_is_not_folded_anew(stage):
+async def test_rows_of_another_version_are_carried_over(stage, capsys):
+    """A field that is gone is left out, a new one has its default, and no history is folded again."""
+    states = MemoryStateStore()
+    await stage.until(DaemonReady, stage.host("training_trigger", states))
+    cursor, rows = states.load()
+    row = json.loads(rows["TrainingTrigger", KEY])
+    del row["blocked"]
+    old = json.dumps({**row, "trainings": 41, "gone": {"x": 1}}).encode()
+    schemas = json.dumps({**json.loads(rows[SCHEMAS_KEY]), "TrainingTrigger": "another"}).encode()
+    states.save(cursor, {("TrainingTrigger", KEY): old, SCHEMAS_KEY: schemas})
+    await stage.until(DaemonReady, stage.host("training_trigger", states), count=2)
+    saved = states.load()[1]
+    assert json.loads(saved["TrainingTrigger", KEY]) == {**row, "trainings": 41, "blocked": False}
+    assert saved[SCHEMAS_KEY] == rows[SCHEMAS_KEY]
+    assert "carried over" in capsys.readouterr().out
+    assert len(stage.of(TrainingRequested)) == 2
+
+
+async def test_state_of_this_version_is_not_rebuilt(stage):
     states = MemoryStateStore()
     await stage.until(DaemonReady, stage.host("training_trigger", states))
     states.save(states.load()[0], {("FeedbackState", KEY): None, ("TrainingTrigger", KEY): None})
@@ -422,20 +444,20 @@ class Talkative(TrainingTrigger):
         return Step(step.rows, step.emissions * 2)
 
 
-async def test_where_another_version_decided_otherwise_it_decides_nothing_anew(stage, monkeypatch):
-    """What is recorded stays what was decided: a past that would have gone otherwise is no reason to act."""
+@pytest.mark.parametrize("lost", [False, True], ids=["of another version", "lost"])
+async def test_a_rebuild_drops_what_was_decided_otherwise(lost, stage, monkeypatch, capsys):
+    """What is recorded stays what was decided, and no row waits for the answer to a request that nobody published."""
     states = MemoryStateStore()
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states))
-    of_another_version(states)
-    before = states.load()
+    await stage.until(DaemonReady, stage.host("training_trigger", states))
+    if lost:
+        states = MemoryStateStore()
+    else:
+        of_another_version(states)
     monkeypatch.setitem(DAEMONS, "training_trigger", replace(DAEMONS["training_trigger"], controllers=(Talkative,)))
-    with pytest.raises(ExceptionGroup) as error:
-        await stage.until(DaemonStopped, stage.host("training_trigger", states), count=2)
-    assert error.group_contains(
-        OtherDecisions, match="TrainingTrigger would have said TRAINING_REQUESTED after position 1"
-    )
+    await stage.until(DaemonReady, stage.host("training_trigger", states), count=2)
     assert len(stage.of(TrainingRequested)) == 2
-    assert states.load() == before
+    assert not [name for owner, name in states.load()[1] if owner == "TrainingTrigger"]
+    assert "decisions that were taken otherwise are dropped" in capsys.readouterr().out
 
 
 class SlowBus(MemoryBus):
@@ -448,22 +470,56 @@ class SlowBus(MemoryBus):
                 for event in batch.events:
                     await asyncio.sleep(0.1)
                     yield replace(batch, events=(event,), position=event.sequence)
+                yield replace(batch, events=())
 
         async with super().subscribe(*arguments, **named) as subscription:
             yield slowly(subscription)
 
 
-async def test_killed_while_it_folds_anew_it_has_replaced_nothing():
-    """Half a fold under the present schema would let the next start forget what is settled."""
-    stage, states = Stage(), MemoryStateStore()
-    await stage.configure()
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states))
+def progress(states: MemoryStateStore) -> int:
+    """Return how far a rebuild has come by what is saved of it."""
+    row = states.load()[1].get(PROGRESS_KEY)
+    return json.loads(row)["position"] if row else 0
+
+
+class Systemd(Notifier):
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self.told = list[str]()
+
+    def tell(self, *states: str) -> None:
+        self.told += states
+
+
+async def test_a_killed_rebuild_goes_on_where_it_was(stage, capsys):
+    """The old rows stay until the rebuild has caught up; what it has done so far is saved beside them."""
+    states, systemd = MemoryStateStore(), Systemd()
+    for number in range(8):
+        await stage.publish(trained(), f"training {number}")
+    await stage.until(DaemonReady, stage.host("training_trigger", states))
+    cursor, rows = states.load()
     of_another_version(states)
-    before = states.load()
     stage.bus = SlowBus(stage.journal, stage.clock)
-    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states), count=3)
+    async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+        killed = group.create_task(stage.host("training_trigger", states).run(asyncio.Event()))
+        while not progress(states):
+            await asyncio.sleep(0.01)
+        killed.cancel()
+    position = progress(states)
     assert len(stage.of(DaemonReady)) == 1, "it was killed too late"
-    assert states.load() == before
+    assert position < cursor
+    assert states.load()[0] == cursor
+    assert states.load()[1]["TrainingTrigger", KEY] == b'{"another": 1}'
+    capsys.readouterr()
+    await stage.until(DaemonReady, stage.host("training_trigger", states, notifier=systemd), count=2)
+    assert re.search(rf"rebuilding state.*position\S*[=:] *\D*{position}\b", capsys.readouterr().out)
+    assert any(state.startswith("EXTEND_TIMEOUT_USEC=") for state in systemd.told)
+    assert any(state.startswith("STATUS=catching up: ") for state in systemd.told)
+    assert states.load()[0] > cursor
+    assert states.load()[1] == rows
+    stage.check_nothing_twice()
     await stage.bus.close()
 
 

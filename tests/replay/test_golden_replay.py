@@ -31,4 +31,4 @@ def test_the_recorded_run_closes_loops_of_two_games():
 
 
 def test_they_are_small():
-    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 300_000
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 400_000

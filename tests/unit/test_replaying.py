@@ -168,6 +168,22 @@ def test_until_it_is_ready_again_a_daemon_has_not_published_what_it_concludes(ru
     assert replay([*events, *heard]).differing == 1
 
 
+@pytest.mark.parametrize("later", [False, True], ids=["before the change", "after it"])
+def test_decisions_of_another_version_are_told_apart(run, later):
+    """What differs before a daemon's program changed is no sign that the journal does not replay."""
+    promotion = first(run, ModelPromoted, 3)
+    beats = [event for event in run if isinstance(event.data, DaemonHeartbeat)]
+    beats = [beat for beat in beats if beat.data.daemon == "model_lifecycle"]
+    beat = next(beat for beat in (beats if later else beats[::-1]) if (beat.sequence < promotion.sequence) == later)
+    started = DaemonStarted(daemon="model_lifecycle", node="laptop", pid=9, version="another")
+    envelope = originate(started, event_id="restarted", time=beat.envelope.time)
+    events = [replace(one, envelope=envelope) if one is beat else one for one in run]
+    report = replay(changed(events, promotion, elo=promotion.data.elo + 1))
+    (handover,) = report.handovers
+    assert (handover.daemon, handover.version, handover.position) == ("model_lifecycle", "another", beat.sequence)
+    assert (handover.differing > 0, report.differing > 0) == (not later, later)
+
+
 def test_differences_before_the_first_position_are_not_looked_at(run):
     early, late = first(run, ModelPromoted, 0), first(run, ModelPromoted, 6)
     events = changed(changed(run, early, elo=1e6), late, elo=1e6)

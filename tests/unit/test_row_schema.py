@@ -1,5 +1,6 @@
 """Which saved rows are read: those of reducers whose rows have the fields that they were saved with."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -7,9 +8,11 @@ import pytest
 from msgspec import defstruct
 from pydantic import Field, create_model
 
+from app.config import RunSettings
 from app.events import Row, Value
+from app.runtime.fold import SETTINGS_KEY
 from app.runtime.registry import DAEMONS
-from app.runtime.row_schema import SCHEMAS_KEY, readable, schemas_of
+from app.runtime.row_schema import SCHEMAS_KEY, carried_over, readable, schemas_of
 
 
 class Reducer(NamedTuple):
@@ -63,7 +66,32 @@ def test_only_reducers_that_have_rows_and_are_still_hosted_matter() -> None:
 
 def test_rows_from_before_schemas_were_saved_are_not_read() -> None:
     assert not readable({("a", "x"): b"{}"}, [Reducer("a", SAVED)])
-    assert readable({("host", "settings"): b"{}"}, []), "a daemon without reducers has nothing to fold anew"
+    assert not readable({SETTINGS_KEY: b"{}"}, [])
+
+
+NEW = row(value(wins=(int, ...), draws=(int, 0)), seen=int, more=tuple[int, ...])
+KEPT = b'{"inner": {"wins": 3, "gone": 1}, "seen": 2, "gone": {"x": 1}, "more": [4]}'
+
+
+def test_fields_that_are_gone_are_left_out_and_new_ones_get_defaults() -> None:
+    carried = carried_over({("a", "x"): KEPT, ("gone", "y"): b"junk"}, [Reducer("a", NEW)])
+    assert carried is not None
+    assert json.loads(carried["a", "x"]) == {"inner": {"wins": 3, "draws": 0}, "seen": 2, "more": [4]}
+    assert carried["gone", "y"] == b"junk"
+
+
+@pytest.mark.parametrize("unfit", [b'{"seen": 2}', KEPT.replace(b"2", b'"two"'), b"junk"])
+def test_rows_that_cannot_be_read_are_not_carried_over(unfit: bytes) -> None:
+    assert carried_over({("a", "x"): KEPT, ("a", "z"): unfit}, [Reducer("a", NEW)]) is None
+
+
+def test_saved_settings_of_another_version_are_carried_over() -> None:
+    settings = json.loads(RunSettings(seed=7).model_dump_json())
+    del settings["tick_seconds"]
+    settings["feedback"]["gone"] = settings["gone"] = 1
+    carried = carried_over({SETTINGS_KEY: json.dumps(settings).encode()}, [])
+    assert carried is not None
+    assert RunSettings.model_validate_json(carried[SETTINGS_KEY]) == RunSettings(seed=7)
 
 
 @pytest.mark.parametrize("spec", DAEMONS.values(), ids=DAEMONS)

@@ -8,8 +8,11 @@ from app.cli.place import Place, json_option, placed
 from app.cli.selecting import open_journal
 from app.cli.watching import read_board
 from app.config import Deployment, RunSettings
+from app.core.steady_time import SECOND_US, SLOWED, SMALL_JUMP_US
 from app.dashboard import Status, daemons_table, show_age, state_counts, status_table
-from app.runtime.clock import SystemClock
+from app.events.envelope import EPOCH
+from app.journal import SqliteJournalReader
+from app.runtime.clock import MICROSECOND, SystemClock
 from app.runtime.ground import is_held
 from app.runtime.past import open_letters
 from app.runtime.settings import Loaded
@@ -42,17 +45,24 @@ def status(place: Place, *, as_json: bool) -> None:
     with open_journal(place) as reader:
         board = read_board(place.folder, reader, lambda letter: note(f"{letter.position}: {letter.error}"))
         head, unfolded = reader.head, {letter.position for letter in open_letters(reader)}
+        lead_seconds = _lead_seconds(reader)
     loaded = place.load()
     silent_seconds = silent_after(board.settings, loaded.deployment)
     now = board.status(SystemClock().now(), silent_seconds, running=is_running(place, loaded))
     if as_json:
-        write_json(now.model_dump(mode="json") | {"head": head, "unfolded": sorted(unfolded)})
+        extra = {"head": head, "unfolded": sorted(unfolded), "clock_lead_seconds": lead_seconds}
+        write_json(now.model_dump(mode="json") | extra)
     else:
         width = stdout_console().width
         show(status_table(now, width), "", daemons_table(now, width))
         note(f"{head} events; daemons: {state_counts(now)}")
         if unfolded:
             note(f"WARNING: {len(unfolded)} events could not be read or folded. See: flyball journal repair")
+    if lead_seconds > SMALL_JUMP_US / SECOND_US:
+        note(
+            f"Recorded time is {lead_seconds:,.0f} s ahead of this machine's clock, which was set back. It goes on, "
+            f"at {SLOWED:.0%} of its speed, until the clock has caught up."
+        )
     if not now.running:
         raise NotRunning(
             f"The run in {place.folder.path} is not running; {_last_heard(now)}.",
@@ -69,3 +79,10 @@ def _last_heard(status: Status) -> str:
     if not status.daemons:
         return "no daemon was ever heard of"
     return f"it was last heard of {show_age(min(one.heard_seconds_ago for one in status.daemons))} ago"
+
+
+def _lead_seconds(reader: SqliteJournalReader) -> float:
+    """Return how far the time of the last record lies ahead of this machine's clock."""
+    last = next(reader.headers_back(reader.head), None)
+    now_us = (SystemClock().now() - EPOCH) // MICROSECOND
+    return max(0, last.recorded_us - now_us) / SECOND_US if last else 0.0

@@ -1,0 +1,51 @@
+"""A daemon's own files: a damaged one is set aside, loudly, and nothing is lost."""
+
+from pathlib import Path
+
+import pytest
+
+from app.events.frames import Draft, FrameBuilder
+from app.journal import SqliteOutbox, SqliteStateStore
+from app.journal.database import PAGE_BYTES
+from app.runtime.daemon import opened
+
+ROWS = {("feedback", f"config {number}"): bytes(200) + b"%d" % number for number in range(60)}
+
+
+def state(path: Path) -> None:
+    store = SqliteStateStore(path)
+    store.save(7, ROWS)
+    store.close()
+
+
+def outbox(path: Path) -> None:
+    box, builder = SqliteOutbox(path), FrameBuilder("p")
+    builder.add([Draft(1, "a", "", b"x" * 300)])
+    box.put([builder.build(1, number) for number in range(60)])
+    box.close()
+
+
+def flipped(sound: bytes, at: int) -> bytes:
+    return sound[:at] + bytes([sound[at] ^ 1 << at % 8]) + sound[at + 1 :]
+
+
+@pytest.mark.parametrize(("kind", "fill"), [(SqliteStateStore, state), (SqliteOutbox, outbox)], ids=["state", "outbox"])
+def test_flips_are_found_or_change_nothing(tmp_path, kind, fill, capsys):
+    """Guarantee (ADR-021): a daemon goes on from what was saved, or from nothing."""
+    path = tmp_path / "file.sqlite"
+    fill(path)
+    sound, store = path.read_bytes(), kind(path)
+    content, empty = store.load(), kind(tmp_path / "empty.sqlite").load()
+    store.close()
+    used = [at for at in range(PAGE_BYTES, len(sound)) if sound[at] or at % PAGE_BYTES < 12]
+    aside = 0
+    for number in range(150):
+        path.write_bytes(flipped(sound, used[number * len(used) // 150]))
+        store = opened(kind, path, "rebuilt")
+        found = store.load()
+        store.close()
+        assert found in (content, empty)
+        aside += found == empty
+        assert ("damaged file set aside" in capsys.readouterr().out) == (found == empty)
+    assert aside > 100
+    assert (tmp_path / "file.sqlite.damaged").is_file()
