@@ -158,7 +158,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
     def _scored(self, plan: Plan, key: str, row: ConfigRow, data: QualityScoreUpdated) -> ConfigRow | None:
         """Count a shard's rows, if they are good enough; poor ones are asked for again by the next sweep."""
         asked, shard = row.asked(data.request_id), data.shard
-        if not row.needs.usable(self.settings, data.score):
+        if not row.needs.usable(self.settings, key, data.score):
             return plan.release(key, row, asked, failed=True) if asked else None
         answered = plan.forget(key, row, [asked]) if asked else row
         most = row.needs.most_rows(self.settings, key)
