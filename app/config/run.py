@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from app.config.feedback import FeedbackSettings
+from app.config.feedback import MAX_SECONDS, FeedbackSettings
 from app.config.games import GAMES
 from app.config.league import LeagueSettings
 from app.config.settings import GameConfig, Settings
@@ -28,9 +28,14 @@ class RunSettings(Settings):
     """What is played and learned, from which seed, at which rhythm."""
 
     seed: int = Field(default=0, ge=0, lt=1 << 63)
-    tick_seconds: float = Field(default=10.0, gt=0, description="period of CLOCK_TICK")
+    tick_seconds: float = Field(default=10.0, gt=0, le=MAX_SECONDS, description="period of CLOCK_TICK")
     selfplay_workers: tuple[str, ...] = Field(default=("selfplay_worker@laptop",), min_length=1)
-    min_quality: float = Field(default=0.3, ge=0, le=1, description="a shard below it is not trained on")
+    min_quality: float = Field(
+        default=0.3,
+        ge=0,
+        le=1,
+        description="a shard below it is not trained on; never above feedback.intensity.reduced",
+    )
     feedback: FeedbackSettings = FeedbackSettings()
     league: LeagueSettings = LeagueSettings()
     configs: tuple[GameConfig, ...] = Field(default=tuple(GAMES[key] for key in LAPTOP), min_length=1)
