@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from app.core import ModelHash, Rate
+from app.dashboard.waiting import Waiting
 from app.events import (
     EvaluationCompleted,
+    EvaluationOverdue,
     Event,
     Kind,
     ModelPromoted,
@@ -13,7 +15,10 @@ from app.events import (
     Payload,
     PromotionRejected,
     SelfplayComplete,
+    TrainingBlockedByQuality,
     TrainingCompleted,
+    TrainingIntensityChanged,
+    TrainingUnblocked,
     Value,
 )
 
@@ -56,6 +61,7 @@ class ConfigRow(Value):
     evaluated: ModelHash | None = None
     model: ModelHash | None = None
     decision: Decided | None = None
+    waiting: Waiting = Waiting()
 
     def games_per_second(self, now_us: int) -> float | None:
         """Return the recent rate; None when no game was ever played, or in the very first second."""
@@ -89,12 +95,12 @@ def _training(_: ConfigRow, event: Event[TrainingCompleted]) -> Changes:
     return {"step": event.data.step}
 
 
-def _evaluation(_: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
+def _evaluation(row: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
     data = event.data
     if data.purpose != "rating":
         return {}
     against = {result.opponent: result.score for result in data.results}
-    rated = {"elo": data.elo, "elo_stderr": data.elo_stderr, "evaluated": data.model}
+    rated = {"elo": data.elo, "elo_stderr": data.elo_stderr, "evaluated": data.model} | _waits(row, overdue=None)
     return rated | ({"win_rate": against["random"]} if "random" in against else {})
 
 
@@ -117,14 +123,38 @@ def _rollback(row: ConfigRow, event: Event[ModelRolledBack]) -> Changes:
     return {"model": event.data.to_model} if event.data.holds(row.model) else {}
 
 
+def _waits(row: ConfigRow, **changes: Any) -> Changes:
+    return {"waiting": row.waiting.model_copy(update=changes)}
+
+
+def _block(row: ConfigRow, event: Event[TrainingBlockedByQuality]) -> Changes:
+    return _waits(row, blocked=event.data.reason)
+
+
+def _unblock(row: ConfigRow, _: Event[TrainingUnblocked]) -> Changes:
+    return _waits(row, blocked=None)
+
+
+def _intensity(row: ConfigRow, event: Event[TrainingIntensityChanged]) -> Changes:
+    return _waits(row, paused=event.data.intensity == "paused", quality=event.data.quality_score)
+
+
+def _overdue(row: ConfigRow, event: Event[EvaluationOverdue]) -> Changes:
+    return _waits(row, overdue=event.data)
+
+
 CHANGES = cast(
     "dict[type[Payload], Callable[[ConfigRow, Event[Payload]], Changes]]",
     {
         SelfplayComplete: _selfplay,
         TrainingCompleted: _training,
         EvaluationCompleted: _evaluation,
+        EvaluationOverdue: _overdue,
         ModelPromoted: _promotion,
         PromotionRejected: _rejection,
         ModelRolledBack: _rollback,
+        TrainingBlockedByQuality: _block,
+        TrainingIntensityChanged: _intensity,
+        TrainingUnblocked: _unblock,
     },
 )

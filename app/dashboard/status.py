@@ -8,6 +8,7 @@ from app.config import RunSettings
 from app.core import ModelHash, Rate
 from app.dashboard.configs import CHANGES, ConfigRow, Decided, fold_config
 from app.dashboard.daemons import DaemonRow, State, fold_daemon
+from app.dashboard.waiting import waiting_for
 from app.events import BY_TYPE, DaemonFact, Event, Kind, Payload, RunConfigured, Value
 from app.events.envelope import EPOCH
 
@@ -48,6 +49,7 @@ class ConfigStatus(Value):
     loops: int
     model: ModelHash | None
     last_decision: Decision | None
+    waiting_for: str | None
 
 
 class DaemonStatus(Value):
@@ -137,12 +139,12 @@ class Board:
         return Status(
             time=now,
             position=self.position,
-            configs=tuple(_config(row, now_us) for row in self._configs.values()),
+            configs=tuple(_config(row, now_us, self.settings) for row in self._configs.values()),
             daemons=tuple(_daemon(row, now_us, silent_after_seconds) for row in self._daemons.values()),
         )
 
 
-def _config(row: ConfigRow, now_us: int) -> ConfigStatus:
+def _config(row: ConfigRow, now_us: int, settings: RunSettings | None) -> ConfigStatus:
     return ConfigStatus(
         key=row.key,
         games=row.games,
@@ -157,6 +159,7 @@ def _config(row: ConfigRow, now_us: int) -> ConfigStatus:
         loops=row.loops,
         model=row.model,
         last_decision=_decision(row.decision, now_us),
+        waiting_for=waiting_for(row.key, row.waiting, settings) if settings else None,
     )
 
 

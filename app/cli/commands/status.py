@@ -7,7 +7,7 @@ from app.cli.place import Place, json_option, placed
 from app.cli.selecting import open_journal
 from app.cli.watching import read_board
 from app.config import Deployment, RunSettings
-from app.dashboard import daemons_table, state_counts, status_table
+from app.dashboard import daemons_table, state_counts, status_table, waiting_lines
 from app.runtime.clock import SystemClock
 
 MISSED_BEATS = 3
@@ -29,7 +29,8 @@ def status(place: Place, *, as_json: bool) -> None:
     those of the model rated last, current or not yet; Elo with the random bot at 0, and its standard error. loops:
     trainings that were evaluated and judged; +/-: how many models were promoted and rejected, operators' decisions
     included, but not the first model, which nobody trained. behind: events that a daemon has not read yet. jobs: what
-    it computes now, and can at most.
+    it computes now, and can at most. A configuration that waits for something has a line that says for what, and what
+    to do.
     """
     with open_journal(place) as reader:
         board = read_board(place.folder, reader, lambda letter: note(f"{letter.position}: {letter.error}"))
@@ -39,5 +40,5 @@ def status(place: Place, *, as_json: bool) -> None:
         write_json(now.model_dump(mode="json") | {"head": head})
         return
     width = stdout_console().width
-    show(status_table(now, width), "", daemons_table(now, width))
+    show(status_table(now, width), *waiting_lines(now), "", daemons_table(now, width))
     note(f"{head} events; daemons: {state_counts(now)}")
