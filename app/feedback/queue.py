@@ -44,6 +44,7 @@ class ConfigRow(Row, frozen=True):
         out: the requests that are under way, oldest first.
         rows_per_game: of the latest shard; ``None`` before the first.
         requested_us: when the latest request was made.
+        gap_seconds: mean time between requests without a penalty; ``None`` before the second.
         finish: virtual time at which its last turn was over.
         seconds: worker time of its last request.
         queued: it waits for a worker, or for its time.
@@ -57,6 +58,7 @@ class ConfigRow(Row, frozen=True):
     out: tuple[Asked, ...] = ()
     rows_per_game: float | None = None
     requested_us: int = 0
+    gap_seconds: float | None = None
     finish: float = 0.0
     seconds: float = 1.0
     queued: bool = False

@@ -40,7 +40,7 @@ from app.events import (
 from app.feedback.controller import Controller
 from app.feedback.limits import bounded
 from app.feedback.needs import US
-from app.feedback.plan import CONFIG, EMPTY, FIRST, MATCHMAKING, NAME, WORKER, Plan, is_due
+from app.feedback.plan import CONFIG, EMPTY, FIRST, MATCHMAKING, MOST_LEASES, NAME, WORKER, Plan, is_due
 from app.feedback.queue import ConfigRow, SchedulerRow, WorkerRow
 from app.feedback.state import FeedbackState
 
@@ -52,9 +52,6 @@ LEAST_RATE = 0.01
 
 MOST_CAPACITY = 1024
 """Jobs that a worker is believed to run at once: each is a place in a line."""
-
-MOST_LEASES = 2
-"""A request is believed to have taken as long as so many leases: what takes longer was given up before."""
 
 HEARD = (DaemonHeartbeat, DaemonReady)
 """What tells that a worker lives. The commonest first: pydantic takes long to say that a model is none of a class."""
