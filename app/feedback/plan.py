@@ -252,10 +252,10 @@ class Plan:
             seed=seed,
             temperature=temperature * state.exploration_boost,
         )
-        self._emissions.append(Emission(request, key))
+        self._emissions.append(Emission(request, key, row.cause))
         if met.draws:
             sampled = OpponentSampled(request_id=request_id, model=row.model, opponents=met.draws)
-            self._emissions.append(Emission(sampled, key))
+            self._emissions.append(Emission(sampled, key, row.cause))
         self.set_config(key, row.model_copy(update=turn))
         self.set_worker(name, worker.model_copy(update={"serving": (*worker.serving, key)}))
 

@@ -10,7 +10,7 @@ as the weights.
 from msgspec import field
 
 from app.core import ConfigKey, EventId, ModelHash
-from app.events import MatchmakingUpdated, Row
+from app.events import Cause, MatchmakingUpdated, Row
 from app.feedback.lines import Page
 from app.feedback.needs import Needs
 
@@ -49,6 +49,8 @@ class ConfigRow(Row, frozen=True):
         seconds: worker time of its last request.
         queued: it waits for a worker, or for its time.
         due_us: the time that it waits for.
+        cause: the latest event about it that changed anything here: what its requests follow from when a tick, or
+            another configuration's event, gives it its turn.
     """
 
     model: ModelHash | None = None
@@ -67,6 +69,7 @@ class ConfigRow(Row, frozen=True):
     rate: float = 1.0
     base_temperature: float | None = None
     needs: Needs = Needs()
+    cause: Cause | None = None
 
     def asked(self, request: EventId) -> Asked | None:
         """Return a request, if it is under way."""

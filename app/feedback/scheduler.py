@@ -108,7 +108,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             case _:
                 if (row := self._after(plan, event.subject, data)) is None:
                     return Step()
-                plan.set_config(event.subject, row)
+                plan.set_config(event.subject, row.model_copy(update={"cause": event.cause}))
                 plan.want(event.subject)
         plan.wake()
         plan.dispatch()
