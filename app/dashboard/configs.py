@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from app.core import ModelHash, Rate
-from app.dashboard.waiting import Waiting
 from app.events import (
     EvaluationCompleted,
     EvaluationOverdue,
     Event,
+    ExplorationBoost,
     Kind,
     ModelPromoted,
     ModelRolledBack,
@@ -37,13 +37,22 @@ class Decided(Value):
     recorded_us: int
 
 
+class Boosted(Value):
+    """An exploration boost: the factor on the sampling temperature, and for how long."""
+
+    multiplier: float
+    since_us: int
+    lasts_seconds: float
+
+
 class ConfigRow(Value):
     """One configuration.
 
     ``since_us`` is when it was first heard of; ``played`` counts games by second, over the window; ``evaluated`` is
     the model of the last evaluation as long as nobody has decided about it. ``loops`` counts trainings that were
     evaluated and decided about, ``promotions`` and ``rejections`` the decisions, operators' included; the initial
-    model, which nobody trained, counts in none of them.
+    model, which nobody trained, counts in none of them. ``blocked`` is why training is blocked, if it is;
+    ``quality`` what the training intensity was set for; ``overdue`` that no evaluation comes.
     """
 
     key: str
@@ -57,11 +66,16 @@ class ConfigRow(Value):
     win_rate: Rate | None = None
     promotions: int = 0
     rejections: int = 0
+    rollbacks: int = 0
     loops: int = 0
     evaluated: ModelHash | None = None
     model: ModelHash | None = None
+    blocked: str | None = None
+    paused: bool = False
+    quality: float | None = None
+    overdue: EvaluationOverdue | None = None
+    boosted: Boosted | None = None
     decision: Decided | None = None
-    waiting: Waiting = Waiting()
 
     def games_per_second(self, now_us: int) -> float | None:
         """Return the recent rate; None when no game was ever played, or in the very first second."""
@@ -69,6 +83,12 @@ class ConfigRow(Value):
         if not self.played or seconds < 1:
             return None
         return sum(games for second, games in self.played if second > now_us // MICROSECONDS - WINDOW_SECONDS) / seconds
+
+    def boost(self, now_us: int) -> float | None:
+        """Return the factor on the sampling temperature; None without a boost."""
+        if self.boosted is None or now_us - self.boosted.since_us > self.boosted.lasts_seconds * MICROSECONDS:
+            return None
+        return self.boosted.multiplier
 
 
 def fold_config(row: ConfigRow, event: Event[Payload]) -> ConfigRow:
@@ -95,12 +115,12 @@ def _training(_: ConfigRow, event: Event[TrainingCompleted]) -> Changes:
     return {"step": event.data.step}
 
 
-def _evaluation(row: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
+def _evaluation(_: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
     data = event.data
     if data.purpose != "rating":
         return {}
     against = {result.opponent: result.score for result in data.results}
-    rated = {"elo": data.elo, "elo_stderr": data.elo_stderr, "evaluated": data.model} | _waits(row, overdue=None)
+    rated = {"elo": data.elo, "elo_stderr": data.elo_stderr, "evaluated": data.model, "overdue": None}
     return rated | ({"win_rate": against["random"]} if "random" in against else {})
 
 
@@ -120,27 +140,31 @@ def _loop(row: ConfigRow, data: ModelPromoted | PromotionRejected) -> Changes:
 
 
 def _rollback(row: ConfigRow, event: Event[ModelRolledBack]) -> Changes:
-    return {"model": event.data.to_model} if event.data.holds(row.model) else {}
+    return {"model": event.data.to_model, "rollbacks": row.rollbacks + 1} if event.data.holds(row.model) else {}
 
 
-def _waits(row: ConfigRow, **changes: Any) -> Changes:
-    return {"waiting": row.waiting.model_copy(update=changes)}
+def _block(_: ConfigRow, event: Event[TrainingBlockedByQuality]) -> Changes:
+    return {"blocked": event.data.reason}
 
 
-def _block(row: ConfigRow, event: Event[TrainingBlockedByQuality]) -> Changes:
-    return _waits(row, blocked=event.data.reason)
+def _unblock(_: ConfigRow, __: Event[TrainingUnblocked]) -> Changes:
+    return {"blocked": None}
 
 
-def _unblock(row: ConfigRow, _: Event[TrainingUnblocked]) -> Changes:
-    return _waits(row, blocked=None)
+def _intensity(_: ConfigRow, event: Event[TrainingIntensityChanged]) -> Changes:
+    return {"paused": event.data.intensity == "paused", "quality": event.data.quality_score}
 
 
-def _intensity(row: ConfigRow, event: Event[TrainingIntensityChanged]) -> Changes:
-    return _waits(row, paused=event.data.intensity == "paused", quality=event.data.quality_score)
+def _overdue(_: ConfigRow, event: Event[EvaluationOverdue]) -> Changes:
+    return {"overdue": event.data}
 
 
-def _overdue(row: ConfigRow, event: Event[EvaluationOverdue]) -> Changes:
-    return _waits(row, overdue=event.data)
+def _boost(_: ConfigRow, event: Event[ExplorationBoost]) -> Changes:
+    data = event.data
+    if data.multiplier == 1:
+        return {"boosted": None}
+    boosted = Boosted(multiplier=data.multiplier, since_us=event.recorded_us, lasts_seconds=data.lasts_seconds)
+    return {"boosted": boosted}
 
 
 CHANGES = cast(
@@ -154,7 +178,8 @@ CHANGES = cast(
         PromotionRejected: _rejection,
         ModelRolledBack: _rollback,
         TrainingBlockedByQuality: _block,
-        TrainingIntensityChanged: _intensity,
         TrainingUnblocked: _unblock,
+        TrainingIntensityChanged: _intensity,
+        ExplorationBoost: _boost,
     },
 )

@@ -19,6 +19,9 @@ from app.events import (
     EvaluationRequested,
     Event,
     ExplorationBoost,
+    NodeProbed,
+    NodeQuarantined,
+    NodeReleased,
     ParityChecked,
     Payload,
     PlateauDetected,
@@ -31,6 +34,7 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingUnblocked,
 )
+from app.feedback.bad_nodes import Delivered, NodeRow, NodeWatch
 from app.feedback.controller import Controller
 from app.feedback.data_quality import US, QualityRow, adopt_block, apply_parity, apply_quality
 from app.feedback.folding import longest_between_sweeps
@@ -41,7 +45,7 @@ from app.feedback.trend import SECONDS_PER_HOUR
 MAX_ATTEMPTS = 3
 """How often the evaluation of one model is asked for before it is given up."""
 
-ADOPTED = (ExplorationBoost, TrainingBlockedByQuality, TrainingUnblocked)
+ADOPTED = (ExplorationBoost, NodeQuarantined, NodeReleased, TrainingBlockedByQuality, TrainingUnblocked)
 """Decisions that an operator may take too: its owner goes on from them."""
 
 UNSEEN = 16
@@ -49,6 +53,9 @@ UNSEEN = 16
 
 SWEEP = ""
 """The row that says when all configurations were last looked at."""
+
+NODE = "node:"
+"""What the keys of rows begin with that are about a worker."""
 
 
 class Awaited(Row, frozen=True):
@@ -64,7 +71,7 @@ class Awaited(Row, frozen=True):
 
 
 class FeedbackRow(Row, frozen=True):
-    """What the controller remembers of one configuration.
+    """What the controller remembers of one configuration, or of one worker (``node``).
 
     Attributes:
         awaited: the model whose evaluation is awaited.
@@ -78,6 +85,8 @@ class FeedbackRow(Row, frozen=True):
     awaited: Awaited | None = None
     boost: BoostRow = BoostRow()
     quality: QualityRow = QualityRow()
+    delivered: tuple[Delivered, ...] = ()
+    node: NodeRow = NodeRow()
     swept_us: int = 0
     rated_us: int | None = None
     overdue: bool = False
@@ -91,7 +100,7 @@ FIRST = FeedbackRow()
 
 
 class FeedbackLoopController(Controller[FeedbackRow]):
-    """Owns the exploration boost, the self-play rate, the training intensity and the training block."""
+    """Owns the exploration boost, the self-play rate, training intensity and block, and the quarantine of workers."""
 
     name: ClassVar[str] = "FeedbackLoopController"
     row: ClassVar[type[FeedbackRow]] = FeedbackRow
@@ -102,6 +111,9 @@ class FeedbackLoopController(Controller[FeedbackRow]):
             EvaluationFailed,
             QualityScoreUpdated,
             ParityChecked,
+            NodeProbed,
+            NodeQuarantined,
+            NodeReleased,
             ClockTick,
             ExplorationBoost,
             TrainingBlockedByQuality,
@@ -113,6 +125,8 @@ class FeedbackLoopController(Controller[FeedbackRow]):
             EvaluationOverdue,
             EvaluationRequested,
             ExplorationBoost,
+            NodeQuarantined,
+            NodeReleased,
             PlateauDetected,
             QualityPenaltyApplied,
             TrainingIntensityChanged,
@@ -125,27 +139,39 @@ class FeedbackLoopController(Controller[FeedbackRow]):
         self, rows: Mapping[str, FeedbackRow], event: Event[Payload], states: Mapping[str, FeedbackState]
     ) -> Step[FeedbackRow]:
         """Fold one event."""
-        if isinstance(event.data, ClockTick):
-            return self._sweep(rows, event, states)
-        key = event.subject
-        before = rows.get(key) or FIRST
-        row, emissions = self._after(before, state_of(states, key), event)
-        row = self._awaiting(row, event, emissions)
-        return Step({} if row is before else {key: row}, tuple(emissions))
+        key = _row_of(event.data, event.subject)
+        row = rows.get(key) or FIRST
+        if event.id in row.unseen:
+            return Step({key: _seen(row, event)})
+        match event.data:
+            case ClockTick():
+                step = self._sweep(rows, event, states)
+            case NodeQuarantined() | NodeReleased() as decision:
+                return Step({key: row.model_copy(update={"node": _adopted(decision)})})
+            case QualityScoreUpdated() | ParityChecked() | NodeProbed():
+                step = self._inspected(rows, event, states)
+            case _:
+                after, emissions = self._after(row, state_of(states, key), event)
+                step = Step({} if after is row else {key: after}, tuple(emissions))
+        return self._awaiting(step, rows, event)
 
-    def _after(  # noqa: C901 - one event a case
+    def _awaiting(
+        self, step: Step[FeedbackRow], rows: Mapping[str, FeedbackRow], event: Event[Payload]
+    ) -> Step[FeedbackRow]:
+        """Return a step whose rows know the ids of its decisions, so that they are not taken for an operator's."""
+        changed = dict(step.rows)
+        for index, (data, subject, _) in enumerate(step.emissions):
+            if isinstance(data, ADOPTED):
+                key = _row_of(data, subject or event.subject)
+                row = changed.get(key) or rows.get(key) or FIRST
+                unseen = (*row.unseen, derive_id(self.name, event.id, index))
+                changed[key] = row.model_copy(update={"unseen": unseen[-UNSEEN:]})
+        return Step(changed, step.emissions)
+
+    def _after(
         self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]
     ) -> tuple[FeedbackRow, Sequence[Emission]]:
-        settings = self.settings.feedback
-        if event.id in row.unseen:
-            return _seen(row, event), ()
         match event.data:
-            case QualityScoreUpdated() if state.quality_score is not None:
-                quality, said = apply_quality(row.quality, state.quality_score, settings, event.recorded_us)
-                return row.model_copy(update={"quality": quality, "inspected": event.cause}), _emitted(said)
-            case ParityChecked(checked=checked, failures=failures):
-                quality, said = apply_parity(row.quality, checked, failures, settings.quality)
-                return row.model_copy(update={"quality": quality}), _emitted(said)
             case TrainingBlockedByQuality() | TrainingUnblocked() as decision:
                 blocked = isinstance(decision, TrainingBlockedByQuality)
                 return row.model_copy(update={"quality": adopt_block(row.quality, blocked=blocked)}), ()
@@ -163,16 +189,40 @@ class FeedbackLoopController(Controller[FeedbackRow]):
                 return self._check(row.model_copy(update=rated), state, event)
         return row, ()
 
-    def _awaiting(
-        self, row: FeedbackRow, event: Event[Payload], emissions: Sequence[Emission], first: int = 0
-    ) -> FeedbackRow:
-        """Return a row that knows the ids of own decisions; the first of the emissions is the event's ``first``-th."""
-        own = [
-            derive_id(self.name, event.id, index)
-            for index, emission in enumerate(emissions, first)
-            if isinstance(emission.data, ADOPTED)
-        ]
-        return row.model_copy(update={"unseen": (*row.unseen, *own)[-UNSEEN:]}) if own else row
+    def _inspected(  # noqa: C901 - what an inspection says of both sides, in one place
+        self, rows: Mapping[str, FeedbackRow], event: Event[Payload], states: Mapping[str, FeedbackState]
+    ) -> Step[FeedbackRow]:
+        """Hold an inspected shard against its configuration, or against its worker alone."""
+        settings, key = self.settings.feedback, event.subject
+        row = rows.get(key) or FIRST
+        watch = NodeWatch(
+            settings.nodes, key, row.delivered, lambda name: rows.get(NODE + name, FIRST).node, event.recorded_us
+        )
+        quality, said, known = row.quality, tuple[Payload, ...](), state_of(states, key).quality_score
+        match event.data:
+            case QualityScoreUpdated(shard=shard, score=score):
+                if shard.worker is not None:
+                    watch.score(shard.worker, score)
+                if known is not None:
+                    quality, said = apply_quality(row.quality, known, settings, event.recorded_us)
+            case ParityChecked(worker=worker, checked=checked, failures=failures):
+                reason = f"{failures} of {checked} games of {key} differ from the rules"
+                if not (failures and worker is not None and watch.is_at_fault(worker, reason)):
+                    quality, said = apply_parity(row.quality, checked, failures, settings.quality)
+                if quality.blocked and not row.quality.blocked:
+                    accused = [name for name, one in rows.items() if one.node.broken == key and one.node.quarantines]
+                    for name in sorted(accused):  # rows are in another order after a restart: ids depend on the order
+                        watch.release(name.removeprefix(NODE), f"others break the rules of {key} as well")
+            case NodeProbed(worker=str(worker), score=score):
+                watch.probe(worker, score)
+        changed: dict[str, FeedbackRow | None] = {
+            NODE + name: rows.get(NODE + name, FIRST).model_copy(update={"node": one})
+            for name, one in watch.changed.items()
+        }
+        inspected = event.cause if isinstance(event.data, QualityScoreUpdated) else row.inspected
+        update = {"quality": quality, "delivered": watch.delivered, "inspected": inspected}
+        changed[key] = row.model_copy(update=update)
+        return Step(changed, tuple([Emission(payload) for payload in (*said, *watch.said)]))
 
     def _ask(self, row: FeedbackRow, key: str, awaited: Awaited) -> tuple[FeedbackRow, Sequence[Emission]]:
         seed = derive_seed(self.settings.seed, key, "evaluation", awaited.model, awaited.attempts)
@@ -208,9 +258,8 @@ class FeedbackLoopController(Controller[FeedbackRow]):
             row = row.model_copy(update={"rated_us": now_us if row.rated_us is None else row.rated_us + off_us})
             row, overdue = self._missed(row, now_us)
             row, found = self._check(row, state_of(states, config.key), event)
-            said = [emission._replace(subject=config.key) for emission in (*overdue, *found)]
-            changed[config.key] = self._awaiting(row, event, said, first=len(emissions))
-            emissions += said
+            changed[config.key] = row
+            emissions += [emission._replace(subject=config.key) for emission in (*overdue, *found)]
         return Step(changed, tuple(emissions))
 
     def _missed(self, row: FeedbackRow, now_us: int) -> tuple[FeedbackRow, Sequence[Emission]]:
@@ -224,8 +273,9 @@ class FeedbackLoopController(Controller[FeedbackRow]):
         return row.model_copy(update={"overdue": True}), (Emission(overdue, evidence=row.evaluated),)
 
 
-def _emitted(payloads: Sequence[Payload]) -> Sequence[Emission]:
-    return tuple([Emission(payload) for payload in payloads])
+def _row_of(data: Payload, subject: str) -> str:
+    """Return the key of the row that an event is about: a worker's, or its subject's."""
+    return NODE + data.worker if isinstance(data, NodeQuarantined | NodeReleased) else subject
 
 
 def _seen(row: FeedbackRow, event: Event[Payload]) -> FeedbackRow:
@@ -234,3 +284,8 @@ def _seen(row: FeedbackRow, event: Event[Payload]) -> FeedbackRow:
     if not isinstance(event.data, ExplorationBoost):
         return row.model_copy(update={"unseen": unseen})
     return row.model_copy(update={"unseen": unseen, "boost": row.boost.model_copy(update={"set_by": event.cause})})
+
+
+def _adopted(decision: NodeQuarantined | NodeReleased) -> NodeRow:
+    """Go on from a quarantine that somebody else began or ended."""
+    return NodeRow(quarantines=int(isinstance(decision, NodeQuarantined)))

@@ -19,6 +19,7 @@ from app.events import (
     HyperparameterUpdated,
     ModelDistributed,
     ModelRolledBack,
+    NodeQuarantined,
     Payload,
     PromotionRejected,
     QualityScoreUpdated,
@@ -89,6 +90,7 @@ class TrainingTrigger(Controller[TrainingRow]):
             HyperparameterUpdated,
             ModelDistributed,
             ModelRolledBack,
+            NodeQuarantined,
             PromotionRejected,
             QualityScoreUpdated,
             RunConfigured,
@@ -112,6 +114,8 @@ class TrainingTrigger(Controller[TrainingRow]):
             case RunConfigured():
                 new = [config.key for config in self.settings.configs if config.key not in rows]
                 return self._asked(dict.fromkeys(new, FIRST), event)
+            case NodeQuarantined(worker=worker):
+                return Step(_without_shards_of(worker, rows))
             case ClockTick():
                 known = [config.key for config in self.settings.configs if config.key in rows]
                 return self._asked({key: rows[key] for key in known if self._may_train(key, rows[key], event)}, event)
@@ -196,3 +200,13 @@ class TrainingTrigger(Controller[TrainingRow]):
             epochs=row.epochs or ppo.epochs,
         )
         return Emission(request, key, row.cause)
+
+
+def _without_shards_of(worker: str, rows: Mapping[str, TrainingRow]) -> dict[str, TrainingRow]:
+    """Return the rows that hold shards of a worker without these."""
+    kept = {key: tuple(shard for shard in row.shards if shard.worker != worker) for key, row in rows.items()}
+    return {
+        key: rows[key].model_copy(update={"shards": shards})
+        for key, shards in kept.items()
+        if shards != rows[key].shards
+    }

@@ -45,6 +45,13 @@ def flyball(tmp_path: Path) -> Flyball:
     return lambda *words: CliRunner().invoke(main, ["--run", str(tmp_path), "eval", *map(str, words)])
 
 
+def test_repeated_opponents_are_all_played(flyball: Flyball, models: list[ModelHash]) -> None:
+    words = ("--model", models[1][:10], "--against", "random,champion", "--against", models[2][:10], "--games", 2)
+    done = flyball("--config", KEY, *words)
+    assert done.exit_code == 0, done.stderr
+    assert [match["opponent_model"] for match in json.loads(done.stdout)["results"]] == [None, models[0], models[2]]
+
+
 def test_a_model_meets_each_opponent(flyball: Flyball, models: list[ModelHash], tmp_path: Path) -> None:
     file = tmp_path / "store" / models[2][:2] / models[2][2:4] / models[2]
     assert file.is_file()

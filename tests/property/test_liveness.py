@@ -29,6 +29,7 @@ from app.events import (
     MatchesRequested,
     ModelPromoted,
     ModelRolledBack,
+    NodeProbed,
     ParityChecked,
     Payload,
     RunConfigured,
@@ -64,6 +65,8 @@ ASCENDING = (
     ("minimum", "maximum"),
     ("lower_at_elo", "raise_at_elo"),
     ("elo0", "elo1"),
+    ("pause_seconds", "longest_pause_seconds"),
+    ("quarantine_seconds", "longest_quarantine_seconds"),
 )
 """Settings that validation wants in order, and their draws would rarely be."""
 
@@ -106,7 +109,7 @@ class ConstantRun:
 
     def status(self, key: str) -> ConfigStatus:
         """Return what `flyball status` says of a configuration."""
-        status = self.board.status(EPOCH + timedelta(microseconds=self._now_us), silent_after_seconds=1e9)
+        status = self.board.status(EPOCH + timedelta(microseconds=self._now_us), silent_after_seconds=1e9, running=True)
         return next(config for config in status.configs if config.key == key)
 
     def all(self, kind: type[Payload], key: str) -> list[Any]:
@@ -143,15 +146,26 @@ class ConstantRun:
                 matches = [match(0.5, games, opponent=name) for name in asked.opponents]
                 done = rated(0.0, *matches, model=model, step=step)
                 yield done.model_copy(update={"request_id": event.id, "purpose": purpose})
-            case SelfplayRequested(model=model, worker=worker, games=games, seed=seed) if self._trouble != "no games":
+            case SelfplayRequested(worker=worker, games=games) if self._trouble != "no games":
                 rows = Needs().most_rows(self.settings, key) * 4
-                shard = ShardRef(key=derive_id("shard", event.id), rows=rows, games=games, model=model, seed=seed)
-                yield played().model_copy(update={"request_id": event.id, "worker": worker, "shard": shard})
-            case SelfplayComplete(request_id=request, shard=shard):
+                shard = ShardRef(
+                    key=derive_id("shard", event.id),
+                    rows=rows,
+                    games=games,
+                    model=asked.model,
+                    seed=asked.seed,
+                    worker=worker,
+                )
+                yield played().model_copy(update={"request_id": event.id, "probe": asked.probe, "shard": shard})
+            case SelfplayComplete(request_id=request, shard=shard, probe=probe):
+                about = {"request_id": request, "worker": shard.worker, "shard": shard.key}
                 failures = int(self._trouble == "parity")
-                yield ParityChecked(request_id=request, shard=shard.key, checked=16, failures=failures)
+                if probe:
+                    yield NodeProbed(**about, score=None if failures else self._quality, error="no" * failures or None)
+                    return
+                yield ParityChecked(**about, checked=16, failures=failures)
                 score = scored(self._quality, model=shard.model, rows=shard.rows, request=request, shard=shard.key)
-                yield score
+                yield score.model_copy(update={"shard": shard})
             case ModelPromoted(model=model, step=step) | ModelRolledBack(to_model=model, step=step):
                 yield distributed(model, step)
 

@@ -169,8 +169,8 @@ class Evaluator(QuietWorker[Asked]):
             request,
             "app.arena.job:batch",
             spec.parts,
+            config.evaluation.batch_seconds,
             gather=lambda parts: spec.gather(parts).model_dump(),
-            deadline_seconds=config.evaluation.batch_seconds,
             attempts=ATTEMPTS,
             context={"opponents": opponents, "row": row.model_copy(update={"league": league})},
         )
