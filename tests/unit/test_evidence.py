@@ -2,6 +2,7 @@
 
 from functools import cache
 
+from driving import Driven, run_settings
 from generated_run import generated, hasty
 
 from app.dashboard import trace
@@ -14,6 +15,7 @@ from app.events import (
     PlateauDetected,
     SelfplayRequested,
 )
+from app.feedback import FeedbackLoopController
 
 
 @cache
@@ -45,10 +47,15 @@ def test_trace_of_a_plateau_and_its_boost_ends_at_the_run() -> None:
         assert line[-1] in ("EVALUATION_COMPLETED", "QUALITY_SCORE_UPDATED")
 
 
-def test_trace_of_a_boost_that_ends_holds_its_beginning() -> None:
-    ended = [event for event in run() if isinstance(event.data, ExplorationBoost) and event.data.multiplier == 1]
-    assert ended
-    assert all(causes(event)[-1] == "EXPLORATION_BOOST" for event in ended)
+def test_boost_that_decays_follows_from_the_boost_before() -> None:
+    loop = Driven(FeedbackLoopController, run_settings())
+    loop.feed(ExplorationBoost(multiplier=3.0, lasts_seconds=1200, reason="by hand"), at=10)
+    by_hand = loop.events[-1]
+    (decayed,) = loop.envelopes(ClockTick(period_seconds=10), key=None, at=1810)
+    assert (decayed.data.multiplier, decayed.causationid) == (2.0, by_hand.id)
+    loop.record(decayed)
+    (again,) = loop.envelopes(ClockTick(period_seconds=10), key=None, at=9500)
+    assert again.causationid == decayed.id
 
 
 def test_games_follow_from_an_event_of_their_configuration() -> None:
