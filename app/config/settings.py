@@ -90,7 +90,7 @@ OPENINGS = "a game begins with so many random decisions at most; how many is dra
 class SelfplaySettings(Settings):
     """How a configuration makes experience."""
 
-    games_per_request: int = Field(default=256, ge=1)
+    games_per_request: int = Field(default=256, ge=1, le=1_000_000)
     temperature: float = Field(default=1.0, gt=0, le=MAX_TEMPERATURE, description="divides the logits before sampling")
     rewards: Literal["terminal", "per_trick", "shaped"] = Field(
         default="terminal", description="how they are spread over a game; but for Hearts there is only its end"
@@ -128,7 +128,9 @@ class GameConfig(Settings):
         description="whose rules are played; flyball's own are those of Hearts, Othello and usual connect four",
     )
     max_moves: int | None = Field(default=None, ge=1, description="a longer game is truncated, not drawn")
-    rows_per_training: int = Field(default=8192, ge=1, description="fresh rows that make a training worthwhile")
+    rows_per_training: int = Field(
+        default=8192, ge=1, le=10**9, description="fresh rows that make a training worthwhile"
+    )
     builtins: tuple[Builtin, ...] = Field(default=("random",), description="built-in players of its league")
     network: NetworkSettings = NetworkSettings()
     ppo: PpoSettings = PpoSettings()

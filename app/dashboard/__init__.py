@@ -7,7 +7,7 @@ from app.dashboard.status import READS, Board, BoardState, ConfigStatus, DaemonS
 from app.dashboard.summary import short, show_age, summarise
 from app.dashboard.tables import daemons_table, status_table
 from app.dashboard.trace import AmbiguousEvent, Node, Trace, UnknownEvent, trace
-from app.dashboard.views import daemons_text, event_text, state_counts, trace_json, trace_tree
+from app.dashboard.views import daemons_text, event_text, state_counts, trace_json, trace_tree, waiting_lines
 
 __all__ = [
     "LEAGUES_READ",
@@ -37,4 +37,5 @@ __all__ = [
     "trace",
     "trace_json",
     "trace_tree",
+    "waiting_lines",
 ]

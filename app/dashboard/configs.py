@@ -6,6 +6,7 @@ from typing import Any, cast
 from app.core import ModelHash, Rate
 from app.events import (
     EvaluationCompleted,
+    EvaluationOverdue,
     Event,
     ExplorationBoost,
     Kind,
@@ -50,7 +51,8 @@ class ConfigRow(Value):
     ``since_us`` is when it was first heard of; ``played`` counts games by second, over the window; ``evaluated`` is
     the model of the last evaluation as long as nobody has decided about it. ``loops`` counts trainings that were
     evaluated and decided about, ``promotions`` and ``rejections`` the decisions, operators' included; the initial
-    model, which nobody trained, counts in none of them. ``blocked`` is why training is blocked, if it is.
+    model, which nobody trained, counts in none of them. ``blocked`` is why training is blocked, if it is;
+    ``quality`` what the training intensity was set for; ``overdue`` that no evaluation comes.
     """
 
     key: str
@@ -70,6 +72,8 @@ class ConfigRow(Value):
     model: ModelHash | None = None
     blocked: str | None = None
     paused: bool = False
+    quality: float | None = None
+    overdue: EvaluationOverdue | None = None
     boosted: Boosted | None = None
     decision: Decided | None = None
 
@@ -116,7 +120,7 @@ def _evaluation(_: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
     if data.purpose != "rating":
         return {}
     against = {result.opponent: result.score for result in data.results}
-    rated = {"elo": data.elo, "elo_stderr": data.elo_stderr, "evaluated": data.model}
+    rated = {"elo": data.elo, "elo_stderr": data.elo_stderr, "evaluated": data.model, "overdue": None}
     return rated | ({"win_rate": against["random"]} if "random" in against else {})
 
 
@@ -148,7 +152,11 @@ def _unblock(_: ConfigRow, __: Event[TrainingUnblocked]) -> Changes:
 
 
 def _intensity(_: ConfigRow, event: Event[TrainingIntensityChanged]) -> Changes:
-    return {"paused": event.data.intensity == "paused"}
+    return {"paused": event.data.intensity == "paused", "quality": event.data.quality_score}
+
+
+def _overdue(_: ConfigRow, event: Event[EvaluationOverdue]) -> Changes:
+    return {"overdue": event.data}
 
 
 def _boost(_: ConfigRow, event: Event[ExplorationBoost]) -> Changes:
@@ -165,6 +173,7 @@ CHANGES = cast(
         SelfplayComplete: _selfplay,
         TrainingCompleted: _training,
         EvaluationCompleted: _evaluation,
+        EvaluationOverdue: _overdue,
         ModelPromoted: _promotion,
         PromotionRejected: _rejection,
         ModelRolledBack: _rollback,
