@@ -14,6 +14,7 @@ from app.core.statistics import (
     gsprt_llr,
     p_text,
     rotation_outcomes,
+    sprt_bounds,
     sprt_verdict,
 )
 from app.core.units import Elo, EloPerHour, Rate, wilson_interval
@@ -48,6 +49,7 @@ __all__ = [
     "p_text",
     "reading",
     "rotation_outcomes",
+    "sprt_bounds",
     "sprt_verdict",
     "wilson_interval",
     "writing",

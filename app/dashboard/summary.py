@@ -95,7 +95,7 @@ def _why(data: ModelPromoted | PromotionRejected) -> str:
     elo = show_elo(evidence.elo, evidence.elo_stderr)
     if evidence.value == evidence.threshold == 0:
         return f"{evidence.statistic}, {elo} Elo"
-    return f"{evidence.statistic} {evidence.value:.3g} (threshold {evidence.threshold:.3g}), {elo} Elo"
+    return f"{evidence.statistic}: evidence {evidence.value:.1f}, {evidence.threshold:.1f} needed, {elo} Elo"
 
 
 def _matchmaking(data: MatchmakingUpdated) -> str:

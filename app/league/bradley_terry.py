@@ -12,10 +12,10 @@ scores instead (quasi-likelihood: R. W. M. Wedderburn, Biometrika 61 (1974), 439
 No number per agent explains all scores. Models learn to beat their parents in particular, and the more one-sided a pair
 is, the less logistic are its scores: openings and noise keep the weaker one off 0. So a pair's true mean score may
 deviate from the expected one p, with a standard deviation of m between equals (``misfit``) and m / (2 sqrt(p (1 - p)))
-elsewhere. However many games were played, a pair then counts as 4 (p (1 - p) / m)² at most: with m = 0.03 as 278 games
-between equals, 114 at a score of 80%, 36 at 90%, 10 at 95%. Source of such weights: D. A. Williams, Applied Statistics 31
-(1982), 144-148. Where scores deviate by more still, all errors grow by the square root of chi-squared over its degrees
-of freedom (R. T. Birge, Physical Review 40 (1932), 207-227).
+elsewhere. However many games were played, a pair then counts as 4 (p (1 - p) / m)² games at most: with m = 0.03 as 278
+between equals, 114 at a score of 80%, 36 at 90%, 10 at 95%. Source of such weights: D. A. Williams, Applied Statistics
+31 (1982), 144-148. Where scores deviate by more still, all errors grow by the square root of chi-squared over its
+degrees of freedom (R. T. Birge, Physical Review 40 (1932), 207-227).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
