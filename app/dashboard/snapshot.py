@@ -17,7 +17,7 @@ from app.dashboard.status import READS, Board, BoardState
 from app.events import Event
 from app.journal import JournalReader, history
 
-FORMAT = 1
+FORMAT = 2
 """To be raised when a fold changes its mind about events that it has counted."""
 
 

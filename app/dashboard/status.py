@@ -6,7 +6,7 @@ from typing import Any
 
 from app.config import RunSettings
 from app.core import ModelHash, Rate
-from app.dashboard.configs import CHANGES, ConfigRow, Decided, fold_config
+from app.dashboard.configs import CHANGES, ConfigRow, Decided, Progress, fold_config
 from app.dashboard.daemons import DaemonRow, State, fold_daemon
 from app.events import BY_TYPE, DaemonFact, Event, Kind, Payload, RunConfigured, Value
 from app.events.envelope import EPOCH
@@ -43,6 +43,7 @@ class ConfigStatus(Value):
     elo: float | None
     elo_stderr: float | None
     win_rate_random: Rate | None
+    progress: Progress | None
     promotions: int
     rejections: int
     loops: int
@@ -152,6 +153,7 @@ def _config(row: ConfigRow, now_us: int) -> ConfigStatus:
         elo=row.elo,
         elo_stderr=row.elo_stderr,
         win_rate_random=row.win_rate,
+        progress=row.progress,
         promotions=row.promotions,
         rejections=row.rejections,
         loops=row.loops,

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from app.core import Rate
 from app.dashboard.chances import chances
+from app.dashboard.configs import Progress
 from app.events import (
     EvaluationCompleted,
     MatchmakingUpdated,
@@ -42,6 +43,14 @@ def show_rate(rate: Rate | None) -> str:
     if rate is None:
         return UNKNOWN
     return f"{rate.mean:.1%} [{rate.lower:.1%}, {rate.upper:.1%}] n={rate.n}"
+
+
+def show_progress(progress: Progress | None) -> str:
+    """Return the score against an earlier champion, and how many loops ago that was current; a dash when unknown."""
+    if progress is None:
+        return UNKNOWN
+    score = progress.score
+    return f"{score.mean:.0%} [{score.lower:.0%}, {score.upper:.0%}], {progress.loops} loops ago"
 
 
 def show_age(seconds: float) -> str:

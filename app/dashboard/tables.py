@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.dashboard.status import ConfigStatus, DaemonStatus, Status
-from app.dashboard.summary import UNKNOWN, short, show_age, show_elo, show_rate
+from app.dashboard.summary import UNKNOWN, short, show_age, show_elo, show_progress, show_rate
 
 STATE_STYLES = {"ready": "green", "started": "yellow", "silent": "red", "failed": "bold red", "stopped": "dim"}
 GAP = 2
@@ -43,6 +43,10 @@ def _decision(config: ConfigStatus) -> str:
     return f"{decision.name} {show_age(decision.age_seconds)} ago ({short(decision.id)})" if decision else UNKNOWN
 
 
+def _progress(config: ConfigStatus) -> str:
+    return show_progress(config.progress)
+
+
 CONFIGS: tuple[Column[ConfigStatus], ...] = (
     Column("configuration", lambda config: config.key, 10),
     Column("games", lambda config: f"{config.games:,}", 4, right=True),
@@ -50,6 +54,7 @@ CONFIGS: tuple[Column[ConfigStatus], ...] = (
     Column("step", lambda config: _figure(config.step), 7, right=True),
     Column("Elo", lambda config: show_elo(config.elo, config.elo_stderr), 9, right=True),
     Column("score v. random", lambda config: show_rate(config.win_rate_random), 2, right=True),
+    Column("score v. past champion", _progress, 3, right=True),
     Column("loops", lambda config: str(config.loops), 5, right=True),
     Column("+/-", lambda config: f"{config.promotions}/{config.rejections}", 8, right=True),
     Column("last decision", _decision, 1),

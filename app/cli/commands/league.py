@@ -13,7 +13,7 @@ from app.cli.place import Place, json_option, placed
 from app.cli.selecting import check_config, check_played, open_journal
 from app.config import RunSettings
 from app.core import LEAST_P, FlyballError, reading, writing
-from app.dashboard import LEAGUES_READ, LeagueView, draw_league, read_leagues, short
+from app.dashboard import LEAGUES_READ, LeagueView, draw_league, read_leagues, short, show_progress
 from app.journal import history
 from app.league import League, dump_league, load_league
 from app.runtime.brokerd import last_settings
@@ -170,6 +170,8 @@ def _show(key: str, view: LeagueView) -> None:
     for member in view.members():
         table.add_row(*_cells(member))
     show(table)
+    if view.progress:
+        show(f"the model rated last against an earlier champion: {show_progress(view.progress)}")
     played = ", ".join(f"{category} {games:,}" for category, games in view.met.most_common())
     show(f"games of self-play by reason: {played}" if played else "no games of self-play against the league yet")
     if cycle := view.cycle():
