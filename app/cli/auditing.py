@@ -7,6 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from app.arena import EvaluationManager
+from app.cli.evaluating import LostGames
 from app.cli.output import note, show
 from app.cli.place import Place
 from app.config import GameConfig
@@ -42,7 +43,7 @@ def audit_league(place: Place, view: LeagueView, config: GameConfig, seed: int, 
         games: of each pair, rounded up to whole rotations.
         workers: processes that play.
 
-    Raises ``TooFewMembers``, or ``NothingPlayed`` where a model cannot be played.
+    Raises ``TooFewMembers``, and ``NothingPlayed`` or ``LostGames`` where a model cannot be played.
     """
     published = _published(place, view)
     names = tuple(published)
@@ -93,7 +94,7 @@ async def _play(
             )
             result = await manager.evaluate(spec)
             if result.lost_games:
-                raise TooFewMembers(f"{result.lost_games} games could not be played: {result.error}", hint="Try again.")
+                raise LostGames(f"{result.lost_games} games could not be played: {result.error}", hint="Try again.")
             played += (
                 PairTotals.of_rotations(hero, match.opponent_model, match.rotations)
                 for match in result.results

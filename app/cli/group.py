@@ -70,6 +70,7 @@ EXIT_CODES = {
     "AmbiguousEvent": 4,
     "NobodyToPlay": 4,
     "NoLeague": 4,
+    "TooFewMembers": 4,
     "UnknownConfig": 4,
     "UnknownDaemon": 4,
     "UnknownEnvironment": 4,
