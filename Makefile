@@ -1,5 +1,6 @@
-# Everything a checkout needs; `make up` is enough to start. Pass more to pip with PIP_FLAGS, for instance
-#   make venv PIP_FLAGS="--extra-index-url https://download.pytorch.org/whl/cpu"
+# Everything a checkout needs; `make up` is enough to start. PIP_FLAGS are passed to pip; with none, only the package
+# index that this machine is configured with is asked. PyTorch's CPU build, gigabytes smaller than the one with CUDA:
+#   make up PIP_FLAGS="--extra-index-url https://download.pytorch.org/whl/cpu"
 PYTHON ?= python3
 PIP_FLAGS ?=
 ARGS ?=
@@ -15,6 +16,7 @@ venv: $(STAMP)
 $(STAMP): pyproject.toml deploy/constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Flyball needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV), which takes minutes: about 1.7 GB with PyTorch's CPU build, several GB more with CUDA (see README)."
 	@$(BIN)/python -m pip install --quiet $(PIP_FLAGS) -e '.[dev]' -c deploy/constraints.txt
 	@touch $@
 

@@ -39,12 +39,20 @@ class StepClock:
 
 
 def checked(number: int, *, who: str = "test") -> Envelope[Any]:
-    data = ParityChecked(request_id=derive_id("request", who), shard="a" * 64, checked=abs(number) + 1, failures=0)
+    data = ParityChecked(
+        request_id=derive_id("request", who),
+        worker="selfplay_worker@laptop",
+        shard="a" * 64,
+        checked=abs(number) + 1,
+        failures=0,
+    )
     return originate(data, event_id=derive_id(who, number), time=START, subject="hex7_2p")
 
 
 def degraded(number: int, *, who: str = "test") -> Envelope[Any]:
-    data = QualityDegraded(request_id=derive_id("request", who), shard="a" * 64, reason="too short")
+    data = QualityDegraded(
+        request_id=derive_id("request", who), worker="selfplay_worker@laptop", shard="a" * 64, reason="too short"
+    )
     return originate(data, event_id=derive_id(who, "degraded", number), time=START, subject="hex7_2p")
 
 

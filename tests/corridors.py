@@ -2,7 +2,8 @@
 
 Observation: the distance, one number. Actions: back, forward. Reward -1 a step. ``info``: ``dist``, ``is_success``.
 Registered as ``Corridor-v0`` (cut off after 20 steps) and ``EndlessCorridor-v0`` (never cut off) when it is imported:
-``corridors:Corridor-v0``.
+``corridors:Corridor-v0``. ``BrokenCorridor-made-v0`` raises when it is made, others when they are reset or stepped.
+``info["place"]`` is a text.
 """
 
 from typing import Any
@@ -32,12 +33,36 @@ class Corridor(gymnasium.Env[np.ndarray, int]):
             print("a step")  # noqa: T201
         self._distance += -1 if action == 1 else 1
         done = self._distance == 0
-        return self._seen(), -1.0, done, False, {"dist": float(self._distance), "is_success": done}
+        return self._seen(), -1.0, done, False, {"dist": float(self._distance), "is_success": done, "place": "here"}
 
     def _seen(self) -> np.ndarray:
         return np.array([self._distance], dtype=np.float32)
 
 
+class BrokenCorridor(Corridor):
+    """Raises while it is made, reset or stepped, as its id says."""
+
+    def __init__(self, broken: str) -> None:
+        super().__init__()
+        self._broken = broken
+        self._check("made")
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        self._check("reset")
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self._check("stepped")
+        return super().step(action)
+
+    def _check(self, when: str) -> None:
+        if self._broken == when:
+            raise RuntimeError(f"the floor gave way when {when}")
+
+
 gymnasium.register("Corridor-v0", entry_point=Corridor, max_episode_steps=LIMIT)
 gymnasium.register("TalkativeCorridor-v0", entry_point=Corridor, max_episode_steps=LIMIT, kwargs={"talkative": True})
 gymnasium.register("EndlessCorridor-v0", entry_point=Corridor)
+for broken in ("made", "reset", "stepped"):
+    spec = {"entry_point": BrokenCorridor, "max_episode_steps": LIMIT, "kwargs": {"broken": broken}}
+    gymnasium.register(f"BrokenCorridor-{broken}-v0", **spec)

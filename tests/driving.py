@@ -204,7 +204,7 @@ def scored(
     score: float = 0.9, *, model: str = OLD, rows: int = NEED, request: str = "q", shard: str = "c" * 64
 ) -> QualityScoreUpdated:
     """Return an inspected shard."""
-    inspected = ShardRef(key=shard, rows=rows, games=10, model=model, seed=1)
+    inspected = ShardRef(worker="selfplay_worker@laptop", key=shard, rows=rows, games=10, model=model, seed=1)
     return QualityScoreUpdated(request_id=request, shard=inspected, score=score, components={})
 
 
@@ -212,8 +212,8 @@ def played(number: int = 1, *, shard: str = "c" * 64, model: str = OLD) -> Selfp
     """Return the answer to a request for games, the ``number``-th."""
     return SelfplayComplete(
         request_id=f"r{number}",
-        worker="selfplay_worker@laptop",
-        shard=ShardRef(key=shard, rows=9, games=1, model=model, seed=number),
+        probe=False,
+        shard=ShardRef(worker="selfplay_worker@laptop", key=shard, rows=9, games=1, model=model, seed=number),
         opponents=(),
         temperature=1.0,
         mean_length=9.0,

@@ -272,10 +272,17 @@ class StandIn:
             yield done, request.worker, SelfplayFailed(request_id=event.id, worker=request.worker, error="it failed")
             return
         rows = max(1, int(request.games * self._random.gauss(10, 1)))
-        shard = ShardRef(key=self._hash(), rows=rows, games=request.games, model=request.model, seed=request.seed)
+        shard = ShardRef(
+            worker=request.worker,
+            key=self._hash(),
+            rows=rows,
+            games=request.games,
+            model=request.model,
+            seed=request.seed,
+        )
         complete = SelfplayComplete(
             request_id=event.id,
-            worker=request.worker,
+            probe=False,
             shard=shard,
             opponents=tuple({name for lineup in request.lineups for name in lineup.opponents} - {request.model}),
             temperature=request.temperature,
@@ -287,7 +294,11 @@ class StandIn:
 
     def _inspect(self, event: Event[Payload], played: SelfplayComplete, now: float) -> Iterable[Fact]:
         done = self._busy("quality_monitor@laptop", now, 0.05)
-        about: dict[str, Any] = {"request_id": played.request_id, "shard": played.shard.key}
+        about: dict[str, Any] = {
+            "request_id": played.request_id,
+            "worker": played.shard.worker,
+            "shard": played.shard.key,
+        }
         if self._happens(0.002):
             yield done, "quality_monitor@laptop", QualityDegraded(**about, reason="it is damaged")
             return
@@ -355,7 +366,7 @@ class GeneratedRun:
         position = self._unsaid[daemon][0] - 1 if self._unsaid[daemon] else self._head
         if daemon == BROKER:
             self._say(0.0, source, ClockTick(period_seconds=self._tick_seconds))
-        self._say(0.0, source, DaemonHeartbeat(**_who(source), position=position, lag=0, jobs=0))
+        self._say(0.0, source, DaemonHeartbeat(**_who(source), position=position, lag=0, jobs=0, requests=()))
         self._schedule(self._tick_seconds if daemon == BROKER else self._beat_seconds, source, None)
 
     def _record(self, source: str, envelope: Envelope[Payload]) -> Event[Payload]:

@@ -129,16 +129,25 @@ def _play(draw: st.DrawFn, _: "Story", event: Event[SelfplayRequested]) -> list[
     if draw(st.integers(0, 9)) == 9:
         return [SelfplayFailed(request_id=event.id, worker=about.worker, error="no")]
     rows = draw(st.sampled_from([3000, 10_000, 20_000]))
-    shard = ShardRef(key=f"shard-{event.sequence}", rows=rows, games=about.games, model=about.model, seed=about.seed)
-    return [played().model_copy(update={"request_id": event.id, "worker": about.worker, "shard": shard})]
+    shard = ShardRef(
+        worker=about.worker,
+        key=f"shard-{event.sequence}",
+        rows=rows,
+        games=about.games,
+        model=about.model,
+        seed=about.seed,
+    )
+    return [played().model_copy(update={"request_id": event.id, "probe": about.probe, "shard": shard})]
 
 
 def _inspect(draw: st.DrawFn, _: "Story", event: Event[SelfplayComplete]) -> list[Payload]:
     about, shard = event.data.request_id, event.data.shard
     found = draw(st.integers(0, 9))
     if found == 9:
-        return [QualityDegraded(request_id=about, shard=shard.key, reason="no")]
-    parity = ParityChecked(request_id=about, shard=shard.key, checked=16, failures=found // 8)
+        return [QualityDegraded(request_id=about, worker="selfplay_worker@laptop", shard=shard.key, reason="no")]
+    parity = ParityChecked(
+        request_id=about, worker="selfplay_worker@laptop", shard=shard.key, checked=16, failures=found // 8
+    )
     score = draw(st.sampled_from([0.9, 0.9, 0.9, 0.6, 0.1]))
     return [parity, scored(score, model=shard.model, rows=shard.rows, request=about, shard=shard.key)]
 

@@ -38,7 +38,7 @@ from app.journal import SqliteJournal
 
 KEY = "tic_tac_toe_2p"
 OLD, NEW = ModelHash("a" * 64), ModelHash("b" * 64)
-SHARD = ShardRef(key=ShardKey("c" * 64), rows=9000, games=600, model=OLD, seed=1)
+SHARD = ShardRef(worker="selfplay_worker@laptop", key=ShardKey("c" * 64), rows=9000, games=600, model=OLD, seed=1)
 START = datetime.fromisoformat("2026-01-31T12:00:00+00:00")
 
 
@@ -118,11 +118,13 @@ def recording() -> Recording:
     judged = run.add(evaluated(OLD, 0, 5.0, 100), wanted)
     promoted = ModelPromoted(model=OLD, previous=None, step=0, elo=Elo(5.0), evidence=evidence(5.0))
     current = run.add(promoted, judged)
-    play = SelfplayRequested(worker="selfplay_worker@laptop", model=OLD, lineups=(), games=600, seed=1, temperature=1)
+    play = SelfplayRequested(
+        worker="selfplay_worker@laptop", model=OLD, lineups=(), games=600, seed=1, temperature=1, probe=False
+    )
     playing = run.add(play, current)
     played = SelfplayComplete(
         request_id=playing.id,
-        worker="selfplay_worker@laptop",
+        probe=False,
         shard=SHARD,
         opponents=(),
         temperature=1.0,
@@ -133,7 +135,7 @@ def recording() -> Recording:
     rows = run.add(played, playing)
     again = TrainingRequested(base_model=OLD, shards=(SHARD,), step=0, seed=2, learning_rate=1e-3, epochs=3)
     second = run.add(trained(NEW, 1), run.add(again, rows))
-    run.add(DaemonHeartbeat(**who, position=11, lag=2, jobs=1))
+    run.add(DaemonHeartbeat(**who, position=11, lag=2, jobs=1, requests=()))
     judged = run.add(evaluated(NEW, 1, -12.5, 90), second)
     run.add(PromotionRejected(model=NEW, current=OLD, step=1, evidence=evidence(-12.5)), judged)
     run.add(DaemonStopped(**who, position=15))

@@ -110,13 +110,14 @@ class RunningLoop:
 
 
 @contextmanager
-def running_loop(folder: Path, settings: str = SETTINGS) -> Iterator[RunningLoop]:
-    """Start ``flyball up``, and stop it as Ctrl-C would."""
+def running_loop(folder: Path, settings: str = SETTINGS, cwd: Path | None = None) -> Iterator[RunningLoop]:
+    """Start ``flyball up``, in a working directory if one is named, and stop it as Ctrl-C would."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "flyball.toml").write_text(settings)
     with (folder / "up.out").open("wb") as output:
         process = subprocess.Popen(
             [FLYBALL, "up", "--run", str(folder)],
+            cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -29,14 +29,14 @@ def adapted(rate: float) -> AdaptiveParamsChanged:
 
 
 def asked(worker: str, model: str = OLD) -> SelfplayRequested:
-    return SelfplayRequested(worker=worker, model=model, lineups=(), games=10, seed=1, temperature=1)
+    return SelfplayRequested(worker=worker, model=model, lineups=(), games=10, seed=1, temperature=1, probe=False)
 
 
 def played(request: str, shard: str = "c" * 64, model: str = OLD) -> SelfplayComplete:
     return SelfplayComplete(
         request_id=request,
-        worker="selfplay_worker@laptop",
-        shard=ShardRef(key=shard, rows=100, games=10, model=model, seed=1),
+        probe=False,
+        shard=ShardRef(worker="selfplay_worker@laptop", key=shard, rows=100, games=10, model=model, seed=1),
         opponents=(),
         temperature=1.0,
         mean_length=7.0,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.arena.opening import OpenedTable
 from app.config import GameConfig
 from app.core import derive_seed
 from app.evaluation import MatchGames, match_games
@@ -54,6 +53,9 @@ def play_rotations(
     seating[np.arange(plan.games), heroes] = HERO
     deals = {rotation: derive_seed(plan.seed, "deal", rotation) for rotation in np.unique(rotations).tolist()}
     seeds = [deals[rotation] for rotation in rotations.tolist()]
-    schedule = Schedule(seeds, seating, (plan.temperature,) * 2, derive_seed(plan.seed, "choices"), plan.first)
-    table = OpenedTable(open_table(config, min(plan.games, IN_FLIGHT)), plan.opening_plies)
+    openings = np.full(plan.games, plan.opening_plies)
+    schedule = Schedule(
+        seeds, seating, (plan.temperature,) * 2, derive_seed(plan.seed, "choices"), plan.first, openings
+    )
+    table = open_table(config, min(plan.games, IN_FLIGHT))
     return Rollout(table, [hero, opponent], schedule).run(), heroes

@@ -35,7 +35,7 @@ COMMANDS = {
     "replay": "Check that a journal replays, ask what if, publish recorded events again.",
     "scenario": "Make a trouble in a running loop, and see what the loop does about it.",
     "simulate": "Run the controllers on a modelled cluster, and see what they are worth.",
-    "journal": "Look for damage in the journal.",
+    "journal": "Look for damage in the journal, migrate it, rebuild it.",
     "daemon": "Run one daemon, or list them.",
     "config": "Show or check the settings.",
     "events": "List event types, show a schema, draw who emits what to whom.",
@@ -65,6 +65,7 @@ EXIT_CODES = {
     "UnusableFolder": 2,
     "WrongModel": 2,
     "DamagedDatabase": 1,
+    "OtherFormat": 2,
     "NotAJournal": 3,
     "NotRunning": 3,
     "AmbiguousEvent": 4,
@@ -96,6 +97,12 @@ def exit_code(error: Exception) -> int:
 
 class LazyGroup(click.Group):
     """A group that imports a command's module when the command is used."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the group's own part of the command line, having refused options that are given twice."""
+        if not ctx.resilient_parsing:  # completing a word
+            _refuse_repetitions(self, ctx, args, frozenset())
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return all names, the most used first."""
@@ -135,6 +142,29 @@ class LazyGroup(click.Group):
                 raise
             what = f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}."
             ctx.exit(_told(UnusableFile(what, hint="Look at its name and mode.")))
+
+
+def _refuse_repetitions(command: click.Command, ctx: click.Context, args: list[str], given: frozenset[str]) -> None:
+    """Refuse an option that is given twice, here or in a subcommand, unless its values add up.
+
+    The parser would keep the last value, and say nothing of the others.
+
+    Args:
+        command: which parses the arguments.
+        ctx: of the command.
+        args: the arguments, subcommands and their arguments included.
+        given: the names of options that were given before the command.
+    """
+    _, rest, order = command.make_parser(ctx).parse_args(list(args))
+    for param in order:
+        if isinstance(param, click.Option) and not (param.multiple or param.is_flag or param.count):
+            if param.name in given:
+                raise click.UsageError(f"{param.opts[0]} is given twice: keep one.", ctx)
+            given |= {str(param.name)}
+    if isinstance(command, click.Group) and rest:
+        name, *others = rest
+        if found := command.get_command(ctx, name):
+            _refuse_repetitions(found, click.Context(found, ctx, name, **found.context_settings), others, given)
 
 
 def _told(error: "FlyballError") -> int:

@@ -15,7 +15,11 @@ from app.dashboard import Status, daemons_text, event_text, status_table
 from app.events import Event
 from app.runtime.supervisor import ChildReport
 
-LAST_LINES = 6
+PINNED_LINES = 6
+"""Rare events and failures: of these at most so many are shown, one for each kind and configuration or daemon."""
+
+STREAM_LINES = 6
+"""Lines of what happens all the time."""
 
 
 def is_usual(report: ChildReport) -> bool:
@@ -99,21 +103,35 @@ class LineScreen:
 
 
 class LiveScreen:
-    """A picture that is painted anew: configurations, daemons, the last lines."""
+    """A picture that is painted again and again: configurations, daemons, rare events, and the latest of the rest.
 
-    def __init__(self) -> None:
-        self._lines: deque[Text] = deque(maxlen=LAST_LINES)
+    It has the terminal's other screen to itself: what was painted there before a terminal changed its size would
+    otherwise be wrapped into new lines that nobody wipes out. The last picture stays on the ordinary screen.
+
+    Args:
+        title: the first line, while it is live.
+    """
+
+    def __init__(self, title: str) -> None:
+        self._title = _line(title, "dim")
+        self._pinned: dict[tuple[str, str], Text] = {}
+        self._stream: deque[Text] = deque(maxlen=STREAM_LINES)
         self._status: Status | None = None
-        self._live = Live(console=stdout_console(), auto_refresh=False, transient=False)
+        self._live = Live(console=stdout_console(), auto_refresh=False, screen=True)
 
     def report(self, report: ChildReport) -> None:
-        """Add a line, when it is out of the ordinary."""
+        """Pin what happened to a process, when it is out of the ordinary."""
         if not is_usual(report):
-            self._add(Text(describe(report), "red"))
+            self._pin(report.what, report.name, _line(describe(report), "red"))
 
     def event(self, event: Event[Any]) -> None:
-        """Add a line."""
-        self._add(Text(event.recordedtime.strftime("%H:%M:%S "), "dim").append_text(event_text(event)))
+        """Add a line; pin it if the event is notable."""
+        line = _line(event.recordedtime.strftime("%H:%M:%S "), "dim").append_text(event_text(event))
+        if event.data.notable:
+            self._pin(event.data.seed_name, event.subject, line)
+        else:
+            self._stream.append(line)
+            self._paint()
 
     def status(self, status: Status) -> None:
         """Paint the picture."""
@@ -122,7 +140,8 @@ class LiveScreen:
 
     def say(self, text: str) -> None:
         """Add a line."""
-        self._add(Text(text, "bold"))
+        self._stream.append(_line(text, "bold"))
+        self._paint()
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -131,22 +150,40 @@ class LiveScreen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._live.console.clear()  # tmux, once resized, would keep the other screen's lines in its history
         self._live.stop()
+        self._live.console.print(Group(*self._tables(), *self._lines(PINNED_LINES + STREAM_LINES + 1)))
 
-    def _add(self, line: Text) -> None:
-        line.no_wrap, line.overflow = True, "ellipsis"
-        self._lines.append(line)
+    def _pin(self, what: str, about: str, line: Text) -> None:
+        self._pinned.pop((what, about), None)  # the latest come last
+        self._pinned[what, about] = line
         self._paint()
 
     def _paint(self) -> None:
-        parts: list[RenderableType] = list(self._lines)
-        if self._status is not None:
-            parts = [status_table(self._status, self._live.console.width), "", daemons_text(self._status), "", *parts]
-        self._live.update(Group(*parts), refresh=True)
+        console, tables = self._live.console, [self._title, "", *self._tables()]
+        room = console.height - len(console.render_lines(Group(*tables), pad=False))
+        self._live.update(Group(*tables, *self._lines(room)), refresh=True)
+
+    def _tables(self) -> list[RenderableType]:
+        if self._status is None:
+            return []
+        return [status_table(self._status, self._live.console.width), "", daemons_text(self._status), ""]
+
+    def _lines(self, room: int) -> list[RenderableType]:
+        """Return the lines below the tables: those pinned first, where there is little room those alone."""
+        pinned = list[RenderableType](self._pinned.values())[-PINNED_LINES:]
+        if pinned and self._stream:
+            pinned.append("")
+        stream = [*self._stream]
+        return [*pinned, *stream[max(0, len(stream) - max(0, room - len(pinned))) :]]
 
 
-def choose_screen(*, as_json: bool) -> Screen:
-    """Return the screen that suits stdout."""
+def _line(text: str, style: str) -> Text:
+    return Text(text, style, no_wrap=True, overflow="ellipsis")
+
+
+def choose_screen(title: str, *, as_json: bool) -> Screen:
+    """Return the screen that suits stdout; ``title`` is the first line of a picture."""
     if not as_json and sys.stdout.isatty():
-        return LiveScreen()
+        return LiveScreen(title)
     return LineScreen(as_json=as_json)

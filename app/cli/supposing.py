@@ -10,14 +10,21 @@ import click
 from app.cli.output import note, write_json
 from app.cli.selecting import Selection
 from app.dashboard import summarise
-from app.events import Envelope, Kind, Payload
+from app.events import CATALOGUE, Envelope, Kind, OpponentSampled, Payload
 from app.journal import SqliteJournalReader, history
 from app.runtime.overrides import parse
 from app.runtime.stories import differing
-from app.runtime.what_if import Divergence, WhatIf
+from app.runtime.what_if import Change, Divergence, WhatIf
 
 EVERY = "all configurations"
-SIGNS = {"added": "+", "missing": "-", "changed": "~"}
+SIGNS: dict[Change, str] = {"missing": "-", "added": "+", "replaced": ">", "changed": "~"}
+"""The kinds of change, in the order of the summary."""
+
+WORK = frozenset(payload for payload in CATALOGUE if payload.kind is Kind.REQUEST) | {OpponentSampled}
+"""Requests for work, and the opponents drawn for them: nearly all of them differ after the first decision that does."""
+
+Counts = Counter[tuple[str, Change, str]]
+"""By configuration, kind of change and name."""
 
 
 def suppose(
@@ -31,18 +38,18 @@ def suppose(
 ) -> None:
     """Print where conclusions part: in short first, then by configuration and in time.
 
-    Without patterns, requests are only counted: nearly all of them differ after the first decision that does.
+    Without patterns, what is ``WORK`` is only counted.
     """
     if not assignments:
         raise click.UsageError("Say what would be different: --set KEY=VALUE.")
-    counts: Counter[tuple[str, str, str]] = Counter()
+    counts: Counts = Counter()
     shown, firsts = list[Divergence](), dict[str, Divergence]()
     for one in _divergences(reader, assignments, first, last):
-        data, about = one.envelope.data, one.envelope.subject or ""
+        about = one.envelope.subject or ""
         if selection.config_key in (None, about):
-            counts[about, data.seed_name, one.kind] += 1
+            counts[about, one.kind, _name(one)] += 1
             firsts.setdefault(about, one)
-            if selection.admits(data.event_type, about) and (selection.types or data.kind is not Kind.REQUEST):
+            if _is_shown(one, selection):
                 shown.append(one)
     shown.sort(key=lambda one: (one.envelope.subject or "", one.position))
     if as_json:
@@ -50,6 +57,18 @@ def suppose(
     else:
         _sum_up(firsts, counts)
         _print(shown)
+
+
+def _is_shown(one: Divergence, selection: Selection) -> bool:
+    """Whether a difference is listed: a promotion that becomes a request is one of promotions too."""
+    payloads = [type(envelope.data) for envelope in one.envelopes]
+    if selection.types is not None:
+        return not selection.types.isdisjoint(payloads)
+    return not WORK.issuperset(payloads)
+
+
+def _name(one: Divergence) -> str:
+    return " → ".join(dict.fromkeys(envelope.data.seed_name for envelope in one.envelopes))
 
 
 def _divergences(
@@ -63,19 +82,34 @@ def _divergences(
             yield from found
 
 
-def _sum_up(firsts: Mapping[str, Divergence], counts: Counter[tuple[str, str, str]]) -> None:
-    """Say where each configuration parts, in the order in which they do, and how much is otherwise from there on."""
+def _sum_up(firsts: Mapping[str, Divergence], counts: Counts) -> None:
+    """Say how much differs by kind of change, then for each configuration, in the order in which they part."""
     if not firsts:
         note("Nothing differs.")
         return
     one_only = "; --config-key KEY shows one of these" if len(firsts) > 1 else ""
     click.echo(f"Open loop: facts stay as recorded, so what lies further past a first difference tells less{one_only}.")
+    for kind, names in _by_kind(counts).items():
+        click.echo(f"{SIGNS[kind]} {kind:<8} {', '.join(f'{count:,} {name}' for name, count in names)}")
     for about, first in firsts.items():
         found = ", ".join(
-            f"{count} {name} {kind}" for (one, name, kind), count in sorted(counts.items()) if one == about
+            f"{count} {name} {kind}" for (one, kind, name), count in sorted(counts.items()) if one == about
         )
         click.echo(f"{about or EVERY}: first at {first.position}, {_time(first)}, by {first.by}; {found}")
     click.echo()
+
+
+def _by_kind(counts: Counts) -> dict[Change, list[tuple[str, int]]]:
+    """Return names and counts over all configurations by kind of change: work last, the most frequent first."""
+    work = {payload.seed_name for payload in WORK}
+    totals: dict[Change, Counter[str]] = {kind: Counter() for kind in SIGNS}
+    for (_, kind, name), count in sorted(counts.items()):
+        totals[kind][name] += count
+    return {
+        kind: sorted(names.items(), key=lambda one: (one[0] in work, -one[1]))
+        for kind, names in totals.items()
+        if names
+    }
 
 
 def _print(shown: Sequence[Divergence]) -> None:
@@ -85,7 +119,7 @@ def _print(shown: Sequence[Divergence]) -> None:
         if about != before:
             click.echo(about or EVERY)
             before = about
-        click.echo(f"  {SIGNS[one.kind]} {one.position:>8}  {_time(one)}  {one.envelope.data.seed_name}  {_said(one)}")
+        click.echo(f"  {SIGNS[one.kind]} {one.position:>8}  {_time(one)}  {_name(one)}  {_said(one)}")
 
 
 def _time(one: Divergence) -> str:
@@ -94,24 +128,25 @@ def _time(one: Divergence) -> str:
 
 def _said(one: Divergence) -> str:
     """Say what is otherwise: where a line about each would be the same line, the first field that differs."""
-    lines = [summarise(envelope.data) for envelope in (one.before, one.after) if envelope]
+    lines = [summarise(envelope.data) for envelope in one.envelopes]
     if len(set(lines)) == len(lines):
         return " → ".join(lines)
     field = differing(one.before, one.after)[0]
     return f"{lines[0]}: {field.path} {field.recorded} → {field.recomputed}"
 
 
-def _as_json(shown: Sequence[Divergence], counts: Counter[tuple[str, str, str]]) -> dict[str, Any]:
+def _as_json(shown: Sequence[Divergence], counts: Counts) -> dict[str, Any]:
     return {
+        "summary": {kind: dict(names) for kind, names in _by_kind(counts).items()},
         "counts": [
             {"config_key": about or None, "name": name, "kind": kind, "count": count}
-            for (about, name, kind), count in sorted(counts.items())
+            for (about, kind, name), count in sorted(counts.items())
         ],
         "differences": [
             {
                 "kind": one.kind,
                 "config_key": one.envelope.subject,
-                "name": one.envelope.data.seed_name,
+                "name": _name(one),
                 "position": one.position,
                 "time": one.time.isoformat(),
                 "by": one.by,

@@ -8,38 +8,12 @@ from typing import Any
 from app.config import RunFolder
 from app.core import FlyballError
 from app.dashboard import READS, Board, load_board, save_board
-from app.events import (
-    DaemonFailed,
-    EvaluationFailed,
-    Event,
-    ModelPromoted,
-    ModelRolledBack,
-    NodeLost,
-    Payload,
-    PromotionRejected,
-    QualityDegraded,
-    RegressionDetected,
-    SelfplayFailed,
-    TrainingBlockedByQuality,
-    TrainingFailed,
-)
+from app.events import CATALOGUE, Event, ModelPromoted, Payload, PromotionRejected
 from app.events.frames import DeadLetter
 from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
 
 INTERESTING: frozenset[type[Payload]] = frozenset(
-    {
-        DaemonFailed,
-        EvaluationFailed,
-        ModelPromoted,
-        ModelRolledBack,
-        NodeLost,
-        PromotionRejected,
-        QualityDegraded,
-        RegressionDetected,
-        SelfplayFailed,
-        TrainingBlockedByQuality,
-        TrainingFailed,
-    }
+    {ModelPromoted, PromotionRejected, *(payload for payload in CATALOGUE if payload.notable)}
 )
 """What somebody who looks now and then wants to have seen."""
 

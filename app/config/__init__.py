@@ -21,7 +21,7 @@ from app.config.pipeline import (
     TrainingSettings,
     suited,
 )
-from app.config.run import LAPTOP, PROFILES, ForeignSettings, RunSettings
+from app.config.run import LAPTOP, PROFILES, DeadlineSettings, ForeignSettings, RunSettings
 from app.config.settings import (
     Builtin,
     EvaluationSettings,
@@ -43,6 +43,7 @@ __all__ = [
     "Builtin",
     "CloningSettings",
     "Curve",
+    "DeadlineSettings",
     "Deployment",
     "EvaluationSettings",
     "FeedbackSettings",

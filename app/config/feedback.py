@@ -177,8 +177,35 @@ class SchedulerSettings(Settings):
     idle_seconds: float = Field(
         default=60.0, gt=0, description="between games that only show whether what blocks or pauses training is gone"
     )
-    lease_seconds: float = Field(default=600.0, gt=0, description="without a result for so long a request is repeated")
+    lease_seconds: float = Field(
+        default=600.0,
+        gt=0,
+        description="without a sign of a request for so long it is repeated: a result, or a heartbeat that names it",
+    )
     node_silent_seconds: float = Field(default=30.0, gt=0)
+
+
+class NodeSettings(Settings):
+    """When a worker is left alone, and for how long."""
+
+    failures: int = Field(default=3, ge=1, description="requests that fail in a row, after which a worker pauses")
+    pause_seconds: float = Field(default=30.0, gt=0, le=1e6, description="the first pause; doubled with each failure")
+    longest_pause_seconds: float = Field(default=1800.0, gt=0, le=1e6)
+    far_below: float = Field(
+        default=0.2, gt=0, le=1, description="quality by which a shard must lie below all others' to be called bad"
+    )
+    bad_shards: int = Field(default=3, ge=1, description="bad shards in a row that put a worker into quarantine")
+    quarantine_seconds: float = Field(
+        default=600.0, gt=0, le=1e6, description="until the first probe; doubled with each bad probe"
+    )
+    longest_quarantine_seconds: float = Field(default=21_600.0, gt=0, le=1e6)
+    good_probes: int = Field(default=3, ge=1, description="in a row that end a quarantine")
+
+    @model_validator(mode="after")
+    def _ascending_times(self) -> Self:
+        _ascending(self, "pause_seconds", "longest_pause_seconds")
+        _ascending(self, "quarantine_seconds", "longest_quarantine_seconds")
+        return self
 
 
 class TriggerSettings(Settings):
@@ -213,4 +240,5 @@ class FeedbackSettings(Settings):
     watchdog: WatchdogSettings = WatchdogSettings()
     lifecycle: LifecycleSettings = LifecycleSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
+    nodes: NodeSettings = NodeSettings()
     trigger: TriggerSettings = TriggerSettings()

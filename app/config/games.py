@@ -31,6 +31,10 @@ GAMES: dict[ConfigKey, GameConfig] = {
             players=2,
             engine="flyball",
             builtins=_WITH_HEURISTIC,
+            rows_per_training=16_384,
+            # It takes exploration, then many steps; with less entropy, games soon end after a dozen moves.
+            ppo=PpoSettings(learning_rate=1.5e-3, gae_lambda=0.9, epochs=4, entropy_coef=0.1, entropy_coef_end=0.05),
+            selfplay=SelfplaySettings(games_per_request=512, opening_plies=4),
         ),
         GameConfig(
             key=ConfigKey("breakthrough6_2p"),
@@ -69,7 +73,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             engine="flyball",
             builtins=_WITH_HEURISTIC,
             selfplay=_games(160),
-            evaluation=_DEALT,
+            evaluation=EvaluationSettings(opening_plies=0, temperature=0.0),  # deals differ enough: best play is rated
         ),
     )
 }

@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from app.config.settings import GAE_LAMBDA, GAMMA, GameConfig, PpoSettings, Settings
+from app.config.settings import GAE_LAMBDA, GAMMA, OPENINGS, EvaluationSettings, GameConfig, PpoSettings, Settings
 from app.core import HEURISTIC, RANDOM, ConfigKey
 
 SELF = "self"
@@ -31,6 +31,7 @@ class CollectionSettings(Settings):
         default="random", description="random, or behavioral_clone: see cloning"
     )
     temperature: float = Field(default=1.0, gt=0, le=10, description="divides the policy's logits before sampling")
+    opening_plies: int = Field(default=0, ge=0, description=OPENINGS)
     opponents: dict[str, float] = Field(
         default={SELF: 1.0}, description="shares of the games: 'self', or a bot in all other seats"
     )
@@ -82,6 +83,7 @@ class PipelinePpoSettings(PpoSettings):
     gae_lambda: float = Field(default=0.95, ge=0, le=1, description=GAE_LAMBDA)
     entropy_coef: float = Field(default=0.01, ge=0, description="weight of the entropy, of the first iteration")
     entropy_coef_end: float | None = Field(default=None, ge=0, description="of the last iteration")
+    entropy_trainings: int = Field(default=100, ge=1, description="nothing here: the iterations of the run count")
     schedule: Literal["linear", "cosine"] = Field(default="linear", description="from first to last values")
     epochs: int = Field(default=4, ge=1, description="also called ppo_epochs, as in seed 004")
     normalize_advantages: bool = Field(default=True, description="of each batch, to mean 0 and deviation 1")
@@ -101,15 +103,22 @@ class TrainingSettings(Settings):
     """When to stop, evaluate and save, and on what to compute."""
 
     max_episodes: int | None = Field(default=None, ge=1, description="games, after which no iteration begins")
-    early_stopping: bool = Field(default=True, description="end when evaluations no longer improve: see patience")
-    patience: int = Field(default=10, ge=1, description="evaluations without improvement, after which it ends")
+    early_stopping: bool = Field(
+        default=False, description="end once the last evaluations show that the outcome no longer rises: see patience"
+    )
+    patience: int = Field(default=20, ge=3, description="evaluations that must show it")
+    least_rise: float = Field(
+        default=0.02, description="of the outcome over so many evaluations; a run that certainly rises by less ends"
+    )
     checkpoint_frequency: int = Field(
         default=5, ge=1, description="iterations from one to the next; a resumed run repeats fewer"
     )
     eval_frequency: int = Field(default=1, ge=1, description="iterations from one evaluation to the next")
     eval_games: int = Field(default=100, ge=1, description="rounded up to whole rotations of the seats")
     eval_opponent: str = Field(default="random", description="a bot, in all other seats")
-    eval_temperature: float = Field(default=0.0, ge=0, le=10, description="of the policy; 0 is greedy")
+    eval_temperature: float = Field(
+        default=EvaluationSettings().temperature, ge=0, le=10, description="of the policy; 0 is greedy"
+    )
     final_games: int = Field(default=1000, ge=0, description="of the best policy against each bot, on fresh deals")
     max_recoveries: int = Field(default=5, ge=0, description="updates that may diverge before the run fails")
     threads: int = Field(default=1, ge=1, description="of the arithmetic; part of what decides the last bits")
@@ -143,6 +152,19 @@ class PipelineSettings(Settings):
 
 
 _TUNED: dict[ConfigKey, dict[str, Any]] = {
+    ConfigKey("connect_four_2p"): {
+        "collection.num_iterations": 2000,
+        "collection.opponents": {SELF: 0.75, HEURISTIC: 0.25},
+        "ppo.learning_rate": 2.5e-3,
+        "ppo.learning_rate_end": 2.5e-4,
+        "ppo.epochs": 2,
+        "ppo.batch_size": 512,
+        "ppo.entropy_coef": 0.15,
+        "ppo.entropy_coef_end": 0.04,
+        "training.eval_games": 1000,
+        "training.eval_frequency": 50,
+        "training.checkpoint_frequency": 50,
+    },
     ConfigKey("hearts_4p"): {
         "env.reward_mode": "per_trick",
         "collection.opponents": {HEURISTIC: 1.0},
@@ -160,7 +182,6 @@ _TUNED: dict[ConfigKey, dict[str, Any]] = {
         "ppo.batch_size": 2048,
         "ppo.entropy_coef": 0.002,
         "ppo.entropy_coef_end": 0.0005,
-        "training.eval_temperature": 0.0,
         "training.eval_games": 12_000,  # by half as many, the best is too often the luckiest
         "training.eval_frequency": 10,
         "training.checkpoint_frequency": 10,
@@ -180,6 +201,7 @@ def suited(config: GameConfig) -> dict[str, Any]:
     ppo = {f"ppo.{name}": value for name, value in config.ppo.model_dump().items()}
     others = {
         "collection.games_per_iteration": config.selfplay.games_per_request,
+        "collection.opening_plies": config.selfplay.opening_plies,
         "training.eval_opponent": HEURISTIC if HEURISTIC in config.builtins else RANDOM,
         "training.eval_temperature": config.evaluation.temperature,
         "training.eval_games": 400,

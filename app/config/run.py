@@ -24,6 +24,19 @@ class ForeignSettings(FlyballError):
     """A journal holds settings that this program does not know."""
 
 
+class DeadlineSettings(Settings):
+    """Seconds that one attempt at a job may take; after them its process is killed and replaced.
+
+    Generous on purpose: a deadline is for jobs that hang. ``evaluation.batch_seconds`` of each game is that of a batch
+    of evaluation games.
+    """
+
+    selfplay_seconds: float = Field(default=7200.0, gt=0, description="of a request for games")
+    inspection_seconds: float = Field(default=600.0, gt=0, description="of the inspection of a shard")
+    training_seconds: float = Field(default=7200.0, gt=0, description="of a training")
+    distribution_seconds: float = Field(default=600.0, gt=0, description="of the distribution of a model")
+
+
 class RunSettings(Settings):
     """What is played and learned, from which seed, at which rhythm."""
 
@@ -31,6 +44,7 @@ class RunSettings(Settings):
     tick_seconds: float = Field(default=10.0, gt=0, description="period of CLOCK_TICK")
     selfplay_workers: tuple[str, ...] = Field(default=("selfplay_worker@laptop",), min_length=1)
     min_quality: float = Field(default=0.3, ge=0, le=1, description="a shard below it is not trained on")
+    deadlines: DeadlineSettings = DeadlineSettings()
     feedback: FeedbackSettings = FeedbackSettings()
     league: LeagueSettings = LeagueSettings()
     configs: tuple[GameConfig, ...] = Field(default=tuple(GAMES[key] for key in LAPTOP), min_length=1)

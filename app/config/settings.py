@@ -69,7 +69,11 @@ class PpoSettings(Settings):
     gae_lambda: float = Field(default=0.75, ge=0, le=1, description=GAE_LAMBDA)
     clip_epsilon: float = Field(default=0.2, gt=0, lt=1, description="ratios of probabilities count in 1 +- it")
     value_coef: float = Field(default=0.5, ge=0, description="weight of the critic's loss")
-    entropy_coef: float = Field(default=0.03, ge=0, description="weight of the entropy")
+    entropy_coef: float = Field(default=0.03, ge=0, description="weight of the entropy, at first")
+    entropy_coef_end: float | None = Field(default=None, ge=0, description="at last; unset: it stays as it is")
+    entropy_trainings: int = Field(
+        default=100, ge=1, description="trainings of the daemons from the first to the last weight of the entropy"
+    )
     max_grad_norm: float = Field(default=0.5, gt=0, description="longer gradients are shortened to it")
     epochs: int = Field(default=3, ge=1, description="passes over the rows")
     batch_size: int = Field(default=256, ge=8, description="rows in a step of the optimiser")
@@ -80,6 +84,7 @@ class PpoSettings(Settings):
 
 
 MAX_TEMPERATURE = 10.0
+OPENINGS = "a game begins with so many random decisions at most; how many is drawn"
 
 
 class SelfplaySettings(Settings):
@@ -90,6 +95,7 @@ class SelfplaySettings(Settings):
     rewards: Literal["terminal", "per_trick", "shaped"] = Field(
         default="terminal", description="how they are spread over a game; but for Hearts there is only its end"
     )
+    opening_plies: int = Field(default=0, ge=0, description=OPENINGS)
 
 
 class EvaluationSettings(Settings):

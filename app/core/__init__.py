@@ -4,6 +4,7 @@ from app.core.chance import Wheel, derive_point, derive_points, lineups
 from app.core.clock import Clock
 from app.core.errors import FlyballError, UnusableFile, reading, writing
 from app.core.ids import ANCHOR, HEURISTIC, NEWEST_ANCHOR, RANDOM, ConfigKey, EventId, ModelHash, ShardKey, derive_id
+from app.core.interpreter import python_module
 from app.core.seeds import derive_seed
 from app.core.statistics import (
     ELO_SCALE,
@@ -47,6 +48,7 @@ __all__ = [
     "gsprt_llr",
     "lineups",
     "p_text",
+    "python_module",
     "reading",
     "rotation_outcomes",
     "sprt_bounds",

@@ -7,13 +7,17 @@ from app.core import ModelHash, Rate
 from app.events import (
     EvaluationCompleted,
     Event,
+    ExplorationBoost,
     Kind,
     ModelPromoted,
     ModelRolledBack,
     Payload,
     PromotionRejected,
     SelfplayComplete,
+    TrainingBlockedByQuality,
     TrainingCompleted,
+    TrainingIntensityChanged,
+    TrainingUnblocked,
     Value,
 )
 
@@ -50,6 +54,14 @@ class Progress(Value):
     loops: int
 
 
+class Boosted(Value):
+    """An exploration boost: the factor on the sampling temperature, and for how long."""
+
+    multiplier: float
+    since_us: int
+    lasts_seconds: float
+
+
 class ConfigRow(Value):
     """One configuration.
 
@@ -57,6 +69,7 @@ class ConfigRow(Value):
     the model of the last evaluation as long as nobody has decided about it. ``loops`` counts trainings that were
     evaluated and decided about, ``promotions`` and ``rejections`` the decisions, operators' included; the initial
     model, which nobody trained, counts in none of them. ``champions`` are the latest ones, the current model last.
+    ``blocked`` is why training is blocked, if it is.
     """
 
     key: str
@@ -70,11 +83,15 @@ class ConfigRow(Value):
     win_rate: Rate | None = None
     promotions: int = 0
     rejections: int = 0
+    rollbacks: int = 0
     loops: int = 0
     evaluated: ModelHash | None = None
     model: ModelHash | None = None
     champions: tuple[PastChampion, ...] = ()
     progress: Progress | None = None
+    blocked: str | None = None
+    paused: bool = False
+    boosted: Boosted | None = None
     decision: Decided | None = None
 
     def games_per_second(self, now_us: int) -> float | None:
@@ -83,6 +100,12 @@ class ConfigRow(Value):
         if not self.played or seconds < 1:
             return None
         return sum(games for second, games in self.played if second > now_us // MICROSECONDS - WINDOW_SECONDS) / seconds
+
+    def boost(self, now_us: int) -> float | None:
+        """Return the factor on the sampling temperature; None without a boost."""
+        if self.boosted is None or now_us - self.boosted.since_us > self.boosted.lasts_seconds * MICROSECONDS:
+            return None
+        return self.boosted.multiplier
 
 
 def fold_config(row: ConfigRow, event: Event[Payload]) -> ConfigRow:
@@ -149,7 +172,27 @@ def _rollback(row: ConfigRow, event: Event[ModelRolledBack]) -> Changes:
         return {}
     models = [champion.model for champion in row.champions]
     kept = row.champions[: models.index(target) + 1] if target in models else ()
-    return {"model": target, "champions": kept}
+    return {"model": target, "champions": kept, "rollbacks": row.rollbacks + 1}
+
+
+def _block(_: ConfigRow, event: Event[TrainingBlockedByQuality]) -> Changes:
+    return {"blocked": event.data.reason}
+
+
+def _unblock(_: ConfigRow, __: Event[TrainingUnblocked]) -> Changes:
+    return {"blocked": None}
+
+
+def _intensity(_: ConfigRow, event: Event[TrainingIntensityChanged]) -> Changes:
+    return {"paused": event.data.intensity == "paused"}
+
+
+def _boost(_: ConfigRow, event: Event[ExplorationBoost]) -> Changes:
+    data = event.data
+    if data.multiplier == 1:
+        return {"boosted": None}
+    boosted = Boosted(multiplier=data.multiplier, since_us=event.recorded_us, lasts_seconds=data.lasts_seconds)
+    return {"boosted": boosted}
 
 
 CHANGES = cast(
@@ -161,5 +204,9 @@ CHANGES = cast(
         ModelPromoted: _promotion,
         PromotionRejected: _rejection,
         ModelRolledBack: _rollback,
+        TrainingBlockedByQuality: _block,
+        TrainingUnblocked: _unblock,
+        TrainingIntensityChanged: _intensity,
+        ExplorationBoost: _boost,
     },
 )

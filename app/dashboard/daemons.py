@@ -10,11 +10,16 @@ from app.events import (
     DaemonStarted,
     DaemonStopped,
     Event,
+    NodeDegraded,
+    NodeQuarantined,
+    NodeRecovered,
+    NodeReleased,
     Payload,
     Value,
 )
 
-State = Literal["started", "ready", "stopped", "failed", "silent"]
+State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
+Trouble = NodeDegraded | NodeRecovered | NodeQuarantined | NodeReleased
 MICROSECONDS = 1_000_000
 
 
@@ -31,11 +36,26 @@ class DaemonRow(Value):
     capacity: int = 0
     pid: int | None = None
     error: str | None = None
+    degraded: bool = False
+    quarantined: bool = False
 
-    def state_at(self, now_us: int, silent_after_seconds: float) -> State:
-        """Return the state, taking into account how long nothing was heard."""
-        running = self.state in ("started", "ready")
-        return "silent" if running and now_us - self.heard_us > silent_after_seconds * MICROSECONDS else self.state
+    def state_at(self, now_us: int, silent_after_seconds: float, *, running: bool) -> State:
+        """Return the state: ``silent`` when nothing was heard for too long, ``gone`` when the run has ended without it.
+
+        Args:
+            now_us: the time of day.
+            silent_after_seconds: how long a daemon may say nothing.
+            running: whether the run is; if not, none of its daemons is, whatever it said last.
+        """
+        if self.state not in ("started", "ready"):
+            return self.state
+        if not running:
+            return "gone"
+        if now_us - self.heard_us > silent_after_seconds * MICROSECONDS:
+            return "silent"
+        if self.state == "ready" and (self.quarantined or self.degraded):
+            return "quarantined" if self.quarantined else "degraded"
+        return self.state
 
 
 def fold_daemon(row: DaemonRow | None, event: Event[Payload]) -> DaemonRow:
@@ -45,6 +65,21 @@ def fold_daemon(row: DaemonRow | None, event: Event[Payload]) -> DaemonRow:
     if row is None:
         row = DaemonRow(daemon=data.daemon, node=data.node, heard_us=event.recorded_us, state="stopped")
     return row.model_copy(update={"heard_us": event.recorded_us} | _changes(row, data))
+
+
+def fold_trouble(row: DaemonRow, data: Trouble) -> DaemonRow:
+    """Return a worker's row after an event that says how far it is trusted."""
+    match data:
+        case NodeDegraded(error=error):
+            return row.model_copy(update={"degraded": True, "error": error})
+        case NodeQuarantined(reason=reason):
+            return row.model_copy(update={"quarantined": True, "error": reason})
+        case NodeRecovered():
+            changed: dict[str, Any] = {"degraded": False}
+        case NodeReleased():
+            changed = {"quarantined": False}
+    after = row.model_copy(update=changed)
+    return after if after.degraded or after.quarantined else after.model_copy(update={"error": None})
 
 
 def _changes(row: DaemonRow, data: DaemonFact) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 from app.config import RunSettings
 from app.core import ModelHash, Rate
 from app.dashboard.configs import CHANGES, ConfigRow, Decided, Progress, fold_config
-from app.dashboard.daemons import DaemonRow, State, fold_daemon
+from app.dashboard.daemons import DaemonRow, State, Trouble, fold_daemon, fold_trouble
 from app.events import BY_TYPE, DaemonFact, Event, Kind, Payload, RunConfigured, Value
 from app.events.envelope import EPOCH
 
@@ -18,7 +18,7 @@ READS: frozenset[type[Payload]] = frozenset(
     for payload in BY_TYPE.values()
     if payload in CHANGES
     or payload.kind is Kind.DECISION
-    or issubclass(payload, DaemonFact)
+    or issubclass(payload, (DaemonFact, *get_args(Trouble)))
     or payload is RunConfigured
 )
 """The payloads that a status is made from."""
@@ -33,7 +33,11 @@ class Decision(Value):
 
 
 class ConfigStatus(Value):
-    """One configuration; ``None`` is what is not known yet."""
+    """One configuration; ``None`` is what is not known yet.
+
+    ``blocked`` says why no training is allowed, ``paused`` that the data is too poor to train on, ``boost`` by how much
+    exploration is boosted; None and False where that is not so.
+    """
 
     key: str
     games: int
@@ -46,8 +50,12 @@ class ConfigStatus(Value):
     progress: Progress | None
     promotions: int
     rejections: int
+    rollbacks: int
     loops: int
     model: ModelHash | None
+    blocked: str | None
+    paused: bool
+    boost: float | None
     last_decision: Decision | None
 
 
@@ -67,9 +75,10 @@ class DaemonStatus(Value):
 
 
 class Status(Value):
-    """A run at one time; ``position`` is that of the last event counted."""
+    """A run at one time, or as it was last known; ``position`` is that of the last event counted."""
 
     time: datetime
+    running: bool
     position: int
     configs: tuple[ConfigStatus, ...]
     daemons: tuple[DaemonStatus, ...]
@@ -118,6 +127,10 @@ class Board:
             elif isinstance(event.data, DaemonFact):
                 key = (event.data.node, event.data.daemon)
                 self._daemons[key] = fold_daemon(self._daemons.get(key), event)
+            elif isinstance(event.data, Trouble):
+                daemon, _, node = event.data.worker.partition("@")
+                if known := self._daemons.get((node, daemon)):
+                    self._daemons[node, daemon] = fold_trouble(known, event.data)
             elif event.subject:
                 row = self._configs.get(event.subject) or ConfigRow(key=event.subject, since_us=event.recorded_us)
                 self._configs[event.subject] = fold_config(row, event)
@@ -127,20 +140,39 @@ class Board:
         for config in self.settings.configs:
             self._configs.setdefault(config.key, ConfigRow(key=config.key, since_us=now_us))
 
-    def status(self, now: datetime, silent_after_seconds: float) -> Status:
-        """Return the status.
+    def status(self, now: datetime, silent_after_seconds: float, *, running: bool) -> Status:
+        """Return the status of the configurations that the run plays now, and of its daemons.
 
         Args:
             now: the time of day.
             silent_after_seconds: a running daemon of which nothing was heard for longer is called silent.
+            running: whether the run is; the journal alone cannot tell how it was ended.
         """
         now_us = round((now - EPOCH).total_seconds() * MICROSECONDS)
         return Status(
             time=now,
+            running=running,
             position=self.position,
-            configs=tuple(_config(row, now_us) for row in self._configs.values()),
-            daemons=tuple(_daemon(row, now_us, silent_after_seconds) for row in self._daemons.values()),
+            configs=tuple(_config(row, now_us) for row in self._played()),
+            daemons=tuple(_daemon(row, now_us, silent_after_seconds, running=running) for row in self._present()),
         )
+
+    def _played(self) -> list[ConfigRow]:
+        """Return the rows of the configurations that are played; earlier ones are kept for when they are again."""
+        if self.settings is None:
+            return list(self._configs.values())
+        return [self._configs[config.key] for config in self.settings.configs]
+
+    def _present(self) -> list[DaemonRow]:
+        """Return the daemons of nodes where one has not stopped; where all have, those of the node that stopped last.
+
+        A node that left in order would otherwise stay in the table for ever.
+        """
+        rows = list(self._daemons.values())
+        nodes = {row.node for row in rows if row.state != "stopped"}
+        if rows and not nodes:
+            nodes = {max(rows, key=lambda row: row.heard_us).node}
+        return [row for row in rows if row.node in nodes]
 
 
 def _config(row: ConfigRow, now_us: int) -> ConfigStatus:
@@ -156,8 +188,12 @@ def _config(row: ConfigRow, now_us: int) -> ConfigStatus:
         progress=row.progress,
         promotions=row.promotions,
         rejections=row.rejections,
+        rollbacks=row.rollbacks,
         loops=row.loops,
         model=row.model,
+        blocked=row.blocked,
+        paused=row.paused,
+        boost=row.boost(now_us),
         last_decision=_decision(row.decision, now_us),
     )
 
@@ -168,11 +204,11 @@ def _decision(decided: Decided | None, now_us: int) -> Decision | None:
     return Decision(name=decided.name, id=decided.id, age_seconds=_age(decided.recorded_us, now_us))
 
 
-def _daemon(row: DaemonRow, now_us: int, silent_after_seconds: float) -> DaemonStatus:
+def _daemon(row: DaemonRow, now_us: int, silent_after_seconds: float, *, running: bool) -> DaemonStatus:
     return DaemonStatus(
         daemon=row.daemon,
         node=row.node,
-        state=row.state_at(now_us, silent_after_seconds),
+        state=row.state_at(now_us, silent_after_seconds, running=running),
         heard_seconds_ago=_age(row.heard_us, now_us),
         restarts=row.restarts,
         lag=row.lag,

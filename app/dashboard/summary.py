@@ -69,7 +69,7 @@ def summarise(data: Payload) -> str:
 
 def _selfplay(data: SelfplayComplete) -> str:
     shard = data.shard
-    return f"{shard.games} games, {shard.rows} rows with {short(shard.model)} in {data.seconds:.1f} s by {data.worker}"
+    return f"{shard.games} games, {shard.rows} rows with {short(shard.model)} in {data.seconds:.1f} s by {shard.worker}"
 
 
 def _training_asked(data: TrainingRequested) -> str:

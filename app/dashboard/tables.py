@@ -9,7 +9,16 @@ from rich.text import Text
 from app.dashboard.status import ConfigStatus, DaemonStatus, Status
 from app.dashboard.summary import UNKNOWN, short, show_age, show_elo, show_progress, show_rate
 
-STATE_STYLES = {"ready": "green", "started": "yellow", "silent": "red", "failed": "bold red", "stopped": "dim"}
+STATE_STYLES = {
+    "ready": "green",
+    "started": "yellow",
+    "degraded": "red",
+    "quarantined": "red",
+    "silent": "red",
+    "failed": "bold red",
+    "gone": "bold red",
+    "stopped": "dim",
+}
 GAP = 2
 """Blanks between columns."""
 
@@ -47,16 +56,26 @@ def _progress(config: ConfigStatus) -> str:
     return show_progress(config.progress)
 
 
+def _state(config: ConfigStatus) -> Text:
+    """Return what keeps a configuration from training, and what is done about a stall."""
+    states = [Text("blocked", "bold red")] if config.blocked is not None else []
+    states += [Text("paused", "red")] if config.paused else []
+    states += [Text(f"boosted {config.boost:.3g}", "yellow")] if config.boost is not None else []
+    return Text(", ").join(states)
+
+
 CONFIGS: tuple[Column[ConfigStatus], ...] = (
-    Column("configuration", lambda config: config.key, 10),
+    Column("configuration", lambda config: config.key, 12),
+    Column("state", _state, 10),
     Column("games", lambda config: f"{config.games:,}", 4, right=True),
     Column("games/s", lambda config: _figure(config.games_per_second), 6, right=True),
     Column("step", lambda config: _figure(config.step), 7, right=True),
-    Column("Elo", lambda config: show_elo(config.elo, config.elo_stderr), 9, right=True),
+    Column("Elo", lambda config: show_elo(config.elo, config.elo_stderr), 11, right=True),
     Column("score v. random", lambda config: show_rate(config.win_rate_random), 2, right=True),
-    Column("score v. past champion", _progress, 3, right=True),
+    Column("v. past champion", _progress, 3, right=True),
     Column("loops", lambda config: str(config.loops), 5, right=True),
-    Column("+/-", lambda config: f"{config.promotions}/{config.rejections}", 8, right=True),
+    Column("+/-", lambda config: f"{config.promotions}/{config.rejections}", 9, right=True),
+    Column("rollbacks", lambda config: str(config.rollbacks), 3, right=True),
     Column("last decision", _decision, 1),
 )
 DAEMONS: tuple[Column[DaemonStatus], ...] = (

@@ -7,6 +7,7 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 
+from app.core import python_module
 from app.engine.inline import closed
 from app.engine.job import follow
 from app.engine.port import JobFailed, JsonObject, Report
@@ -103,7 +104,7 @@ def _environment(threads: int) -> dict[str, str]:
 async def _spawn(environment: dict[str, str], nice: int) -> Process:
     # A session of its own: Ctrl-C in the terminal is for the parent, which lets its jobs finish or not.
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "app.engine", str(nice)),
+        *python_module("app.engine", str(nice)),
         stdin=PIPE,
         stdout=PIPE,
         env=environment,

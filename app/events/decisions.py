@@ -9,7 +9,7 @@ from app.events.payload import Decision, Scope
 from app.events.values import Evidence, Intensity, OpponentPick, Parameter, Rating
 
 
-class ExplorationBoost(Decision, type="selfplay.exploration_boosted", name="EXPLORATION_BOOST"):
+class ExplorationBoost(Decision, type="selfplay.exploration_boosted", name="EXPLORATION_BOOST", notable=True):
     """The sampling temperature is multiplied; 1 lifts the boost."""
 
     multiplier: float = Field(ge=1, le=10)
@@ -17,7 +17,9 @@ class ExplorationBoost(Decision, type="selfplay.exploration_boosted", name="EXPL
     reason: str
 
 
-class QualityPenaltyApplied(Decision, type="selfplay.quality_penalty_applied", name="QUALITY_PENALTY_APPLIED"):
+class QualityPenaltyApplied(
+    Decision, type="selfplay.quality_penalty_applied", name="QUALITY_PENALTY_APPLIED", notable=True
+):
     """The rate of self-play is multiplied; 1 lifts the penalty."""
 
     rate_multiplier: float = Field(gt=0, le=1)
@@ -25,15 +27,36 @@ class QualityPenaltyApplied(Decision, type="selfplay.quality_penalty_applied", n
     threshold: float = Field(ge=0, le=1)
 
 
-class TrainingBlockedByQuality(Decision, type="quality.training_blocked", name="TRAINING_BLOCKED_BY_QUALITY"):
+class TrainingBlockedByQuality(
+    Decision, type="quality.training_blocked", name="TRAINING_BLOCKED_BY_QUALITY", notable=True
+):
     """No training until the cause is gone."""
 
     reason: str
 
 
-class TrainingUnblocked(Decision, type="quality.training_unblocked", name="TRAINING_UNBLOCKED"):
+class TrainingUnblocked(Decision, type="quality.training_unblocked", name="TRAINING_UNBLOCKED", notable=True):
     """The cause of the block is gone."""
 
+    reason: str
+
+
+class NodeQuarantined(Decision, type="node.quarantined", name="NODE_QUARANTINED", notable=True):
+    """A worker delivers bad shards: those nobody trained on yet are dropped, and it plays nothing but probes."""
+
+    scope: ClassVar[Scope] = Scope.SYSTEM
+
+    worker: str = Field(min_length=1)
+    lasts_seconds: float = Field(ge=0, le=1e9, description="until its first probe")
+    reason: str
+
+
+class NodeReleased(Decision, type="node.released", name="NODE_RELEASED", notable=True):
+    """A quarantine is over."""
+
+    scope: ClassVar[Scope] = Scope.SYSTEM
+
+    worker: str = Field(min_length=1)
     reason: str
 
 
@@ -98,7 +121,7 @@ class PromotionRejected(Decision, type="model.promotion_rejected", name="PROMOTI
     evidence: Evidence
 
 
-class ModelRolledBack(Decision, type="model.rolled_back", name="MODEL_ROLLED_BACK"):
+class ModelRolledBack(Decision, type="model.rolled_back", name="MODEL_ROLLED_BACK", notable=True):
     """The current model is replaced by an earlier one; its rows are quarantined."""
 
     from_model: ModelHash

@@ -17,17 +17,18 @@ from app.events.values import (
     Seconds,
     Severity,
     ShardRef,
+    ShardWorker,
     TrainingMetrics,
 )
 
 UnitInterval = Field(ge=0, le=1)
 
 
-class SelfplayComplete(Fact, type="selfplay.completed", name="SELFPLAY_COMPLETE"):
+class SelfplayComplete(Fact, type="selfplay.completed", name="SELFPLAY_COMPLETE", version=2):
     """A worker finished the games of a request and stored their rows."""
 
     request_id: EventId
-    worker: str
+    probe: bool
     shard: ShardRef
     opponents: tuple[str, ...]
     temperature: float = Field(gt=0)
@@ -36,7 +37,7 @@ class SelfplayComplete(Fact, type="selfplay.completed", name="SELFPLAY_COMPLETE"
     seconds: Seconds
 
 
-class SelfplayFailed(Fact, type="selfplay.failed", name="SELFPLAY_FAILED"):
+class SelfplayFailed(Fact, type="selfplay.failed", name="SELFPLAY_FAILED", notable=True):
     """A worker could not finish a request."""
 
     request_id: EventId
@@ -44,7 +45,7 @@ class SelfplayFailed(Fact, type="selfplay.failed", name="SELFPLAY_FAILED"):
     error: str
 
 
-class QualityScoreUpdated(Fact, type="quality.score_updated", name="QUALITY_SCORE_UPDATED"):
+class QualityScoreUpdated(Fact, type="quality.score_updated", name="QUALITY_SCORE_UPDATED", version=2):
     """A shard was inspected; ``score`` in [0, 1] sums it up, ``components`` says why."""
 
     request_id: EventId
@@ -53,21 +54,31 @@ class QualityScoreUpdated(Fact, type="quality.score_updated", name="QUALITY_SCOR
     components: dict[str, float]
 
 
-class QualityDegraded(Fact, type="quality.degraded", name="QUALITY_DEGRADED"):
+class QualityDegraded(Fact, type="quality.degraded", name="QUALITY_DEGRADED", version=2, notable=True):
     """A shard must not be trained on."""
 
     request_id: EventId
+    worker: ShardWorker
     shard: ShardKey
     reason: str
 
 
-class ParityChecked(Fact, type="quality.parity_checked", name="PARITY_CHECKED"):
+class ParityChecked(Fact, type="quality.parity_checked", name="PARITY_CHECKED", version=2):
     """Recorded games were played again through the rules library."""
 
     request_id: EventId
+    worker: ShardWorker
     shard: ShardKey
     checked: PositiveInt
     failures: NonNegativeInt
+
+
+class InspectionFailed(Fact, type="quality.inspection_failed", name="INSPECTION_FAILED", notable=True):
+    """A shard could not be inspected: nothing is known of it, and nobody trains on it."""
+
+    request_id: EventId
+    shard: ShardKey
+    error: str
 
 
 class TrainingStarted(Fact, type="training.started", name="TRAINING_STARTED"):
@@ -102,15 +113,17 @@ class TrainingCompleted(Fact, type="training.completed", name="TRAINING_COMPLETE
     metrics: TrainingMetrics | None
 
 
-class TrainingFailed(Fact, type="training.failed", name="TRAINING_FAILED"):
+class TrainingFailed(Fact, type="training.failed", name="TRAINING_FAILED", version=2, notable=True):
     """An update was thrown away; the base model stands."""
 
     request_id: EventId
-    reason: Literal["diverged", "bad_data", "error"]
+    reason: Literal["diverged", "bad_data", "timed_out", "error"]
     error: str
 
 
-class LossAnomalyDetected(Fact, type="training.loss_anomaly_detected", name="LOSS_ANOMALY_DETECTED", version=2):
+class LossAnomalyDetected(
+    Fact, type="training.loss_anomaly_detected", name="LOSS_ANOMALY_DETECTED", version=2, notable=True
+):
     """A training metric left its usual range."""
 
     metric: str
@@ -144,7 +157,7 @@ class EvaluationProgress(Fact, type="evaluation.progress", name="EVALUATION_PROG
     planned_games: PositiveInt
 
 
-class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED", version=2):
+class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED", version=2, notable=True):
     """No game of a gauntlet could be played."""
 
     request_id: EventId
@@ -153,7 +166,7 @@ class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED",
     error: str
 
 
-class RegressionDetected(Fact, type="evaluation.regression_detected", name="REGRESSION_DETECTED"):
+class RegressionDetected(Fact, type="evaluation.regression_detected", name="REGRESSION_DETECTED", notable=True):
     """The current model plays worse than earlier ones did; ``last_good`` was current before the decline began."""
 
     model: ModelHash
@@ -163,13 +176,13 @@ class RegressionDetected(Fact, type="evaluation.regression_detected", name="REGR
     games: PositiveInt
 
 
-class RegressionCleared(Fact, type="evaluation.regression_cleared", name="REGRESSION_CLEARED"):
+class RegressionCleared(Fact, type="evaluation.regression_cleared", name="REGRESSION_CLEARED", notable=True):
     """A regression is over."""
 
     model: ModelHash
 
 
-class PlateauDetected(Fact, type="evaluation.plateau_detected", name="PLATEAU_DETECTED"):
+class PlateauDetected(Fact, type="evaluation.plateau_detected", name="PLATEAU_DETECTED", notable=True):
     """Improvement has been below the threshold for the whole window."""
 
     velocity: EloPerHour
@@ -183,6 +196,16 @@ class ModelDistributed(Fact, type="model.distributed", name="MODEL_DISTRIBUTED")
     model: ModelHash
     step: NonNegativeInt
     nodes: tuple[str, ...] = Field(min_length=1)
+
+
+class DistributionFailed(Fact, type="model.distribution_failed", name="MODEL_DISTRIBUTION_FAILED", notable=True):
+    """The current model of a configuration could not be distributed; it is tried again after a while."""
+
+    model: ModelHash
+    step: NonNegativeInt
+    attempt: PositiveInt = Field(description="in a row, this one included")
+    retry_seconds: float = Field(gt=0, le=1e9)
+    error: str
 
 
 class CheckpointAdded(Fact, type="league.checkpoint_added", name="CHECKPOINT_ADDED"):
@@ -242,12 +265,15 @@ class DaemonReady(DaemonFact, type="daemon.ready", name="DAEMON_READY"):
     capacity: NonNegativeInt
 
 
-class DaemonHeartbeat(DaemonFact, type="daemon.heartbeat", name="DAEMON_HEARTBEAT"):
+class DaemonHeartbeat(DaemonFact, type="daemon.heartbeat", name="DAEMON_HEARTBEAT", version=2):
     """A daemon's event loop turns; ``lag`` is how many events it has not read yet."""
 
     position: NonNegativeInt
     lag: NonNegativeInt
     jobs: NonNegativeInt
+    requests: tuple[EventId, ...] = Field(
+        description="whose jobs run or come next, most urgent first: at most twice as many as run at once"
+    )
 
 
 class DaemonStopped(DaemonFact, type="daemon.stopped", name="DAEMON_STOPPED"):
@@ -256,7 +282,7 @@ class DaemonStopped(DaemonFact, type="daemon.stopped", name="DAEMON_STOPPED"):
     position: NonNegativeInt
 
 
-class DaemonFailed(DaemonFact, type="daemon.failed", name="DAEMON_FAILED"):
+class DaemonFailed(DaemonFact, type="daemon.failed", name="DAEMON_FAILED", notable=True):
     """A daemon met an error it could not handle and leaves; its supervisor restarts it."""
 
     error: str
@@ -268,11 +294,36 @@ class SystemFact(Fact):
     scope: ClassVar[Scope] = Scope.SYSTEM
 
 
-class NodeLost(SystemFact, type="node.lost", name="NODE_LOST"):
+class NodeLost(SystemFact, type="node.lost", name="NODE_LOST", notable=True):
     """A node's heartbeats stopped."""
 
     node: str
     silent_seconds: float = Field(gt=0)
+
+
+class NodeDegraded(SystemFact, type="node.degraded", name="NODE_DEGRADED", notable=True):
+    """Requests fail at a worker in a row: it gets none for a while, then one at a time until one succeeds."""
+
+    worker: str = Field(min_length=1)
+    failures: PositiveInt = Field(description="in a row")
+    pause_seconds: float = Field(gt=0, le=1e9)
+    error: str = Field(description="of the last one")
+
+
+class NodeRecovered(SystemFact, type="node.recovered", name="NODE_RECOVERED", notable=True):
+    """A degraded worker delivered a shard again: it gets requests as before."""
+
+    worker: str = Field(min_length=1)
+
+
+class NodeProbed(Fact, type="node.probed", name="NODE_PROBED"):
+    """A shard that a quarantined worker played as a probe was inspected. It counts for nothing else."""
+
+    request_id: EventId
+    worker: ShardWorker
+    shard: ShardKey
+    score: float | None = Field(ge=0, le=1, description="null: the shard is unfit")
+    error: str | None = Field(description="why it is unfit")
 
 
 class ClockTick(SystemFact, type="clock.tick", name="CLOCK_TICK"):

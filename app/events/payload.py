@@ -71,7 +71,8 @@ class Value(BaseModel):
 class Payload(Value):
     """The data of one event type. No field has a default: what matters is said (DESIGN §1.3).
 
-    Class arguments: ``type`` is the CloudEvents type without its prefix, ``name`` the seed name.
+    Class arguments: ``type`` is the CloudEvents type without its prefix, ``name`` the event name. ``notable`` marks
+    what is rare and matters to an operator: it is logged at INFO, and stays on the screen of ``flyball up``.
     """
 
     kind: ClassVar[Kind]
@@ -79,12 +80,22 @@ class Payload(Value):
     event_type: ClassVar[str]
     seed_name: ClassVar[str]
     dataversion: ClassVar[int]
+    notable: ClassVar[bool] = False
 
-    def __init_subclass__(cls, type: str = "", name: str = "", version: int = 1, **kwargs: Any) -> None:  # noqa: A002 - the CloudEvents word
-        """Register the names given as class arguments."""
+    def __init_subclass__(
+        cls,
+        type: str = "",  # noqa: A002 - the CloudEvents word
+        name: str = "",
+        version: int = 1,
+        *,
+        notable: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        """Register what the class arguments say."""
         super().__init_subclass__(**kwargs)
         if type:
             cls.event_type, cls.seed_name, cls.dataversion = TYPE_PREFIX + type, name, version
+            cls.notable = notable
 
 
 class Fact(Payload):

@@ -9,7 +9,7 @@ from app.events.payload import Request
 from app.events.values import Lineup, Reason, ShardRef
 
 
-class SelfplayRequested(Request, type="selfplay.requested", name="SELFPLAY_REQUESTED"):
+class SelfplayRequested(Request, type="selfplay.requested", name="SELFPLAY_REQUESTED", version=2):
     """Play games with a model. ``worker`` is the one that shall do it.
 
     Games that are in no lineup are played by the model alone, in all seats.
@@ -21,9 +21,10 @@ class SelfplayRequested(Request, type="selfplay.requested", name="SELFPLAY_REQUE
     games: PositiveInt
     seed: NonNegativeInt
     temperature: float = Field(gt=0, description="of the model; its opponents play at the configured one")
+    probe: bool = Field(description="the worker is in quarantine: the rows only show whether it still has to be")
 
 
-class TrainingRequested(Request, type="training.requested", name="TRAINING_REQUESTED"):
+class TrainingRequested(Request, type="training.requested", name="TRAINING_REQUESTED", version=2):
     """Train a model on these shards. Without a base model: make the initial one (then there are no shards)."""
 
     base_model: ModelHash | None

@@ -60,6 +60,45 @@ def _among_members(data: dict[str, Any]) -> dict[str, Any]:
 
 @upcast("flyball.evaluation.completed", 1)
 @upcast("flyball.evaluation.failed", 1)
-def _no_retest(data: dict[str, Any]) -> dict[str, Any]:
-    """Nothing to change: only what an evaluation may be for has grown."""
+@upcast("flyball.training.failed", 1)
+def _same(data: dict[str, Any]) -> dict[str, Any]:
+    """Nothing to change: only what a field may say has grown."""
     return data
+
+
+@upcast("flyball.daemon.heartbeat", 1)
+def _of_no_request(data: dict[str, Any]) -> dict[str, Any]:
+    """Name no request: leases ran on through heartbeats then."""
+    return {**data, "requests": ()}
+
+
+@upcast("flyball.selfplay.requested", 1)
+def _no_probe(data: dict[str, Any]) -> dict[str, Any]:
+    """Take a request for an ordinary one: there was no quarantine."""
+    return {**data, "probe": False}
+
+
+@upcast("flyball.selfplay.completed", 1)
+def _worker_of_its_shard(data: dict[str, Any]) -> dict[str, Any]:
+    """Move the worker into the shard."""
+    kept = {name: value for name, value in data.items() if name != "worker"}
+    return {**kept, "probe": False, "shard": {**data["shard"], "worker": data["worker"]}}
+
+
+@upcast("flyball.quality.score_updated", 1)
+def _unnamed_shard(data: dict[str, Any]) -> dict[str, Any]:
+    """Leave the worker unknown."""
+    return {**data, "shard": {**data["shard"], "worker": None}}
+
+
+@upcast("flyball.training.requested", 1)
+def _unnamed_shards(data: dict[str, Any]) -> dict[str, Any]:
+    """Leave the workers unknown."""
+    return {**data, "shards": [{**shard, "worker": None} for shard in data["shards"]]}
+
+
+@upcast("flyball.quality.parity_checked", 1)
+@upcast("flyball.quality.degraded", 1)
+def _unnamed_worker(data: dict[str, Any]) -> dict[str, Any]:
+    """Leave the worker unknown."""
+    return {**data, "worker": None}

@@ -70,10 +70,14 @@ class Lineup(Value):
     games: PositiveInt
 
 
+ShardWorker = Annotated[str | None, Field(description="daemon@node that played it; null: recorded before it was named")]
+
+
 class ShardRef(Value):
-    """Where rows of experience lie, and what they are about."""
+    """Where rows of experience lie, who played them, and what they are about."""
 
     key: ShardKey
+    worker: ShardWorker
     rows: PositiveInt
     games: PositiveInt
     model: ModelHash

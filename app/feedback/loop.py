@@ -12,6 +12,9 @@ from app.events import (
     EvaluationRequested,
     Event,
     ExplorationBoost,
+    NodeProbed,
+    NodeQuarantined,
+    NodeReleased,
     ParityChecked,
     Payload,
     PlateauDetected,
@@ -24,6 +27,7 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingUnblocked,
 )
+from app.feedback.bad_nodes import LATEST, Delivered, NodeRow, NodeWatch
 from app.feedback.controller import Controller
 from app.feedback.data_quality import US, QualityRow, adopt_block, apply_parity, apply_quality
 from app.feedback.stall import BoostRow, adopt_boost, check_stall
@@ -34,6 +38,9 @@ MAX_ATTEMPTS = 3
 
 SWEEP = ""
 """The row that says when all configurations were last looked at."""
+
+NODE = "node:"
+"""What the keys of rows begin with that are about a worker."""
 
 
 class Awaited(Row, frozen=True):
@@ -49,11 +56,13 @@ class Awaited(Row, frozen=True):
 
 
 class FeedbackRow(Row, frozen=True):
-    """What the controller remembers of one configuration."""
+    """What the controller remembers of one configuration, or of one worker (``node``)."""
 
     awaited: Awaited | None = None
     boost: BoostRow = BoostRow()
     quality: QualityRow = QualityRow()
+    delivered: tuple[Delivered, ...] = ()
+    node: NodeRow = NodeRow()
     swept_us: int = 0
 
 
@@ -62,7 +71,7 @@ FIRST = FeedbackRow()
 
 
 class FeedbackLoopController(Controller[FeedbackRow]):
-    """Owns the exploration boost, the self-play rate, the training intensity and the training block."""
+    """Owns the exploration boost, the self-play rate, training intensity and block, and the quarantine of workers."""
 
     name: ClassVar[str] = "FeedbackLoopController"
     row: ClassVar[type[FeedbackRow]] = FeedbackRow
@@ -73,6 +82,9 @@ class FeedbackLoopController(Controller[FeedbackRow]):
             EvaluationFailed,
             QualityScoreUpdated,
             ParityChecked,
+            NodeProbed,
+            NodeQuarantined,
+            NodeReleased,
             ClockTick,
             ExplorationBoost,
             TrainingBlockedByQuality,
@@ -83,6 +95,8 @@ class FeedbackLoopController(Controller[FeedbackRow]):
         {
             EvaluationRequested,
             ExplorationBoost,
+            NodeQuarantined,
+            NodeReleased,
             PlateauDetected,
             QualityPenaltyApplied,
             TrainingIntensityChanged,
@@ -97,6 +111,10 @@ class FeedbackLoopController(Controller[FeedbackRow]):
         """Fold one event."""
         if isinstance(event.data, ClockTick):
             return self._sweep(rows, event, states)
+        if isinstance(event.data, NodeQuarantined | NodeReleased):
+            return Step() if self._is_own(event) else Step(_adopted(event.data))
+        if isinstance(event.data, QualityScoreUpdated | ParityChecked | NodeProbed):
+            return self._inspected(rows, event, states)
         key = event.subject
         before = rows.get(key) or FIRST
         row, payloads = self._after(before, state_of(states, key), event)
@@ -105,14 +123,7 @@ class FeedbackLoopController(Controller[FeedbackRow]):
     def _after(
         self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]
     ) -> tuple[FeedbackRow, tuple[Payload, ...]]:
-        settings = self.settings.feedback
         match event.data:
-            case QualityScoreUpdated() if state.quality_score is not None:
-                quality, said = apply_quality(row.quality, state.quality_score, settings, event.recorded_us)
-                return row.model_copy(update={"quality": quality}), said
-            case ParityChecked(checked=checked, failures=failures):
-                quality, said = apply_parity(row.quality, checked, failures, settings.quality)
-                return row.model_copy(update={"quality": quality}), said
             case TrainingBlockedByQuality() | TrainingUnblocked() as decision if not self._is_own(event):
                 blocked = isinstance(decision, TrainingBlockedByQuality)
                 return row.model_copy(update={"quality": adopt_block(row.quality, blocked=blocked)}), ()
@@ -120,12 +131,45 @@ class FeedbackLoopController(Controller[FeedbackRow]):
                 return row.model_copy(update={"boost": adopt_boost(row.boost, decision, event.recorded_us)}), ()
         return self._evaluations(row, state, event)
 
+    def _inspected(  # noqa: C901 - what an inspection says of both sides, in one place
+        self, rows: Mapping[str, FeedbackRow], event: Event[Payload], states: Mapping[str, FeedbackState]
+    ) -> Step[FeedbackRow]:
+        """Hold an inspected shard against its configuration, or against its worker alone."""
+        settings, key = self.settings.feedback, event.subject
+        row = rows.get(key) or FIRST
+        watch = NodeWatch(
+            settings.nodes, key, row.delivered, lambda name: rows.get(NODE + name, FIRST).node, event.recorded_us
+        )
+        quality, said, known = row.quality, tuple[Payload, ...](), state_of(states, key).quality_score
+        match event.data:
+            case QualityScoreUpdated(shard=shard, score=score):
+                if shard.worker is not None:
+                    watch.score(shard.worker, score)
+                if known is not None:
+                    quality, said = apply_quality(row.quality, known, settings, event.recorded_us)
+            case ParityChecked(worker=worker, checked=checked, failures=failures):
+                reason = f"{failures} of {checked} games of {key} differ from the rules"
+                if not (failures and worker is not None and watch.is_at_fault(worker, reason)):
+                    quality, said = apply_parity(row.quality, checked, failures, settings.quality)
+                if quality.blocked and not row.quality.blocked:
+                    accused = [name for name, one in rows.items() if one.node.broken == key and one.node.quarantines]
+                    for name in sorted(accused):  # rows are in another order after a restart: ids depend on the order
+                        watch.release(name.removeprefix(NODE), f"others break the rules of {key} as well")
+            case NodeProbed(worker=str(worker), score=score):
+                watch.probe(worker, score)
+        changed: dict[str, FeedbackRow | None] = {
+            NODE + name: FeedbackRow(node=one) for name, one in watch.changed.items()
+        }
+        changed[key] = row.model_copy(update={"quality": quality, "delivered": watch.delivered})
+        return Step(changed, tuple([Emission(payload) for payload in (*said, *watch.said)]))
+
     def _is_own(self, event: Event[Payload]) -> bool:
         """Whether a decision was taken here: it was taken in then, and others may have followed before it comes by.
 
-        Ids tell. No event leads to more than two decisions about each configuration.
+        Ids tell. No event leads to more than two decisions about each configuration, and one about each worker that
+        delivered the latest shards.
         """
-        cause, most = event.envelope.causationid, 2 * len(self.settings.configs)
+        cause, most = event.envelope.causationid, 2 * len(self.settings.configs) + LATEST
         return cause is not None and any(event.id == derive_id(self.name, cause, index) for index in range(most))
 
     def _evaluations(
@@ -171,3 +215,9 @@ class FeedbackLoopController(Controller[FeedbackRow]):
                 if after is not row:
                     changed[config.key] = after
         return Step(changed, tuple(emissions))
+
+
+def _adopted(decision: NodeQuarantined | NodeReleased) -> dict[str, FeedbackRow]:
+    """Go on from a quarantine that somebody else began or ended."""
+    quarantines = int(isinstance(decision, NodeQuarantined))
+    return {NODE + decision.worker: FeedbackRow(node=NodeRow(quarantines=quarantines))}

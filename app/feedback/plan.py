@@ -1,10 +1,20 @@
 """One event's changes to the scheduler's table: copied on write, turned into a step at the end."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from app.config import RunSettings
 from app.core import ConfigKey, derive_id, derive_seed
-from app.events import Emission, Event, OpponentSampled, Payload, SelfplayRequested, Step
+from app.events import (
+    Emission,
+    Event,
+    NodeDegraded,
+    NodeRecovered,
+    OpponentSampled,
+    Payload,
+    SelfplayRequested,
+    Step,
+)
 from app.feedback.lines import Lines, page_name
 from app.feedback.needs import US
 from app.feedback.opponents import meeting
@@ -96,7 +106,7 @@ class Plan:
     def release(self, key: str, row: ConfigRow, asked: Asked, *, failed: bool = False) -> ConfigRow:
         """Take a request off its worker: it was played, or ``failed`` and is given up by the next sweep."""
         self._unserve(key, asked)
-        ended = asked.model_copy(update={"worker": None, "failed": failed})
+        ended = asked.model_copy(update={"ended": True, "failed": failed, "seen_us": self.now_us})
         return row.model_copy(update={"out": tuple(ended if one is asked else one for one in row.out)})
 
     def forget(self, key: str, row: ConfigRow, requests: Iterable[Asked]) -> ConfigRow:
@@ -108,11 +118,49 @@ class Plan:
         return row.model_copy(update={"out": tuple(one for one in row.out if one.request not in given_up)})
 
     def _unserve(self, key: str, asked: Asked) -> None:
-        if asked.worker is not None and (worker := self.worker(asked.worker)):
+        if not asked.ended and (worker := self.worker(asked.worker)):
             serving = list(worker.serving)
             if key in serving:
                 serving.remove(ConfigKey(key))
                 self.set_worker(asked.worker, worker.model_copy(update={"serving": tuple(serving)}))
+
+    def blame(self, row: ConfigRow, name: str | None, error: str) -> ConfigRow:
+        """Count a failed request against its worker, which pauses after several in a row, each time for longer.
+
+        Not if the configuration failed at another worker since its latest good shard: then it is its own fault, and
+        would stop one worker after the other. Nor while the worker pauses: what fails then was asked for before.
+        """
+        worker = self.worker(name) if name else None
+        if name is None or worker is None or worker.rests_until_us is not None or row.failed_at not in (None, name):
+            return row
+        limits, failures = self.settings.feedback.nodes, worker.failures + 1
+        changed: dict[str, Any] = {"failures": failures}
+        if failures >= limits.failures:
+            longest = limits.longest_pause_seconds
+            pause = min(longest, limits.pause_seconds * 2.0 ** min(failures - limits.failures, 32))
+            changed |= {"degraded": True, "rests_until_us": self.now_us + round(pause * US)}
+            self.emit(NodeDegraded(worker=name, failures=failures, pause_seconds=pause, error=error))
+        self.set_worker(name, worker.model_copy(update=changed))
+        return row.model_copy(update={"failed_at": name})
+
+    def trust(self, name: str | None) -> None:
+        """Forget a worker's failures: it has delivered a shard."""
+        if name and (worker := self.worker(name)) and worker.failures:
+            if worker.degraded:
+                self.emit(NodeRecovered(worker=name))
+            rests = worker.rests_until_us if worker.quarantined else None
+            changed = {"failures": 0, "degraded": False, "rests_until_us": rests}
+            self.set_worker(name, worker.model_copy(update=changed))
+
+    def forget_worker(self, name: str, worker: WorkerRow, keys: Iterable[str], *, played: bool) -> None:
+        """Expect nothing of a worker any more, nor, if ``played``, of what it has played and nobody has inspected."""
+        self.set_worker(name, worker.model_copy(update={"serving": ()}))
+        for key in keys:
+            row = self.config(key)
+            self.set_config(
+                key, self.forget(key, row, [one for one in row.out if one.worker == name and (played or not one.ended)])
+            )
+            self.want(key)
 
     def want(self, key: str) -> None:
         """Queue a configuration whose rows, with those under way, do not make a training, unless it waits already.
@@ -140,10 +188,11 @@ class Plan:
 
         As long as nothing is known of a request's rows, one has to suffice.
         """
-        if row.out and (needed is None or row.rows_per_game is None):
+        out = sum([not asked.probe for asked in row.out])
+        if out and (needed is None or row.rows_per_game is None):
             return False
-        promised = len(row.out) * self._games(key) * (row.rows_per_game or 0.0)
-        return needed is None or row.fresh_rows + promised < needed
+        promised = out * self._games(key) * (row.rows_per_game or 0.0)
+        return needed is None or min(row.fresh_rows, needed) + promised < needed
 
     def _games(self, key: str) -> int:
         """Return the games of one request."""
@@ -215,8 +264,9 @@ class Plan:
         assert worker is not None  # it was just found
         state = state_of(self._states, key)
         request_id = derive_id(NAME, self._event.id, len(self._emissions))
+        asked = Asked(request=request_id, worker=name, at_us=self.now_us, seen_us=self.now_us, probe=worker.quarantined)
         turn = {
-            "out": (*row.out, Asked(request=request_id, worker=name, at_us=self.now_us)),
+            "out": (*row.out, asked),
             "requests": row.requests + 1,
             "requested_us": self.now_us,
             "finish": tag + row.seconds / self._priority(state),
@@ -233,6 +283,7 @@ class Plan:
             games=games,
             seed=seed,
             temperature=temperature * state.exploration_boost,
+            probe=worker.quarantined,
         )
         self._emissions.append(Emission(request, key))
         if met.draws:

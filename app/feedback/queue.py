@@ -10,7 +10,7 @@ as the weights.
 from msgspec import field
 
 from app.core import ConfigKey, EventId, ModelHash
-from app.events import MatchmakingUpdated, Row
+from app.events import MatchmakingUpdated, Row, ShardRef
 from app.feedback.lines import Page
 from app.feedback.needs import Needs
 
@@ -24,14 +24,20 @@ class Asked(Row, frozen=True):
     """A request whose rows have not come yet.
 
     Attributes:
-        worker: who plays it; ``None`` once it was played, or failed.
+        worker: who was asked.
         at_us: when it was made.
+        seen_us: when there was a sign of it last: it was made, a heartbeat named it, or it was played.
+        probe: its worker is in quarantine, and its rows do not count.
+        ended: it was played, or failed: its worker is free of it.
         failed: nothing is to be expected of it any more; the next sweep gives it up.
     """
 
     request: EventId
-    worker: str | None
+    worker: str
     at_us: int
+    seen_us: int
+    probe: bool
+    ended: bool = False
     failed: bool = False
 
 
@@ -41,7 +47,9 @@ class ConfigRow(Row, frozen=True):
     Attributes:
         model: the distributed model; without one there is nothing to play with.
         candidate: the latest trained model, which awaits its verdict.
+        shards: those of the model that are good enough and not trained on yet, oldest first.
         out: the requests that are under way, oldest first.
+        failed_at: the worker at which a request failed since the latest good shard.
         rows_per_game: of the latest shard; ``None`` before the first.
         requested_us: when the latest request was made.
         finish: virtual time at which its last turn was over.
@@ -52,9 +60,10 @@ class ConfigRow(Row, frozen=True):
 
     model: ModelHash | None = None
     candidate: ModelHash | None = None
-    fresh_rows: int = 0
+    shards: tuple[ShardRef, ...] = ()
     requests: int = 0
     out: tuple[Asked, ...] = ()
+    failed_at: str | None = None
     rows_per_game: float | None = None
     requested_us: int = 0
     finish: float = 0.0
@@ -66,29 +75,58 @@ class ConfigRow(Row, frozen=True):
     base_temperature: float | None = None
     needs: Needs = Needs()
 
+    @property
+    def fresh_rows(self) -> int:
+        """How many rows wait for a training."""
+        return sum([shard.rows for shard in self.shards])
+
     def asked(self, request: EventId) -> Asked | None:
         """Return a request, if it is under way."""
         return next((one for one in self.out if one.request == request), None)
 
 
 class WorkerRow(Row, frozen=True):
-    """One self-play worker: how much it does at once, for whom, and when it was last heard."""
+    """One self-play worker: how much it does at once, for whom, and when it was last heard.
+
+    Attributes:
+        node: where it runs.
+        capacity: how many requests it plays at once.
+        serving: the configurations of its requests, oldest first.
+        heard_us: when it was last heard.
+        holds: the requests that its latest heartbeat named.
+        lost: its heartbeats have stopped.
+        failures: of its requests in a row.
+        degraded: they were so many that it gets one request at a time until one succeeds.
+        quarantined: it gets one request at a time, a probe.
+        rests_until_us: it gets none until then.
+    """
 
     node: str
     capacity: int
     serving: tuple[ConfigKey, ...] = ()
     heard_us: int = 0
+    holds: tuple[EventId, ...] = ()
     lost: bool = False
+    failures: int = 0
+    degraded: bool = False
+    quarantined: bool = False
+    rests_until_us: int | None = None
 
     @property
     def slots(self) -> int:
         """How many more requests it may be given: one runs, one waits, for each job it can run at once."""
-        return 0 if self.lost else max(0, 2 * self.capacity - len(self.serving))
+        return self._free(2 * self.capacity)
 
     @property
     def idle(self) -> int:
         """How many of them it would begin at once."""
-        return 0 if self.lost else max(0, self.capacity - len(self.serving))
+        return self._free(self.capacity)
+
+    def _free(self, places: int) -> int:
+        if self.lost or self.rests_until_us is not None:
+            return 0
+        on_trial = self.degraded or self.quarantined
+        return max(0, (min(1, places) if on_trial else places) - len(self.serving))
 
 
 class QueueRow(Row, frozen=True):

@@ -3,8 +3,9 @@
 A configuration wants games while its current model lacks fresh rows. Its priority is its curriculum weight (velocity,
 data deficit, quality), raised by staleness and by the uncertainty of its rating, within bounds whose ratio is the
 starvation floor. A quality penalty stretches the time between its requests. Workers are known by what they say of
-themselves: their capacity when they are ready, their life by heartbeats; what a lost one was asked for is asked again.
-A request's opponents are drawn from what matchmaking decided for its model.
+themselves: their capacity when they are ready, by heartbeats their life and the requests they hold. What a lost one was
+asked for is asked again; one at which requests fail in a row pauses, and is tried again later (ADR-019). A request's
+opponents are drawn from what matchmaking decided for its model.
 """
 
 from collections.abc import Mapping
@@ -15,12 +16,19 @@ from app.events import (
     ClockTick,
     DaemonHeartbeat,
     DaemonReady,
+    DaemonStopped,
     EvaluationFailed,
     Event,
     HyperparameterUpdated,
+    InspectionFailed,
     MatchmakingUpdated,
     ModelDistributed,
+    NodeDegraded,
     NodeLost,
+    NodeProbed,
+    NodeQuarantined,
+    NodeRecovered,
+    NodeReleased,
     OpponentSampled,
     Payload,
     PromotionRejected,
@@ -41,7 +49,7 @@ from app.feedback.controller import Controller
 from app.feedback.limits import bounded
 from app.feedback.needs import US
 from app.feedback.plan import CONFIG, EMPTY, FIRST, MATCHMAKING, NAME, WORKER, Plan, is_due
-from app.feedback.queue import ConfigRow, SchedulerRow, WorkerRow
+from app.feedback.queue import Asked, ConfigRow, SchedulerRow, WorkerRow
 from app.feedback.state import FeedbackState
 
 WORKER_DAEMON = "selfplay_worker"
@@ -53,11 +61,15 @@ LEAST_RATE = 0.01
 MOST_CAPACITY = 1024
 """Jobs that a worker is believed to run at once: each is a place in a line."""
 
+MOST_DEADLINES = 4
+"""Deadlines of self-play after which a request is given up, whatever heartbeats say: two attempts at it, and two at the
+one before it. Otherwise a worker that dies of a request and names it in between would keep it for ever."""
+
 MOST_LEASES = 2
 """A request is believed to have taken as long as so many leases: what takes longer was given up before."""
 
-HEARD = (DaemonHeartbeat, DaemonReady)
-"""What tells that a worker lives. The commonest first: pydantic takes long to say that a model is none of a class."""
+HEARD = (DaemonHeartbeat, DaemonReady, DaemonStopped)
+"""What a worker says of itself. The commonest first: pydantic takes long to say that a model is none of a class."""
 
 
 class SelfplayScheduler(Controller[SchedulerRow]):
@@ -71,10 +83,15 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             ClockTick,
             DaemonHeartbeat,
             DaemonReady,
+            DaemonStopped,
             EvaluationFailed,
             HyperparameterUpdated,
+            InspectionFailed,
             MatchmakingUpdated,
             ModelDistributed,
+            NodeProbed,
+            NodeQuarantined,
+            NodeReleased,
             PromotionRejected,
             QualityDegraded,
             QualityPenaltyApplied,
@@ -88,9 +105,11 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             TrainingUnblocked,
         }
     )
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayRequested, NodeLost, OpponentSampled})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {NodeDegraded, NodeLost, NodeRecovered, OpponentSampled, SelfplayRequested}
+    )
 
-    def step(
+    def step(  # noqa: C901 - one case an event
         self, rows: Mapping[str, SchedulerRow], event: Event[Payload], states: Mapping[str, FeedbackState]
     ) -> Step[SchedulerRow]:
         """Fold one event."""
@@ -106,8 +125,10 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         match data:
             case ClockTick():
                 self._sweep(plan, rows)
-            case DaemonReady() | DaemonHeartbeat():
+            case DaemonReady() | DaemonHeartbeat() | DaemonStopped():
                 _heard(plan, data)
+            case NodeQuarantined() | NodeReleased():
+                self._quarantine(plan, data)
             case _:
                 if (row := self._after(plan, event.subject, data)) is None:
                     return Step()
@@ -117,26 +138,34 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         plan.dispatch()
         return plan.step()
 
-    def _after(self, plan: Plan, key: str, data: Payload) -> ConfigRow | None:
+    def _after(self, plan: Plan, key: str, data: Payload) -> ConfigRow | None:  # noqa: C901 - one case an event
         """Return a configuration's row as an event about it leaves it; ``None`` when it changes nothing."""
         row = plan.config(key)
         match data:
             case ModelDistributed(model=model):
-                changed = {"model": model, "candidate": None, "fresh_rows": 0}
+                changed = {"model": model, "candidate": None, "shards": ()}
                 return plan.forget(key, row, row.out).model_copy(update=changed)
             case SelfplayComplete(request_id=request, seconds=seconds) if asked := row.asked(request):
                 most = MOST_LEASES * self.settings.feedback.scheduler.lease_seconds
                 return plan.release(key, row, asked).model_copy(update={"seconds": min(max(0.001, seconds), most)})
             case QualityScoreUpdated(shard=shard) if shard.model == row.model:
                 return self._scored(plan, key, row, data)
-            case SelfplayFailed() | QualityDegraded() if asked := row.asked(data.request_id):
-                # The next sweep repeats it: a failure that comes back must not spin.
+            case NodeProbed(request_id=request, worker=worker, score=score) if asked := row.asked(request):
+                if score is not None:
+                    plan.trust(worker)
+                return plan.forget(key, row, [asked])
+            case SelfplayFailed(worker=worker, error=error) | QualityDegraded(worker=worker, reason=error):
+                if asked := row.asked(data.request_id):
+                    # The next sweep repeats it: a failure that comes back must not spin.
+                    return plan.blame(plan.release(key, row, asked, failed=True), worker, error)
+                return None
+            case InspectionFailed(request_id=request) if asked := row.asked(request):
                 return plan.release(key, row, asked, failed=True)
             case PromotionRejected() | TrainingFailed():
-                return row.model_copy(update={"candidate": None, "fresh_rows": 0})
+                return row.model_copy(update={"candidate": None, "shards": ()})
             case EvaluationFailed(purpose="rating", model=model) if model == row.candidate:
                 # The trigger goes on without it. It is not kept waiting by any other evaluation.
-                return row.model_copy(update={"candidate": None, "fresh_rows": 0})
+                return row.model_copy(update={"candidate": None, "shards": ()})
         return self._decided(row, key, data)
 
     def _decided(self, row: ConfigRow, key: str, data: Payload) -> ConfigRow | None:
@@ -145,7 +174,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             case QualityPenaltyApplied(rate_multiplier=rate):
                 return row.model_copy(update={"rate": max(LEAST_RATE, rate)})
             case TrainingBlockedByQuality():
-                return row.model_copy(update={"blocked": True, "fresh_rows": 0})
+                return row.model_copy(update={"blocked": True, "shards": ()})
             case TrainingUnblocked():
                 return row.model_copy(update={"blocked": False})
             case HyperparameterUpdated(parameter="base_temperature", value=value):
@@ -155,15 +184,17 @@ class SelfplayScheduler(Controller[SchedulerRow]):
                 return row.model_copy(update={"needs": row.needs.after(data, self.settings, key)})
         return None
 
-    def _scored(self, plan: Plan, key: str, row: ConfigRow, data: QualityScoreUpdated) -> ConfigRow | None:
+    def _scored(self, plan: Plan, key: str, row: ConfigRow, data: QualityScoreUpdated) -> ConfigRow:
         """Count a shard's rows, if they are good enough; poor ones are asked for again by the next sweep."""
         asked, shard = row.asked(data.request_id), data.shard
+        plan.trust(shard.worker)
+        row = row.model_copy(update={"failed_at": None})
         if not row.needs.usable(self.settings, data.score):
-            return plan.release(key, row, asked, failed=True) if asked else None
+            return plan.release(key, row, asked, failed=True) if asked else row
         answered = plan.forget(key, row, [asked]) if asked else row
-        most = row.needs.most_rows(self.settings, key)
-        fresh, rows = min(row.fresh_rows + shard.rows, most), min(shard.rows, most)
-        return answered.model_copy(update={"fresh_rows": fresh, "rows_per_game": rows / shard.games})
+        shards = row.needs.latest(self.settings, key, (*row.shards, shard))
+        rows = min(shard.rows, row.needs.most_rows(self.settings, key))
+        return answered.model_copy(update={"shards": shards, "rows_per_game": rows / shard.games})
 
     def _sweep(self, plan: Plan, rows: Mapping[str, SchedulerRow]) -> None:
         """Look for lost workers and for requests without an answer; not at every tick, as it looks at everything."""
@@ -174,17 +205,45 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         plan.queue = plan.queue.model_copy(update={"swept_us": plan.now_us})
         for name in sorted(name for name in rows if name.startswith(WORKER)):  # rows are in no order that lasts
             _look_after(plan, name.removeprefix(WORKER), limits.node_silent_seconds)
-        due_us = plan.now_us - limits.lease_seconds * US
         for key in (config.key for config in self.settings.configs):
             if CONFIG + key in rows:
-                row = plan.config(key)
-                if over := [asked for asked in row.out if asked.failed or asked.at_us <= due_us]:
-                    plan.set_config(key, plan.forget(key, row, over))
+                self._end_leases(plan, key)
                 plan.want(key)
+
+    def _end_leases(self, plan: Plan, key: str) -> None:
+        """Give up the requests of a configuration that failed, or of which there was no sign for too long."""
+        before = plan.config(key)
+        row = _with_signs(plan, before)
+        silent_us = plan.now_us - self.settings.feedback.scheduler.lease_seconds * US
+        oldest_us = plan.now_us - MOST_DEADLINES * self.settings.deadlines.selfplay_seconds * US
+        over = [one for one in row.out if one.failed or one.seen_us <= silent_us or one.at_us <= oldest_us]
+        if over:
+            row = plan.forget(key, row, over)
+            for lost in [one for one in over if not one.ended]:
+                row = plan.blame(row, lost.worker, "a request came to no end")
+        if row is not before:
+            plan.set_config(key, row)
+
+    def _quarantine(self, plan: Plan, data: NodeQuarantined | NodeReleased) -> None:
+        """Begin or end a quarantine: what the worker was asked for is asked of others, its rows do not count."""
+        if (worker := plan.worker(data.worker)) is None:
+            return
+        if isinstance(data, NodeReleased):
+            rests = worker.rests_until_us if worker.degraded else None
+            plan.set_worker(data.worker, worker.model_copy(update={"quarantined": False, "rests_until_us": rests}))
+            return
+        until_us = plan.now_us + round(data.lasts_seconds * US)
+        resting = worker.model_copy(update={"quarantined": True, "rests_until_us": until_us})
+        keys = [config.key for config in self.settings.configs]
+        for key in keys:
+            row = plan.config(key)
+            kept = tuple(shard for shard in row.shards if shard.worker != data.worker)
+            plan.set_config(key, row.model_copy(update={"shards": kept}))
+        plan.forget_worker(data.worker, resting, keys, played=True)
 
 
 def _alive(
-    rows: Mapping[str, SchedulerRow], data: DaemonReady | DaemonHeartbeat, now_us: int
+    rows: Mapping[str, SchedulerRow], data: DaemonHeartbeat | DaemonReady | DaemonStopped, now_us: int
 ) -> dict[str, SchedulerRow | None]:
     """Return the row of a worker whose heartbeat says nothing but that it lives on; nothing if there is more to do.
 
@@ -192,9 +251,11 @@ def _alive(
     """
     name = f"{WORKER}{data.daemon}@{data.node}"
     row = rows.get(name)
-    if row is None or row.worker is None or row.worker.lost or type(data) is DaemonReady or is_due(rows, now_us):
+    if row is None or row.worker is None or row.worker.lost:
         return {}
-    return {name: SchedulerRow(worker=row.worker.model_copy(update={"heard_us": now_us}))}
+    if type(data) is not DaemonHeartbeat or is_due(rows, now_us):
+        return {}
+    return {name: SchedulerRow(worker=row.worker.model_copy(update={"heard_us": now_us, "holds": data.requests}))}
 
 
 def _noted(rows: Mapping[str, SchedulerRow], key: str, data: Payload) -> dict[str, SchedulerRow | None]:
@@ -207,25 +268,53 @@ def _noted(rows: Mapping[str, SchedulerRow], key: str, data: Payload) -> dict[st
     return {}
 
 
-def _heard(plan: Plan, data: DaemonReady | DaemonHeartbeat) -> None:
-    """Note that a worker lives; a ready one says how much it can do."""
+def _heard(plan: Plan, data: DaemonHeartbeat | DaemonReady | DaemonStopped) -> None:
+    """Note that a worker lives, or has stopped; a ready one says how much it can do.
+
+    One that pauses after failures is tried at once when it is ready anew: it may have been repaired.
+    """
     name = f"{data.daemon}@{data.node}"
-    worker = plan.worker(name)
-    if isinstance(data, DaemonReady):
-        serving = worker.serving if worker and not worker.lost else ()
-        worker = WorkerRow(node=data.node, capacity=min(data.capacity, MOST_CAPACITY), serving=serving)
-    if worker is not None:
-        plan.set_worker(name, worker.model_copy(update={"heard_us": plan.now_us, "lost": False}))
+    worker, alive = plan.worker(name), {"heard_us": plan.now_us, "lost": False}
+    match data:
+        case DaemonStopped():
+            _give_up(plan, name)
+        case DaemonHeartbeat(requests=requests) if worker is not None:
+            plan.set_worker(name, worker.model_copy(update={**alive, "holds": requests}))
+        case DaemonReady():
+            capacity = min(data.capacity, MOST_CAPACITY)
+            before = worker or WorkerRow(node=data.node, capacity=capacity)
+            rests = before.rests_until_us if before.quarantined else None
+            ready = {"capacity": capacity, "holds": (), "rests_until_us": rests}
+            plan.set_worker(name, before.model_copy(update={**alive, **ready}))
 
 
 def _look_after(plan: Plan, name: str, silent_seconds: float) -> None:
-    """Give a worker up that was not heard for too long, and ask its requests of others."""
+    """Give a worker up that was not heard for too long; end a pause that is over."""
     worker = plan.worker(name)
-    if worker is None or worker.lost or plan.now_us - worker.heard_us < silent_seconds * US:
+    if worker is None or worker.lost:
         return
-    plan.emit(NodeLost(node=worker.node, silent_seconds=(plan.now_us - worker.heard_us) / US))
-    plan.set_worker(name, worker.model_copy(update={"lost": True, "serving": ()}))
-    for key in dict.fromkeys(worker.serving):
-        row = plan.config(key)
-        plan.set_config(key, plan.forget(key, row, [asked for asked in row.out if asked.worker == name]))
-        plan.want(key)
+    if plan.now_us - worker.heard_us >= silent_seconds * US:
+        plan.emit(NodeLost(node=worker.node, silent_seconds=(plan.now_us - worker.heard_us) / US))
+        _give_up(plan, name)
+    elif worker.rests_until_us is not None and worker.rests_until_us <= plan.now_us:
+        plan.set_worker(name, worker.model_copy(update={"rests_until_us": None}))
+
+
+def _give_up(plan: Plan, name: str) -> None:
+    """Expect nothing of a worker any more, and ask its requests of others. One that stopped in order is not lost."""
+    worker = plan.worker(name)
+    if worker is not None and not worker.lost:
+        lost = worker.model_copy(update={"lost": True, "holds": ()})
+        plan.forget_worker(name, lost, dict.fromkeys(worker.serving), played=False)
+
+
+def _with_signs(plan: Plan, row: ConfigRow) -> ConfigRow:
+    """Note when the requests of a configuration were last named by their workers' heartbeats."""
+
+    def seen(asked: Asked) -> Asked:
+        worker = None if asked.ended else plan.worker(asked.worker)
+        if worker is None or asked.request not in worker.holds:
+            return asked
+        return asked.model_copy(update={"seen_us": max(asked.seen_us, worker.heard_us)})
+
+    return row.model_copy(update={"out": tuple(map(seen, row.out))}) if row.out else row

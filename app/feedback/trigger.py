@@ -18,6 +18,7 @@ from app.events import (
     HyperparameterUpdated,
     ModelDistributed,
     ModelRolledBack,
+    NodeQuarantined,
     Payload,
     PromotionRejected,
     QualityScoreUpdated,
@@ -86,6 +87,7 @@ class TrainingTrigger(Controller[TrainingRow]):
             HyperparameterUpdated,
             ModelDistributed,
             ModelRolledBack,
+            NodeQuarantined,
             PromotionRejected,
             QualityScoreUpdated,
             RunConfigured,
@@ -108,6 +110,8 @@ class TrainingTrigger(Controller[TrainingRow]):
         match event.data:
             case RunConfigured():
                 return self._initialise(rows, [c.key for c in self.settings.configs if c.key not in rows], event)
+            case NodeQuarantined(worker=worker):
+                return Step(_without_shards_of(worker, rows))
             case ClockTick():
                 # The first model failed to come about. There is nothing to fall back on: try again.
                 lacking = {key for key, row in rows.items() if row.model is None and _may_start(row, event)}
@@ -198,6 +202,16 @@ class TrainingTrigger(Controller[TrainingRow]):
             epochs=row.epochs or ppo.epochs,
         )
         return Emission(request, key)
+
+
+def _without_shards_of(worker: str, rows: Mapping[str, TrainingRow]) -> dict[str, TrainingRow]:
+    """Return the rows that hold shards of a worker without these."""
+    kept = {key: tuple(shard for shard in row.shards if shard.worker != worker) for key, row in rows.items()}
+    return {
+        key: rows[key].model_copy(update={"shards": shards})
+        for key, shards in kept.items()
+        if shards != rows[key].shards
+    }
 
 
 def _may_start(row: TrainingRow, event: Event[Payload]) -> bool:

@@ -4,6 +4,7 @@ from app.journal.errors import (
     DamagedDatabase,
     DamagedState,
     NotAJournal,
+    OtherFormat,
     OutOfOrder,
     StorageError,
     StorageFull,
@@ -14,6 +15,7 @@ from app.journal.landmarks import LANDMARKS
 from app.journal.memory_journal import MemoryJournal
 from app.journal.outbox import MemoryOutbox, SqliteOutbox
 from app.journal.ports import Chunk, Journal, JournalReader, Outbox, StateKey, StateStore
+from app.journal.rebuild import Rebuilt, rebuild
 from app.journal.sqlite_journal import SqliteJournal, SqliteJournalReader
 from app.journal.state import MemoryStateStore, SqliteStateStore
 
@@ -28,8 +30,10 @@ __all__ = [
     "MemoryOutbox",
     "MemoryStateStore",
     "NotAJournal",
+    "OtherFormat",
     "OutOfOrder",
     "Outbox",
+    "Rebuilt",
     "SqliteJournal",
     "SqliteJournalReader",
     "SqliteOutbox",
@@ -40,4 +44,5 @@ __all__ = [
     "StorageFull",
     "StorageInUse",
     "history",
+    "rebuild",
 ]

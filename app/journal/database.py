@@ -8,12 +8,22 @@ thread and used in another, but by one at a time.
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from app.journal.errors import NO_ROOM, NotAJournal, StorageError, StorageFull, StorageInUse, explained
+from app.journal.errors import (
+    NO_ROOM,
+    DamagedDatabase,
+    NotAJournal,
+    OtherFormat,
+    StorageError,
+    StorageFull,
+    StorageInUse,
+    explained,
+)
 
 PAGE_BYTES = 8192
 CHECKPOINT_PAGES = 200
@@ -26,13 +36,48 @@ BEGIN = "Start `flyball up` once, or choose another folder by --run."
 """What to do where there is no journal yet."""
 
 
+HEADER = b"SQLite format 3\0" + PAGE_BYTES.to_bytes(2, "big")
+"""How each of our files begins."""
+
+Migration = Callable[[sqlite3.Connection], None]
+"""Brings a file from one format to the next, within a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """The present format of a kind of file.
+
+    Attributes:
+        kind: 32 bits that mark the file as ours (SQLite's ``application_id``).
+        schema: the statements that create the tables.
+        migrations: for each older format, from 0 on, how to bring a file to the next one.
+    """
+
+    kind: int
+    schema: Sequence[str]
+    migrations: Sequence[Migration] = ()
+
+    @property
+    def version(self) -> int:
+        """The number of this format (SQLite's ``user_version``)."""
+        return len(self.migrations)
+
+    def objects(self) -> list[tuple[str, ...]]:
+        """Return tables and triggers with their definitions, as SQLite writes them down."""
+        with closing(sqlite3.connect(":memory:")) as connection:
+            for statement in self.schema:
+                connection.execute(statement)
+            return _objects(connection)
+
+
 class Database:
     """One SQLite file that this process alone writes.
 
+    A file of an older format is migrated. The structure of all pages is checked, at about a gigabyte a second.
+
     Args:
         path: the file; created with its folders when missing.
-        schema: statements that create the tables.
-        kind: 32 bits that mark the file as ours (SQLite's ``application_id``).
+        form: its format.
         synchronous: FULL makes a commit durable on return, NORMAL keeps it consistent but may lose the last ones.
         reserve_bytes: room kept free in a file beside, given up when the disk is full so that closing succeeds.
 
@@ -40,14 +85,15 @@ class Database:
         StorageInUse: another process writes it.
         StorageError: its folder can't be made or written.
         NotAJournal: the file is something else.
+        OtherFormat: a newer program wrote it.
+        DamagedDatabase: it is not what was written.
     """
 
     def __init__(
         self,
         path: Path,
-        schema: str,
+        form: Format,
         *,
-        kind: int,
         synchronous: Literal["FULL", "NORMAL"] = "FULL",
         reserve_bytes: int = 0,
     ) -> None:
@@ -62,7 +108,7 @@ class Database:
         self._reserve = path.with_name(path.name + ".reserve") if reserve_bytes else None
         try:
             with explained(path):
-                self.connection = _open(path, schema, kind, synchronous)
+                self.connection = _open(path, form, synchronous)
             if self._reserve is not None:
                 _reserve(self._reserve, reserve_bytes)
         except BaseException:
@@ -98,48 +144,127 @@ class Database:
             os.close(self._lock)
 
 
-def open_read_only(path: Path, *, kind: int) -> sqlite3.Connection:
+def open_read_only(path: Path, form: Format) -> sqlite3.Connection:
     """Open a database for reading, also while another process writes it.
 
     Raises:
         NotAJournal: there is none, or it is something else.
+        OtherFormat: it is of an older or a newer format.
+        DamagedDatabase: its header or its schema is not what was written.
     """
     if not path.is_file():
         raise NotAJournal(f"There is no journal at {path}.", hint=BEGIN)
+    _check_header(path)
     with explained(path):
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
         )
-        connection.execute("PRAGMA query_only = ON")
-        _check_kind(path, connection, kind)
+        try:
+            connection.execute("PRAGMA query_only = ON")
+            _check_present(path, _version(path, connection, form), form)
+            _check_schema(path, connection, form)
+        except BaseException:
+            connection.close()
+            raise
     return connection
 
 
-def _open(path: Path, schema: str, kind: int, synchronous: str) -> sqlite3.Connection:
+def structural_damage(connection: sqlite3.Connection) -> Iterator[str]:
+    """Check the structure of all pages and iterate over what is wrong."""
+    for (problem,) in connection.execute("PRAGMA integrity_check"):
+        if problem != "ok":
+            yield problem.replace("\n", " ")
+
+
+def _open(path: Path, form: Format, synchronous: str) -> sqlite3.Connection:
+    _check_header(path)
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
-        if connection.execute("PRAGMA page_count").fetchone()[0]:
-            _check_kind(path, connection, kind)
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+            marks = (f"PRAGMA application_id = {form.kind}", f"PRAGMA user_version = {form.version}")
+            for statement in ("BEGIN IMMEDIATE", *marks, *form.schema, "COMMIT"):
+                connection.execute(statement)
+        version = _version(path, connection, form)
+        _check_structure(path, connection)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {LATEST_CHECKPOINT_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {LATEST_CHECKPOINT_PAGES * PAGE_BYTES}")
-        connection.executescript(f"BEGIN IMMEDIATE; PRAGMA application_id = {kind}; {schema} COMMIT;")
+        if version < form.version:
+            connection.execute("BEGIN IMMEDIATE")
+            for migrate in form.migrations[version:]:
+                migrate(connection)
+            connection.execute(f"PRAGMA user_version = {form.version}")
+            connection.execute("COMMIT")
+        _check_schema(path, connection, form)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _check_kind(path: Path, connection: sqlite3.Connection, kind: int) -> None:
+def _check_header(path: Path) -> None:
+    """Refuse a file that begins otherwise than SQLite's and ours: SQLite would read its pages at wrong places."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        found = file.read(len(HEADER))
+    if found and found != HEADER:
+        raise DamagedDatabase(f"{path} is damaged or no database of Flyball's: its header is wrong.")
+
+
+def _version(path: Path, connection: sqlite3.Connection, form: Format) -> int:
+    """Return the format of a file of this kind, which is not newer than the present one."""
     found = connection.execute("PRAGMA application_id").fetchone()[0]
-    if found != kind:
-        empty = connection.execute("PRAGMA page_count").fetchone()[0] == 0
-        connection.close()
-        if empty:
+    if found != form.kind:
+        if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
             raise NotAJournal(f"{path} is empty.", hint=BEGIN)
         raise NotAJournal(f"{path} was not written by this version of Flyball.", hint="Name another file.")
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if not 0 <= version <= form.version:
+        raise OtherFormat(
+            f"{path} is of format {version}; this version of Flyball knows formats up to {form.version}.",
+            hint="Use the version of Flyball that wrote it, or a later one.",
+        )
+    return version
+
+
+def _check_present(path: Path, version: int, form: Format) -> None:
+    if version < form.version:
+        raise OtherFormat(
+            f"{path} is of format {version}, from an earlier version of Flyball; this one reads format {form.version}.",
+            hint="Run `flyball journal migrate`, or start the run.",
+        )
+
+
+def _check_structure(path: Path, connection: sqlite3.Connection) -> None:
+    for problem in structural_damage(connection):
+        raise DamagedDatabase(f"{path} is damaged: {problem}.")
+
+
+def _check_schema(path: Path, connection: sqlite3.Connection, form: Format) -> None:
+    if _objects(connection) != form.objects():
+        raise DamagedDatabase(f"{path} is damaged: its schema is not the one of format {form.version}.")
+
+
+def _objects(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
+    query = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' ORDER BY name"
+    return connection.execute(query).fetchall()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep writers out of a file.
+
+    Raises:
+        StorageInUse: a process writes it.
+    """
+    lock = _lock(path)
+    try:
+        yield
+    finally:
+        os.close(lock)
 
 
 def _lock(path: Path) -> int:

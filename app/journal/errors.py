@@ -13,7 +13,13 @@ NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 LEAST_ROOM_BYTES = 64 << 10
 """With less than this a disk counts as full: SQLite's WAL index grows by 32 KiB at a time."""
 
-BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG}
+"""What SQLite says of damage. A constraint fails, or a value is too big, only where a page was changed."""
+
+WAY_OUT = (
+    "Restore it from a copy. Of a journal, `flyball journal verify` lists all damage, and `flyball journal rebuild` "
+    "mends what follows from its records."
+)
 
 
 class StorageError(FlyballError):
@@ -32,11 +38,25 @@ class NotAJournal(StorageError):
     """The file is missing, something else, or of another version."""
 
 
+class OtherFormat(NotAJournal):
+    """The file is of another format than this program reads."""
+
+
 class DamagedDatabase(NotAJournal):
-    """What SQLite reads in the file makes no sense to it."""
+    """The file is not what was once written."""
+
+    def __init__(self, message: str, *, hint: str = WAY_OUT) -> None:
+        super().__init__(message, hint=hint)
 
 
-class DamagedState(StorageError):
+class DamagedRow(DamagedDatabase):
+    """A row beside the frames is not what was once written."""
+
+    def __init__(self, table: str, key: object) -> None:
+        super().__init__(f"Damaged journal: the checksum of {key!r} in its table {table} is wrong.")
+
+
+class DamagedState(DamagedDatabase):
     """A row of saved state is not what was once written."""
 
 
@@ -49,16 +69,16 @@ def explained(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into ours."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise _explain(path, error) from error
 
 
-def _explain(path: Path, error: sqlite3.Error) -> StorageError:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+def _explain(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> StorageError:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # none: text is no UTF-8
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not _has_room(path)):
         return StorageFull(f"No room to write {path}.", hint="Free some disk space, then start again.")
     if code in BROKEN:
-        return DamagedDatabase(f"{path} is damaged or no database ({error}).", hint="Restore it from a copy.")
+        return DamagedDatabase(f"{path} is damaged or no database ({error}).")
     return StorageError(f"{path} could not be used: {error}.", hint="Look at the file's owner, mode and disk.")
 
 

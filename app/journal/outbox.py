@@ -3,15 +3,15 @@
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from app.events.frames import Frame
-from app.journal.database import Database
-from app.journal.errors import StorageFull, explained
+from app.events.frames import DamagedFrame, Frame
+from app.journal.database import Database, Format
+from app.journal.errors import DamagedDatabase, StorageFull, explained
 
-KIND = 0x464C4F31  # "FLO1"
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS frames (number INTEGER PRIMARY KEY AUTOINCREMENT, epoch BLOB NOT NULL,
-    base INTEGER NOT NULL, frame BLOB NOT NULL, UNIQUE (epoch, base));
-"""
+SCHEMA = (
+    """CREATE TABLE frames (number INTEGER PRIMARY KEY AUTOINCREMENT, epoch BLOB NOT NULL,
+    base INTEGER NOT NULL, frame BLOB NOT NULL, UNIQUE (epoch, base))""",
+)
+FORMAT = Format(0x464C4F31, SCHEMA)  # "FLO1"
 MAX_BYTES = 256 << 20
 
 
@@ -25,10 +25,11 @@ class SqliteOutbox:
     Raises:
         StorageInUse: another process writes it.
         NotAJournal: the file is something else.
+        DamagedDatabase: it is not what was written.
     """
 
     def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES) -> None:
-        self._db = Database(path, SCHEMA, kind=KIND)
+        self._db = Database(path, FORMAT)
         self._max_bytes = max_bytes
 
     def put(self, frames: Sequence[bytes]) -> None:
@@ -43,7 +44,11 @@ class SqliteOutbox:
     def load(self) -> list[bytes]:
         """Return all frames, oldest first."""
         with explained(self._db.path):
-            return [row[0] for row in self._db.connection.execute("SELECT frame FROM frames ORDER BY number")]
+            rows = self._db.connection.execute("SELECT epoch, base, frame FROM frames ORDER BY number").fetchall()
+        for epoch, base, frame in rows:
+            if not _is_frame(epoch, base, frame):
+                raise DamagedDatabase(f"{self._db.path} is damaged: a frame in it is not what was kept.")
+        return [frame for _, _, frame in rows]
 
     def remove(self, keys: Collection[tuple[int, int]]) -> None:
         """Forget the frames with these (epoch, base)."""
@@ -91,6 +96,14 @@ def key_of(frame: bytes) -> tuple[int, int]:
     """
     parsed = Frame.parse(frame)
     return parsed.epoch, parsed.base
+
+
+def _is_frame(epoch: object, base: object, frame: object) -> bool:
+    try:
+        found = key_of(frame) if isinstance(frame, bytes) else None
+    except DamagedFrame:
+        return False
+    return found is not None and (epoch, base) == (_blob(found[0]), found[1])
 
 
 def check_bound(size: float, bound: int) -> None:

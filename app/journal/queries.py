@@ -1,70 +1,193 @@
 """Reading the journal's tables: shared by the writer and by read-only readers."""
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import cache
+from typing import Any
+from zlib import crc32
 
-from app.events.frames import DamagedRecord, DeadLetter, Record, ids_of
+from app.events.frames import DeadLetter, Record, ids_of
 from app.events.frames.record import damaged
+from app.journal.database import Format
+from app.journal.errors import DamagedRow
 from app.journal.ports import Chunk
 
-KIND = 0x464C5932  # "FLY2"
 MARKS_KEPT = 8
 """Epochs (lives) of a producer that are remembered. Frames of an older one that are sent again after all are known
 by the ids of their events as long as those are among the latest million."""
 
-SCHEMA = f"""
-CREATE TABLE IF NOT EXISTS frames (first INTEGER PRIMARY KEY, head BLOB NOT NULL, bodies BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS marks (producer TEXT, epoch INTEGER, next INTEGER NOT NULL,
-    used INTEGER NOT NULL, PRIMARY KEY (producer, epoch)) WITHOUT ROWID;
-CREATE TRIGGER IF NOT EXISTS forget_marks AFTER INSERT ON marks BEGIN
+FRAMES = "CREATE TABLE frames (first INTEGER PRIMARY KEY, head BLOB NOT NULL, bodies BLOB NOT NULL)"
+"""A record is cut where its bodies begin: SQLite then reads the pages of a header without those of the bodies."""
+
+SIDE_TABLES = (
+    """CREATE TABLE marks (producer TEXT, epoch INTEGER, next INTEGER NOT NULL, used INTEGER NOT NULL,
+    checksum INTEGER NOT NULL, PRIMARY KEY (producer, epoch)) WITHOUT ROWID""",
+    f"""CREATE TRIGGER forget_marks AFTER INSERT ON marks BEGIN
     DELETE FROM marks WHERE producer = new.producer AND epoch NOT IN
         (SELECT epoch FROM marks WHERE producer = new.producer ORDER BY used DESC, epoch = new.epoch DESC
          LIMIT {MARKS_KEPT});
-END;
-CREATE TABLE IF NOT EXISTS landmarks (type TEXT PRIMARY KEY, position INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS cursors (name TEXT PRIMARY KEY, position INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS dead_letters (number INTEGER PRIMARY KEY AUTOINCREMENT, position INTEGER NOT NULL,
-    producer TEXT NOT NULL, reporter TEXT NOT NULL, error TEXT NOT NULL, body BLOB NOT NULL);
-"""  # noqa: S608 - a constant
-# A record is cut where its bodies begin: SQLite then reads the pages of a header without those of the bodies.
-SAVE_MARK = """
-INSERT INTO marks (producer, epoch, next, used) VALUES (?, ?, ?, ?)
-    ON CONFLICT DO UPDATE SET next = excluded.next, used = excluded.used
-"""
-SAVE_LANDMARK = "INSERT OR REPLACE INTO landmarks VALUES (?, ?)"
+END""",  # noqa: S608 - a constant
+    """CREATE TABLE landmarks (type TEXT PRIMARY KEY, position INTEGER NOT NULL,
+    checksum INTEGER NOT NULL) WITHOUT ROWID""",
+    """CREATE TABLE cursors (name TEXT PRIMARY KEY, position INTEGER NOT NULL,
+    checksum INTEGER NOT NULL) WITHOUT ROWID""",
+    """CREATE TABLE dead_letters (number INTEGER PRIMARY KEY, position INTEGER NOT NULL, producer TEXT NOT NULL,
+    reporter TEXT NOT NULL, error TEXT NOT NULL, body BLOB NOT NULL, checksum INTEGER NOT NULL)""",
+)
+COLUMNS: Mapping[str, str] = {
+    "marks": "producer, epoch, next, used",
+    "landmarks": "type, position",
+    "cursors": "name, position",
+    "dead_letters": "number, position, producer, reporter, error, body",
+}
+"""What the checksum of a row covers, for each table beside the frames."""
+
+
+def add_checksums(db: sqlite3.Connection) -> None:
+    """Migrate from format 0, in which only frames had checksums."""
+    before = {table: db.execute(f"SELECT {columns} FROM {table}").fetchall() for table, columns in COLUMNS.items()}  # noqa: S608
+    for table in before:
+        db.execute(f"DROP TABLE {table}")
+    for statement in SIDE_TABLES:
+        db.execute(statement)
+    for table, rows in before.items():
+        for row in rows:
+            save_row(db, table, *row)
+
+
+FORMAT = Format(0x464C5932, (FRAMES, *SIDE_TABLES), (add_checksums,))  # "FLY2"
+
+
+def save_row(db: sqlite3.Connection, table: str, *values: str | int | bytes) -> None:
+    """Insert or replace a row of a table beside the frames, with its checksum."""
+    db.execute(_saving(table), (*values, checksum_of(table, *values)))
+
+
+@cache
+def _saving(table: str) -> str:
+    names = COLUMNS[table].split(", ")
+    key = ", ".join(names[:2]) if table == "marks" else names[0]
+    change = ", ".join(f"{name} = excluded.{name}" for name in (*names, "checksum"))
+    places = ", ".join("?" * (len(names) + 1))
+    return f"INSERT INTO {table} VALUES ({places}) ON CONFLICT ({key}) DO UPDATE SET {change}"  # noqa: S608 - constants
+
+
+def rows_of(db: sqlite3.Connection, table: str, where: str = "TRUE", *values: str | int) -> Iterator[tuple[Any, ...]]:
+    """Iterate over rows of a table beside the frames.
+
+    Raises:
+        DamagedRow: a row is not what was written.
+    """
+    for row in verified_rows(db, table, where, *values):
+        if isinstance(row, DamagedRow):
+            raise row
+        yield row
+
+
+def verified_rows(
+    db: sqlite3.Connection, table: str, where: str = "TRUE", *values: str | int
+) -> Iterator[tuple[Any, ...] | DamagedRow]:
+    """Iterate over rows of a table beside the frames, with an error in the place of each that is damaged."""
+    query = f"SELECT {COLUMNS[table]}, checksum FROM {table} WHERE {where}"  # noqa: S608 - constants
+    with closing(db.execute(query, values)) as rows:
+        for *row, checksum in rows:
+            yield tuple(row) if checksum == checksum_of(table, *row) else DamagedRow(table, row[0])
+
+
+def checksum_of(table: str, *values: object) -> int:
+    """Return the CRC-32 of a row: of the table's name, and of its values with their types."""
+    total = crc32(table.encode())
+    for value in values:
+        raw = value if isinstance(value, bytes) else str(value).encode()
+        total = crc32(raw, crc32(f"{type(value).__name__} {len(raw)} ".encode(), total))
+    return total
 
 
 def last_record(db: sqlite3.Connection) -> Record | None:
     """Return the last record, without its bodies."""
     row = db.execute("SELECT first, head FROM frames ORDER BY first DESC LIMIT 1").fetchone()
-    return None if row is None else Record.open(row[1], expected=row[0], bodies=False)
+    return None if row is None else open_header(*row)
+
+
+def open_record(first: int, head: object, bodies: object) -> Record:
+    """Read a record from its row.
+
+    Raises:
+        DamagedRecord: it is not what was written.
+    """
+    if not isinstance(head, bytes) or not isinstance(bodies, bytes):
+        raise damaged(first, "a value of another type")
+    return Record.open(head + bodies, expected=first)
+
+
+def open_header(first: int, head: object) -> Record:
+    """Read a record without its bodies.
+
+    Raises:
+        DamagedRecord: its header is not what was written.
+    """
+    if not isinstance(head, bytes):
+        raise damaged(first, "a value of another type")
+    return Record.open(head, expected=first, bodies=False)
 
 
 def read_chunk(db: sqlite3.Connection, after: int, limit: int, max_bytes: int, types: Collection[str] | None) -> Chunk:
     """Do what ``JournalReader.read`` says."""
-    if types is not None:
-        return _read_selected(db, after, limit, max_bytes, frozenset(types))
+    wanted = None if types is None else frozenset(types)
     records, size, position = [], 0, after
-    with closing(_rows(db, "head, bodies", after, limit)) as rows:
-        for first, head, bodies in rows:
-            record = Record.open(head + bodies, expected=first)
+    with closing(_rows(db, "head, bodies" if wanted is None else "head", after, limit)) as rows:
+        for first, *row in rows:
+            record = open_record(first, *row) if wanted is None else open_header(first, *row)
+            position = continued(record, position, begun=position == after)
+            if wanted is not None:
+                if wanted.isdisjoint(record.frame.types):
+                    continue
+                bodies = db.execute("SELECT bodies FROM frames WHERE first = ?", (first,)).fetchone()
+                record = open_record(first, *row, *(bodies or (None,)))
             records.append(record)
-            position = _continued(record, position)
             size += len(record.raw)
             if size > max_bytes:
                 break
+    if position == after:
+        _check_end(db, after)
     return Chunk(tuple(records), position)
+
+
+def _check_end(db: sqlite3.Connection, after: int) -> None:
+    """Refuse an index that ends before its table does: readers would stop there as if nothing followed."""
+    query = "SELECT max(first), EXISTS (SELECT 1 FROM frames WHERE first > ?) FROM frames"
+    last, found = db.execute(query, (after,)).fetchone()
+    if last is not None and last > after and not found:
+        raise damaged(after + 1, f"events up to position {last} missing")
+
+
+def continued(record: Record, position: int, *, begun: bool) -> int:
+    """Return where a record ends that holds the events after a position.
+
+    Args:
+        record: the next record.
+        position: of the last event before it.
+        begun: some of its events may lie at or before the position, though not all.
+
+    Raises:
+        DamagedRecord: events are missing, or come twice.
+    """
+    if record.first > position + 1:
+        raise damaged(position + 1, f"{record.first - position - 1} events missing")
+    if record.last <= position or (record.first <= position and not begun):
+        raise damaged(position + 1, f"events from position {record.first} on")
+    return record.last
 
 
 def read_headers_back(db: sqlite3.Connection, upto: int) -> Iterator[Record]:
     """Do what ``JournalReader.headers_back`` says."""
     after: int | None = None
     with closing(db.execute("SELECT first, head FROM frames WHERE first <= ? ORDER BY first DESC", (upto,))) as rows:
-        for first, head in rows:
-            record = Record.open(head, expected=first, bodies=False)
-            if after is not None and record.last < after - 1:
-                raise damaged(record.last + 1, f"{after - record.last - 1} events missing")
+        for row in rows:
+            record = open_header(*row)
+            if after is not None and record.last != after - 1:
+                raise damaged(record.last + 1, f"position {after} of the next record")
             after = record.first
             yield record
 
@@ -76,36 +199,33 @@ def read_ids(db: sqlite3.Connection, after: int) -> Iterator[tuple[int, Sequence
             yield first, ids_of(head, first)
 
 
-def find_damage(db: sqlite3.Connection) -> Iterator[DamagedRecord]:
-    """Look at every record and report each that is damaged, and each gap."""
-    position: int | None = 0
-    with closing(db.execute("SELECT first, head, bodies FROM frames ORDER BY first")) as rows:
-        for first, head, bodies in rows:
-            try:
-                record = Record.open(head + bodies, expected=first)
-                if position is not None:
-                    _continued(record, position)
-                position = record.last
-            except DamagedRecord as error:
-                position = None  # where a damaged record ends is not known
-                yield error
+def mark(db: sqlite3.Connection, producer: str, epoch: int) -> int | None:
+    """Return the next sequence number of a producer's epoch; None when it was never seen."""
+    found = rows_of(db, "marks", "producer = ? AND epoch = ?", producer, signed(epoch))
+    return next((row[2] for row in found), None)
+
+
+def signed(epoch: int) -> int:
+    """Return the 64 bits of an epoch as SQLite stores them."""
+    return epoch - (1 << 64) if epoch >> 63 else epoch
 
 
 def cursors(db: sqlite3.Connection) -> dict[str, int]:
     """Return the durable cursors by name."""
-    return dict(db.execute("SELECT name, position FROM cursors ORDER BY name"))
+    return dict(sorted(rows_of(db, "cursors")))
 
 
 def landmark(db: sqlite3.Connection, event_type: str) -> int:
     """Do what ``JournalReader.landmark`` says."""
-    row = db.execute("SELECT position FROM landmarks WHERE type = ?", (event_type,)).fetchone()
-    return 0 if row is None else int(row[0])
+    return next((position for _, position in rows_of(db, "landmarks", "type = ?", event_type)), 0)
 
 
 def dead_letters(db: sqlite3.Connection) -> list[DeadLetter]:
     """Return the dead letters, oldest first."""
-    rows = db.execute("SELECT position, producer, reporter, error, body, number FROM dead_letters ORDER BY number")
-    return [DeadLetter(*row) for row in rows]
+    return [
+        DeadLetter(position, producer, reporter, error, body, number)
+        for number, position, producer, reporter, error, body in rows_of(db, "dead_letters", "TRUE ORDER BY number")
+    ]
 
 
 def _rows(db: sqlite3.Connection, columns: str, after: int, limit: int) -> sqlite3.Cursor:
@@ -113,29 +233,7 @@ def _rows(db: sqlite3.Connection, columns: str, after: int, limit: int) -> sqlit
     before = db.execute(
         "SELECT first, head FROM frames WHERE first <= ? ORDER BY first DESC LIMIT 1", (start,)
     ).fetchone()
-    if before is not None and Record.open(before[1], expected=before[0], bodies=False).last > after:
+    if before is not None and open_header(*before).last > after:
         start = before[0]
     query = f"SELECT first, {columns} FROM frames WHERE first >= ? ORDER BY first LIMIT ?"  # noqa: S608 - constants
     return db.execute(query, (start, limit))
-
-
-def _continued(record: Record, position: int) -> int:
-    if record.first > position + 1:
-        raise damaged(position + 1, f"{record.first - position - 1} events missing")
-    return record.last
-
-
-def _read_selected(db: sqlite3.Connection, after: int, limit: int, max_bytes: int, types: frozenset[str]) -> Chunk:
-    records, size, position = [], 0, after
-    with closing(_rows(db, "head", after, limit)) as rows:
-        for first, head in rows:
-            record = Record.open(head, expected=first, bodies=False)
-            position = _continued(record, position)
-            if types.isdisjoint(record.frame.types):
-                continue
-            bodies = db.execute("SELECT bodies FROM frames WHERE first = ?", (first,)).fetchone()[0]
-            records.append(Record.open(head + bodies, expected=first))
-            size += len(records[-1].raw)
-            if size > max_bytes:
-                break
-    return Chunk(tuple(records), position)

@@ -3,14 +3,19 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from app.events.frames import DamagedRecord, DeadLetter, Record
+from app.core import FlyballError
+from app.events.frames import DeadLetter, Record
 from app.journal import queries
-from app.journal.database import CHECKPOINT_PAGES, PAGE_BYTES, Database, open_read_only
-from app.journal.errors import OutOfOrder, explained
+from app.journal.damage import check, damage_after
+from app.journal.database import CHECKPOINT_PAGES, PAGE_BYTES, Database, open_read_only, structural_damage
+from app.journal.errors import DamagedDatabase, OutOfOrder, explained
 from app.journal.landmarks import landmarks_in
 from app.journal.ports import Chunk
 
 RESERVE_BYTES = 4 << 20
+CHECKED_EVENTS = 200_000
+"""Events whose records are checked at a start: what takes about a second."""
+
 MAX_DEAD_LETTERS = 10_000
 PAGES_PER_COMMIT = 3
 """An estimate: a leaf of the frames, one of the marks, and now and then an inner page."""
@@ -19,27 +24,33 @@ PAGES_PER_COMMIT = 3
 class SqliteJournal:
     """The one writer of a journal file.
 
-    What ``append`` has returned from survives kill -9 and a loss of power; every record is checksummed, and one that
-    is damaged is refused.
+    What ``append`` has returned from survives kill -9 and a loss of power. Every row is checksummed, and a damaged
+    one is refused. Opening checks the structure of the file, the tables beside the frames, and the latest records;
+    see ADR-021.
 
     Args:
-        path: the file; created when missing.
+        path: the file; created when missing, migrated when it is of an older format.
 
     Raises:
         StorageInUse: another process writes it.
         NotAJournal: the file is something else.
-        DamagedRecord: its last record is damaged.
+        OtherFormat: a newer program wrote it.
+        DamagedDatabase: it is damaged.
+        DamagedRecord: one of its latest records is damaged.
     """
 
     def __init__(self, path: Path) -> None:
-        self._db = Database(path, queries.SCHEMA, kind=queries.KIND, reserve_bytes=RESERVE_BYTES)
+        self._db = Database(path, queries.FORMAT, reserve_bytes=RESERVE_BYTES)
         try:
-            last = queries.last_record(self._db.connection)
-        except DamagedRecord:
+            with explained(path):
+                last = queries.last_record(self._db.connection)
+                check(self._db.connection, after=(last.last if last else 0) - CHECKED_EVENTS)
+        except BaseException:
             self._db.close()
             raise
         self.head = last.last if last else 0
         self.recorded_us = last.recorded_us if last else 0
+        self._letters = max((letter.number for letter in queries.dead_letters(self._db.connection)), default=0)
         self._wal_pages = CHECKPOINT_PAGES
 
     def append(
@@ -56,25 +67,20 @@ class SqliteJournal:
             db.executemany("INSERT INTO frames VALUES (?, ?, ?)", map(_row, records))
             if marks:
                 used = records[-1].last if records else self.head
-                rows = [(producer, _signed(epoch), sequence, used) for (producer, epoch), sequence in marks.items()]
-                db.executemany(queries.SAVE_MARK, rows)
-            if found := landmarks_in(records):
-                db.executemany(queries.SAVE_LANDMARK, found.items())
-            if cursors:
-                db.executemany("INSERT OR REPLACE INTO cursors VALUES (?, ?)", cursors.items())
-            for letter in letters:
-                self._keep(letter)
+                for (producer, epoch), sequence in marks.items():
+                    queries.save_row(db, "marks", producer, queries.signed(epoch), sequence, used)
+            for landmark in landmarks_in(records).items():
+                queries.save_row(db, "landmarks", *landmark)
+            for cursor in (cursors or {}).items():
+                queries.save_row(db, "cursors", *cursor)
+            for number, letter in enumerate(letters, self._letters + 1):
+                content = (letter.position, letter.producer, letter.reporter, letter.error, letter.body)
+                queries.save_row(db, "dead_letters", number, *content)
+                db.execute("DELETE FROM dead_letters WHERE number <= ?", (number - MAX_DEAD_LETTERS,))
+        self._letters += len(letters)
         if records:
             self.head, self.recorded_us = records[-1].last, records[-1].recorded_us
         self._wal_pages += PAGES_PER_COMMIT + sum(len(record.raw) for record in records) // PAGE_BYTES
-
-    def _keep(self, letter: DeadLetter) -> None:
-        number = self._db.connection.execute(
-            "INSERT INTO dead_letters (position, producer, reporter, error, body) VALUES (?, ?, ?, ?, ?)",
-            (letter.position, letter.producer, letter.reporter, letter.error, letter.body),
-        ).lastrowid
-        assert number is not None
-        self._db.connection.execute("DELETE FROM dead_letters WHERE number <= ?", (number - MAX_DEAD_LETTERS,))
 
     def read(
         self, after: int, *, limit: int = 256, max_bytes: int = 4 << 20, types: Collection[str] | None = None
@@ -100,17 +106,18 @@ class SqliteJournal:
 
     def mark(self, producer: str, epoch: int) -> int | None:
         """Return the next sequence number of a producer's epoch; None when it was never seen."""
-        query = "SELECT next FROM marks WHERE producer = ? AND epoch = ?"
-        row = self._db.connection.execute(query, (producer, _signed(epoch))).fetchone()
-        return None if row is None else int(row[0])
+        with explained(self._db.path):
+            return queries.mark(self._db.connection, producer, epoch)
 
     def cursors(self) -> dict[str, int]:
         """Return the durable cursors by name."""
-        return queries.cursors(self._db.connection)
+        with explained(self._db.path):
+            return queries.cursors(self._db.connection)
 
     def dead_letters(self) -> list[DeadLetter]:
         """Return the dead letters, oldest first; the newest 10,000 are kept."""
-        return queries.dead_letters(self._db.connection)
+        with explained(self._db.path):
+            return queries.dead_letters(self._db.connection)
 
     def remove_dead_letter(self, number: int) -> bool:
         """Remove a dead letter; False when there is none of this number."""
@@ -136,11 +143,13 @@ class SqliteJournalReader:
 
     Raises:
         NotAJournal: there is none, or it is something else.
+        OtherFormat: it is of an older or a newer format.
+        DamagedDatabase: its header or its schema is damaged.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._db = open_read_only(path, kind=queries.KIND)
+        self._db = open_read_only(path, queries.FORMAT)
 
     @property
     def head(self) -> int:
@@ -166,10 +175,12 @@ class SqliteJournalReader:
         with explained(self._path):
             return queries.landmark(self._db, event_type)
 
-    def damage(self) -> Iterator[DamagedRecord]:
-        """Look at every record and report each that is damaged, and each gap."""
+    def damage(self) -> Iterator[FlyballError]:
+        """Check the whole file and iterate over all damage: of its pages, its records and its other tables."""
         with explained(self._path):
-            yield from queries.find_damage(self._db)
+            for problem in structural_damage(self._db):
+                yield DamagedDatabase(f"{self._path} is damaged: {problem}.")
+            yield from damage_after(self._db, 0)
 
     def cursors(self) -> dict[str, int]:
         """Return the durable cursors by name."""
@@ -202,7 +213,3 @@ def _row(record: Record) -> tuple[int, memoryview, memoryview]:
     view = memoryview(record.raw)
     cut = len(view) - sum(record.frame.lengths)
     return record.first, view[:cut], view[cut:]
-
-
-def _signed(epoch: int) -> int:
-    return epoch - (1 << 64) if epoch >> 63 else epoch

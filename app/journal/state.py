@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from zlib import crc32
 
-from app.journal.database import Database
+from app.journal.database import Database, Format
 from app.journal.errors import DamagedState, explained
 from app.journal.ports import StateKey
 
-KIND = 0x464C5331  # "FLS1"
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS state (kind TEXT, name TEXT, value BLOB NOT NULL, checksum INTEGER NOT NULL,
-    PRIMARY KEY (kind, name)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS cursor (id INTEGER PRIMARY KEY CHECK (id = 0), position INTEGER NOT NULL,
-    checksum INTEGER NOT NULL);
-"""
+SCHEMA = (
+    """CREATE TABLE state (kind TEXT, name TEXT, value BLOB NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY (kind, name)) WITHOUT ROWID""",
+    """CREATE TABLE cursor (id INTEGER PRIMARY KEY CHECK (id = 0), position INTEGER NOT NULL,
+    checksum INTEGER NOT NULL)""",
+)
+FORMAT = Format(0x464C5331, SCHEMA)  # "FLS1"
 SAVE_ROW = "INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)"
 DELETE_ROW = "DELETE FROM state WHERE kind = ? AND name = ?"
 SAVE_CURSOR = "INSERT OR REPLACE INTO cursor VALUES (0, ?, ?)"
@@ -32,17 +32,18 @@ class SqliteStateStore:
     """
 
     def __init__(self, path: Path) -> None:
-        self._db = Database(path, SCHEMA, kind=KIND, synchronous="NORMAL")
+        self._db = Database(path, FORMAT, synchronous="NORMAL")
 
     def load(self) -> tuple[int, dict[StateKey, bytes]]:
         """Return the cursor and all rows."""
         with explained(self._db.path):
             cursors = self._db.connection.execute("SELECT position, checksum FROM cursor").fetchall()
             rows = self._db.connection.execute("SELECT kind, name, value, checksum FROM state").fetchall()
-        if any(checksum != crc32(str(position).encode()) for position, checksum in cursors):
+        if bool(rows) > bool(cursors) or any(crc != crc32(str(position).encode()) for position, crc in cursors):
             raise self._damaged("the cursor")
         for kind, name, value, checksum in rows:
-            if checksum != _checksum(kind, name, value):
+            typed = isinstance(kind, str) and isinstance(name, str) and isinstance(value, bytes)
+            if not typed or checksum != _checksum(kind, name, value):
                 raise self._damaged(f"{kind} {name!r}")
         return (cursors[0][0] if cursors else 0), {(kind, name): value for kind, name, value, _ in rows}
 

@@ -54,7 +54,9 @@ def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineS
     counts = divided(asked.games_per_iteration, asked.opponents)
     lineups = [([number] * (game.config.players - 1), counts[name]) for number, name in enumerate(names, 1)]
     temperatures = [asked.temperature] * len(players)
-    schedule = selfplay_schedule(asked.games_per_iteration, game.config.players, lineups, temperatures, seed)
+    schedule = selfplay_schedule(
+        asked.games_per_iteration, game.config.players, lineups, temperatures, seed, opening_plies=asked.opening_plies
+    )
     return _play(game, players, schedule, _meta(game, model, names, asked.temperature, seed))
 
 

@@ -1,5 +1,6 @@
 """How good a policy is against a bot, in the course of a run."""
 
+from collections.abc import Sequence
 from math import sqrt
 
 import numpy as np
@@ -11,6 +12,8 @@ from app.evaluation import win_shares
 from app.pipeline.game import RunGame
 from app.pipeline.iteration import Evaluation
 from app.selfplay import Player
+
+_Z_95_ONE_SIDED = 1.645
 
 
 def evaluate(game: RunGame, policy: Player, opponent: str, *, games: int, temperature: float, seed: int) -> Evaluation:
@@ -50,6 +53,21 @@ def final_evaluations(game: RunGame, policy: Player, settings: TrainingSettings,
         evaluate(game, policy, bot, games=asked, temperature=settings.eval_temperature, seed=fresh)
         for bot in (game.spec.bots if asked else ())
     ]
+
+
+def most_rise(evaluations: Sequence[tuple[float, float]]) -> float:
+    """Return the upper 95% bound of how much the outcome rose from the first evaluation to the last.
+
+    The rise is that of the least-squares line. Evaluations are noisier than what a policy gains from one to the next,
+    so neither a series without a new best nor a single slump is evidence that training is over.
+
+    Args:
+        evaluations: at least two outcomes with their standard errors, oldest first, made at even intervals.
+    """
+    outcomes, stderrs = np.array(evaluations).T
+    place = np.linspace(-0.5, 0.5, len(outcomes))
+    weights = place / (place**2).sum()
+    return float(weights @ outcomes) + _Z_95_ONE_SIDED * float(np.linalg.norm(weights * stderrs))
 
 
 def described(evaluation: Evaluation) -> str:

@@ -13,7 +13,7 @@ import torch
 from app.config import PipelineSettings
 from app.core import FlyballError, derive_seed
 from app.pipeline.collecting import collect
-from app.pipeline.evaluating import described, evaluate
+from app.pipeline.evaluating import described, evaluate, most_rise
 from app.pipeline.game import RunGame
 from app.pipeline.iteration import Evaluation, Iteration, Sink
 from app.pipeline.learning import Learned, learn
@@ -83,20 +83,24 @@ class TrainingRun:
             return "those were all"
         if training.max_episodes is not None and state.games >= training.max_episodes:
             return f"{state.games} games were played"
-        if training.early_stopping and state.stale >= training.patience:
-            return f"{state.stale} evaluations brought no better policy"
+        if training.early_stopping and len(state.recent) >= training.patience:
+            most = most_rise(state.recent[-training.patience :])
+            if most < training.least_rise:
+                return f"over {training.patience} evaluations the outcome rose by at most {most:.3f} (95% certain)"
         return None
 
     def _iterate(self, state: RunState) -> RunState:
         number, watch, settings = state.iteration + 1, Stopwatch(), self.settings
         progress = state.iteration / max(1, settings.collection.num_iterations - 1)
         ppo = scheduled(settings.ppo, progress, state.recoveries)
-        games = collect(self.game, state.model, self._policy(), settings, self._seed(number, "games"))
+        player = self._policy()
+        games = collect(self.game, state.model, player, settings, self._seed(number, "games"))
         watch.lap("collect")
         samples = prepare(
             [games.shard],
             ppo,
             self.game.spec.symmetries,
+            player,
             self._seed(number, "update"),
             normalise=ppo.normalize_advantages,
         )
@@ -140,17 +144,17 @@ class TrainingRun:
     def _judged(self, state: RunState, learned: Learned, found: Evaluation | None) -> RunState:
         """Return the state after an iteration."""
         number, model = state.iteration + 1, self._current.model
-        best, stale = state.best, state.stale
+        best, recent = state.best, state.recent
+        if found is not None:
+            recent = (*recent, (found.outcome, found.stderr))[-self.settings.training.patience :]
         if found is not None and found.outcome > best.outcome:
-            best, stale = Best.of(number, model, found), 0
-        elif found is not None:
-            stale += 1
+            best = Best.of(number, model, found)
         return RunState(
             iteration=number,
             model=model,
             games=state.games + self.settings.collection.games_per_iteration,
             best=best,
-            stale=stale,
+            recent=recent,
             recoveries=state.recoveries + self._counted(learned),
         )
 

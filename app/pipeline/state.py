@@ -51,7 +51,9 @@ class RunState(Settings):
     model: ModelHash
     games: int = Field(default=0, ge=0, description="that were played to learn from")
     best: Best
-    stale: int = Field(default=0, ge=0, description="evaluations since the best")
+    recent: tuple[tuple[float, float], ...] = Field(
+        default=(), description="outcomes of the latest evaluations, oldest first, and their standard errors"
+    )
     recoveries: int = Field(default=0, ge=0, description="updates that diverged")
 
 

@@ -53,7 +53,7 @@ class BrokerVoice:
 
     def beat(self, now: datetime, head: int, period: float) -> list[Envelope[Payload]]:
         """Say that time has passed, and that the broker lives."""
-        heartbeat = DaemonHeartbeat(**self._who, position=head, lag=0, jobs=0)
+        heartbeat = DaemonHeartbeat(**self._who, position=head, lag=0, jobs=0, requests=())
         return self.write(now, ClockTick(period_seconds=period), heartbeat)
 
     def goodbye(self, now: datetime, head: int) -> list[Envelope[Payload]]:

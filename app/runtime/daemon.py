@@ -28,6 +28,9 @@ from app.telemetry import configure
 PATIENCE_SECONDS = 7 * 24 * 3600.0
 """How long a daemon waits for the broker to come back: nothing it could do instead would be better."""
 
+OPENING_USEC = 3_600_000_000
+"""How long the broker may check and migrate its journal, in microseconds: an hour is enough for a terabyte."""
+
 LAST_WORDS_SECONDS = 2.0
 """How long a failed daemon tries to tell the bus why."""
 
@@ -71,6 +74,7 @@ def calm_collector() -> None:
 def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
     folder.path.mkdir(parents=True, exist_ok=True)
     voice = BrokerVoice(loaded.deployment, boot_id(), version("flyball"))
+    Notifier().tell(f"EXTEND_TIMEOUT_USEC={OPENING_USEC}", "STATUS=checking the journal")
     with closing(SqliteJournal(folder.journal)) as journal:
         serve(journal, bus_endpoint(folder, loaded.deployment), loaded, voice, SystemClock())
 

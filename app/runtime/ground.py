@@ -51,3 +51,15 @@ def held(folder: RunFolder) -> Iterator[None]:
                 f"Another `flyball up` runs in {folder.path}.", hint="Stop it, or choose another --run."
             ) from None
         yield
+
+
+def is_held(folder: RunFolder) -> bool:
+    """Tell whether a supervisor holds a folder."""
+    try:
+        with folder.up_lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: several may ask at once
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False

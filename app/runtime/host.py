@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from app.bus import Batch, Bus
-from app.core import Clock, FlyballError, derive_id
+from app.core import Clock, EventId, FlyballError, derive_id
 from app.engine import Engine
 from app.events import (
     DaemonFact,
@@ -183,8 +183,11 @@ class Host:
         while True:
             await asyncio.sleep(self._rhythm.heartbeat_seconds)
             self._save()
-            lag, jobs = self._head - self._cursor, self._jobs.running if self._jobs else 0
-            await self._say(DaemonHeartbeat(**self._who(), position=self._cursor, lag=lag, jobs=jobs))
+            lag, jobs, requests = self._head - self._cursor, 0, tuple[EventId, ...]()
+            if self._jobs:
+                jobs, requests = self._jobs.running, self._jobs.held
+            beat = DaemonHeartbeat(**self._who(), position=self._cursor, lag=lag, jobs=jobs, requests=requests)
+            await self._say(beat)
 
     def _save(self) -> None:
         """Save state and cursor together, unless conclusions that belong to them are not published yet.
@@ -218,7 +221,7 @@ class Host:
         positions = await self._ports.bus.publish_many(envelopes)
         for envelope, position in zip(envelopes, positions, strict=True):
             data = envelope.data
-            write = self._log.info if data.kind is not Kind.FACT else self._log.debug
+            write = self._log.info if data.notable or data.kind is not Kind.FACT else self._log.debug
             write(
                 data.seed_name,
                 event_name=data.event_type,

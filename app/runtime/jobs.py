@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from app.core import FlyballError
+from app.core import EventId, FlyballError
 from app.engine import Engine, scatter
 from app.events import Payload
 from app.runtime.work import Job, Json, QuietWorker, Worker
@@ -30,6 +30,7 @@ class JobRunner:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._saying: set[asyncio.Task[None]] = set()
         self._told: set[str] = set()
+        self._wanted: tuple[EventId, ...] = ()
         self._draining = False
         self._log = structlog.get_logger("jobs")
 
@@ -37,6 +38,11 @@ class JobRunner:
     def running(self) -> int:
         """How many jobs run now."""
         return len(self._running)
+
+    @property
+    def held(self) -> tuple[EventId, ...]:
+        """The jobs that run or come next, most urgent first; at most twice as many as run at once."""
+        return self._wanted[: 2 * self._capacity]
 
     def reconcile(self, group: asyncio.TaskGroup, worker: Worker[Any, Any], jobs: Iterable[Job[Any]]) -> None:
         """Start the wanted jobs that don't run yet, as far as there is room; cancel those no longer wanted.
@@ -46,6 +52,7 @@ class JobRunner:
         if self._draining:
             return
         wanted = {job.id: job for job in jobs}
+        self._wanted = tuple(job_id for job_id in wanted if job_id not in self._told)
         self._told &= wanted.keys()
         for job_id in self._running.keys() - wanted.keys():
             self._running.pop(job_id).cancel()

@@ -21,13 +21,16 @@ from app.runtime.replaying import controllers
 
 SOURCE = "what-if@replay"
 
+Change = Literal["missing", "added", "replaced", "changed"]
+"""A conclusion drawn only with the run's own settings, only with the others, one of another type, one that differs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
     """A conclusion that comes out otherwise.
 
     Attributes:
-        kind: drawn only with the other settings, only with the run's own, or with another content.
+        kind: how.
         position: of its cause.
         time: when that was recorded.
         by: the controller.
@@ -35,7 +38,7 @@ class Divergence:
         after: with the other settings.
     """
 
-    kind: Literal["added", "missing", "changed"]
+    kind: Change
     position: int
     time: datetime
     by: str
@@ -45,9 +48,12 @@ class Divergence:
     @property
     def envelope(self) -> Envelope[Payload]:
         """The conclusion: as it would be, or, when it would not be, as it was."""
-        found = self.after or self.before
-        assert found is not None
-        return found
+        return self.envelopes[-1]
+
+    @property
+    def envelopes(self) -> tuple[Envelope[Payload], ...]:
+        """The conclusion as it was and as it would be, as far as there is one."""
+        return tuple(envelope for envelope in (self.before, self.after) if envelope)
 
 
 class WhatIf:
@@ -97,17 +103,18 @@ class WhatIf:
 
 
 def _otherwise(cause: Event[Payload], before: Conclusion, after: Conclusion) -> list[Divergence]:
-    """Say that one conclusion has the id, which counts what a cause led to, that another one had.
+    """Tell what became of a conclusion from two that have one id, which counts what a cause led to.
 
     They may be about two configurations: then neither is what became of the other.
     """
     if before.envelope.subject == after.envelope.subject:
-        return [_divergence("changed", cause, before, after)]
+        same_type = type(before.envelope.data) is type(after.envelope.data)
+        return [_divergence("changed" if same_type else "replaced", cause, before, after)]
     return [_divergence("missing", cause, before, None), _divergence("added", cause, None, after)]
 
 
 def _divergence(
-    kind: Literal["added", "missing", "changed"],
+    kind: Change,
     cause: Event[Payload],
     before: Conclusion | None,
     after: Conclusion | None,

@@ -113,7 +113,8 @@ def _schedule(spec: SelfplaySpec) -> Schedule:
     numbers = {name: number for number, name in enumerate((spec.model, *spec.opponents))}
     lineups = [([numbers[name] for name in lineup.opponents], lineup.games) for lineup in spec.lineups]
     temperatures = (spec.temperature, *[spec.config.selfplay.temperature] * len(spec.opponents))
-    return selfplay_schedule(spec.games, spec.config.players, lineups, temperatures, spec.seed)
+    plies = spec.config.selfplay.opening_plies
+    return selfplay_schedule(spec.games, spec.config.players, lineups, temperatures, spec.seed, opening_plies=plies)
 
 
 def _progress(games: int, report: Report) -> Callable[[int], None]:

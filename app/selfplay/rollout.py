@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 from app.games import FINISHED, Mask, Observations, Table
 from app.selfplay.choosing import ask
 from app.selfplay.draws import Streams, draw_points, number_streams
-from app.selfplay.players import Floats, Player
+from app.selfplay.players import Floats, Player, RandomPlayer
 
 Indices = NDArray[np.int64]
 HERO = 0
 """The player whose decisions are recorded: the first of the list."""
+
+_OPENING = -1
+"""Stands in for the player while a game is in its random opening."""
 
 _REFILL = 8  # an eighth of the slots may be empty
 
@@ -29,6 +32,8 @@ class Schedule:
         temperatures: of each player: divides its logits; 0 always takes the most probable action.
         seed: of the players' choices, together with a game's number.
         first: number of the first game; parts of a larger whole give what the whole would.
+        openings: of each game [G], how many of its first decisions are taken at random, drawn from its own seed:
+            games of one seed open alike. They are recorded for nobody, since no player made them. None: nowhere any.
     """
 
     seeds: Sequence[int]
@@ -36,6 +41,7 @@ class Schedule:
     temperatures: Sequence[float]
     seed: int
     first: int = 0
+    openings: Indices | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,6 +108,8 @@ class Rollout:
     _games: Indices = field(init=False)  # the game in each slot, -1 for none
     _steps: Indices = field(init=False)
     _choices: Streams = field(init=False)
+    _deals: Streams = field(init=False)
+    _openings: Indices = field(init=False)  # decisions at random in each game
     _over: int = field(init=False, default=0)
     _begun: int = field(init=False, default=0)
 
@@ -115,6 +123,9 @@ class Rollout:
             histories=[[] for _ in range(games)],
         )
         self._choices = number_streams(self.schedule.seed, self.schedule.first + np.arange(games))
+        self._deals = np.array(self.schedule.seeds, dtype=np.uint64)
+        openings = self.schedule.openings
+        self._openings = np.zeros(games, dtype=np.int64) if openings is None else openings
         slots = len(self.table.seats())
         self._games = np.full(slots, -1, dtype=np.int64)
         self._steps = np.zeros(games, dtype=np.int64)
@@ -164,13 +175,17 @@ class Rollout:
         obs, mask = self.table.observe(live)
         games, seats = self._games[live], self.table.seats()[live]
         steps = self._steps[games]
-        points = draw_points(self._choices[games], steps)
-        sitting = self.schedule.seating[games, seats]
+        opening = steps < self._openings[games]
+        points = draw_points(np.where(opening, self._deals[games], self._choices[games]), steps)
+        sitting = np.where(opening, _OPENING, self.schedule.seating[games, seats])
         actions = np.empty(len(live), dtype=np.int32)
         for player in np.unique(sitting).tolist():
             rows = np.flatnonzero(sitting == player)
             whole = len(rows) == len(live)
             seen, legal = (obs, mask) if whole else (obs[rows], mask[rows])
+            if player == _OPENING:
+                actions[rows] = ask(RandomPlayer(), seen, legal, 1.0, points[rows]).action
+                continue
             chosen = ask(self.players[player], seen, legal, self.schedule.temperatures[player], points[rows])
             actions[rows] = chosen.action
             if player == HERO and self.recorder is not None:

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core import derive_seed
-from app.selfplay.rollout import HERO, Schedule
+from app.selfplay.draws import draw_points, number_streams
+from app.selfplay.rollout import HERO, Indices, Schedule
 
 
 def selfplay_seating(games: int, players: int, lineups: Sequence[tuple[Sequence[int], int]]) -> NDArray[np.int8]:
@@ -33,11 +34,23 @@ def selfplay_schedule(
     lineups: Sequence[tuple[Sequence[int], int]],
     temperatures: Sequence[float],
     seed: int,
+    *,
+    opening_plies: int = 0,
 ) -> Schedule:
-    """Return ``games`` games with the seating of ``selfplay_seating``, their deals and choices drawn from ``seed``."""
+    """Return ``games`` games with the seating of ``selfplay_seating``, all that is drawn drawn from ``seed``.
+
+    Each game begins with 0 to ``opening_plies`` random decisions, every number as often.
+    """
     return Schedule(
         seeds=[derive_seed(seed, "game", game) for game in range(games)],
         seating=selfplay_seating(games, players, lineups),
         temperatures=temperatures,
         seed=derive_seed(seed, "choices"),
+        openings=_opening_lengths(games, opening_plies, derive_seed(seed, "openings")),
     )
+
+
+def _opening_lengths(games: int, longest: int, seed: int) -> Indices:
+    numbers = np.arange(games)
+    points = draw_points(number_streams(seed, numbers), np.zeros(games, dtype=np.int64))
+    return (points * (longest + 1)).astype(np.int64)

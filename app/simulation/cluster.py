@@ -5,7 +5,7 @@ from math import ceil
 from typing import Any, cast
 
 from app.config import RunSettings
-from app.events import Event, Payload, SelfplayComplete, SelfplayRequested
+from app.events import Event, NodeQuarantined, Payload, SelfplayComplete, SelfplayRequested
 from app.runtime.work import Distributor, Evaluator, Job, Place, QualityMonitor, Trainer
 from app.simulation.agenda import Agenda
 from app.simulation.compute import Gauntlets, Trainings
@@ -27,7 +27,7 @@ class Cluster:
     """
 
     def __init__(self, settings: RunSettings, world: World, agenda: Agenda, end_us: int) -> None:
-        self._agenda, self._world = agenda, world
+        self._settings, self._agenda, self._world = settings, agenda, world
         troubles = world.plant.troubles
         self.nodes: Mapping[str, Node] = {
             name: Node(name, settings, world, agenda, NodeTroubles.draw(troubles, end_us, world.seed, name))
@@ -67,10 +67,14 @@ class Cluster:
             self.nodes[data.worker].request(cast("Event[SelfplayRequested]", event))
         elif isinstance(data, SelfplayComplete):
             self._inspect(event)
+        elif isinstance(data, NodeQuarantined):
+            self.nodes[data.worker].forget_requests()
 
     def _inspect(self, event: Event[Payload]) -> None:
         """Have a shard inspected; there are as many inspectors as shards."""
-        job: Job[Any] = Job(event.cause, event.data, "app.selfplay.inspection:inspect", parts=())
+        job: Job[Any] = Job(
+            event.cause, event.data, "app.selfplay.inspection:inspect", (), self._settings.deadlines.inspection_seconds
+        )
         computed, monitor = self._inspections(job, self._agenda.now_us), self._monitor
         facts = monitor.completed(job, computed.outcome)  # type: ignore[arg-type]  # inspections never fail
         self._agenda.enter(

@@ -49,6 +49,7 @@ class Node:
         self._worker = SelfplayWorker(settings, Place(name, node, store=""))
         self._play = NodePlay(world, settings, node, troubles)
         self._beat_seconds = settings.feedback.scheduler.node_silent_seconds / BEATS_PER_SILENCE
+        self._deadline_seconds = settings.deadlines.selfplay_seconds
         self._queue: deque[Event[SelfplayRequested]] = deque()
         self._playing: Event[SelfplayRequested] | None = None
         self._alive = False
@@ -71,6 +72,11 @@ class Node:
         self._queue.append(event)
         self._play_next()
 
+    def forget_requests(self) -> None:
+        """Drop all requests: in quarantine nobody waits for them."""
+        self._queue.clear()
+        self._playing = None
+
     def _start(self, now_us: int) -> Said:
         self._lives += 1
         self._alive = True
@@ -92,8 +98,10 @@ class Node:
             if not self._alive or life != self._lives:
                 return ()
             self._agenda.enter(self._beat_seconds, self._name, beat)
+            held = ([self._playing] if self._playing else []) + list(self._queue)
+            requests = tuple(event.id for event in held[:2])
             jobs = int(self._playing is not None)
-            return self._say(now_us, DaemonHeartbeat(**self._who, position=0, lag=0, jobs=jobs))
+            return self._say(now_us, DaemonHeartbeat(**self._who, position=0, lag=0, jobs=jobs, requests=requests))
 
         return beat
 
@@ -107,11 +115,12 @@ class Node:
         if not self._alive or self._playing is not None or not self._queue:
             return
         event = self._playing = self._queue.popleft()
-        job = Job(event.cause, event.data, PLAY, parts=())
+        job = Job(event.cause, event.data, PLAY, (), self._deadline_seconds)
         computed, life = self._play(job, self._agenda.now_us), self._lives
 
         def finish(now_us: int) -> Said:
-            return self._finish(job, computed.outcome, now_us) if self._alive and life == self._lives else ()
+            goes_on = self._alive and life == self._lives and self._playing is event
+            return self._finish(job, computed.outcome, now_us) if goes_on else ()
 
         self._agenda.enter(computed.seconds, self._name, finish)
 

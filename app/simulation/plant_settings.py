@@ -103,6 +103,7 @@ class TroubleSettings(Settings):
     slow_nodes: EpisodeSettings
     corrupt_nodes: EpisodeSettings
     parity_nodes: EpisodeSettings
+    failing_nodes: EpisodeSettings
     poor_configs: EpisodeSettings
     selfplay_failure: float = Probability
     evaluation_failure: float = Probability

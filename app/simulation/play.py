@@ -20,6 +20,9 @@ WORST_SCORE = 0.05
 BROKEN_GAMES = 0.3
 """Share of games that do not replay, in the severest parity trouble."""
 
+AT_ONCE_SECONDS = 1.0
+"""How long a request takes to fail on a node that fails."""
+
 LENGTH_SD = 0.03
 """Relative standard deviation of a shard's number of rows."""
 
@@ -34,6 +37,8 @@ class NodePlay:
 
     def __call__(self, job: Job[SelfplayRequested], now_us: int) -> Computed:
         """Play games into a shard; the truth about it is kept in the world."""
+        if severity_at(self._troubles.failing, now_us):
+            return Computed(AT_ONCE_SECONDS, FlyballError("The modelled node fails."))
         request, key, plant = job.request, job.cause.subject or "", self._world.plant
         usual = self._settings.config(key).selfplay.games_per_request
         speed = self._speed * (1 - (1 - SLOWEST) * severity_at(self._troubles.slow, now_us))

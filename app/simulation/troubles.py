@@ -60,6 +60,7 @@ class NodeTroubles:
     slow: tuple[Episode, ...]
     corrupt: tuple[Episode, ...]
     parity: tuple[Episode, ...]
+    failing: tuple[Episode, ...]
 
     @classmethod
     def draw(cls, settings: TroubleSettings, end_us: int, seed: int, node: str) -> "NodeTroubles":
@@ -69,4 +70,5 @@ class NodeTroubles:
             slow=draw_episodes(settings.slow_nodes, end_us, stream(seed, "slow", node)),
             corrupt=draw_episodes(settings.corrupt_nodes, end_us, stream(seed, "corrupt", node)),
             parity=draw_episodes(settings.parity_nodes, end_us, stream(seed, "parity", node)),
+            failing=draw_episodes(settings.failing_nodes, end_us, stream(seed, "failing", node)),
         )

@@ -18,7 +18,9 @@ from app.events import (
     EvaluationFailed,
     Event,
     HyperparameterUpdated,
+    InspectionFailed,
     ModelDistributed,
+    NodeQuarantined,
     Payload,
     PromotionRejected,
     QualityDegraded,
@@ -27,6 +29,7 @@ from app.events import (
     SelfplayComplete,
     SelfplayFailed,
     SelfplayRequested,
+    ShardRef,
     Step,
     TrainingBlockedByQuality,
     TrainingFailed,
@@ -145,6 +148,7 @@ class Allocation:
             games=selfplay.games_per_request,
             seed=derive_seed(self._settings.seed, key, "selfplay", row.requests),
             temperature=(row.temperature or selfplay.temperature) * (state.exploration_boost if state else 1.0),
+            probe=False,
         )
 
     def step(self) -> Step[UniformRow]:
@@ -164,7 +168,9 @@ class UniformScheduler(Controller[UniformRow]):
             DaemonReady,
             EvaluationFailed,
             HyperparameterUpdated,
+            InspectionFailed,
             ModelDistributed,
+            NodeQuarantined,
             PromotionRejected,
             QualityDegraded,
             QualityScoreUpdated,
@@ -189,7 +195,10 @@ class UniformScheduler(Controller[UniformRow]):
                 name = f"{data.daemon}@{data.node}"
                 if WORKER + name not in rows and name not in allocation.pool.free:
                     allocation.free(name)
-            case SelfplayComplete(worker=worker) | SelfplayFailed(worker=worker):
+            case NodeQuarantined(worker=worker) if lease := rows.get(WORKER + worker, UniformRow()).lease:
+                allocation.give_up(lease.key, lease.request)
+                allocation.free(worker)
+            case SelfplayComplete(shard=ShardRef(worker=str(worker))) | SelfplayFailed(worker=worker):
                 if WORKER + worker in rows or worker not in allocation.pool.free:
                     allocation.free(worker)
         if event.subject:
@@ -214,7 +223,11 @@ class UniformScheduler(Controller[UniformRow]):
                 counted = shard.rows if self._counts(row, data.score) else 0
                 rows = {"fresh_rows": row.fresh_rows + counted, "rows_each": shard.rows}
                 allocation.set_config(key, row.model_copy(update={**rows, "out": _without(row.out, request)}))
-            case QualityDegraded(request_id=request) | SelfplayFailed(request_id=request):
+            case (
+                QualityDegraded(request_id=request)
+                | InspectionFailed(request_id=request)
+                | SelfplayFailed(request_id=request)
+            ):
                 allocation.give_up(key, request)
             case _ if decided := _decided(row, data, self.settings, key):
                 allocation.set_config(key, decided)

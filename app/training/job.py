@@ -12,6 +12,7 @@ from app.config import GameConfig, PpoSettings, Settings
 from app.core import ModelHash, ShardKey, derive_seed
 from app.engine import JsonObject, Report
 from app.games import open_table
+from app.policy import Policy, bytes_to_parameters
 from app.store import FileStore, get_checkpoint, get_shard, put_checkpoint
 from app.training.checks import check_base, check_shards
 from app.training.first import first_model
@@ -67,12 +68,14 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
     game = open_table(wanted.config, slots=0).spec
     check_base(base, wanted.config, wanted.step)
     check_shards(shards, wanted.config, game)
-    samples = prepare(shards, wanted.ppo, game.symmetries, wanted.seed)
+    player = Policy(base.manifest.network, game.observation_size, game.actions, bytes_to_parameters(base.parameters))
+    ppo = annealed(wanted.ppo, wanted.step)
+    samples = prepare(shards, ppo, game.symmetries, player, wanted.seed)
 
     def tell(epoch: int, metrics: EpochMetrics) -> None:
-        report({"epoch": epoch, "epochs": wanted.ppo.epochs, **_published(metrics)})
+        report({"epoch": epoch, "epochs": ppo.epochs, **_published(metrics)})
 
-    result = improve(base, samples, wanted.ppo, seed=wanted.seed, device=_device(wanted.device), report=tell)
+    result = improve(base, samples, ppo, seed=wanted.seed, device=_device(wanted.device), report=tell)
     manifest = base.manifest.successor(base.model)
     model = put_checkpoint(store, manifest, result.parameters, result.optimizer)
     return {
@@ -86,6 +89,18 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
             "seconds": time.perf_counter() - begun,
         },
     }
+
+
+def annealed(ppo: PpoSettings, step: int) -> PpoSettings:
+    """Return the settings of the training that begins at ``step``: the weight of the entropy falls linearly to its end.
+
+    A model that is rolled back takes its step along, so what is learned again is explored again.
+    """
+    if ppo.entropy_coef_end is None:
+        return ppo
+    progress = min(1.0, step / ppo.entropy_trainings)
+    change = progress * (ppo.entropy_coef_end - ppo.entropy_coef)
+    return ppo.model_copy(update={"entropy_coef": ppo.entropy_coef + change})
 
 
 def _published(metrics: EpochMetrics) -> dict[str, float]:

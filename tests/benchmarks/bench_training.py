@@ -51,7 +51,7 @@ def iterations(key: str, games: int, game: str | None = None) -> Callable[[int],
 
     def iterate(seed: int) -> int:
         rows = collect(table, base.model, table.policy(base), settings, seed).shard
-        learn(base, prepare([rows], settings.ppo, (), seed), settings.ppo, seed, "cpu")
+        learn(base, prepare([rows], settings.ppo, (), table.policy(base), seed), settings.ppo, seed, "cpu")
         return rows.rows
 
     return iterate

@@ -178,11 +178,15 @@ def test_damage_is_refused_loudly_and_names_the_position(tmp_path, change):
 
 
 def test_damaged_ids_are_refused(tmp_path):
-    damage(tmp_path / "j.db", "UPDATE frames SET head = CAST(substr(head, 1, 80) || 'x' AS BLOB) WHERE first = 2")
+    damage(tmp_path / "j.db", "SELECT 1")
     journal = SqliteJournal(tmp_path / "j.db")
+    change = "UPDATE frames SET head = CAST(substr(head, 1, 80) || 'x' AS BLOB) WHERE first = 2"
+    journal._db.connection.execute(change)
     with pytest.raises(DamagedRecord, match="position 2"):
         list(journal.ids(0))
     journal.close()
+    with pytest.raises(DamagedRecord, match="position 2"):
+        SqliteJournal(tmp_path / "j.db")
 
 
 def test_all_damage_is_listed_and_sound_records_are_not(tmp_path):

@@ -6,10 +6,11 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 from recorded_run import KEY, recording, write_journal
@@ -63,7 +64,7 @@ def test_no_command_imports_torch(run: Path) -> None:
     program = (
         "import sys\nfrom importlib import import_module\nfrom app.cli.group import COMMANDS, main\n"
         "for name in COMMANDS: import_module(f'app.cli.commands.{name}')\n"
-        f"try: main(['--run', {str(run)!r}, 'status'])\n"
+        f"try: main(['--run', {str(run)!r}, 'tail'])\n"
         "finally: print({'torch', 'pyspiel'} & set(sys.modules), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -116,8 +117,6 @@ def test_exit_codes_belong_to_errors_that_exist() -> None:
         (["trace", ""], 2, "write an id"),
         (["emit", "CLOCK_TICK", "{}", "--id", "x", "--count", "2"], 2, "leave --count out"),
         (["emit", "CLOCK_TICK", "{}", "--id", ""], 2, "write an id"),
-        (["up", "--run", "/proc/nothing"], 2, "/proc/nothing cannot be used as a run folder"),
-        (["daemon", "run", "broker", "--run", "/proc/nothing"], 2, "--run FOLDER"),
         (["events", "schema", "ELO"], 4, "no event type"),
         (["daemon", "run", "brocker"], 4, "brocker"),
         (["tail", "-f", "-n", "0"], 3, "No broker listens"),
@@ -135,6 +134,47 @@ def test_errors_have_their_codes_and_a_way_out(
     assert (result.exit_code, result.stdout) == (code, "")
     assert said in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def options() -> Iterator[tuple[tuple[str, ...], click.Option]]:
+    """Iterate over the options of all commands that take a value, each with the words that lead to its command."""
+
+    def below(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Option]]:
+        found = [param for param in command.params if isinstance(param, click.Option)]
+        yield from ((words, option) for option in found if not option.is_flag)
+        if isinstance(command, click.Group):
+            ctx = click.Context(command)
+            for name in command.list_commands(ctx):
+                subcommand = command.get_command(ctx, name)
+                assert subcommand is not None
+                yield from below(subcommand, (*words, name))
+
+    return below(main, ())
+
+
+@pytest.mark.parametrize(
+    ("words", "option"), [pytest.param(*one, id=" ".join((*one[0], one[1].opts[0]))) for one in options()]
+)
+def test_repeated_option_adds_or_is_refused(words: tuple[str, ...], option: click.Option) -> None:
+    name = option.opts[0]
+    result = CliRunner().invoke(main, [*words, name, "1", name, "2", "-h"])
+    if option.multiple:
+        assert result.exit_code == 0
+    else:
+        assert (result.exit_code, f"{name} is given twice" in result.stderr) == (2, True), result.stderr
+
+
+def test_repeated_run_folder_is_refused(run: Path) -> None:
+    refused = CliRunner().invoke(main, ["--run", str(run), "tail", "--run", "elsewhere"])
+    assert (refused.exit_code, "--run is given twice" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("words", [("up",), ("daemon", "run", "broker")])
+def test_a_folder_that_cannot_be_made_is_refused(words: tuple[str, ...]) -> None:
+    refused = CliRunner().invoke(main, [*words, "--run", "/proc/nothing"])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "/proc/nothing cannot be used as a run folder" in refused.stderr
+    assert "--run FOLDER" in refused.stderr
 
 
 @pytest.mark.parametrize("words", [["status"], ["tail"], ["trace", "a"], ["replay", "--check"]])
@@ -217,7 +257,7 @@ def test_trace_follows_causes(run: Path, flyball: Flyball) -> None:
 
 
 def test_status_tells_configurations_and_daemons(run: Path, flyball: Flyball) -> None:
-    (status,) = lines(flyball("status", "--json"))
+    status = json.loads(flyball("status", "--json").stdout)
     config = next(one for one in status["configs"] if one["key"] == KEY)
     assert (config["games"], config["loops"], config["win_rate_random"]["n"]) == (600, 1, 200)
     assert status["daemons"][0]["state"] == "stopped"
@@ -225,6 +265,30 @@ def test_status_tells_configurations_and_daemons(run: Path, flyball: Flyball) ->
     table = flyball("status")
     assert KEY in table.stdout
     assert "1 stopped" in table.stderr
+
+
+def test_status_of_a_run_that_is_held_is_running(run: Path, flyball: Flyball) -> None:
+    with held(RunFolder(run)):
+        (status,) = lines(flyball("status", "--json"))
+    assert status["running"]
+
+
+def test_status_of_a_run_that_ended_exits_with_3(run: Path, flyball: Flyball) -> None:
+    (run / "up.lock").touch()
+    told = flyball("status", "--json")
+    assert (told.exit_code, json.loads(told.stdout)["running"]) == (3, False)
+    shown = flyball("status")
+    assert shown.exit_code == 3
+    assert KEY in shown.stdout
+    assert f"The run in {run} is not running; it was last heard of" in shown.stderr
+    assert f"flyball --run {run} up" in shown.stderr
+
+
+def test_status_of_a_killed_run_calls_no_daemon_ready(tmp_path: Path, flyball: Flyball) -> None:
+    write_journal(tmp_path / "journal.sqlite", recording().events[:13])
+    shown = flyball("status")
+    assert (shown.exit_code, "1 gone" in shown.stderr) == (3, True)
+    assert "ready" not in shown.stdout + shown.stderr
 
 
 def test_replay_shows_before_it_does(run: Path, flyball: Flyball) -> None:
@@ -308,7 +372,7 @@ def test_event_names_are_completed(run: Path) -> None:
 
 
 def test_the_option_may_follow_the_command(run: Path) -> None:
-    result = CliRunner().invoke(main, ["status", "--json", "--run", str(run)])
+    result = CliRunner().invoke(main, ["tail", "--json", "--run", str(run)])
     assert result.exit_code == 0
 
 

@@ -194,8 +194,41 @@ def test_what_if_in_lines(run):
     assert "Nothing differs." in flyball(run, "--what-if", "--set", "seed=0").stderr
 
 
+MORE_GAMES = ("--what-if", "--set", "feedback.lifecycle.elo0=900", "--set", "feedback.lifecycle.elo1=1000")
+"""Other bounds of the gate: some verdicts become requests for more games."""
+
+
+def test_what_if_begins_with_the_kinds_of_change(run):
+    lines = flyball(run, *MORE_GAMES).stdout.splitlines()
+    assert [line.split()[:2] for line in lines[1:5]] == [
+        ["-", "missing"],
+        ["+", "added"],
+        [">", "replaced"],
+        ["~", "changed"],
+    ]
+    assert re.search(r"[1-9]\d* MODEL_PROMOTED → EVALUATION_REQUESTED", lines[3])
+    assert lines[1].index("MODEL_PROMOTED") < lines[1].index("SELFPLAY_REQUESTED")
+
+
+def test_what_if_lists_verdicts_that_become_requests(run):
+    found = told(flyball(run, *MORE_GAMES, "--json"))
+    replaced = [one for one in found["differences"] if one["kind"] == "replaced"]
+    for name in ("MODEL_PROMOTED → EVALUATION_REQUESTED", "PROMOTION_REJECTED → EVALUATION_REQUESTED"):
+        assert found["summary"]["replaced"][name] == sum(one["name"] == name for one in replaced) > 0
+
+
+def test_what_if_lists_sampled_opponents_on_demand(run):
+    """They are counted, and listed where they are asked for."""
+    found = told(flyball(run, *MORE_GAMES, "--json"))
+    sampled = found["summary"]["missing"]["OPPONENT_SAMPLED"]
+    assert sampled > 0
+    assert not any("OPPONENT_SAMPLED" in one["name"] for one in found["differences"])
+    asked = told(flyball(run, *MORE_GAMES, "--json", "OPPONENT_SAMPLED"))
+    assert sum(one["kind"] == "missing" for one in asked["differences"]) == sampled
+
+
 def test_what_if_shows_a_field_where_two_lines_would_be_the_same(run):
-    lines = flyball(run, "--what-if", "--set", "seed=1").stdout.splitlines()
+    lines = flyball(run, "--what-if", "--set", "seed=1", "OPPONENT_SAMPLED").stdout.splitlines()
     sides = [line.split("  ", 5)[-1].split(" → ") for line in lines if line.startswith("  ~ ")]
     assert sides
     assert all(len(one) == 2 and not one[0].endswith(one[1]) for one in sides)

@@ -20,7 +20,8 @@ from app.cli.commands.simulate import COLUMNS
 from app.simulation import ARMS
 
 Flyball = Callable[..., Result]
-SMALL = ("simulate", "--nodes", 4, "--configs", "tic_tac_toe_2p,hex7_2p", "--days", 0.25)
+CLUSTER = ("simulate", "--nodes", 4, "--configs", "tic_tac_toe_2p,hex7_2p")
+SMALL = (*CLUSTER, "--days", 0.25)
 PLANT = (files("app.simulation") / "plant.toml").read_text(encoding="utf-8")
 
 
@@ -49,7 +50,7 @@ def test_json_holds_arms_and_runs(flyball: Flyball) -> None:
 @contextmanager
 def begun(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[psutil.Process]]]:
     """Begin a long command; yield it once two runs are under way, and their processes. All are gone afterwards."""
-    words = [sys.executable, "-m", "app.cli", "--run", str(tmp_path), *map(str, SMALL), "--days", "7", "--jobs", "2"]
+    words = [sys.executable, "-m", "app.cli", "--run", str(tmp_path), *map(str, CLUSTER), "--days", "7", "--jobs", "2"]
     with (tmp_path / "stderr").open("wb") as stderr:
         command = subprocess.Popen([*words, "--seeds", "40"], stdout=stderr, stderr=stderr, start_new_session=True)
     runs = list[psutil.Process]()
@@ -118,7 +119,7 @@ def test_a_plant_may_have_curves_of_the_run_s_own_configurations_played_or_not(
 def test_the_order_of_configurations_decides_nothing(flyball: Flyball, tmp_path: Path) -> None:
     (tmp_path / "flyball.toml").write_text('[games.hex5_2p]\ngame = "hex(board_size=5)"\nplayers = 2\n')
     told = [
-        flyball(*SMALL, "--configs", keys, "--json").stdout
+        flyball("simulate", "--nodes", 4, "--days", 0.25, "--configs", keys, "--json").stdout
         for keys in ("tic_tac_toe_2p,hex7_2p,hex5_2p", "hex5_2p, hex7_2p,tic_tac_toe_2p")
     ]
     assert told[0] == told[1]

@@ -92,6 +92,12 @@ def test_ctrl_c_says_where_the_run_goes_on(tmp_path: Path) -> None:
     assert stderr.endswith("It goes on by --resume.\n")
 
 
+@pytest.mark.parametrize("key", GAMES)
+def test_training_evaluates_at_the_temperature_of_eval(key: str) -> None:
+    """What eval takes where it is not told otherwise is the configuration's."""
+    assert training_settings(GAMES[key], None, ()).training.eval_temperature == GAMES[key].evaluation.temperature
+
+
 def test_the_document_s_own_file_is_understood(tmp_path: Path) -> None:
     file = tmp_path / "ppo_default.yaml"
     file.write_text(SEED_004)

@@ -181,6 +181,21 @@ def test_what_makes_no_sense_is_refused_with_a_reason(flyball: Flyball, words, c
     assert why in " ".join(done.stderr.split())
 
 
+@pytest.mark.parametrize("broken", ["made", "reset", "stepped"])
+def test_environment_that_raises_is_named(flyball: Flyball, broken: str) -> None:
+    done = flyball("--env", f"corridors:BrokenCorridor-{broken}-v0", "--policy", "random")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"BrokenCorridor-{broken}-v0 raised RuntimeError: the floor gave way when {broken}." in done.stderr
+    assert "corridors.py, line" in " ".join(done.stderr.split())
+
+
+def test_success_key_of_a_text_is_refused(flyball: Flyball) -> None:
+    words = ("--env", "corridors:Corridor-v0", "--policy", "random", "--success-key", "place", "--num-envs", 2)
+    done = flyball(*words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "info['place'] is not a number" in done.stderr
+
+
 @pytest.mark.gpu
 def test_a_gpu_plays_as_a_cpu_does(flyball: Flyball) -> None:
     words = ("--env", "CartPole-v1", "--model", CARTPOLE, "--episodes", 4, "--num-envs", 4)

@@ -45,6 +45,13 @@ def flyball(tmp_path: Path) -> Flyball:
     return lambda *words: CliRunner().invoke(main, ["--run", str(tmp_path), "eval", *map(str, words)])
 
 
+def test_repeated_opponents_are_all_played(flyball: Flyball, models: list[ModelHash]) -> None:
+    words = ("--model", models[1][:10], "--against", "random,champion", "--against", models[2][:10], "--games", 2)
+    done = flyball("--config", KEY, *words)
+    assert done.exit_code == 0, done.stderr
+    assert [match["opponent_model"] for match in json.loads(done.stdout)["results"]] == [None, models[0], models[2]]
+
+
 def test_a_model_meets_each_opponent(flyball: Flyball, models: list[ModelHash], tmp_path: Path) -> None:
     file = tmp_path / "store" / models[2][:2] / models[2][2:4] / models[2]
     assert file.is_file()
@@ -171,8 +178,6 @@ def test_drawn_members_are_the_same_for_a_seed(flyball: Flyball, league) -> None
         (("--model", "absent.npz"), 2, "--model: there is no file absent.npz"),
         (("--model", __file__), 2, "test_eval_games.py is no model. hint: What is read: a checkpoint"),
         (("--episodes", 5), 2, "--episodes goes with --env"),
-        (("--config", "tic_tac_to_2p"), 4, "Did you mean tic_tac_toe_2p"),
-        (("--config", "hex7_2p"), 4, "no current model yet"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_a_reason(
@@ -181,6 +186,14 @@ def test_what_makes_no_sense_is_refused_with_a_reason(
     done = flyball("--config", KEY, *words)
     assert (done.exit_code, done.stdout) == (code, "")
     assert why in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("key", "why"), [("tic_tac_to_2p", "Did you mean tic_tac_toe_2p"), ("hex7_2p", "no current model yet")]
+)
+def test_a_configuration_that_cannot_be_played_is_refused(flyball: Flyball, models, key: str, why: str) -> None:
+    done = flyball("--config", key)
+    assert (done.exit_code, done.stdout, why in done.stderr) == (4, "", True)
 
 
 @pytest.mark.parametrize("option", ["--model", "--against"])

@@ -20,8 +20,8 @@ Flyball = Callable[..., Result]
 
 @pytest.fixture
 def flyball(tmp_path: Path) -> Flyball:
-    words = ("--run", str(tmp_path), "eval", "--config", KEY, "--paired")
-    return lambda *more: CliRunner().invoke(main, [*words, *map(str, more)])
+    words = ("--run", str(tmp_path), "eval", "--paired")
+    return lambda *more, key=KEY: CliRunner().invoke(main, [*words, "--config", key, *map(str, more)])
 
 
 def test_a_checkpoint_is_compared_with_each_opponent_in_its_place(flyball: Flyball, tmp_path: Path) -> None:
@@ -94,7 +94,6 @@ def test_hands_are_rounded_up_to_whole_deals(flyball: Flyball) -> None:
     [
         (("--model", "normal", "--against", "abcdef"), 4, "has no models"),
         (("--model", "normal", "--reference", "abcdef"), 4, "--reference: there is nothing called 'abcdef'"),
-        (("--model", "random", "--config", "connect_four_2p"), 2, "as hearts_4p plays it, and connect_four_2p plays"),
         (("--episodes", 4), 2, "--episodes goes with --env"),
     ],
 )
@@ -102,6 +101,12 @@ def test_what_makes_no_sense_is_refused_with_a_reason(flyball: Flyball, words, c
     done = flyball(*words)
     assert (done.exit_code, done.stdout) == (code, "")
     assert why in " ".join(done.stderr.split())
+
+
+def test_paired_games_are_those_of_hearts(flyball: Flyball) -> None:
+    done = flyball("--model", "random", key="connect_four_2p")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "as hearts_4p plays it, and connect_four_2p plays" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from driving import rated, trained
+from structlog.testing import capture_logs
 
 from app.bus import Batch, MemoryBus
 from app.config import GAMES, RunSettings
@@ -45,7 +46,7 @@ OTHER_KEY = "connect_four_2p"
 SETTINGS = RunSettings(configs=(GAMES[KEY], GAMES[OTHER_KEY]))
 WORKER = SETTINGS.selfplay_workers[0]
 RESULT = {"shard": "b" * 64, "rows": 9, "games": 1, "mean_length": 9.0, "truncated": 0, "seconds": 0.1}
-REQUEST = SelfplayRequested(worker=WORKER, model=MODEL, lineups=(), games=1, seed=1, temperature=1.0)
+REQUEST = SelfplayRequested(worker=WORKER, model=MODEL, lineups=(), games=1, seed=1, temperature=1.0, probe=False)
 
 
 class ScriptedEngine:
@@ -153,7 +154,7 @@ async def test_a_lost_compute_process_costs_a_retry_and_nothing_else(stage):
     engine = ScriptedEngine(WorkerLost("killed"), WorkerLost("killed"), RESULT)
     (done,) = await stage.until(SelfplayComplete, stage.host("selfplay_worker", MemoryStateStore(), engine))
     assert (done.request_id, engine.calls) == ("request", 3)
-    assert done.shard == ShardRef(key="b" * 64, rows=9, games=1, model=MODEL, seed=1)
+    assert done.shard == ShardRef(worker="selfplay_worker@laptop", key="b" * 64, rows=9, games=1, model=MODEL, seed=1)
 
 
 class Shown:
@@ -195,6 +196,22 @@ async def test_a_job_that_raises_is_a_fact_of_its_own_and_not_retried(stage):
     assert engine.calls == 1
 
 
+@pytest.mark.parametrize(
+    ("outcome", "said", "level"),
+    [
+        (RESULT, SelfplayComplete, "debug"),
+        (JobFailed("f", "ValueError", "no", hint="", trace=""), SelfplayFailed, "info"),
+    ],
+)
+async def test_host_logs_notable_facts_at_info(stage, outcome, said, level):
+    await stage.publish(REQUEST, "request")
+    with capture_logs() as logs:
+        await stage.until(said, stage.host("selfplay_worker", MemoryStateStore(), ScriptedEngine(outcome)))
+    (line,) = [line for line in logs if line["event"] == said.seed_name]
+    (recorded,) = history(stage.journal, types={said})
+    assert (line["log_level"], line["event_id"], line["causation_id"]) == (level, recorded.id, "request")
+
+
 async def test_asked_to_stop_it_waits_for_its_job_only_so_long_and_takes_it_up_again(stage):
     await stage.publish(REQUEST, "request")
     states, stuck = MemoryStateStore(), ScriptedEngine(RESULT)
@@ -204,6 +221,15 @@ async def test_asked_to_stop_it_waits_for_its_job_only_so_long_and_takes_it_up_a
     assert len(stage.of(DaemonStopped)) == 1
     await stage.until(SelfplayComplete, stage.host("selfplay_worker", states, ScriptedEngine(RESULT)))
     stage.check_nothing_twice()
+
+
+async def test_heartbeat_names_requests_that_run_or_come_next(stage):
+    for number in range(4):
+        await stage.publish(REQUEST, f"request-{number}")
+    stuck = ScriptedEngine(RESULT)
+    stuck.release.clear()
+    beats = await stage.until(DaemonHeartbeat, stage.host("selfplay_worker", MemoryStateStore(), stuck), count=5)
+    assert (beats[-1].jobs, beats[-1].requests) == (1, ("request-0", "request-1"))
 
 
 async def test_a_job_whose_result_came_from_elsewhere_is_cancelled(stage):
@@ -244,7 +270,9 @@ async def test_what_a_reducer_does_not_declare_is_refused(record):
     fold = Fold((Chatty,))
     fold.feed([record(RunConfigured(run_id="r", settings=SETTINGS.model_dump(mode="json")))])
     with pytest.raises(UndeclaredEmission, match="QUALITY_DEGRADED") as refused:
-        fold.feed([record(QualityDegraded(request_id="r", shard="c" * 64, reason="x"), KEY)])
+        fold.feed(
+            [record(QualityDegraded(request_id="r", worker="selfplay_worker@laptop", shard="c" * 64, reason="x"), KEY)]
+        )
     assert isinstance(refused.value, FlyballError)
 
 
@@ -282,7 +310,7 @@ async def test_without_a_broker_it_stops_all_the_same(when):
     stage = Stage()
     stage.bus = DeafBus(stage.journal, stage.clock)
     await stage.configure()
-    shard = ShardRef(key="b" * 64, rows=9, games=1, model=MODEL, seed=1)
+    shard = ShardRef(worker="selfplay_worker@laptop", key="b" * 64, rows=9, games=1, model=MODEL, seed=1)
     request = TrainingRequested(base_model=MODEL, shards=(shard,), step=0, seed=1, learning_rate=0.1, epochs=1)
     await stage.publish(request, "request")
     engine, stop = TalkativeEngine(), asyncio.Event()

@@ -50,6 +50,38 @@ def test_without_a_terminal_make_up_runs_all_the_same(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("up --for 1\n", "")
 
 
+PYTHON = """#!/bin/sh
+case "$*" in
+    *venv*) mkdir -p {venv}/bin && cp $0 {venv}/bin/python;;
+    "-m pip"*) echo "$@";;
+esac
+"""
+"""A Python that makes environments of copies of itself, and says what pip is told."""
+
+
+def installed(folder: Path, *words: str) -> list[str]:
+    """Make an environment, and return what is said."""
+    python = folder / "python3"
+    python.write_text(PYTHON.format(venv=folder / "venv"))
+    python.chmod(0o755)
+    command = ["make", "--no-print-directory", "venv", f"VENV={folder / 'venv'}", f"PYTHON={python}", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_make_says_how_much_it_installs_before_it_does(tmp_path: Path) -> None:
+    said, pip = installed(tmp_path)
+    assert "GB" in said
+    assert "index" not in pip, "only the configured one is asked"
+    assert installed(tmp_path) == ["make: Nothing to be done for 'venv'."]
+
+
+def test_pip_flags_choose_the_build_of_torch(tmp_path: Path) -> None:
+    index = "--extra-index-url https://example.org/cpu"
+    _, pip = installed(tmp_path, f"PIP_FLAGS={index}")
+    assert index in pip
+
+
 @pytest.mark.parametrize(
     ("target", "commands"),
     [

@@ -2,11 +2,10 @@ import numpy as np
 import pytest
 
 from app.arena import MatchPlan, match, play_match
-from app.arena.opening import OpenedTable
 from app.config import GAMES, GameConfig
 from app.evaluation import MatchStatistics, match_statistics
 from app.games import open_table
-from app.selfplay import Player, RandomPlayer
+from app.selfplay import Player, RandomPlayer, Rollout, Schedule
 
 
 class Fixed:
@@ -67,9 +66,13 @@ def test_games_that_are_cut_off_are_told_apart_from_draws(temperature: float) ->
 
 
 def openings(seeds, plies, key="connect_four_2p"):
-    table = OpenedTable(open_table(GAMES[key], len(seeds)), plies)
-    table.reset(np.arange(len(seeds)), seeds)
-    return [tuple(table.history(slot)) for slot in range(len(seeds))]
+    """Return the first moves of a game between the same two players for each seed."""
+    games = len(seeds)
+    seating = np.tile(np.array([0, 1], dtype=np.int8), (games, 1))
+    schedule = Schedule(seeds, seating, (0.0, 0.0), seed=1, openings=np.full(games, plies))
+    filler = Fixed(9, list(range(9))) if key == "tic_tac_toe_2p" else FILLER
+    played = Rollout(open_table(GAMES[key], games), [filler, filler], schedule).run()
+    return [tuple(history[:plies]) for history in played.histories]
 
 
 def test_an_opening_is_drawn_from_the_seed_of_the_deal() -> None:

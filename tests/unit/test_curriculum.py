@@ -60,10 +60,10 @@ def test_weights_are_clamped_average_1_and_keep_their_order(raw):
 
 
 def played(games: int) -> SelfplayComplete:
-    shard = ShardRef(key="c" * 64, rows=9, games=games, model="a" * 64, seed=1)
+    shard = ShardRef(worker="selfplay_worker@laptop", key="c" * 64, rows=9, games=games, model="a" * 64, seed=1)
     return SelfplayComplete(
         request_id="s",
-        worker="w",
+        probe=False,
         shard=shard,
         opponents=(),
         temperature=1.0,

@@ -1,10 +1,19 @@
 """Distributor: which checkpoints may be deleted, and when."""
 
-from driving import KEY, DrivenWorker, distributed
+from driving import KEY, OTHER_KEY, DrivenWorker, distributed, run_settings
 from leagues import model
 
-from app.core import Elo
-from app.events import CheckpointAdded, CheckpointRetired, Evidence, ModelPromoted, ModelRolledBack, PromotionRejected
+from app.core import Elo, FlyballError
+from app.events import (
+    CheckpointAdded,
+    CheckpointRetired,
+    ClockTick,
+    DistributionFailed,
+    Evidence,
+    ModelPromoted,
+    ModelRolledBack,
+    PromotionRejected,
+)
 from app.runtime.work import Distributor
 from app.runtime.work.distribution import KEPT, SPARED
 
@@ -166,3 +175,60 @@ def test_while_a_model_is_distributed_candidates_wait_for_that():
     for step in range(1, 2 * SPARED + 1):
         reject(worker, step, 0)
     assert distribute(worker, 0) == [model(step) for step in range(1, 2 * SPARED + 1)]
+
+
+class TestFailure:
+    """The current model of one configuration cannot be read."""
+
+    @staticmethod
+    def broken() -> DrivenWorker:
+        worker = DrivenWorker(Distributor, run_settings(KEY, OTHER_KEY))
+        worker.feed(promotion(1), KEY)
+        worker.feed(promotion(2), OTHER_KEY)
+        return worker
+
+    @staticmethod
+    def fail(worker: DrivenWorker) -> DistributionFailed:
+        """Fail the oldest distribution."""
+        job, *_ = worker.jobs()
+        (fact,) = worker.worker.failed(job, FlyballError("There is no such blob."))
+        worker.feed(fact, job.cause.subject)
+        return fact
+
+    def test_unreadable_model_of_one_configuration_leaves_others(self):
+        worker = self.broken()
+        fact = self.fail(worker)
+        assert (fact.model, fact.step, fact.attempt) == (model(1), 1, 1)
+        assert "no such blob" in fact.error
+        (other,) = worker.jobs()
+        assert other.cause.subject == OTHER_KEY
+
+    def test_failed_distribution_is_retried_with_backoff(self):
+        worker = self.broken()
+        worker.feed(distributed(model(2), 2), OTHER_KEY)
+        waits, ids = [], set()
+        for _ in range(9):
+            waits.append(self.fail(worker).retry_seconds)
+            failed_at = worker.position
+            assert not worker.jobs()
+            while not worker.jobs():
+                worker.position += 9
+                worker.feed(ClockTick(period_seconds=10), None)
+            assert waits[-1] <= worker.position - failed_at <= waits[-1] + 10
+            ids |= {job.id for job in worker.jobs()}
+        assert waits == [30, 60, 120, 240, 480, 960, 1800, 1800, 1800]
+        assert len(ids) == 9, "each attempt's facts have ids of their own"
+
+    def test_retried_distribution_that_succeeds_forgets_failures(self):
+        worker = self.broken()
+        worker.feed(distributed(model(2), 2), OTHER_KEY)
+        self.fail(worker)
+        worker.feed(distributed(model(1), 1))
+        worker.feed(promotion(3))
+        assert self.fail(worker).attempt == 1
+
+    def test_rollback_of_unreadable_model_is_distributed_at_once(self):
+        worker = self.broken()
+        self.fail(worker)
+        worker.feed(ModelRolledBack(from_model=model(1), to_model=model(0), step=0, reason="unreadable"))
+        assert model(0) in [job.parts[0]["model"] for job in worker.jobs()]

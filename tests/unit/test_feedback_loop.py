@@ -35,7 +35,9 @@ def loop():
 
 
 def parity(failures: int, checked: int = 16) -> ParityChecked:
-    return ParityChecked(request_id="q", shard="c" * 64, checked=checked, failures=failures)
+    return ParityChecked(
+        request_id="q", worker="selfplay_worker@laptop", shard="c" * 64, checked=checked, failures=failures
+    )
 
 
 def climb(loop: Driven, elo_per_hour: float, hours: float, start: float = 0.0, every: float = 0.1) -> list:

@@ -105,10 +105,10 @@ def driven():
 
 
 def test_events_fill_it(driven):
-    shard = ShardRef(key="c" * 64, rows=9, games=7, model=NEW, seed=1)
+    shard = ShardRef(worker="selfplay_worker@laptop", key="c" * 64, rows=9, games=7, model=NEW, seed=1)
     played = SelfplayComplete(
         request_id="s",
-        worker="w",
+        probe=False,
         shard=shard,
         opponents=(),
         temperature=1.0,
@@ -120,7 +120,9 @@ def test_events_fill_it(driven):
     driven.feed(trained(), at=7200)
     driven.feed(rated(50, match(0.8), stderr=9), at=7300)
     driven.feed(scored(0.8), scored(0.4), distributed(NEW), at=7400)
-    driven.feed(ParityChecked(request_id="q", shard="c" * 64, checked=8, failures=0), at=7500)
+    driven.feed(
+        ParityChecked(request_id="q", worker="selfplay_worker@laptop", shard="c" * 64, checked=8, failures=0), at=7500
+    )
     state = driven.state()
     assert state.games_played == 14
     assert state.data_freshness_hours == 1.0

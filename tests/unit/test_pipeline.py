@@ -12,7 +12,7 @@ from app.core import ModelHash
 from app.games import open_table
 from app.pipeline import RunExists, RunPlace, TooManyDivergences, TrainingRun, UnfitSettings, run_game
 from app.pipeline.collecting import collect, divided, lessons
-from app.pipeline.evaluating import evaluate
+from app.pipeline.evaluating import evaluate, most_rise
 from app.pipeline.schedules import scheduled
 from app.pipeline.start import first_policy
 from app.pipeline.state import NoRun, RunHead
@@ -123,7 +123,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(tmp_path, interrupted_at, 
 
 
 def test_a_checkpoint_holds_the_current_and_the_best_model_and_no_other(tmp_path) -> None:
-    state = begin(tmp_path, settings_of(training={"patience": 2, "early_stopping": True})).run()
+    state = begin(tmp_path, settings_of(training={"patience": 3, "early_stopping": True})).run()
     place = RunPlace(tmp_path)
     current, best = place.model(state.model), place.model(state.best.model)
     needed = {state.model, state.best.model, current.manifest.optimizer, best.manifest.optimizer} - {None}
@@ -131,17 +131,43 @@ def test_a_checkpoint_holds_the_current_and_the_best_model_and_no_other(tmp_path
     assert best.manifest.step == state.best.iteration
 
 
-def test_it_stops_when_nothing_gets_better(tmp_path) -> None:
+def test_run_that_rises_no_more_stops_early(tmp_path) -> None:
     said = []
     settings = settings_of(
         collection={"num_iterations": 50},
         ppo={"learning_rate": 1e-9},
-        training={"early_stopping": True, "patience": 3},
+        training={"early_stopping": True, "patience": 4, "least_rise": 2.0},
     )
     state = begin(tmp_path, settings, said=said).run()
-    assert state.iteration == 3
-    assert state.best.iteration == 0
-    assert "3 evaluations brought no better policy" in said[-1]
+    assert state.iteration == 4
+    assert "over 4 evaluations the outcome rose by at most" in said[-1]
+
+
+def test_run_without_evidence_of_a_plateau_goes_on(tmp_path) -> None:
+    """Eight games an evaluation tell nothing, however long no policy is better than the best."""
+    settings = settings_of(
+        collection={"num_iterations": 12},
+        ppo={"learning_rate": 1e-9},
+        training={"early_stopping": True, "patience": 3},
+    )
+    state = begin(tmp_path, settings).run()
+    assert state.iteration == 12
+    assert state.iteration - state.best.iteration > 3
+
+
+def test_most_rise_ends_few_rising_runs_and_most_flat_ones() -> None:
+    """Of runs that rise by the least rise, 1 in 20 is ended; of those that rise by 0.1, none."""
+    rng, stderr, least, share = np.random.default_rng(1), 0.01, 0.02, {}
+    for rise in (0.0, least, 0.1):
+        series = np.linspace(0, rise, 20) + rng.normal(0, stderr, (1000, 20))
+        share[rise] = np.mean([most_rise([(outcome, stderr) for outcome in run]) < least for run in series])
+    assert share[0.0] > 0.7
+    assert 0.03 < share[least] < 0.07
+    assert share[0.1] == 0
+
+
+def test_most_rise_is_that_of_the_line_without_noise() -> None:
+    assert most_rise([(0.1, 0.0), (0.2, 0.0), (0.3, 0.0)]) == pytest.approx(0.2)
 
 
 def test_it_stops_when_enough_was_played(tmp_path) -> None:

@@ -138,7 +138,7 @@ def test_at_the_end_a_decision_may_be_in_flight(run, kind):
 def test_a_daemon_that_says_it_is_further_leaves_nothing_in_flight(run):
     events, last = _end_before(ModelPromoted)(run)
     cause = next(event for event in events if event.id == last.envelope.causationid)
-    beat = DaemonHeartbeat(daemon="model_lifecycle", node="laptop", position=cause.sequence, lag=0, jobs=0)
+    beat = DaemonHeartbeat(daemon="model_lifecycle", node="laptop", position=cause.sequence, lag=0, jobs=0, requests=())
     heard = Event(originate(beat, event_id="beat", time=last.envelope.time), last.sequence, last.recorded_us, "x@y")
     report = replay([*events, heard])
     assert [(one.kind, one.event_id) for one in report.differences] == [("missing", last.id)]
@@ -153,7 +153,7 @@ def test_until_it_is_ready_again_a_daemon_has_not_published_what_it_concludes(ru
     who = {"daemon": "model_lifecycle", "node": "laptop"}
     told = (
         DaemonStarted(**who, pid=1, version="0"),
-        DaemonHeartbeat(**who, position=last.sequence, lag=0, jobs=0),
+        DaemonHeartbeat(**who, position=last.sequence, lag=0, jobs=0, requests=()),
         DaemonStopped(**who, position=last.sequence),
         DaemonReady(**who, position=last.sequence, capacity=0),
     )

@@ -15,7 +15,7 @@ from app.pipeline.sinks import CsvLog, read_log
 HEAD = RunHead(config="hearts_4p", seed=3, settings=PipelineSettings())
 FOUND = Evaluation("normal", 4000, outcome=0.05, stderr=0.01, win_share=0.3, points=5.5, moon_rate=0.021)
 STATE = RunState(
-    iteration=3, model="a" * 64, games=768, best=Best.of(2, "b" * 64, replace(FOUND, games=400)), stale=1, recoveries=0
+    iteration=3, model="a" * 64, games=768, best=Best.of(2, "b" * 64, replace(FOUND, games=400)), recoveries=0
 )
 
 

@@ -17,6 +17,7 @@ from app.events import (
     HyperparameterUpdated,
     ModelRolledBack,
     NodeLost,
+    NodeQuarantined,
     ParityChecked,
     Payload,
     PlateauDetected,
@@ -52,6 +53,7 @@ def learned(tmp_path) -> tuple[Known, FileStore]:
     """Return a configuration with a model in a store that plays well, as far as is known."""
     known, model = Known(run_settings(), KEY), put_model(tmp_path, CONFIG, scale=5.0)
     known.take(promoted(model, step=0))
+    known.take(played("r"))
     return known, FileStore(tmp_path)
 
 
@@ -115,7 +117,8 @@ class TestChoosing:
             ),
             ("regression", (promoted(),), "not in the store"),
             ("stall", (promoted(), boosted(1.5)), "has stalled already"),
-            ("bad-data", (promoted(),), "no current model in the store"),
+            ("bad-data", (promoted(),), "no games yet"),
+            ("bad-data", (promoted(), played("r")), "no current model in the store"),
             ("bad-data", (promoted(), TrainingBlockedByQuality(reason="x")), "kept from training .* already"),
             ("dead-node", (), "no current model"),
         ],
@@ -208,22 +211,25 @@ class TestBadData:
         known, store = learned
         story = Story(record, SCENARIOS["bad-data"].plan(known, store))
         key = story.trouble.data.shard.key
-        check = ParityChecked(request_id="r", shard=key, checked=16, failures=16)
+        check = ParityChecked(request_id="r", worker="selfplay_worker@laptop", shard=key, checked=16, failures=16)
         assert story.tell(check.model_copy(update={"shard": "e" * 64}))[1] is None
         checked, stage = story.tell(check, story.trouble)
         assert stage == "detected"
-        assert story.tell(QualityDegraded(request_id="r", shard=key, reason="x"), story.trouble)[1] == "detected"
-        assert story.tell(TrainingBlockedByQuality(reason="x"), checked)[1] == "decided"
-        unblocked, stage = story.tell(TrainingUnblocked(reason="x"))
-        assert stage == "recovered"
-        shard = ShardRef(key=key, rows=9, games=1, model=OLD, seed=1)
+        assert (
+            story.tell(
+                QualityDegraded(request_id="r", worker="selfplay_worker@laptop", shard=key, reason="x"), story.trouble
+            )[1]
+            == "detected"
+        )
+        quarantined = NodeQuarantined(worker=story.trouble.data.shard.worker, lasts_seconds=1, reason="x")
+        assert story.tell(quarantined.model_copy(update={"worker": "another"}))[1] is None
+        decided, stage = story.tell(quarantined, checked)
+        assert stage == "decided"
+        shard = ShardRef(worker="selfplay_worker@laptop", key=key, rows=9, games=1, model=OLD, seed=1)
         training = TrainingRequested(base_model=OLD, shards=(shard,), step=5, seed=1, learning_rate=1e-3, epochs=3)
         assert story.tell(training)[1] is None, "false rows are no recovery"
         clean = training.model_copy(update={"shards": (shard.model_copy(update={"key": "f" * 64}),)})
-        assert story.tell(clean, unblocked)[1] == "recovered"
-        assert list(story.watch.traces().items())[1:] == [
-            (unblocked.id, "recovered: TRAINING_UNBLOCKED, recovered: TRAINING_REQUESTED")
-        ]
+        assert story.tell(clean, decided)[1] == "recovered"
 
 
 class TestStall:

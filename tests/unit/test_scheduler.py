@@ -15,6 +15,7 @@ from app.events import (
     CurriculumRebalanced,
     DaemonHeartbeat,
     DaemonReady,
+    DaemonStopped,
     EvaluationFailed,
     Evidence,
     ExplorationBoost,
@@ -45,7 +46,7 @@ def ready(node: str = "laptop", capacity: int = 1) -> DaemonReady:
 
 
 def heartbeat(node: str = "laptop") -> DaemonHeartbeat:
-    return DaemonHeartbeat(daemon="selfplay_worker", node=node, position=0, lag=0, jobs=0)
+    return DaemonHeartbeat(daemon="selfplay_worker", node=node, position=0, lag=0, jobs=0, requests=())
 
 
 @pytest.fixture
@@ -62,10 +63,10 @@ def row(scheduler: Driven, key: str = KEY):
 def complete(scheduler: Driven, key: str = KEY, seconds: float = 1.0, at: float = 0.0) -> list:
     """Answer the oldest request of a configuration that is under way, the inspection not yet done."""
     config = row(scheduler, key)
-    shard = ShardRef(key="c" * 64, rows=9, games=7, model=config.model, seed=1)
+    shard = ShardRef(worker=config.out[0].worker, key="c" * 64, rows=9, games=7, model=config.model, seed=1)
     played = SelfplayComplete(
         request_id=config.out[0].request,
-        worker=config.out[0].worker,
+        probe=False,
         shard=shard,
         opponents=(),
         temperature=1.0,
@@ -166,7 +167,9 @@ class TestDemand:
         request = row(scheduler).out[0].request
         facts = {
             "failed": SelfplayFailed(request_id=request, worker="w", error="no"),
-            "degraded": QualityDegraded(request_id=request, shard="c" * 64, reason="parity"),
+            "degraded": QualityDegraded(
+                request_id=request, worker="selfplay_worker@laptop", shard="c" * 64, reason="parity"
+            ),
             "poor": scored(0.1, request=request),
         }
         assert not scheduler.feed(facts[failure], at=1000)
@@ -221,6 +224,23 @@ class TestWorkers:
         assert (type(lost), lost.node) == (NodeLost, "laptop")
         assert request.worker == "selfplay_worker@other"
         assert not scheduler.feed(TICK, key=None, at=50), "it is lost once"
+
+    def test_scheduler_hands_on_the_work_of_a_stopped_node(self, scheduler):
+        scheduler.feed(distributed(), at=0)
+        scheduler.feed(ready("other"), key=None, at=1)
+        stopped = DaemonStopped(daemon="selfplay_worker", node="laptop", position=0)
+        (request,) = scheduler.feed(stopped, key=None, at=2)
+        assert request.worker == "selfplay_worker@other"
+        assert not scheduler.feed(heartbeat("other"), TICK, key=None, at=50), "a node that stopped is not lost"
+
+    def test_scheduler_asks_a_node_again_that_comes_back(self, scheduler):
+        """Stopped and started again, an hour later: nothing was lost."""
+        scheduler.feed(distributed(), at=0)
+        stopped = DaemonStopped(daemon="selfplay_worker", node="laptop", position=0)
+        assert not scheduler.feed(stopped, key=None, at=2)
+        assert not scheduler.feed(TICK, key=None, at=3600)
+        (request,) = scheduler.feed(ready(), key=None, at=3601)
+        assert isinstance(request, SelfplayRequested)
 
     def test_a_worker_that_is_heard_is_not_lost(self, scheduler):
         for second in range(0, 300, 5):
@@ -296,10 +316,10 @@ def shares(weights: dict[str, float], turns: int = 300) -> dict[str, float]:
 
 
 def _answered(scheduler: Driven, key: str, request: str, model: str) -> list:
-    shard = ShardRef(key="c" * 64, rows=1, games=7, model=model, seed=1)
+    shard = ShardRef(worker="selfplay_worker@laptop", key="c" * 64, rows=1, games=7, model=model, seed=1)
     played = SelfplayComplete(
         request_id=request,
-        worker="w",
+        probe=False,
         shard=shard,
         opponents=(),
         temperature=1.0,
@@ -427,7 +447,7 @@ class TestPace:
     def test_a_shard_of_more_rows_than_a_number_holds_makes_one_training(self, scheduler):
         scheduler.feed(distributed())
         assert not answer(scheduler, rows=10**400)
-        assert row(scheduler).fresh_rows == row(scheduler).needs.most_rows(scheduler.settings, KEY)
+        assert not scheduler.feed(heartbeat(), TICK, key=None, at=1000)
 
     def test_unblocked_it_plays_as_before(self, scheduler):
         scheduler.feed(distributed(), TrainingBlockedByQuality(reason="parity"), TrainingUnblocked(reason="clean"))

@@ -3,11 +3,12 @@ import pytest
 import torch
 
 from app.config import GAMES, NetworkSettings
-from app.games import open_table
+from app.games import checker_for, open_table
 from app.policy import NoLegalAction, Policy, init_policy
 from app.selfplay import HERO, HeuristicPlayer, RandomPlayer, Rollout, Schedule, ShardRecorder
 from app.selfplay.choosing import GREEDY, ask, choose
-from app.selfplay.seating import selfplay_seating
+from app.selfplay.inspection import game_record
+from app.selfplay.seating import selfplay_schedule, selfplay_seating
 from app.store import ShardMeta
 
 CONFIG = GAMES["tic_tac_toe_2p"]
@@ -203,6 +204,54 @@ def test_every_player_plays_at_its_own_temperature() -> None:
     firsts = [{history[0] for history in play.histories} for play in (cold, hot)]
     assert firsts[0] == {0}, "who sits first takes the first of equals"
     assert len(firsts[1]) > 3
+
+
+class Refusing(RandomPlayer):
+    """The random bot, which must not be asked about a game's first decisions."""
+
+    def __init__(self, plies: int) -> None:
+        self._plies = plies
+
+    def forward(self, obs, mask, temperature=1.0):
+        stones = obs[:, :84].sum(axis=1)
+        assert (stones >= self._plies).all()
+        return super().forward(obs, mask, temperature)
+
+
+def opened(openings, key="connect_four_2p", player=None):
+    recorder, games = ShardRecorder(), len(openings)
+    schedule = Schedule(range(games), np.zeros((games, 2), dtype=np.int8), (1.0,), 3, openings=np.array(openings))
+    outcomes = Rollout(open_table(GAMES[key], games), [player or RandomPlayer()], schedule, recorder).run()
+    return shard_of(recorder, outcomes), outcomes
+
+
+def test_rollout_opening_decisions_are_no_rows() -> None:
+    shard, outcomes = opened([5] * 40, player=Refusing(5))
+    first = {int(game): int(shard.step[shard.game == game].min()) for game in np.unique(shard.game)}
+    assert set(first.values()) == {5}
+    assert shard.rows == sum(map(len, outcomes.histories)) - 40 * 5
+
+
+def test_rollout_opened_games_pass_the_parity_check() -> None:
+    config = GAMES["connect_four_2p"]
+    shard, _ = opened([0, 1, 4, 7] * 5)
+    checker = checker_for(config)
+    assert [checker.failures(game_record(shard, game)) for game in range(shard.games)] == [[]] * 20
+
+
+def test_rollout_games_over_in_their_opening_leave_no_rows() -> None:
+    shard, outcomes = opened([0] + [9] * 30, key="tic_tac_toe_2p")
+    assert set(shard.game.tolist()) == {0}
+    assert shard.games == 31
+    assert min(map(len, outcomes.histories)) >= 5
+
+
+def test_selfplay_schedule_openings_are_of_every_length() -> None:
+    schedule = selfplay_schedule(7000, 2, [], (1.0,), 5, opening_plies=6)
+    shares = np.bincount(schedule.openings) / 7000
+    assert len(shares) == 7
+    assert np.abs(shares - 1 / 7).max() < 0.02
+    assert not selfplay_schedule(50, 2, [], (1.0,), 5).openings.any()
 
 
 def schedule_of(temperatures):

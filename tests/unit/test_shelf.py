@@ -21,7 +21,7 @@ from app.runtime.work.shelf import WINDOWS
 from app.selfplay.repeats import COMPARED
 
 FIRST, SECOND, THIRD = "1" * 64, "2" * 64, "3" * 64
-REFUSED = QualityDegraded(request_id="r1", shard=FIRST, reason="parity: game 0")
+REFUSED = QualityDegraded(request_id="r1", worker="selfplay_worker@laptop", shard=FIRST, reason="parity: game 0")
 
 
 @pytest.fixture
@@ -46,7 +46,9 @@ def fit(monitor: DrivenWorker, *shards: str, model: str = OLD) -> None:
 
 def ask(monitor: DrivenWorker, *shards: str, model: str = OLD) -> EventId:
     """Ask for a training on shards."""
-    refs = tuple(ShardRef(key=key, rows=9, games=1, model=model, seed=1) for key in shards)
+    refs = tuple(
+        ShardRef(worker="selfplay_worker@laptop", key=key, rows=9, games=1, model=model, seed=1) for key in shards
+    )
     request = TrainingRequested(base_model=model, shards=refs, step=0, seed=1, learning_rate=0.1, epochs=1)
     return monitor.feed(request).cause.id
 
@@ -188,7 +190,9 @@ def test_a_weekend_without_training_fills_no_disk(
         stored.add(key)
         stored -= {*deliver(monitor, key)}
         request = f"r{monitor.position - 1}"
-        refused = QualityDegraded(request_id=request, shard=key, reason="parity: game 0")
+        refused = QualityDegraded(
+            request_id=request, worker="selfplay_worker@laptop", shard=key, reason="parity: game 0"
+        )
         monitor.feed(refused if score is None else scored(score, rows=NEED // 4, shard=key, request=request))
         assert len(stored) <= window + STAYING + 1
     (left,) = monitor.rows.values()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from recorded_run import KEY, NEW, OLD, START, Recording, evaluated, evidence, match, recording, trained
 from rich.console import Console
 
+from app.config import GAMES, PROFILES, RunSettings
 from app.core import ModelHash
 from app.dashboard import READS, Board, DaemonStatus, Status, daemons_table, daemons_text, show_progress, status_table
 from app.events import (
@@ -18,8 +19,14 @@ from app.events import (
     DaemonStarted,
     DaemonStopped,
     Event,
+    ExplorationBoost,
     ModelPromoted,
     ModelRolledBack,
+    Payload,
+    RunConfigured,
+    TrainingBlockedByQuality,
+    TrainingIntensityChanged,
+    TrainingUnblocked,
 )
 
 SILENT = 15.0
@@ -28,7 +35,7 @@ SILENT = 15.0
 def status_of(run: Recording, after_seconds: float = 0.0) -> Status:
     board = Board()
     board.feed(run.events)
-    return board.status(START + timedelta(seconds=len(run.events) + after_seconds), SILENT)
+    return board.status(START + timedelta(seconds=len(run.events) + after_seconds), SILENT, running=True)
 
 
 def daemon_of(run: Recording, after_seconds: float = 0.0) -> DaemonStatus:
@@ -105,6 +112,35 @@ def test_a_rollback_makes_an_older_model_current() -> None:
     assert config.model == "d" * 64
 
 
+def test_status_counts_rollbacks_beside_promotions() -> None:
+    run = recording()
+    back = ModelRolledBack(from_model=OLD, to_model=NEW, step=0, reason="worse")
+    for _ in range(2):  # reported twice, it happened once
+        run.add(back, run.events[7])
+    config = next(one for one in status_of(run).configs if one.key == KEY)
+    assert (config.promotions, config.rejections, config.rollbacks) == (0, 1, 1)
+
+
+def test_status_says_what_is_unusual_about_a_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    run = recording()
+
+    def shown(decision: Payload, after_seconds: float = 0.0) -> list[str]:
+        run.add(decision, run.events[7])
+        Console(width=200).print(status_table(status_of(run, after_seconds)))
+        row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith(KEY))
+        return row.removeprefix(KEY).split("600")[0].split()
+
+    assert shown(TrainingBlockedByQuality(reason="parity failed")) == ["blocked"]
+    paused = TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.4)
+    assert shown(paused) == ["blocked,", "paused"]
+    assert shown(TrainingUnblocked(reason="clean")) == ["paused"]
+    boost = ExplorationBoost(multiplier=1.5, lasts_seconds=60, reason="stalled")
+    assert shown(boost) == ["paused,", "boosted", "1.5"]
+    assert shown(paused.model_copy(update={"intensity": "normal", "previous": "paused"})) == ["boosted", "1.5"]
+    assert shown(boost.model_copy(update={"multiplier": 1.0})) == []
+    assert shown(boost, after_seconds=61) == [], "it has lapsed"
+
+
 @pytest.mark.parametrize(("after", "rate"), [(0, 600 / 15), (44, 600 / 59), (45, 600 / 60), (54, 0.0), (500, 0.0)])
 def test_the_rate_is_that_of_the_last_minute(after: float, rate: float) -> None:
     config = next(one for one in status_of(recording(), after).configs if one.key == KEY)
@@ -135,10 +171,32 @@ def test_a_start_after_an_orderly_stop_is_no_restart() -> None:
 
 def test_a_heartbeat_out_of_nowhere_is_a_running_daemon() -> None:
     run = Recording([])
-    run.add(DaemonHeartbeat(daemon="training", node="gpu1", position=3, lag=0, jobs=0))
+    run.add(DaemonHeartbeat(daemon="training", node="gpu1", position=3, lag=0, jobs=0, requests=()))
     assert (daemon_of(run).state, daemon_of(run).restarts) == ("ready", 0)
     run.add(DaemonStopped(daemon="training", node="gpu1", position=3))
     assert daemon_of(run, 1000).state == "stopped"
+
+
+def test_status_of_a_node_that_stopped_leaves_it_out() -> None:
+    run = Recording([])
+    for node in ("laptop", "ghost"):
+        run.add(DaemonStarted(daemon="training", node=node, pid=7, version="0.1.0"))
+        run.add(DaemonStarted(daemon="broker", node=node, pid=8, version="0.1.0"))
+    run.add(DaemonStopped(daemon="training", node="ghost", position=3))
+    assert [one.node for one in status_of(run).daemons] == ["laptop", "laptop", "ghost", "ghost"]
+    run.add(DaemonStopped(daemon="broker", node="ghost", position=3))
+    assert [one.node for one in status_of(run).daemons] == ["laptop", "laptop"]
+    for name in ("training", "broker"):
+        run.add(DaemonStopped(daemon=name, node="laptop", position=3))
+    assert [(one.node, one.state) for one in status_of(run).daemons] == [("laptop", "stopped")] * 2
+
+
+def test_status_shows_what_the_last_start_plays() -> None:
+    run = recording()
+    for profile in ("full", "laptop"):
+        settings = RunSettings(configs=tuple(GAMES[key] for key in PROFILES[profile]))
+        run.add(RunConfigured(run_id="1", settings=settings.model_dump(mode="json")))
+    assert [one.key for one in status_of(run).configs] == list(PROFILES["laptop"])
 
 
 def test_only_events_that_are_read_change_anything() -> None:
@@ -148,7 +206,7 @@ def test_only_events_that_are_read_change_anything() -> None:
     one, other = Board(), Board()
     one.feed(read)
     other.feed(run.events)
-    assert one.status(START, SILENT).configs == other.status(START, SILENT).configs
+    assert one.status(START, SILENT, running=True).configs == other.status(START, SILENT, running=True).configs
     assert set(CATALOGUE) >= READS
 
 
@@ -160,9 +218,10 @@ def test_cutting_a_history_changes_nothing(events: list[Event], data: st.DataObj
     parts.feed(events[:cut])
     parts.feed(events[cut:])
     now = START + timedelta(days=1)
-    assert whole.status(now, SILENT) == parts.status(now, SILENT)
-    assert Status.model_validate_json(whole.status(now, SILENT).model_dump_json()) == whole.status(now, SILENT)
-    assert all(config.loops <= config.promotions + config.rejections for config in whole.status(now, SILENT).configs)
+    status = whole.status(now, SILENT, running=True)
+    assert status == parts.status(now, SILENT, running=True)
+    assert Status.model_validate_json(status.model_dump_json()) == status
+    assert all(config.loops <= config.promotions + config.rejections for config in status.configs)
 
 
 def test_the_views_say_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,7 +247,7 @@ def wide() -> Status:
     ("width", "shown", "left_out"),
     [
         (200, ["configuration", "games/s", "Elo", "score v. random", "last decision"], []),
-        (120, ["configuration", "games/s", "Elo", "score v. random", "+/-"], ["last decision"]),
+        (120, ["configuration", "games/s", "Elo", "v. past champion", "+/-"], ["last decision", "score v. random"]),
         (80, ["configuration", "games/s", "Elo", "+/-"], ["last decision", "score v. random"]),
         (30, ["configuration", "Elo"], ["games", "loops"]),
     ],

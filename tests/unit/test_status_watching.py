@@ -1,23 +1,31 @@
 """Watching a journal: in parts, from where it was, through damage."""
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from recorded_run import recording, write_journal
+from recorded_run import KEY, NEW, OLD, recording, write_journal
 
 from app.cli import watching
 from app.cli.commands.up import child_environment, child_specs
 from app.cli.place import Place
-from app.cli.screen import LineScreen, LiveScreen, describe
+from app.cli.screen import STREAM_LINES, LineScreen, LiveScreen, describe
 from app.cli.watching import JournalWatch, read_board
 from app.config import RunFolder
-from app.core import FlyballError
+from app.core import EventId, FlyballError
 from app.dashboard import Board, snapshot
-from app.events import Event
+from app.events import (
+    Event,
+    ExplorationBoost,
+    ModelRolledBack,
+    TrainingBlockedByQuality,
+    TrainingFailed,
+    TrainingUnblocked,
+)
 from app.events.frames import DeadLetter
 from app.journal import SqliteJournalReader
 from app.runtime.registry import DAEMONS
@@ -171,15 +179,55 @@ def test_lines_tell_only_the_unusual(capsys: pytest.CaptureFixture[str]) -> None
     assert "MODEL_PROMOTED" in shown.out
 
 
-def test_the_picture_holds_the_last_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return what a picture shows after events, reports and texts."""
     write_journal(RunFolder(tmp_path).journal, recording().events)
     watch = JournalWatch(RunFolder(tmp_path))
     watch.news()
-    with LiveScreen() as screen:
-        screen.status(watch.board.status(recording().events[-1].recordedtime, 15.0))
-        screen.event(recording().events[7])
-        screen.report(ChildReport("training", "failed", 7, "no [room]", 0.5))
-        screen.say("Stopping.")
-    shown = capsys.readouterr().out
-    for part in ("tic_tac_toe_2p", "training (stopped", "12:00:08 MODEL_PROMOTED", "no [room]", "Stopping."):
-        assert part in shown
+
+    def picture(*happened: Event[Any] | ChildReport | str) -> str:
+        with LiveScreen("Ctrl-C stops.") as screen:
+            screen.status(watch.board.status(recording().events[-1].recordedtime, 15.0, running=True))
+            for one in happened:
+                match one:
+                    case ChildReport():
+                        screen.report(one)
+                    case str():
+                        screen.say(one)
+                    case _:
+                        screen.event(one)
+        return capsys.readouterr().out
+
+    return picture
+
+
+def test_the_picture_holds_the_last_lines(shown: Callable[..., str]) -> None:
+    picture = shown(recording().events[7], ChildReport("training", "failed", 7, "no [room]", 0.5), "Stopping.")
+    parts = ("tic_tac_toe_2p", "training (stopped", "12:00:08 MODEL_PROMOTED", "no [room]", "Stopping.")
+    for part in parts:
+        assert part in picture
+
+
+def test_picture_keeps_rare_events_above_the_stream(shown: Callable[..., str]) -> None:
+    promoted, run = recording().events[7], recording()
+    rare = (
+        TrainingBlockedByQuality(reason="parity failed"),
+        ExplorationBoost(multiplier=1.5, lasts_seconds=60, reason="stalled"),
+        ModelRolledBack(from_model=OLD, to_model=NEW, step=0, reason="worse"),
+        TrainingFailed(request_id=EventId("r"), reason="diverged", error="NaN"),
+    )
+    events = [run.add(one, promoted, KEY) for one in rare]
+    failed = ChildReport("training", "failed", 7, "no room", 0.5)
+    picture = shown(*events, failed, *[promoted] * 100)
+    names = [one.seed_name for one in rare] + ["training failed", "MODEL_PROMOTED"]
+    places = [picture.index(name) for name in names]
+    assert places == sorted(places)
+    assert picture.count("MODEL_PROMOTED") == STREAM_LINES
+
+
+def test_picture_shows_the_latest_of_a_kind_once(shown: Callable[..., str]) -> None:
+    run = recording()
+    events = [run.add(TrainingUnblocked(reason=f"reason {n}"), run.events[7], KEY) for n in range(9)]
+    assert shown(*events).count("TRAINING_UNBLOCKED") == 1
+    assert "reason 8" in shown(*events)

@@ -21,7 +21,9 @@ def trainer() -> DrivenWorker:
 
 def ask(trainer: DrivenWorker, *shards: str) -> Job:
     """Ask for a training on shards and return its job."""
-    refs = tuple(ShardRef(key=key, rows=9, games=1, model=OLD, seed=1) for key in shards)
+    refs = tuple(
+        ShardRef(worker="selfplay_worker@laptop", key=key, rows=9, games=1, model=OLD, seed=1) for key in shards
+    )
     request = TrainingRequested(base_model=OLD, shards=refs, step=0, seed=1, learning_rate=0.1, epochs=1)
     trainer.feed(request)
     (job,) = trainer.jobs()

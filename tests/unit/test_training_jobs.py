@@ -12,7 +12,7 @@ from app.games import open_table
 from app.policy import Policy, bytes_to_parameters
 from app.store import DamagedBlob, FileStore, MissingBlob, Shard, ShardMeta, get_checkpoint, put_shard
 from app.training import TrainingDiverged, UnfinishedEpisode, UnfitData
-from app.training.job import initialise, train
+from app.training.job import annealed, initialise, train
 
 CONFIG = GAMES[ConfigKey("tic_tac_toe_2p")].model_copy(update={"network": NetworkSettings(hidden=(8,))})
 GAME = open_table(CONFIG, slots=0).spec
@@ -184,3 +184,21 @@ async def test_an_engine_runs_the_jobs_by_name_and_tells_divergence_by_its_kind(
         await engine.run("app.training.job:train", {**spec, "ppo": {**spec["ppo"], "max_kl": 1e-12}})
     assert failed.value.kind == "TrainingDiverged"
     await engine.close()
+
+
+def test_annealed_entropy_falls_with_the_step_to_its_end() -> None:
+    ppo = PpoSettings(entropy_coef=0.1, entropy_coef_end=0.02, entropy_trainings=40)
+    weights = [annealed(ppo, step).entropy_coef for step in (0, 20, 40, 400)]
+    assert weights == pytest.approx([0.1, 0.06, 0.02, 0.02])
+    steady = PpoSettings(entropy_coef=0.1)
+    assert annealed(steady, 1000) == steady
+
+
+def test_train_job_anneals_by_the_step_of_its_base(spec) -> None:
+    """A job whose annealing is over makes the model that the last weight of the entropy makes."""
+    ended = spec | {"ppo": spec["ppo"] | {"entropy_coef": 0.9, "entropy_coef_end": 0.0, "entropy_trainings": 1}}
+    steady = spec | {"ppo": spec["ppo"] | {"entropy_coef": 0.0}}
+    base = train(spec, ignore)["model"]
+    later = {"base_model": base, "step": 1}
+    assert train(ended | later, ignore)["model"] == train(steady | later, ignore)["model"]
+    assert train(ended, ignore)["model"] != train(steady, ignore)["model"]

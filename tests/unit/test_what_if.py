@@ -102,7 +102,7 @@ def test_a_decision_that_is_not_taken_is_not_seen(run):
     kinds = Counter((type(one.envelope.data), one.kind) for one in found)
     later = [event for event in run if isinstance(event.data, ModelPromoted) and event.data.step > 0]
     lost = kinds[ModelPromoted, "missing"] + kinds[ModelPromoted, "changed"]
-    replaced = sum(one.kind == "changed" and isinstance(one.after.data, PromotionRejected) for one in found)
+    replaced = sum(one.kind == "replaced" and isinstance(one.after.data, PromotionRejected) for one in found)
     assert lost + replaced >= len(later)
     assert not kinds[ModelPromoted, "added"]
 

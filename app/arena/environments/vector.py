@@ -1,6 +1,10 @@
 """Gymnasium's environments behind the ``Environments`` port."""
 
+import reprlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +31,7 @@ class UnknownEnvironment(FlyballError):
 
 
 class BadEnvironment(FlyballError):
-    """An environment that does not tell what an evaluation has to know."""
+    """An environment that raises, or does not tell what an evaluation has to know."""
 
 
 class GymnasiumEnvironments:
@@ -50,6 +54,7 @@ class GymnasiumEnvironments:
                 f"The environments do not reset themselves ({mode}).", hint="Make them with same-step or next-step."
             )
         self._vector = vector
+        self._name = str(vector.spec.id if vector.spec else vector)
         self.step_limit: int | None = vector.spec.max_episode_steps if vector.spec else None
         self._success = success_key
         self.autoreset: Autoreset = _AUTORESET[name]
@@ -58,12 +63,14 @@ class GymnasiumEnvironments:
         self.action_space = vector.single_action_space
 
     def reset(self, seed: int) -> Any:
-        """See ``Environments.reset``."""
-        return self._vector.reset(seed=seed)[0]
+        """See ``Environments.reset``. Raises ``BadEnvironment``."""
+        with _running(self._name):
+            return self._vector.reset(seed=seed)[0]
 
     def step(self, actions: NDArray[Any]) -> tuple[Any, StepResult]:
         """See ``Environments.step``. Raises ``BadEnvironment``."""
-        observations, rewards, done, trunc, infos = self._vector.step(actions)
+        with _running(self._name):
+            observations, rewards, done, trunc, infos = self._vector.step(actions)
         done, trunc = np.asarray(done, dtype=np.bool_), np.asarray(trunc, dtype=np.bool_)
         final = infos.get("final_info", {}) if self.autoreset == "same_step" else infos
         result = StepResult(
@@ -77,8 +84,9 @@ class GymnasiumEnvironments:
         return observations, result
 
     def close(self) -> None:
-        """Release what the environments hold."""
-        self._vector.close()
+        """Release what the environments hold. Raises ``BadEnvironment``."""
+        with _running(self._name):
+            self._vector.close()
 
     def _succeeded(self, key: str, infos: dict[str, Any], ended: NDArray[np.bool_]) -> NDArray[np.bool_]:
         told = _told(infos, key, self.count)
@@ -98,10 +106,11 @@ def open_environments(name: str, count: int, success_key: str | None = None) -> 
     gymnasium = _gymnasium()
     module, _, plain = name.rpartition(":")
     try:
-        if module:
-            import_module(module)
-        mode = "sync" if gymnasium.spec(plain).entry_point is not None else "vector_entry_point"
-        vector = gymnasium.make_vec(plain, num_envs=count, vectorization_mode=mode)
+        with _running(name, gymnasium.error.Error, ImportError):
+            if module:
+                import_module(module)
+            mode = "sync" if gymnasium.spec(plain).entry_point is not None else "vector_entry_point"
+            vector = gymnasium.make_vec(plain, num_envs=count, vectorization_mode=mode)
     except (gymnasium.error.Error, ImportError) as error:
         raise UnknownEnvironment(
             f"The environment {name!r} cannot be made: {str(error).rstrip('.')}.",
@@ -118,14 +127,37 @@ def _gymnasium() -> Any:
     return gymnasium
 
 
+@contextmanager
+def _running(name: str, *expected: type[Exception]) -> Iterator[None]:
+    """Run an environment's code: whatever it raises but what is expected becomes a ``BadEnvironment``."""
+    try:
+        yield
+    except expected:
+        raise
+    except Exception as error:
+        frame = extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__}: {error}".rstrip(": .")
+        raise BadEnvironment(
+            f"The environment {name} raised {what}.", hint=f"Look at {frame.filename}, line {frame.lineno}."
+        ) from error
+
+
 def _told(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64] | None:
     """Return what the environments tell under a key [N], NaN for those that do not; None when none does.
 
     Gymnasium collects the environments' infos in arrays, with a mask of who told anything under ``_key``.
+
+    Raises ``BadEnvironment`` where it is no number.
     """
     if key not in infos:
         return None
     values = np.full(count, np.nan)
     told = np.asarray(infos.get(f"_{key}", np.ones(count)), dtype=np.bool_)
-    values[told] = np.asarray(infos[key])[told].astype(np.float64)
+    try:
+        values[told] = np.asarray(infos[key])[told].astype(np.float64)
+    except (IndexError, TypeError, ValueError) as error:
+        raise BadEnvironment(
+            f"info[{key!r}] is not a number for each environment: {reprlib.repr(infos[key])}.",
+            hint="--success-key takes what is a number or a boolean, and the distance in 'dist' has to be a number.",
+        ) from error
     return values

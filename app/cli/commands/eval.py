@@ -33,10 +33,11 @@ SEEDS = click.IntRange(0, 2**63 - 1)
 @click.option("--device", default="cpu", show_default=True, help="Where networks run: cpu, cuda, cuda:1.")
 @click.option(
     "--against",
-    default="random",
+    default=("random",),
     show_default=True,
-    help="By commas: bots (random, heuristic; in Hearts easy, normal, hard), models as of --model, STRATEGY:COUNT of "
-    "the run's league.",
+    multiple=True,
+    help="Repeatable, or by commas: bots (random, heuristic; in Hearts easy, normal, hard), models as of --model, "
+    "STRATEGY:COUNT of the run's league.",
 )
 @click.option(
     "--games",
@@ -74,7 +75,7 @@ def eval(  # noqa: A001 - the name of the command
     model: str | None,
     seed: int,
     device: str,
-    against: str,
+    against: tuple[str, ...],
     games: int | None,
     workers: int,
     temperature: float | None,
@@ -123,7 +124,7 @@ def eval(  # noqa: A001 - the name of the command
     use_one_thread()
     with data_only_on_stdout():
         hero = "current" if model is None else model
-        names = tuple(name.strip() for name in against.split(","))
+        names = tuple(name.strip() for names in against for name in names.split(","))
         if config_key is not None and paired:
             from app.cli.pairing import PairedRequest, evaluate_paired
 

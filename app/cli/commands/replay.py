@@ -64,8 +64,9 @@ def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
         Recompute every decision from the recorded facts, and compare. Tells of the
         first difference, with what led to it, and exits with 1.
     flyball replay --what-if --set feedback.stall.velocity=3
-        Show the decisions that other settings would have changed. PATTERNs choose among
-        them. It is open loop: the recorded facts stay as they are.
+        Show the decisions that other settings would have changed, summed up first.
+        PATTERNs choose among them; requests and OPPONENT_SAMPLED are listed only so, and
+        counted otherwise. It is open loop: the recorded facts stay as they are.
     flyball replay PATTERN
         Show which recorded events would be published again; --yes --reason WHY does it.
         Choose them by PATTERNs, --config-key, --from, --to. They become new events, each

@@ -2,13 +2,17 @@
 
 import click
 
+from app.cli.bus import NotRunning, is_listening
 from app.cli.output import note, show, stdout_console, write_json
 from app.cli.place import Place, json_option, placed
 from app.cli.selecting import open_journal
 from app.cli.watching import read_board
 from app.config import Deployment, RunSettings
-from app.dashboard import daemons_table, state_counts, status_table
+from app.dashboard import Status, daemons_table, show_age, state_counts, status_table
 from app.runtime.clock import SystemClock
+from app.runtime.ground import is_held
+from app.runtime.settings import Loaded
+from app.runtime.sockets import bus_endpoint
 
 MISSED_BEATS = 3
 """So many heartbeats have to be missing before a daemon is called silent."""
@@ -23,21 +27,41 @@ def silent_after(settings: RunSettings | None, deployment: Deployment) -> float:
 @json_option
 @placed
 def status(place: Place, *, as_json: bool) -> None:
-    """Show what the journal says of configurations and daemons; the run need not be running.
+    """Show what the journal says of configurations and daemons. Exit code 3 when the run is not running.
 
+    What is shown then was known last; a daemon that is gone ended without saying so, as when its machine went down.
+    state: training is blocked until bad data is gone, or paused for poor data; exploration is boosted by a factor.
     games/s: games of self-play a second, over the last minute. step: trainings of the model trained last. Elo, score:
     those of the model rated last, current or not yet; Elo with the random bot at 0, and its standard error. loops:
     trainings that were evaluated and judged; +/-: how many models were promoted and rejected, operators' decisions
-    included, but not the first model, which nobody trained. behind: events that a daemon has not read yet. jobs: what
-    it computes now, and can at most.
+    included, but not the first model, which nobody trained; rollbacks: promotions taken back. behind: events that a
+    daemon has not read yet. jobs: what it computes now, and can at most.
     """
     with open_journal(place) as reader:
         board = read_board(place.folder, reader, lambda letter: note(f"{letter.position}: {letter.error}"))
         head = reader.head
-    now = board.status(SystemClock().now(), silent_after(board.settings, place.load().deployment))
+    loaded = place.load()
+    silent_seconds = silent_after(board.settings, loaded.deployment)
+    now = board.status(SystemClock().now(), silent_seconds, running=is_running(place, loaded))
     if as_json:
         write_json(now.model_dump(mode="json") | {"head": head})
-        return
-    width = stdout_console().width
-    show(status_table(now, width), "", daemons_table(now, width))
-    note(f"{head} events; daemons: {state_counts(now)}")
+    else:
+        width = stdout_console().width
+        show(status_table(now, width), "", daemons_table(now, width))
+        note(f"{head} events; daemons: {state_counts(now)}")
+    if not now.running:
+        raise NotRunning(
+            f"The run in {place.folder.path} is not running; {_last_heard(now)}.",
+            hint=f"Start it: flyball --run {place.folder.path} up",
+        )
+
+
+def is_running(place: Place, loaded: Loaded) -> bool:
+    """Tell whether a run is: `flyball up` holds its folder, or its broker answers, whatever keeps that running."""
+    return is_listening(bus_endpoint(place.folder, loaded.deployment)) or is_held(place.folder)
+
+
+def _last_heard(status: Status) -> str:
+    if not status.daemons:
+        return "no daemon was ever heard of"
+    return f"it was last heard of {show_age(min(one.heard_seconds_ago for one in status.daemons))} ago"

@@ -20,8 +20,8 @@ from app.cli.place import Place, json_option, placed
 from app.cli.screen import Screen, choose_screen
 from app.cli.watching import JournalWatch
 from app.config import PROFILES, RunSettings
-from app.core import FlyballError
-from app.journal import SqliteJournalReader
+from app.core import FlyballError, python_module
+from app.journal import SqliteJournal
 from app.runtime.brokerd import last_settings
 from app.runtime.clock import SystemClock
 from app.runtime.ground import AlreadyRunning, held, prepare
@@ -64,30 +64,34 @@ def up(
 
 
 def _run(place: Place, loaded: Loaded, seconds: float | None, *, as_json: bool) -> None:
-    _check_journal(place, loaded.run)
     endpoint = bus_endpoint(place.folder, loaded.deployment)
     if is_listening(endpoint):
         raise AlreadyRunning(f"A broker listens at {endpoint} already.", hint="Stop it, or choose another --run.")
-    note(f"Run folder {place.folder.path.absolute()}; daemons log to {place.folder.log('*')}. Ctrl-C stops.")
+    _check_journal(place, loaded.run)
+    title = f"Run folder {place.folder.path.absolute()}; daemons log to {place.folder.log('*')}. Ctrl-C stops."
+    note(title)
     with configure(
         "supervisor", loaded.deployment.node, place.folder.log("supervisor"), loaded.deployment.log_level, echo=False
     ):
-        if not asyncio.run(_up(place, loaded, seconds, as_json=as_json)):
+        if not asyncio.run(_up(place, loaded, seconds, choose_screen(title, as_json=as_json))):
             sys.exit(1)
 
 
 def _check_journal(place: Place, settings: RunSettings) -> None:
-    """Refuse at once what the broker would refuse again and again: damage, and settings that the run cannot have."""
+    """Refuse at once what the broker would refuse again and again: damage, and settings that the run cannot have.
+
+    A journal of an older format is migrated by this.
+    """
     file = place.folder.journal
     if file.is_file() and file.stat().st_size:
-        with closing(SqliteJournalReader(file)) as journal:
+        with closing(SqliteJournal(file)) as journal:
             check_lasting(last_settings(journal), settings)
 
 
-async def _up(place: Place, loaded: Loaded, seconds: float | None, *, as_json: bool) -> bool:
+async def _up(place: Place, loaded: Loaded, seconds: float | None, chosen: Screen) -> bool:
     stop, hurry = asyncio.Event(), asyncio.Event()
     watch = JournalWatch(place.folder)
-    with choose_screen(as_json=as_json) as screen:
+    with chosen as screen:
         supervisor = Supervisor(
             child_specs(place, loaded),
             SystemClock(),
@@ -114,7 +118,7 @@ async def _up(place: Place, loaded: Loaded, seconds: float | None, *, as_json: b
 def child_specs(place: Place, loaded: Loaded) -> list[ChildSpec]:
     """Return a process for each daemon: with the same settings as this one."""
     environment = child_environment(place, loaded)
-    command = (sys.executable, "-m", "app.cli", "--run", str(place.folder.path.absolute()), "daemon", "run")
+    command = python_module("app.cli", "--run", str(place.folder.path.absolute()), "daemon", "run")
     return [
         ChildSpec(name, (*command, name, "--supervised"), place.folder.errors(name), environment)
         for name in start_order()
@@ -181,4 +185,5 @@ def _look(watch: JournalWatch, loaded: Loaded, screen: Screen) -> None:
         if watch.trouble != error.message:
             screen.say(str(error))
         watch.trouble = error.message
-    screen.status(watch.board.status(SystemClock().now(), silent_after(loaded.run, loaded.deployment)))
+    silent_seconds = silent_after(loaded.run, loaded.deployment)
+    screen.status(watch.board.status(SystemClock().now(), silent_seconds, running=True))

@@ -1,4 +1,4 @@
-"""bad-data: a node delivers games whose outcomes are not what the rules say."""
+"""bad-data: a node delivers games whose outcomes are not what the rules say, and is put into quarantine."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,13 +8,13 @@ import numpy as np
 
 from app.core import ShardKey, derive_id, derive_seed
 from app.events import (
+    NodeQuarantined,
+    NodeReleased,
     ParityChecked,
     QualityDegraded,
     SelfplayComplete,
     ShardRef,
-    TrainingBlockedByQuality,
     TrainingRequested,
-    TrainingUnblocked,
 )
 from app.runtime.scenarios.known import Known
 from app.runtime.scenarios.plan import Expected, Plan
@@ -34,14 +34,14 @@ class BadData:
         """See ``Scenario.lacks``."""
         if known.blocked:
             return "is kept from training by the quality of its data already"
+        if known.shard is None:
+            return "has no games yet that false ones could be told from"
         return None if known.model and store.has(known.model) else "has no current model in the store"
 
     def plan(self, known: Known, store: BlobStore) -> Plan:
         """See ``Scenario.plan``."""
         trouble = _falsely_played(known, store)
         key = trouble.shard.key
-        checks = known.settings.feedback.quality.parity_clear_checks
-        idle = known.settings.feedback.scheduler.idle_seconds
         return Plan(
             key=known.key,
             trouble=trouble,
@@ -60,16 +60,9 @@ class BadData:
                 ),
                 Expected(
                     "decided",
-                    TrainingBlockedByQuality,
-                    lambda *_: True,
+                    NodeQuarantined,
+                    lambda event, _: event.data.worker == WORKER,
                     "The feedback daemon decides it: does it run, and how far is it behind? (flyball status)",
-                ),
-                Expected(
-                    "recovered",
-                    TrainingUnblocked,
-                    lambda *_: True,
-                    f"It takes {checks} clean shards in a row, and a blocked configuration plays one every {idle:g} s "
-                    "(feedback.quality.parity_clear_checks, feedback.scheduler.idle_seconds).",
                 ),
                 Expected(
                     "recovered",
@@ -78,10 +71,9 @@ class BadData:
                     f"It may take more games to have enough rows for a training (games.{known.key}.rows_per_training).",
                 ),
             ),
-            least_seconds=(checks - 1) * idle,
-            shorten="[feedback.scheduler]\nidle_seconds = 5.0",
-            remains=f"Training of {known.key} is blocked, or soon will be, until clean shards come, {checks} in a "
-            f"row, one every {idle:g} s. Nobody has to do anything.",
+            remains=f"{WORKER}, which does not exist, is in quarantine, or soon will be.",
+            remedy=NodeReleased(worker=WORKER, reason="the bad-data scenario is over"),
+            remedy_after=2,
         )
 
 
@@ -107,8 +99,8 @@ def _falsely_played(known: Known, store: BlobStore) -> SelfplayComplete:
     delete_shard(store, honest)
     return SelfplayComplete(
         request_id=derive_id("bad-data", key),
-        worker=WORKER,
-        shard=ShardRef(key=key, rows=played.rows, games=played.games, model=known.model, seed=seed),
+        probe=False,
+        shard=ShardRef(key=key, worker=WORKER, rows=played.rows, games=played.games, model=known.model, seed=seed),
         opponents=(),
         temperature=spec.temperature,
         mean_length=played.mean_length,

@@ -61,5 +61,5 @@ class DeadNode:
             remains=f"After {limits.node_silent_seconds:g} s of silence the request of the ghost goes to another.",
             remedy=DaemonStopped(daemon=WORKER_DAEMON, node=NODE, position=0),
             remedy_after=3,
-            pulse=DaemonHeartbeat(daemon=WORKER_DAEMON, node=NODE, position=0, lag=0, jobs=0),
+            pulse=DaemonHeartbeat(daemon=WORKER_DAEMON, node=NODE, position=0, lag=0, jobs=0, requests=()),
         )

@@ -8,6 +8,8 @@ from app.events import (
     Cause,
     CheckpointAdded,
     CheckpointRetired,
+    ClockTick,
+    DistributionFailed,
     Event,
     ModelDistributed,
     ModelPromoted,
@@ -31,6 +33,10 @@ SPARED = 20
 DELAY = 2
 """Promotions after which a model that left the league is let go: requests that were made before still find it."""
 
+US = 1_000_000
+FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 30.0, 1800.0
+"""Until a failed distribution is tried again: doubled with each failure in a row."""
+
 
 class Kept(Value):
     """One configuration's models.
@@ -41,8 +47,10 @@ class Kept(Value):
         leaving: those that left it, each with the promotions until it is let go.
         superseded: those to let go with the next distribution.
         overdue: those to let go without one.
-        cause: the event of the decision that waits, if one does.
+        cause: the event that asks for the job that waits, if one does: a decision, or the last failure after it.
         decision: that decision; of a rejection, those overdue are deleted, until something else is decided.
+        failures: of its distribution in a row.
+        retry_us: the time that its next distribution waits for.
     """
 
     kept: tuple[ModelHash, ...]
@@ -52,9 +60,13 @@ class Kept(Value):
     overdue: tuple[ModelHash, ...]
     cause: Cause | None
     decision: Decision | None
+    failures: int
+    retry_us: int | None
 
 
-EMPTY = Kept(kept=(), members=(), leaving={}, superseded=(), overdue=(), cause=None, decision=None)
+EMPTY = Kept(
+    kept=(), members=(), leaving={}, superseded=(), overdue=(), cause=None, decision=None, failures=0, retry_us=None
+)
 
 
 class Distributor(QuietWorker[Decision]):
@@ -66,37 +78,64 @@ class Distributor(QuietWorker[Decision]):
     name: ClassVar[str] = "Distributor"
     row: ClassVar[type[Kept]] = Kept
     reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {CheckpointAdded, CheckpointRetired, ModelPromoted, ModelRolledBack, PromotionRejected, ModelDistributed}
+        {
+            CheckpointAdded,
+            CheckpointRetired,
+            ClockTick,
+            DistributionFailed,
+            ModelDistributed,
+            ModelPromoted,
+            ModelRolledBack,
+            PromotionRejected,
+        }
     )
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({ModelDistributed})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({DistributionFailed, ModelDistributed})
 
     def step(self, rows: Mapping[str, Kept], event: Event[Payload]) -> Step[Kept]:
         """Take up promotions, note which models nobody needs any more."""
+        if isinstance(event.data, ClockTick):
+            now_us = event.recorded_us
+            due = [key for key, row in rows.items() if row.retry_us is not None and row.retry_us <= now_us]
+            return Step({key: rows[key].model_copy(update={"retry_us": None}) for key in due})
         row = rows.get(event.subject, EMPTY)
         match event.data:
             case ModelPromoted() | ModelRolledBack() as decision:
                 # A model that is replaced stays in the store, for whoever wants to know what was wrong with it.
-                changed = {"cause": event.cause, "decision": decision}
+                changed = {"cause": event.cause, "decision": decision, "failures": 0, "retry_us": None}
                 return Step({event.subject: _decided(row, decision).model_copy(update=changed)})
             case PromotionRejected(model=model) as rejection if model not in (*row.kept, *row.members):
                 return Step({event.subject: _rejected(row, rejection, event.cause)})
-            case ModelDistributed(model=model) if (
-                isinstance(row.decision, Change) and _target(row.decision)[0] == model
-            ):
-                done = {"superseded": (), "cause": None, "decision": None}
+            case ModelDistributed(model=model) if _waits_for(row, model):
+                done = {"superseded": (), "cause": None, "decision": None, "failures": 0, "retry_us": None}
                 return Step({event.subject: row.model_copy(update=done)})
+            case DistributionFailed(model=model, retry_seconds=seconds) if _waits_for(row, model):
+                # The failure asks for the next attempt: the facts of each attempt derive their ids from its cause.
+                later = event.recorded_us + round(seconds * US)
+                again = {"cause": event.cause, "failures": row.failures + 1, "retry_us": later}
+                return Step({event.subject: row.model_copy(update=again)})
             case CheckpointAdded() | CheckpointRetired() as change:
                 return Step({event.subject: _with_member(row, change)})
         return Step()
 
     def jobs(self, rows: Mapping[str, Kept]) -> Iterable[DistributionJob]:
-        """Return the decisions that wait, oldest first."""
-        waiting = [(row.cause, row.decision, row) for row in rows.values() if row.cause and row.decision]
+        """Return the decisions that wait, oldest first; those that failed only once their time has come."""
+        waiting = [
+            (row.cause, row.decision, row)
+            for row in rows.values()
+            if row.cause and row.decision and row.retry_us is None
+        ]
         for cause, decision, row in sorted(waiting, key=lambda one: one[0].sequence):
             spec: Json = {"store": self.place.store, "model": None, "discard": list(row.overdue)}
             if isinstance(decision, Change):
                 spec |= {"model": _target(decision)[0], "discard": list(row.superseded)}
-            yield Job(cause, decision, "app.store.distribution:distribute", (spec,))
+            yield Job(
+                cause,
+                decision,
+                "app.store.distribution:distribute",
+                (spec,),
+                self.settings.deadlines.distribution_seconds,
+                context={"failures": row.failures},
+            )
 
     def completed(self, job: DistributionJob, result: Json) -> tuple[Payload, ...]:  # noqa: ARG002 - nothing but done
         """Say where the model is ready."""
@@ -106,15 +145,25 @@ class Distributor(QuietWorker[Decision]):
         return (ModelDistributed(model=model, step=step, nodes=(self.place.node,)),)
 
     def failed(self, job: DistributionJob, error: FlyballError) -> tuple[Payload, ...]:
-        """Refuse to go on: a promoted model that can't be read, or a store that can't be written, needs a person."""
+        """Say that the current model cannot be distributed; rejected ones that cannot be deleted wait for the next."""
         if isinstance(job.request, PromotionRejected):
-            raise FlyballError(
-                f"Models that were kept out cannot be deleted: {error}", hint="Look at the store's disk."
-            )
-        raise FlyballError(
-            f"The current model {_target(job.request)[0]} cannot be distributed: {error}",
-            hint="Restore the store from a backup, or go back to a model that it holds: flyball emit MODEL_ROLLED_BACK",
+            return ()
+        failures: int = job.context["failures"]
+        model, step = _target(job.request)
+        fact = DistributionFailed(
+            model=model,
+            step=step,
+            attempt=failures + 1,
+            retry_seconds=min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(failures, 32)),
+            error=f"{error} Restore the store from a backup, or roll back to a model that it holds: "
+            "flyball emit MODEL_ROLLED_BACK",
         )
+        return (fact,)
+
+
+def _waits_for(row: Kept, model: ModelHash) -> bool:
+    """Whether the decision that waits makes this model current."""
+    return isinstance(row.decision, Change) and _target(row.decision)[0] == model
 
 
 def _decided(row: Kept, decision: Change) -> Kept:

@@ -169,8 +169,8 @@ class Evaluator(QuietWorker[Asked]):
             request,
             "app.arena.job:batch",
             spec.parts,
+            config.evaluation.batch_seconds,
             gather=lambda parts: spec.gather(parts).model_dump(),
-            deadline_seconds=config.evaluation.batch_seconds,
             attempts=ATTEMPTS,
             context={"opponents": opponents, "row": row.model_copy(update={"league": league})},
         )
@@ -224,12 +224,12 @@ def _opponents(
     taken = {model for _, model in candidates}
     elo = champion.elo if champion else None
     others = members(league, request, elo, taken, settings)
-    rated = {agent.id: agent.elo for agent in league.active} | {one.model: one.elo for one in promoted}
-    one_sided = {
-        name for name, other in rated.items() if None not in (elo, other) and saturated(expected_score(elo - other))
-    }
-    candidates = [*others, *candidates]
-    return plan_gauntlet(request.model, candidates, config.builtins, settings, config.players, saturated=one_sided)
+    ratings = {agent.id: agent.elo for agent in league.active} | {one.model: one.elo for one in promoted}
+    known = {name: other for name, other in ratings.items() if other is not None}
+    one_sided = [name for name, other in known.items() if elo is not None and saturated(expected_score(elo - other))]
+    return plan_gauntlet(
+        request.model, (*others, *candidates), config.builtins, settings, config.players, saturated=one_sided
+    )
 
 
 def _match(match: Json) -> MatchResult:

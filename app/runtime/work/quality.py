@@ -15,6 +15,9 @@ from app.engine import JobFailed
 from app.events import (
     Cause,
     Event,
+    InspectionFailed,
+    NodeProbed,
+    NodeQuarantined,
     ParityChecked,
     Payload,
     QualityDegraded,
@@ -27,9 +30,13 @@ from app.runtime.work.shelf import Shelf
 from app.runtime.work.worker import Job, Json, QuietWorker
 
 Inspection = Job[SelfplayComplete]
+Verdict = QualityScoreUpdated | QualityDegraded | InspectionFailed | NodeProbed
 
 REMEMBERED = 256
 """How many shards of each configuration are remembered by their keys."""
+
+UNFIT = frozenset({"DamagedBlob", "ForeignShard", "MissingBlob", "RepeatedShard"})
+"""Names of the job's errors when it is the shard's fault: gone, damaged, not what it claims to be, delivered before."""
 
 STAYING = 16
 """How many shards before each stay in any case: ``app.selfplay.repeats`` compares its games with them."""
@@ -57,18 +64,22 @@ class QualityMonitor(QuietWorker[SelfplayComplete]):
 
     name: ClassVar[str] = "QualityMonitor"
     row: ClassVar[type[InspectionRow]] = InspectionRow
-    reads: ClassVar[frozenset[type[Payload]]] = Shelf.reads | {SelfplayComplete}
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({QualityScoreUpdated, QualityDegraded, ParityChecked})
+    reads: ClassVar[frozenset[type[Payload]]] = Shelf.reads | {NodeQuarantined, SelfplayComplete}
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {InspectionFailed, NodeProbed, ParityChecked, QualityDegraded, QualityScoreUpdated}
+    )
 
     def step(self, rows: Mapping[str, InspectionRow], event: Event[Payload]) -> Step[InspectionRow]:
         """Take up new shards, drop those that have their verdict, note which nobody needs any more."""
+        if isinstance(event.data, NodeQuarantined):
+            return Step(_dropped(rows, event.data.worker))
         row = rows.get(event.subject, InspectionRow())
         if isinstance(event.data, SelfplayComplete):
             return Step(_delivered(row, event.data, event))
         changed: dict[str, InspectionRow | None] = {
             event.subject: row.model_copy(update={"shelf": row.shelf.after(event, self.settings)})
         }
-        if isinstance(event.data, QualityScoreUpdated | QualityDegraded) and event.data.request_id in rows:
+        if isinstance(event.data, Verdict) and event.data.request_id in rows:
             changed[event.data.request_id] = None
         return Step(changed)
 
@@ -85,23 +96,65 @@ class QualityMonitor(QuietWorker[SelfplayComplete]):
                 "discard": list(row.discard),
                 "seed": played.shard.seed,
             }
-            yield Job(cause, played, "app.selfplay.inspection:inspect", (spec,))
+            yield Job(
+                cause,
+                played,
+                "app.selfplay.inspection:inspect",
+                (spec,),
+                self.settings.deadlines.inspection_seconds,
+            )
 
     def completed(self, job: Inspection, result: Json) -> tuple[Payload, ...]:
         """Say how good the shard is; one whose games don't replay is unfit."""
-        played, failures = job.request, result["failures"]
+        played, failures, score = job.request, result["failures"], result["score"]
         request, shard = played.request_id, played.shard
-        parity = ParityChecked(request_id=request, shard=shard.key, checked=result["checked"], failures=len(failures))
+        if played.probe:
+            return (_unfit(played, f"parity: {failures[0]}") if failures else _probed(played, score, None),)
+        parity = ParityChecked(
+            request_id=request,
+            worker=shard.worker,
+            shard=shard.key,
+            checked=result["checked"],
+            failures=len(failures),
+        )
         if failures:
-            return parity, QualityDegraded(request_id=request, shard=shard.key, reason=f"parity: {failures[0]}")
-        score, components = result["score"], result["components"]
+            return parity, _unfit(played, f"parity: {failures[0]}")
+        components = result["components"]
         return parity, QualityScoreUpdated(request_id=request, shard=shard, score=score, components=components)
 
     def failed(self, job: Inspection, error: FlyballError) -> tuple[Payload, ...]:
-        """Say that the shard is unfit: missing, damaged, not what it claims to be, or delivered before."""
+        """Say that the shard is unfit, or that the inspection came to no end."""
         played = job.request
-        reason = f"{error.kind}: {error.summary}" if isinstance(error, JobFailed) else str(error)
-        return (QualityDegraded(request_id=played.request_id, shard=played.shard.key, reason=reason),)
+        if isinstance(error, JobFailed) and error.kind in UNFIT:
+            return (_unfit(played, f"{error.kind}: {error.summary}"),)
+        return (InspectionFailed(request_id=played.request_id, shard=played.shard.key, error=str(error)),)
+
+
+def _unfit(played: SelfplayComplete, reason: str) -> QualityDegraded | NodeProbed:
+    """Say that a shard must not be trained on; of a probe only that it was one."""
+    if played.probe:
+        return _probed(played, None, reason)
+    shard = played.shard
+    return QualityDegraded(request_id=played.request_id, worker=shard.worker, shard=shard.key, reason=reason)
+
+
+def _probed(played: SelfplayComplete, score: float | None, error: str | None) -> NodeProbed:
+    shard = played.shard
+    return NodeProbed(request_id=played.request_id, worker=shard.worker, shard=shard.key, score=score, error=error)
+
+
+def _dropped(rows: Mapping[str, InspectionRow], worker: str) -> dict[str, InspectionRow | None]:
+    """Inspect no more shards of a worker in quarantine: they are deleted with the next inspection."""
+    changed: dict[str, InspectionRow | None] = {}
+    for name, row in rows.items():
+        if row.cause and row.played and row.played.shard.worker == worker and not row.played.probe:
+            key = row.cause.subject or ""
+            config = changed.get(key) or rows[key]
+            changed |= {
+                name: None,
+                key: config.model_copy(update={"shelf": config.shelf.refused(row.played.shard.key)}),
+            }
+    return changed
 
 
 def _delivered(row: InspectionRow, played: SelfplayComplete, event: Event[Payload]) -> dict[str, InspectionRow]:

@@ -7,6 +7,7 @@ from app.core import FlyballError
 from app.events import (
     Cause,
     Event,
+    NodeQuarantined,
     Payload,
     SelfplayComplete,
     SelfplayFailed,
@@ -32,7 +33,9 @@ class SelfplayWorker(QuietWorker[SelfplayRequested]):
 
     name: ClassVar[str] = "SelfplayWorker"
     row: ClassVar[type[SelfplayPending]] = SelfplayPending
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayRequested, SelfplayComplete, SelfplayFailed})
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {NodeQuarantined, SelfplayRequested, SelfplayComplete, SelfplayFailed}
+    )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayComplete, SelfplayFailed})
 
     def step(self, rows: Mapping[str, SelfplayPending], event: Event[Payload]) -> Step[SelfplayPending]:
@@ -46,6 +49,8 @@ class SelfplayWorker(QuietWorker[SelfplayRequested]):
                     if row.cause.subject == event.subject and row.request.model != request.model
                 ]
                 return Step({**dict.fromkeys(older), event.id: SelfplayPending(cause=event.cause, request=request)})
+            case NodeQuarantined(worker=self.place.name):
+                return Step(dict.fromkeys(rows))
             case SelfplayComplete(request_id=done) | SelfplayFailed(request_id=done) if done in rows:
                 return Step({done: None})
         return Step()
@@ -64,17 +69,22 @@ class SelfplayWorker(QuietWorker[SelfplayRequested]):
                 "temperature": request.temperature,
                 "worker": self.place.name,
             }
-            yield Job(row.cause, request, "app.selfplay.job:play", (spec,))
+            yield Job(row.cause, request, "app.selfplay.job:play", (spec,), self.settings.deadlines.selfplay_seconds)
 
     def completed(self, job: SelfplayJob, result: Json) -> tuple[Payload, ...]:
         """Say what was played and where the rows lie."""
         request = job.request
         shard = ShardRef(
-            key=result["shard"], rows=result["rows"], games=result["games"], model=request.model, seed=request.seed
+            key=result["shard"],
+            worker=self.place.name,
+            rows=result["rows"],
+            games=result["games"],
+            model=request.model,
+            seed=request.seed,
         )
         complete = SelfplayComplete(
             request_id=job.id,
-            worker=self.place.name,
+            probe=request.probe,
             shard=shard,
             opponents=_opponents(request),
             temperature=request.temperature,

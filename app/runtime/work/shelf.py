@@ -13,6 +13,8 @@ from app.events import (
     AdaptiveParamsChanged,
     Event,
     HyperparameterUpdated,
+    InspectionFailed,
+    NodeProbed,
     Payload,
     QualityDegraded,
     QualityScoreUpdated,
@@ -51,6 +53,8 @@ class Shelf(Row, frozen=True):
         {
             AdaptiveParamsChanged,
             HyperparameterUpdated,
+            InspectionFailed,
+            NodeProbed,
             QualityDegraded,
             QualityScoreUpdated,
             TrainingCompleted,
@@ -67,13 +71,17 @@ class Shelf(Row, frozen=True):
                 if self.needs.usable(settings, score):
                     return self._with(shard, settings, event.subject)
                 return _without(self, [shard.key])
-            case QualityDegraded(shard=unfit):
-                return _without(self, [unfit])
+            case QualityDegraded(shard=unfit) | InspectionFailed(shard=unfit) | NodeProbed(shard=unfit):
+                return self.refused(unfit)
             case TrainingRequested() as request:
                 return self._for_training(event.cause.id, request)
             case TrainingCompleted(request_id=done) | TrainingFailed(request_id=done) if done == self.request:
                 return _without(self.model_copy(update={"request": None, "asked": ()}), self.asked)
         return self.model_copy(update={"needs": self.needs.after(event.data, settings, event.subject)})
+
+    def refused(self, shard: ShardKey) -> "Shelf":
+        """Let a shard go that nobody shall train on."""
+        return _without(self, [shard])
 
     def _with(self, shard: ShardRef, settings: RunSettings, key: str) -> "Shelf":
         """Put a shard on it; of its model those go that are older than any training reaches back."""

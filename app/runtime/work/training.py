@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import ClassVar, Literal
 
 from app.core import FlyballError
-from app.engine import JobFailed
+from app.engine import JobFailed, JobTimedOut
 from app.events import (
     Cause,
     Event,
@@ -63,8 +63,9 @@ class Trainer(QuietWorker[TrainingRequested]):
 
     def _job(self, cause: Cause, request: TrainingRequested) -> TrainingJob:
         spec: Json = {"store": self.place.store, "config": self.config_json(cause), "seed": request.seed}
+        deadline = self.settings.deadlines.training_seconds
         if request.base_model is None:
-            return Job(cause, request, "app.training.job:initialise", (spec,))
+            return Job(cause, request, "app.training.job:initialise", (spec,), deadline)
         settings = {"learning_rate": request.learning_rate, "epochs": request.epochs}
         spec |= {
             "base_model": request.base_model,
@@ -72,7 +73,7 @@ class Trainer(QuietWorker[TrainingRequested]):
             "step": request.step,
             "ppo": spec["config"]["ppo"] | settings,
         }
-        return Job(cause, request, "app.training.job:train", (spec,))
+        return Job(cause, request, "app.training.job:train", (spec,), deadline)
 
     def started(self, job: TrainingJob) -> tuple[Payload, ...]:
         """Say that a training began."""
@@ -97,11 +98,13 @@ class Trainer(QuietWorker[TrainingRequested]):
         return (complete,)
 
     def failed(self, job: TrainingJob, error: FlyballError) -> tuple[Payload, ...]:
-        """Say that the update was thrown away, and why: it diverged, its data were bad, or something else."""
+        """Say that the update was thrown away, and why."""
         return (TrainingFailed(request_id=job.id, reason=_reason(error), error=str(error)),)
 
 
-def _reason(error: FlyballError) -> Literal["diverged", "bad_data", "error"]:
+def _reason(error: FlyballError) -> Literal["diverged", "bad_data", "timed_out", "error"]:
+    if isinstance(error, JobTimedOut):
+        return "timed_out"
     kind = error.kind if isinstance(error, JobFailed) else ""
     if kind == DIVERGED:
         return "diverged"

@@ -44,9 +44,9 @@ class Job(Generic[Q]):
         request: its payload.
         function: what is called.
         parts: the argument of each call; they run at once, as far as the engine has workers.
+        deadline_seconds: how long one attempt at one part may take; then its process is killed and replaced.
         gather: makes one result of the parts' results, or raises ``FlyballError``; a part that failed for good is the
             error it ended with.
-        deadline_seconds: how long one attempt at one part may take; ``None`` for ever.
         attempts: how often a part is tried that raises.
         context: what the worker wants to know again when the result is there; not part of the job.
     """
@@ -55,8 +55,8 @@ class Job(Generic[Q]):
     request: Q
     function: str
     parts: tuple[Json, ...]
+    deadline_seconds: float
     gather: Callable[[Sequence[Json | FlyballError]], Json] = field(default=only, compare=False)
-    deadline_seconds: float | None = None
     attempts: int = 1
     context: Json = field(default_factory=dict)
 

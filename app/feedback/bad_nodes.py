@@ -1,0 +1,144 @@
+"""Bad nodes: workers whose shards are worse than what others deliver for the same configuration (ADR-019).
+
+Evidence is always relative: what all workers deliver alike is the configuration's fault, or its data's. A worker is put
+into quarantine
+
+- at its first shard whose games break the rules, if of the workers that delivered the configuration's latest shards no
+  more than half break them;
+- after some shards in a row that each score far below all that others delivered for its configuration meanwhile.
+
+In quarantine it plays probes now and then. Good ones in a row end the quarantine, a bad one makes it longer.
+"""
+
+from collections.abc import Callable
+
+from app.config.feedback import NodeSettings
+from app.core import ConfigKey
+from app.events import NodeQuarantined, NodeReleased, Payload, Row
+
+LATEST = 12
+"""Shards of a configuration that are remembered."""
+
+
+class Delivered(Row, frozen=True):
+    """A shard: who delivered it, and when it was inspected; without a score its games break the rules."""
+
+    worker: str
+    at_us: int
+    score: float | None
+
+
+class NodeRow(Row, frozen=True):
+    """What is known of one worker.
+
+    Attributes:
+        times_us: of its latest shards, as many as bad ones in a row make a quarantine.
+        bad: its shards in a row that were far below all others.
+        quarantines: in a row, each longer than the one before; 0: it is in none.
+        good_probes: in a row.
+        broken: the configuration whose rules its games broke, if that began the quarantine.
+    """
+
+    times_us: tuple[int, ...] = ()
+    bad: int = 0
+    quarantines: int = 0
+    good_probes: int = 0
+    broken: ConfigKey | None = None
+
+
+class NodeWatch:
+    """What one event about a configuration's shards says of the workers.
+
+    Args:
+        settings: the thresholds.
+        key: the configuration.
+        delivered: its latest shards, oldest first.
+        load: returns what is known of a worker.
+        now_us: when the event was recorded.
+    """
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        key: str,
+        delivered: tuple[Delivered, ...],
+        load: Callable[[str], NodeRow],
+        now_us: int,
+    ) -> None:
+        self._settings, self._key, self._load, self._now_us = settings, ConfigKey(key), load, now_us
+        self.delivered = delivered
+        self.changed: dict[str, NodeRow] = {}
+        self.said: list[Payload] = []
+
+    def node(self, worker: str) -> NodeRow:
+        """Return what is known of a worker."""
+        return self.changed.get(worker) or self._load(worker)
+
+    def score(self, worker: str, score: float) -> None:
+        """Take in a shard whose games follow the rules."""
+        node, most = self.node(worker), self._settings.bad_shards
+        if node.quarantines:  # it was played before
+            return
+        since_us = node.times_us[0] if len(node.times_us) == most else 0
+        far_below = self._is_far_below(worker, score, since_us)
+        bad = node.bad if far_below is None else node.bad + 1 if far_below else 0
+        times_us = (*node.times_us, self._now_us)[-most:]
+        self.changed[worker] = node.model_copy(update={"times_us": times_us, "bad": bad})
+        self._remember(worker, score)
+        if bad >= most:
+            reason = f"{bad} shards in a row scored {self._settings.far_below:g} below all others' or worse"
+            self._quarantine(worker, reason)
+
+    def is_at_fault(self, worker: str, reason: str) -> bool:
+        """Take in a shard whose games break the rules; return whether that is its worker's fault alone."""
+        if self.node(worker).quarantines:  # it was played before
+            return True
+        self._remember(worker, None)
+        breaks = {one.worker: one.score is None for one in self.delivered}
+        if 2 * sum(breaks.values()) > len(breaks):
+            return False
+        self.changed[worker] = self.node(worker).model_copy(update={"broken": self._key})
+        self._quarantine(worker, reason)
+        return True
+
+    def probe(self, worker: str, score: float | None) -> None:
+        """Take in a shard that a worker in quarantine played as a probe."""
+        node = self.node(worker)
+        if not node.quarantines:
+            return
+        if score is None or self._is_far_below(worker, score, 0):
+            self._quarantine(worker, "a probe is bad")
+        elif node.good_probes + 1 < self._settings.good_probes:
+            self.changed[worker] = node.model_copy(update={"good_probes": node.good_probes + 1})
+        else:
+            self.release(worker, f"{node.good_probes + 1} probes in a row are good")
+
+    def release(self, worker: str, reason: str) -> None:
+        """End a quarantine."""
+        self.changed[worker] = NodeRow()
+        self.said.append(NodeReleased(worker=worker, reason=reason))
+
+    def _quarantine(self, worker: str, reason: str) -> None:
+        """Begin a quarantine, or make it longer."""
+        node, settings = self.node(worker), self._settings
+        doubled = settings.quarantine_seconds * 2.0 ** min(node.quarantines, 32)
+        lasts = min(settings.longest_quarantine_seconds, doubled)
+        begun = {"bad": 0, "good_probes": 0, "quarantines": node.quarantines + 1}
+        self.changed[worker] = node.model_copy(update=begun)
+        self.said.append(NodeQuarantined(worker=worker, lasts_seconds=lasts, reason=reason))
+
+    def _is_far_below(self, worker: str, score: float, since_us: int) -> bool | None:
+        """Return whether a score is far below all that others delivered since; ``None`` when they delivered nothing."""
+        others = [
+            one.score
+            for one in self.delivered
+            if one.worker != worker
+            and one.score is not None
+            and one.at_us >= since_us
+            and not self.node(one.worker).quarantines
+        ]
+        return score < min(others) - self._settings.far_below if others else None
+
+    def _remember(self, worker: str, score: float | None) -> None:
+        shard = Delivered(worker=worker, at_us=self._now_us, score=score)
+        self.delivered = (*self.delivered, shard)[-LATEST:]

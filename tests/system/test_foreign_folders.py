@@ -1,0 +1,53 @@
+"""Folders in the working directory that are named as our packages are: nothing of them is ever run."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from running_loop import FLYBALL, running_loop
+
+from app.events import SelfplayComplete
+
+FOREIGN = "somebody else's package was run"
+TRAINING = (
+    "collection.num_iterations=1",
+    "collection.games_per_iteration=8",
+    "training.eval_games=4",
+    "training.final_games=0",
+)
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """Return a working directory with packages of somebody else's; running them would end the process."""
+    for name in ("app", "daemons"):
+        package = tmp_path / name
+        package.mkdir()
+        for module in ("__init__", "__main__", "cli", "engine", "training"):
+            (package / f"{module}.py").write_text(f"raise SystemExit({FOREIGN!r})\n")
+    return tmp_path
+
+
+def flyball(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([FLYBALL, *words], cwd=folder, capture_output=True, text=True, check=False, timeout=280)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("eval", "--config", "connect_four_2p", "--model", "heuristic", "--games", "4", "--workers", "2"),
+        ("train", "tic_tac_toe_2p", *(word for setting in TRAINING for word in ("--set", setting))),
+        ("simulate", "--nodes", "2", "--configs", "tic_tac_toe_2p", "--days", "0.02", "--seeds", "2", "--jobs", "2"),
+    ],
+)
+def test_foreign_packages_stay_out_of_commands(foreign: Path, words: tuple[str, ...]) -> None:
+    done = flyball(foreign, *words)
+    assert done.returncode == 0, done.stderr
+    assert FOREIGN not in done.stderr
+
+
+def test_foreign_packages_stay_out_of_a_loop(foreign: Path) -> None:
+    """Daemons start, and so do the processes that they have jobs run in."""
+    with running_loop(foreign / "run", cwd=foreign) as loop:
+        loop.wait_for("games", lambda: loop.events(SelfplayComplete))
+        assert FOREIGN not in loop.logs()

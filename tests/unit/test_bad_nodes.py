@@ -1,0 +1,222 @@
+"""FeedbackLoopController and bad nodes: what is a worker's fault, what its configuration's (ADR-019)."""
+
+import numpy as np
+import pytest
+from driving import KEY, OTHER_KEY, Driven, DrivenWorker, distributed, played, run_settings, scored
+from node_deliveries import false_alarms_and_delays
+
+from app.engine import JobFailed
+from app.events import (
+    NodeProbed,
+    NodeQuarantined,
+    NodeReleased,
+    ParityChecked,
+    QualityDegraded,
+    TrainingBlockedByQuality,
+    TrainingRequested,
+    TrainingUnblocked,
+)
+from app.feedback import FeedbackLoopController, TrainingTrigger
+from app.runtime.work import QualityMonitor, SelfplayWorker
+from app.runtime.work.worker import Place
+
+A, B, C = "selfplay_worker@a", "selfplay_worker@b", "selfplay_worker@c"
+NODES = run_settings().feedback.nodes
+
+
+@pytest.fixture
+def loop() -> Driven:
+    return Driven(FeedbackLoopController, run_settings(KEY, OTHER_KEY))
+
+
+def parity(worker: str | None, failures: int = 16) -> ParityChecked:
+    return ParityChecked(request_id="q", worker=worker, shard="c" * 64, checked=16, failures=failures)
+
+
+def shard(worker: str | None, score: float = 0.95):
+    found = scored(score)
+    return found.model_copy(update={"shard": found.shard.model_copy(update={"worker": worker})})
+
+
+def probe(worker: str, score: float | None = 0.95) -> NodeProbed:
+    return NodeProbed(request_id="p", worker=worker, shard="c" * 64, score=score, error=None if score else "parity")
+
+
+def verdicts(said: list) -> list[tuple[type, str | None]]:
+    """Return decisions about quarantines and blocks, each with its worker."""
+    kinds = (NodeQuarantined, NodeReleased, TrainingBlockedByQuality, TrainingUnblocked)
+    return [(type(one), getattr(one, "worker", None)) for one in said if isinstance(one, kinds)]
+
+
+class TestParity:
+    def test_broken_games_of_one_of_two_workers_quarantine_it(self, loop):
+        loop.feed(shard(A), shard(B))
+        (decided,) = loop.feed(parity(A, 3))
+        assert (decided.worker, decided.lasts_seconds) == (A, NODES.quarantine_seconds)
+        assert decided.reason == f"3 of 16 games of {KEY} differ from the rules"
+
+    def test_broken_games_of_the_only_worker_block_training(self, loop):
+        loop.feed(shard(A), shard(A))
+        assert verdicts(loop.feed(parity(A))) == [(TrainingBlockedByQuality, None)]
+
+    def test_broken_games_of_an_unnamed_worker_block_training(self, loop):
+        loop.feed(shard(None), shard(B))
+        assert verdicts(loop.feed(parity(None))) == [(TrainingBlockedByQuality, None)]
+
+    def test_games_of_another_configuration_acquit_nobody(self, loop):
+        loop.feed(shard(B), key=OTHER_KEY)
+        assert verdicts(loop.feed(parity(A))) == [(TrainingBlockedByQuality, None)]
+
+    def test_where_most_workers_break_rules_training_blocks_and_all_are_free(self, loop):
+        loop.feed(shard(A), shard(B), shard(C))
+        assert verdicts(loop.feed(parity(A))) == [(NodeQuarantined, A)]
+        assert verdicts(loop.feed(parity(B))) == [(TrainingBlockedByQuality, None), (NodeReleased, A)]
+
+    def test_late_shard_of_quarantined_worker_blocks_nothing(self, loop):
+        loop.feed(shard(A), shard(B), parity(A))
+        assert not verdicts(loop.feed(parity(A), shard(A, 0.1)))
+
+    def test_block_is_lifted_by_clean_shards_as_before(self, loop):
+        loop.feed(parity(A))
+        assert verdicts([p for _ in range(3) for p in loop.feed(parity(A, 0))]) == [(TrainingUnblocked, None)]
+
+
+class TestScore:
+    @staticmethod
+    def rounds(loop: Driven, scores: dict[str, float], count: int, start: int = 0) -> list:
+        """Let each worker deliver a shard in turn, some times."""
+        said = []
+        for turn in range(start, start + count):
+            for worker, score in scores.items():
+                said += loop.feed(shard(worker, score), at=10.0 * turn)
+        return verdicts(said)
+
+    def test_shards_far_below_all_others_in_a_row_quarantine_worker(self, loop):
+        assert not self.rounds(loop, {B: 0.95, C: 0.9, A: 0.69}, NODES.bad_shards - 1)
+        assert self.rounds(loop, {B: 0.95, C: 0.9, A: 0.69}, 1, start=9) == [(NodeQuarantined, A)]
+
+    def test_shards_a_little_below_others_are_no_reason(self, loop):
+        assert not self.rounds(loop, {B: 0.95, C: 0.9, A: 0.71}, 50)
+
+    def test_good_shard_between_bad_ones_begins_the_count_anew(self, loop):
+        for turn in range(10):
+            said = self.rounds(loop, {B: 0.95, A: 0.95 if turn % NODES.bad_shards == 0 else 0.1}, 1, start=turn)
+            assert not said
+
+    def test_data_that_is_poor_everywhere_accuses_nobody(self, loop):
+        self.rounds(loop, {A: 0.95, B: 0.95, C: 0.95}, 10)
+        assert not self.rounds(loop, {A: 0.2, B: 0.2, C: 0.2}, 10, start=10)
+
+    def test_only_worker_is_compared_with_nobody(self, loop):
+        self.rounds(loop, {A: 0.95}, 10)
+        assert not self.rounds(loop, {A: 0.1}, 10, start=10)
+
+    def test_shards_from_before_are_no_measure(self, loop):
+        """The other worker has left, and all data has become poor since."""
+        self.rounds(loop, {B: 0.95, A: 0.95}, 3)
+        self.rounds(loop, {A: 0.95}, NODES.bad_shards, start=3)
+        assert not self.rounds(loop, {A: 0.1}, 10, start=9)
+
+
+class TestProbation:
+    @pytest.fixture
+    def convicted(self, loop) -> Driven:
+        loop.feed(shard(A), shard(B), parity(A))
+        return loop
+
+    def test_good_probes_in_a_row_end_the_quarantine(self, convicted):
+        said = [verdicts(convicted.feed(probe(A))) for _ in range(NODES.good_probes)]
+        assert said == [*[[]] * (NODES.good_probes - 1), [(NodeReleased, A)]]
+        assert not convicted.feed(probe(A)), "it is free"
+
+    @pytest.mark.parametrize("score", [None, 0.3])
+    def test_bad_probe_doubles_the_quarantine(self, convicted, score):
+        lasts = []
+        for _ in range(8):
+            convicted.feed(*[probe(A)] * (NODES.good_probes - 1))
+            (again,) = convicted.feed(probe(A, score))
+            lasts.append(again.lasts_seconds)
+        assert lasts == [1200, 2400, 4800, 9600, 19_200, 21_600, 21_600, 21_600]
+
+    def test_its_own_decision_changes_nothing_when_it_comes_by(self, loop):
+        loop.feed(shard(A), shard(B))
+        said = loop.envelopes(parity(A))
+        decided = loop.row("node:" + A)
+        loop.record(*said)
+        assert loop.row("node:" + A) == decided
+
+    def test_quarantine_by_hand_is_adopted(self, loop):
+        loop.feed(NodeQuarantined(worker=A, lasts_seconds=60, reason="by hand"), key=None)
+        said = [p for _ in range(NODES.good_probes) for p in loop.feed(probe(A))]
+        assert verdicts(said) == [(NodeReleased, A)]
+
+    def test_release_by_hand_is_adopted(self, convicted):
+        convicted.feed(NodeReleased(worker=A, reason="by hand"), key=None)
+        assert not convicted.feed(probe(A, None)), "it is in no quarantine any more"
+
+
+class TestOthersObey:
+    def test_trigger_trains_on_no_row_of_quarantined_worker(self):
+        trigger = Driven(TrainingTrigger)
+        rows = run_settings().config(KEY).rows_per_training
+        trigger.feed(distributed())
+        parts = [
+            found.model_copy(update={"shard": found.shard.model_copy(update={"worker": worker, "key": key * 64})})
+            for found, worker, key in ((scored(rows=rows - 1), A, "1"), (scored(rows=rows), B, "2"))
+        ]
+        trigger.feed(parts[0])
+        trigger.feed(NodeQuarantined(worker=A, lasts_seconds=60, reason="x"), key=None)
+        (request,) = trigger.feed(parts[1])
+        assert isinstance(request, TrainingRequested)
+        assert [one.worker for one in request.shards] == [B]
+
+    def test_worker_drops_its_requests_when_quarantined(self):
+        from scenario_events import asked
+
+        worker = DrivenWorker(SelfplayWorker)
+        place: Place = worker.worker.place
+        worker.feed(asked(place.name))
+        worker.feed(NodeQuarantined(worker="selfplay_worker@another", lasts_seconds=60, reason="x"), None)
+        assert worker.jobs()
+        worker.feed(NodeQuarantined(worker=place.name, lasts_seconds=60, reason="x"), None)
+        assert not worker.jobs()
+
+    def test_monitor_inspects_no_shard_of_quarantined_worker(self):
+        monitor = DrivenWorker(QualityMonitor, run_settings(KEY, OTHER_KEY))
+        monitor.feed(played(1, shard="1" * 64))
+        monitor.feed(played(2, shard="2" * 64), OTHER_KEY)
+        monitor.feed(NodeQuarantined(worker="selfplay_worker@laptop", lasts_seconds=60, reason="x"), None)
+        assert not monitor.jobs()
+        assert [monitor.rows[key].shelf.spent for key in (KEY, OTHER_KEY)] == [("1" * 64,), ("2" * 64,)]
+
+    @pytest.mark.parametrize("failures", [[], ["game 0"]])
+    def test_probe_is_said_to_be_one_and_nothing_else(self, failures):
+        monitor = DrivenWorker(QualityMonitor)
+        monitor.feed(played(1).model_copy(update={"probe": True}))
+        (job,) = monitor.jobs()
+        result = {"checked": 16, "failures": failures, "score": 0.9, "components": {}}
+        (fact,) = monitor.worker.completed(job, result)
+        assert isinstance(fact, NodeProbed)
+        assert fact.score == (None if failures else 0.9)
+        (unfit,) = monitor.worker.failed(job, JobFailed(job.function, "DamagedBlob", "no", hint="", trace=""))
+        assert (unfit.score, unfit.error) == (None, "DamagedBlob: no")
+        monitor.feed(fact)
+        assert not monitor.jobs()
+        assert monitor.rows[KEY].shelf.spent == (fact.shard,), "nobody trains on it"
+
+    def test_verdicts_of_ordinary_shards_name_their_worker(self):
+        monitor = DrivenWorker(QualityMonitor)
+        monitor.feed(played(1))
+        (job,) = monitor.jobs()
+        result = {"checked": 16, "failures": ["game 0"], "score": 0.9, "components": {}}
+        checked, unfit = monitor.worker.completed(job, result)
+        assert isinstance(unfit, QualityDegraded)
+        assert checked.worker == unfit.worker == "selfplay_worker@laptop"
+
+
+def test_false_alarms_are_rare_and_bad_nodes_soon_found():
+    """36 nodes, 12 configurations, a week: scores 5 times as noisy as modelled, configurations poor now and then."""
+    alarms, shards, delays = false_alarms_and_delays(np.random.default_rng(1), days=7, noise_sd=0.1)
+    assert shards > 20_000
+    assert alarms <= 1
+    assert np.median(delays) == NODES.bad_shards

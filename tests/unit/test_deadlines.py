@@ -1,0 +1,54 @@
+"""Deadlines: every kind of job has one, and a typed fact for the job that misses it."""
+
+import pytest
+from driving import KEY, DrivenWorker, played, run_settings
+from scenario_events import asked, promoted
+
+from app.config import GAMES, DeadlineSettings, EvaluationSettings
+from app.engine import JobTimedOut
+from app.events import (
+    DistributionFailed,
+    EvaluationFailed,
+    EvaluationRequested,
+    InspectionFailed,
+    SelfplayFailed,
+    TrainingFailed,
+    TrainingRequested,
+)
+from app.runtime.work import Distributor, Evaluator, QualityMonitor, SelfplayWorker, Trainer
+
+DEADLINES = DeadlineSettings(
+    selfplay_seconds=1.0, inspection_seconds=2.0, training_seconds=3.0, distribution_seconds=4.0
+)
+GAME = GAMES[KEY].model_copy(update={"evaluation": EvaluationSettings(batch_seconds=5.0)})
+SETTINGS = run_settings().model_copy(update={"deadlines": DEADLINES, "configs": (GAME,)})
+TRAINING = TrainingRequested(base_model=None, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1)
+RATING = EvaluationRequested(purpose="rating", model="a" * 64, step=0, seed=1)
+KINDS = [
+    (SelfplayWorker, asked("SelfplayWorker@laptop"), 1.0, SelfplayFailed),
+    (QualityMonitor, played(), 2.0, InspectionFailed),
+    (Trainer, TRAINING, 3.0, TrainingFailed),
+    (Distributor, promoted(), 4.0, DistributionFailed),
+    (Evaluator, RATING, 5.0, EvaluationFailed),
+]
+
+
+@pytest.mark.parametrize(("worker", "request_", "seconds", "failure"), KINDS)
+def test_job_that_misses_its_deadline_fails_as_typed_fact(worker, request_, seconds, failure):
+    driven = DrivenWorker(worker, SETTINGS)
+    driven.feed(request_)
+    (job,) = driven.jobs()
+    assert job.deadline_seconds == seconds
+    (fact,) = driven.worker.failed(job, JobTimedOut("it was not done in time"))
+    assert isinstance(fact, failure)
+    assert "not done in time" in fact.error
+    driven.feed(fact)
+    assert not driven.jobs(), "what failed for good is not started again at once"
+
+
+def test_training_that_misses_its_deadline_says_so():
+    driven = DrivenWorker(Trainer, SETTINGS)
+    driven.feed(TRAINING)
+    (job,) = driven.jobs()
+    (fact,) = driven.worker.failed(job, JobTimedOut("late"))
+    assert fact.reason == "timed_out"

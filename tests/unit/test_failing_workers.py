@@ -1,0 +1,312 @@
+"""SelfplayScheduler and its workers: leases that heartbeats renew, pauses after failures, quarantine (ADR-019)."""
+
+import pytest
+from driving import KEY, NEED, OLD, OTHER_KEY, Driven, distributed, run_settings, scored
+
+from app.config import DeadlineSettings
+from app.events import (
+    ClockTick,
+    DaemonHeartbeat,
+    DaemonReady,
+    NodeDegraded,
+    NodeProbed,
+    NodeQuarantined,
+    NodeRecovered,
+    NodeReleased,
+    QualityDegraded,
+    SelfplayComplete,
+    SelfplayFailed,
+    SelfplayRequested,
+    ShardRef,
+    TrainingFailed,
+)
+from app.feedback import SelfplayScheduler
+from app.feedback.plan import CONFIG
+
+TICK = ClockTick(period_seconds=10)
+LEASE = run_settings().feedback.scheduler.lease_seconds
+NODES = run_settings().feedback.nodes
+A, B = "selfplay_worker@a", "selfplay_worker@b"
+
+
+def ready(name: str, capacity: int = 1) -> DaemonReady:
+    return DaemonReady(daemon="selfplay_worker", node=name.partition("@")[2], position=0, capacity=capacity)
+
+
+def beat(name: str, *requests: str) -> DaemonHeartbeat:
+    node, jobs = name.partition("@")[2], min(1, len(requests))
+    return DaemonHeartbeat(daemon="selfplay_worker", node=node, position=0, lag=0, jobs=jobs, requests=requests)
+
+
+def scheduler_of(*workers: str, keys: tuple[str, ...] = (KEY,)) -> Driven:
+    driven = Driven(SelfplayScheduler, run_settings(*keys))
+    for name in workers:
+        driven.feed(ready(name), key=None)
+    return driven
+
+
+def of(said: list, kind: type) -> list:
+    return [payload for payload in said if isinstance(payload, kind)]
+
+
+def out(driven: Driven, key: str = KEY) -> list[tuple[str, str]]:
+    """Return the requests under way: each with its worker."""
+    return [(asked.request, asked.worker) for asked in driven.row(CONFIG + key).config.out]
+
+
+def completed(request: str, worker: str, *, probe: bool = False) -> SelfplayComplete:
+    return SelfplayComplete(
+        request_id=request,
+        probe=probe,
+        shard=ShardRef(key="c" * 64, worker=worker, rows=9, games=1, model=OLD, seed=1),
+        opponents=(),
+        temperature=1.0,
+        mean_length=9.0,
+        truncated_games=0,
+        seconds=1.0,
+    )
+
+
+def good(request: str, worker: str, rows: int = 1) -> SelfplayComplete:
+    found = scored(rows=rows, request=request)
+    return found.model_copy(update={"shard": found.shard.model_copy(update={"worker": worker})})
+
+
+class TestLeases:
+    @staticmethod
+    def pass_time(driven: Driven, seconds: float, *requests: str, start: float = 0.0) -> list:
+        """Let a worker beat and the clock tick; return what is said."""
+        times = range(int(start), int(start + seconds) + 1, 10)
+        return [p for at in times for p in driven.feed(beat(A, *requests), TICK, key=None, at=at)]
+
+    def test_lease_of_request_that_heartbeats_name_is_renewed(self):
+        driven = scheduler_of(A)
+        driven.feed(distributed())
+        ((request, _),) = out(driven)
+        assert not self.pass_time(driven, 10 * LEASE, request)
+        assert out(driven) == [(request, A)]
+
+    @pytest.mark.parametrize("named", [(), ("another",)], ids=["idle", "busy with another"])
+    def test_lease_of_request_that_its_worker_lost_ends(self, named):
+        driven = scheduler_of(A)
+        driven.feed(distributed())
+        ((request, _),) = out(driven)
+        (again,) = of(self.pass_time(driven, LEASE + 20, *named), SelfplayRequested)
+        assert again.worker == A
+        assert request not in dict(out(driven))
+
+    def test_lease_begins_anew_when_heartbeats_cease_to_name_it(self):
+        driven = scheduler_of(A)
+        driven.feed(distributed())
+        ((request, _),) = out(driven)
+        assert not self.pass_time(driven, 900, request)
+        assert not self.pass_time(driven, LEASE - 30, start=910)
+        assert len(of(self.pass_time(driven, 60, start=890 + LEASE), SelfplayRequested)) == 1
+
+    def test_request_that_is_never_done_is_given_up_all_the_same(self):
+        """Its worker dies of it again and again, and names it in between."""
+        settings = run_settings().model_copy(update={"deadlines": DeadlineSettings(selfplay_seconds=600.0)})
+        driven = Driven(SelfplayScheduler, settings)
+        driven.feed(ready(A), key=None)
+        driven.feed(distributed())
+        ((request, _),) = out(driven)
+        assert not self.pass_time(driven, 4 * 600 - 20, request)
+        assert of(self.pass_time(driven, 40, request, start=4 * 600 - 10), SelfplayRequested)
+        assert request not in dict(out(driven))
+
+    def test_long_requests_do_not_pile_up_at_their_worker(self):
+        """Requests of 900 s with a lease of 600 s: 48 waited at one worker."""
+        driven = scheduler_of(A, keys=(KEY, OTHER_KEY))
+        asked = [e.id for key in (KEY, OTHER_KEY) for e in driven.envelopes(distributed(), key=key)]
+        for at in range(10, 24 * 3600, 10):
+            asked += [e.id for e in driven.envelopes(beat(A, *asked[:2]), TICK, key=None, at=at)]
+            if at % 900 == 0:
+                request = asked.pop(0)
+                key = KEY if request in dict(out(driven, KEY)) else OTHER_KEY
+                for fact in (completed(request, A), good(request, A)):
+                    asked += [e.id for e in driven.envelopes(fact, key=key, at=at)]
+            assert len(asked) <= 2, "one runs, one waits"
+
+
+class Farm:
+    """Some workers of which some fail at once; the others take 20 s for a request."""
+
+    def __init__(self, workers: int, broken: int, keys: tuple[str, ...] = (KEY, OTHER_KEY)) -> None:
+        self.names = [f"selfplay_worker@{number}" for number in range(workers)]
+        self.keys = keys
+        self.broken = set(self.names[:broken])
+        self.driven = scheduler_of(*self.names, keys=keys)
+        self.asked: list[tuple[float, str]] = []
+        self.due: list[tuple[float, str, str, str]] = []
+        for key in keys:
+            self.feed(distributed(), key=key, at=0)
+
+    def feed(self, *payloads, key, at) -> list:
+        envelopes = self.driven.envelopes(*payloads, key=key, at=at)
+        for envelope in envelopes:
+            if isinstance(envelope.data, SelfplayRequested):
+                worker = envelope.data.worker
+                self.asked.append((at, worker))
+                self.due.append((at + (1 if worker in self.broken else 20), envelope.id, worker, envelope.subject))
+        return [envelope.data for envelope in envelopes]
+
+    def run(self, seconds: int, start: int = 1) -> list:
+        said = []
+        for at in range(start, start + seconds):
+            for answer in [one for one in self.due if one[0] <= at]:
+                self.due.remove(answer)
+                _, request, worker, key = answer
+                if worker in self.broken:
+                    said += self.feed(SelfplayFailed(request_id=request, worker=worker, error="no"), key=key, at=at)
+                else:
+                    said += self.feed(completed(request, worker), good(request, worker), key=key, at=at)
+            if at % 1000 == 0:  # there are never rows enough
+                for key in self.keys:
+                    said += self.feed(TrainingFailed(request_id="t", reason="error", error="no"), key=key, at=at)
+            if at % 10 == 0:
+                beats = [beat(name) for name in self.names]
+                said += self.feed(*beats, TICK, key=None, at=at)
+        return said
+
+    def requests(self, worker: str) -> int:
+        return sum(name == worker for _, name in self.asked)
+
+
+class TestFailures:
+    def test_worker_that_fails_at_once_gets_nothing_but_probes(self):
+        """Of 6,967 requests such a worker drew 6,082."""
+        farm = Farm(4, broken=1)
+        said = farm.run(2 * 3600)
+        broken, *others = map(farm.requests, farm.names)
+        pauses = [one.pause_seconds for one in of(said, NodeDegraded)]
+        assert pauses[:7] == [30, 60, 120, 240, 480, 960, 1800]
+        assert broken <= NODES.failures + len(pauses), "each probe ends in a pause"
+        assert 20 * broken < min(others)
+        assert {one.worker for one in of(said, NodeDegraded)} == {farm.names[0]}
+
+    def test_worker_that_recovers_plays_as_before(self):
+        farm = Farm(4, broken=1)
+        farm.run(3600)
+        farm.broken.clear()
+        said = farm.run(3600, start=3601)
+        assert [one.worker for one in of(said, NodeRecovered)] == [farm.names[0]]
+        before = farm.requests(farm.names[0])
+        farm.run(3600, start=7201)
+        first, *others = [sum(name == one for at, name in farm.asked if at > 7200) for one in farm.names]
+        assert farm.requests(farm.names[0]) > before
+        assert first > 0.8 * min(others)
+
+    @pytest.mark.parametrize("workers", [1, 3])
+    def test_where_all_workers_fail_probes_go_on(self, workers):
+        farm = Farm(workers, broken=workers)
+        farm.run(3 * 3600)
+        late = [at for at, _ in farm.asked if at > 2 * 3600]
+        assert 0 < len(late) < 1000
+        farm.broken.clear()
+        farm.run(3600, start=3 * 3600 + 1)
+        done = [at for at, _ in farm.asked if at > 3.5 * 3600]
+        assert len(done) > 50, "it goes on as soon as a probe succeeds"
+
+    def test_configuration_that_fails_everywhere_pauses_one_worker_at_most(self):
+        driven = scheduler_of(A, B, keys=(KEY, OTHER_KEY))
+        driven.feed(distributed(), key=KEY)
+        said, failed = [], set()
+        for at in range(1, 2000):
+            for request, worker in out(driven):
+                if request not in failed:
+                    failed.add(request)
+                    said += driven.feed(SelfplayFailed(request_id=request, worker=worker, error="no"), at=at)
+            said += driven.feed(beat(A), beat(B), TICK, key=None, at=at)
+        assert len(failed) > 20
+        assert len({one.worker for one in of(said, NodeDegraded)}) <= 1
+
+    def test_damaged_shards_count_as_failures(self):
+        driven, said = scheduler_of(A), []
+        driven.feed(distributed())
+        for at in range(0, 100, 20):
+            for request, worker in out(driven):
+                said += driven.feed(completed(request, worker), at=at)
+                bad = QualityDegraded(request_id=request, worker=worker, shard="c" * 64, reason="DamagedBlob")
+                said += driven.feed(bad, at=at)
+            said += driven.feed(beat(A), TICK, key=None, at=at + 19)
+        assert {one.worker for one in of(said, NodeDegraded)} == {A}
+
+    def test_worker_that_is_started_again_is_tried_at_once(self):
+        farm = Farm(1, broken=1)
+        farm.run(3600)
+        asked = len(farm.asked)
+        farm.feed(ready(farm.names[0]), key=None, at=3601)
+        assert len(farm.asked) == asked + 1
+
+
+class TestQuarantine:
+    @staticmethod
+    def quarantined(driven: Driven, worker: str = A, at: float = 1.0, seconds: float = 600.0) -> list:
+        decided = NodeQuarantined(worker=worker, lasts_seconds=seconds, reason="x")
+        return driven.feed(decided, key=None, at=at)
+
+    def test_requests_of_quarantined_worker_go_to_others(self):
+        driven = scheduler_of(A, B)
+        (first,) = driven.feed(distributed())
+        other = B if first.worker == A else A
+        (again,) = self.quarantined(driven, first.worker)
+        assert (again.worker, again.probe) == (other, False)
+
+    def test_rows_of_quarantined_worker_are_dropped(self):
+        driven = scheduler_of(A, B)
+        driven.feed(distributed())
+        ((request, worker),) = out(driven)
+        driven.feed(completed(request, worker), good(request, worker, rows=NEED // 2))
+        before = driven.row(CONFIG + KEY).config.fresh_rows
+        self.quarantined(driven, worker)
+        assert (before, driven.row(CONFIG + KEY).config.fresh_rows) == (NEED // 2, 0)
+
+    def test_shard_that_waits_for_inspection_is_not_waited_for(self):
+        driven = scheduler_of(A)
+        driven.feed(distributed())
+        ((request, _),) = out(driven)
+        driven.feed(completed(request, A))
+        self.quarantined(driven)
+        assert not out(driven)
+
+    def test_quarantined_worker_is_probed_after_its_time_one_by_one(self):
+        driven = scheduler_of(A)
+        driven.feed(distributed())
+        self.quarantined(driven)
+        assert not [p for at in range(10, 600, 10) for p in driven.feed(beat(A), TICK, key=None, at=at)]
+        said = [p for at in range(600, 640, 10) for p in driven.feed(beat(A), TICK, key=None, at=at)]
+        assert [one.probe for one in said] == [True]
+
+    def test_probe_makes_no_configuration_wait(self):
+        driven = scheduler_of(A, B)
+        self.quarantined(driven, A, seconds=0.0)
+        driven.feed(beat(A), beat(B), TICK, key=None, at=20)
+        asked = driven.feed(distributed(), at=21)
+        assert sorted((one.worker, one.probe) for one in asked) == [(A, True), (B, False)]
+        probe = next(request for request, worker in out(driven) if worker == A)
+        driven.feed(completed(probe, A, probe=True), at=22)
+        driven.feed(NodeProbed(request_id=probe, worker=A, shard="c" * 64, score=0.9, error=None), at=23)
+        assert probe not in dict(out(driven))
+        assert driven.row(CONFIG + KEY).config.fresh_rows == 0
+
+    def test_released_worker_plays_as_before(self):
+        driven = scheduler_of(A)
+        driven.feed(distributed())
+        self.quarantined(driven)
+        (request,) = driven.feed(NodeReleased(worker=A, reason="x"), key=None, at=2) or driven.feed(
+            beat(A), TICK, key=None, at=60
+        )
+        assert not request.probe
+
+    def test_quarantine_outlasts_restart_of_its_worker(self):
+        driven = scheduler_of(A)
+        self.quarantined(driven)
+        assert not driven.feed(ready(A), key=None, at=2)
+        assert not driven.feed(distributed(), at=3)
+
+    def test_quarantine_of_unknown_worker_changes_nothing(self):
+        driven = scheduler_of(A)
+        driven.feed(distributed())
+        before = out(driven)
+        assert not self.quarantined(driven, "selfplay_worker@liar")
+        assert out(driven) == before
