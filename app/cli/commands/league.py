@@ -6,7 +6,6 @@ from typing import Any
 import click
 from rich.table import Table
 
-from app.cli.auditing import audit_json, audit_league, show_audit
 from app.cli.figures import figure_option
 from app.cli.output import note, show, write_json
 from app.cli.place import Place, json_option, placed
@@ -131,6 +130,8 @@ def _save(place: Place, key: str, view: LeagueView, figure: Path | None, documen
 
 
 def _audit(place: Place, key: str, view: LeagueView, games: int, workers: int, *, as_json: bool) -> None:
+    from app.cli.auditing import audit_json, audit_league, show_audit  # loads torch
+
     with open_journal(place) as reader:
         settings = last_settings(reader) or RunSettings()
     found = audit_league(place, view, settings.config(key), settings.seed, games=games, workers=workers)
