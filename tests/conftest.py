@@ -61,6 +61,6 @@ def record() -> Recorder:
         seconds = position if at is None else at
         time = EPOCH + timedelta(seconds=seconds)
         envelope = originate(data, event_id=f"event-{position}", time=time, subject=subject)
-        return Event(envelope, position, int(seconds * 1e6), "test@laptop")
+        return Event(envelope, position, int(seconds * 1e6), "broker@laptop")
 
     return recorded

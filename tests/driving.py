@@ -27,7 +27,7 @@ from app.events import (
 from app.events.envelope import EPOCH
 from app.feedback import Controller, FeedbackFold, FeedbackState
 from app.feedback.state import state_of
-from app.runtime.fold import Fold
+from app.runtime.fold import Fold, Outcome
 from app.runtime.work import Job, Place, QuietWorker
 
 KEY, OTHER_KEY = "tic_tac_toe_2p", "connect_four_2p"
@@ -40,6 +40,13 @@ def run_settings(*keys: str, **feedback: Any) -> RunSettings:
     """Return the settings of a run; keyword arguments are parts of the feedback settings, as nested dictionaries."""
     configs = tuple(GAMES[key] for key in keys or (KEY,))
     return RunSettings(configs=configs, feedback=FeedbackSettings.model_validate(feedback))
+
+
+def folded(fold: Fold, event: Event[Payload]) -> Outcome:
+    """Fold one event; every reducer has to be able to."""
+    outcome = fold.feed([event])
+    assert outcome.failures == []
+    return outcome
 
 
 class Driven:
@@ -66,18 +73,18 @@ class Driven:
             subject = key if data.scope == "config" else None
             time = EPOCH + timedelta(seconds=at)
             envelope = originate(data, event_id=derive_id("test", position), time=time, subject=subject)
-            event = Event(envelope, position, round(at * 1e6), "test@laptop")
+            event = Event(envelope, position, round(at * 1e6), "broker@laptop")
             self.events.append(event)
-            found += self.fold.feed([event]).envelopes
+            found += folded(self.fold, event).envelopes
         return found
 
     def record(self, *envelopes: Envelope[Payload]) -> list[Any]:
         """Record events that the controller said, and return what they lead to."""
         found = []
         for envelope in envelopes:
-            event = Event(envelope, len(self.events) + 1, self.events[-1].recorded_us, "test@laptop")
+            event = Event(envelope, len(self.events) + 1, self.events[-1].recorded_us, "broker@laptop")
             self.events.append(event)
-            found += self.fold.feed([event]).envelopes
+            found += folded(self.fold, event).envelopes
         return [envelope.data for envelope in found]
 
     def state(self, key: str = KEY) -> FeedbackState:
@@ -113,8 +120,8 @@ class DrivenWorker:
         self.position += 1
         time = EPOCH + timedelta(seconds=self.position)
         envelope = originate(data, event_id=derive_id("test", self.position), time=time, subject=key)
-        event = Event(envelope, self.position, self.position * 10**6, "test@laptop")
-        self.fold.feed([event])
+        event = Event(envelope, self.position, self.position * 10**6, "broker@laptop")
+        folded(self.fold, event)
         return event
 
     def jobs(self) -> Sequence[Job[Any]]:

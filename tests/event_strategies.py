@@ -11,13 +11,14 @@ from hypothesis.strategies import SearchStrategy
 from pydantic import BaseModel, JsonValue
 from pydantic.fields import FieldInfo
 
-from app.core import PLAYERS_OF, Rate
-from app.events import CATALOGUE, ENVELOPES, Envelope, Event, MatchResult, Payload, Scope
+from app.core import HEURISTIC, PLAYERS_OF, RANDOM, Rate
+from app.core.ids import SHA256
+from app.events import CATALOGUE, ENVELOPES, Envelope, Event, MatchResult, ParityChecked, Payload, Scope
 
 LARGEST = 2**63 - 1
 HEX = "0123456789abcdef"
 ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
-TIMES = st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(2200, 1, 1), timezones=ZONES)  # noqa: DTZ001
+TIMES = st.datetimes(min_value=datetime(1971, 1, 1), max_value=datetime(2199, 1, 1), timezones=ZONES)  # noqa: DTZ001
 NAMES = st.text(min_size=1, max_size=40)
 
 
@@ -51,11 +52,21 @@ def _integers(bounds: Mapping[str, float]) -> SearchStrategy[int]:
     return st.integers(int(lower), int(upper))
 
 
+HASHES = st.integers(0, 2**256 - 1).map(lambda number: f"{number:064x}")
+PLAYERS = HASHES | st.sampled_from([RANDOM, HEURISTIC])
+
+
+def _texts(bounds: Mapping[str, Any]) -> SearchStrategy[str]:
+    if pattern := bounds.get("pattern"):
+        return HASHES if pattern == f"^{SHA256}$" else PLAYERS
+    return st.text(min_size=bounds.get("min_length", 0), max_size=min(40, bounds.get("max_length", 40)))
+
+
 SIMPLE: dict[Any, Callable[[Mapping[str, Any]], SearchStrategy[Any]]] = {
     bool: lambda _: st.booleans(),
     int: _integers,
     float: _floats,
-    str: lambda bounds: st.text(min_size=bounds.get("min_length", 0), max_size=bounds.get("max_length", 40)),
+    str: _texts,
     Rate: lambda _: rates(),
     JsonValue: lambda _: _json(),
     NoneType: lambda _: st.none(),
@@ -64,7 +75,9 @@ SIMPLE: dict[Any, Callable[[Mapping[str, Any]], SearchStrategy[Any]]] = {
 
 def _bounds(metadata: list[Any]) -> dict[str, Any]:
     known = {Ge: "ge", Gt: "gt", Le: "le", Lt: "lt", MinLen: "min_length", MaxLen: "max_length"}
-    return {known[type(item)]: getattr(item, known[type(item)]) for item in metadata if type(item) in known}
+    bounds = {known[type(item)]: getattr(item, known[type(item)]) for item in metadata if type(item) in known}
+    patterns = [item.pattern for item in metadata if getattr(item, "pattern", None)]
+    return bounds | {"pattern": next(iter(patterns), None)}
 
 
 def of_annotation(annotation: Any, metadata: list[Any]) -> SearchStrategy[Any]:
@@ -107,14 +120,37 @@ def match_results(draw: st.DrawFn, **fields: SearchStrategy[Any]) -> MatchResult
         counts[half_points] = draw(st.integers(0, 10**6))
     left_over = draw(st.integers(0, players - 1))
     games = max(1, players * sum(counts) + left_over)
-    return MatchResult(**{**values, "rotations": tuple(counts), "games": games})
+    wins, draws, losses, truncated = draw(splits(games))
+    distinct = draw(st.integers(1, games))
+    played = {"games": games, "wins": wins, "draws": draws, "losses": losses, "truncated": truncated}
+    return MatchResult(**{**values, **played, "rotations": tuple(counts), "distinct_games": distinct})
+
+
+@st.composite
+def splits(draw: st.DrawFn, whole: int) -> list[int]:
+    """Draw four counts that add up."""
+    cuts = sorted(draw(st.lists(st.integers(0, whole), min_size=3, max_size=3)))
+    return [b - a for a, b in zip([0, *cuts], [*cuts, whole], strict=True)]
+
+
+@st.composite
+def parity_checks(draw: st.DrawFn, **fields: SearchStrategy[Any]) -> ParityChecked:
+    """Draw checks with no more failures than games."""
+    values = {name: draw(field) for name, field in fields.items()}
+    return ParityChecked(**{**values, "failures": draw(st.integers(0, values["checked"]))})
+
+
+JOINT: dict[type[BaseModel], Callable[..., SearchStrategy[Any]]] = {
+    MatchResult: match_results,
+    ParityChecked: parity_checks,
+}
+"""Models whose fields depend on each other."""
 
 
 def of_model(model: type[M]) -> SearchStrategy[M]:
     """Return a strategy for instances of a model."""
-    if issubclass(model, MatchResult):
-        return match_results(**{name: _of_field(field) for name, field in model.model_fields.items()})
-    return st.builds(model, **{name: _of_field(field) for name, field in model.model_fields.items()})
+    fields = {name: _of_field(field) for name, field in model.model_fields.items()}
+    return JOINT[model](**fields) if model in JOINT else st.builds(model, **fields)
 
 
 def traceparents() -> SearchStrategy[str]:

@@ -15,10 +15,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from driving import folded
 from rotations import rotations
 
 from app.config import GAMES, LAPTOP, RunSettings
-from app.core import RANDOM, Elo, Rate, expected_score
+from app.core import BROKER, RANDOM, Elo, Rate, expected_score
 from app.events import (
     ClockTick,
     DaemonHeartbeat,
@@ -34,6 +35,7 @@ from app.events import (
     ModelDistributed,
     ModelPromoted,
     ModelRolledBack,
+    NodeProbed,
     ParityChecked,
     Payload,
     QualityDegraded,
@@ -56,7 +58,7 @@ from app.events.envelope import EPOCH
 from app.events.frames import Frame, frame_of, seal
 from app.journal import SqliteJournal
 from app.runtime.fold import Fold
-from app.runtime.registry import BROKER, DAEMONS
+from app.runtime.registry import DAEMONS
 from app.runtime.replaying import controllers
 
 START_US = 1_770_000_000 * 10**6
@@ -85,6 +87,7 @@ def hasty() -> RunSettings:
     """Return settings under which minutes do what hours do in earnest: controllers look, act and cool down sooner."""
     soon = {"cooldown_hours": 0.01}
     return laptop(
+        selfplay_workers=(f"{WORKER}@laptop", f"{WORKER}@other"),
         feedback={
             "stall": {
                 "check_seconds": 5,
@@ -99,7 +102,9 @@ def hasty() -> RunSettings:
             "curriculum": {"rebalance_seconds": 20},
             "intensity": {"cooldown_seconds": 5},
             "anomaly": {"warm_up": 3, "deviations": 3.0},
-        }
+            "nodes": {"pause_seconds": 1, "longest_pause_seconds": 5, "quarantine_seconds": 5},
+            "scheduler": {"node_silent_seconds": 12},
+        },
     )
 
 
@@ -282,7 +287,7 @@ class StandIn:
         )
         complete = SelfplayComplete(
             request_id=event.id,
-            probe=False,
+            probe=request.probe,
             shard=shard,
             opponents=tuple({name for lineup in request.lineups for name in lineup.opponents} - {request.model}),
             temperature=request.temperature,
@@ -299,13 +304,16 @@ class StandIn:
             "worker": played.shard.worker,
             "shard": played.shard.key,
         }
+        if played.probe:
+            yield done, "quality_monitor@laptop", NodeProbed(**about, score=0.85, error=None)
+            return
         if self._happens(0.002):
             yield done, "quality_monitor@laptop", QualityDegraded(**about, reason="it is damaged")
             return
         if self._happens(0.001):  # a spell of poor data
             self._bad_until[event.subject] = now + 300 * self._pace
         bad = now < self._bad_until.get(event.subject, 0.0)
-        failures = int(self._happens(0.0005))
+        failures = int(self._happens(0.001))
         yield done, "quality_monitor@laptop", ParityChecked(**about, checked=8, failures=failures)
         score = min(1.0, max(0.0, self._random.gauss(0.2 if bad else 0.85, 0.05)))
         components = {"diversity": score, "length": 1.0, "balance": score}
@@ -375,7 +383,7 @@ class GeneratedRun:
         unsaid = self._unsaid[_daemon(source)]
         if unsaid and envelope.causationid:
             unsaid.popleft()
-        for conclusion in self._fold.feed((event,)).conclusions:
+        for conclusion in folded(self._fold, event).conclusions:
             host = HOSTS[conclusion.by]
             self._unsaid[host].append(conclusion.position)
             self._schedule(LATENCY, f"{host}@laptop", conclusion.envelope)

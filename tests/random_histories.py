@@ -10,10 +10,11 @@ from typing import Any
 
 from driving import distributed, gated, match, played, rated, scored, trained
 from event_strategies import of_model
+from hashes import sha
 from hypothesis import strategies as st
 
 from app.config import GAMES, RunSettings
-from app.core import RANDOM
+from app.core import HEURISTIC, RANDOM
 from app.events import (
     ClockTick,
     DaemonReady,
@@ -24,6 +25,7 @@ from app.events import (
     MatchesRequested,
     ModelPromoted,
     ModelRolledBack,
+    NodeProbed,
     ParityChecked,
     Payload,
     QualityDegraded,
@@ -46,7 +48,7 @@ CONFIGS = (GAMES["tic_tac_toe_2p"], GAMES["connect_four_2p"])
 SETTINGS = RunSettings(configs=CONFIGS)
 CONFIGURED = RunConfigured(run_id="run", settings=SETTINGS.model_dump(mode="json"))
 KEYS = st.sampled_from([config.key for config in CONFIGS])
-MODELS = st.sampled_from(["model-0", "model-1", "model-2"])
+MODELS = st.sampled_from([sha("model-0"), sha("model-1"), sha("model-2")])
 FEW = {
     "model": MODELS,
     "base_model": MODELS,
@@ -95,7 +97,7 @@ def _train(draw: st.DrawFn, _: "Story", event: Event[TrainingRequested]) -> list
     base, step = event.data.base_model, event.data.step
     if draw(st.integers(0, 9)) == 9:
         return [TrainingFailed(request_id=event.id, reason=draw(st.sampled_from(["diverged", "error"])), error="no")]
-    done = trained(f"model-{event.sequence}" if base else "model-0", base, step + 1 if base else 0)
+    done = trained(sha(f"model-{event.sequence}") if base else sha("model-0"), base, step + 1 if base else 0)
     return [done.model_copy(update={"request_id": event.id})]
 
 
@@ -117,7 +119,7 @@ def _match(draw: st.DrawFn, _: "Story", event: Event[MatchesRequested]) -> list[
     about = event.data
     if draw(st.integers(0, 9)) == 9:
         return [EvaluationFailed(request_id=event.id, purpose=about.purpose, model=about.model, error="no")]
-    named = ((name, None if name == RANDOM else name) for name in about.opponents)
+    named = ((name, None if name in (HEURISTIC, RANDOM) else name) for name in about.opponents)
     scores = st.sampled_from([0.9, 0.6, 0.3])
     matches = [match(draw(scores), about.games, opponent=name, model=model) for name, model in named]
     done = rated(0.0, *matches, model=about.model, step=about.step)
@@ -131,7 +133,7 @@ def _play(draw: st.DrawFn, _: "Story", event: Event[SelfplayRequested]) -> list[
     rows = draw(st.sampled_from([3000, 10_000, 20_000]))
     shard = ShardRef(
         worker=about.worker,
-        key=f"shard-{event.sequence}",
+        key=sha(f"shard-{event.sequence}"),
         rows=rows,
         games=about.games,
         model=about.model,
@@ -141,15 +143,16 @@ def _play(draw: st.DrawFn, _: "Story", event: Event[SelfplayRequested]) -> list[
 
 
 def _inspect(draw: st.DrawFn, _: "Story", event: Event[SelfplayComplete]) -> list[Payload]:
-    about, shard = event.data.request_id, event.data.shard
-    found = draw(st.integers(0, 9))
+    about, shard, probe = event.data.request_id, event.data.shard, event.data.probe
+    found, score = draw(st.integers(0, 9)), draw(st.sampled_from([0.9, 0.9, 0.9, 0.6, 0.1]))
+    named = {"request_id": about, "worker": shard.worker, "shard": shard.key}
+    if probe:
+        return [NodeProbed(**named, score=None if found > 7 else score, error="no" if found > 7 else None)]
     if found == 9:
-        return [QualityDegraded(request_id=about, worker="selfplay_worker@laptop", shard=shard.key, reason="no")]
-    parity = ParityChecked(
-        request_id=about, worker="selfplay_worker@laptop", shard=shard.key, checked=16, failures=found // 8
-    )
-    score = draw(st.sampled_from([0.9, 0.9, 0.9, 0.6, 0.1]))
-    return [parity, scored(score, model=shard.model, rows=shard.rows, request=about, shard=shard.key)]
+        return [QualityDegraded(**named, reason="no")]
+    parity = ParityChecked(**named, checked=16, failures=found // 8)
+    judged = scored(score, model=shard.model, rows=shard.rows, request=about, shard=shard.key)
+    return [parity, judged.model_copy(update={"shard": judged.shard.model_copy(update={"worker": shard.worker})})]
 
 
 def _distribute(_: st.DrawFn, __: "Story", event: Event[Any]) -> list[Payload]:
@@ -190,7 +193,7 @@ class Story:
     def current(self, key: str) -> str:
         """Return a configuration's current model, as long as there is none the one that begins."""
         row = self._fold.rows(ModelLifecycleCoordinator.name).get(key)
-        return row.current.model if row and row.current else "model-0"
+        return row.current.model if row and row.current else sha("model-0")
 
     def record(self, data: Payload, key: str | None, seconds: float) -> None:
         """Record a payload so many seconds later, and what follows from it."""
@@ -198,12 +201,14 @@ class Story:
         waiting = [originate(data, event_id=f"event-{len(self.said)}", time=EPOCH, subject=key)]
         while waiting:
             envelope, self._now_us = waiting.pop(0), self._now_us + LATENCY_US
-            event = Event(envelope, len(self.events) + 1, self._now_us, "test@laptop")
+            event = Event(envelope, len(self.events) + 1, self._now_us, "broker@laptop")
             self.events.append(event)
             (self.concluded if envelope.causationid else self.said).append(event)
             if type(envelope.data) in ANSWERS:
                 self.open.append(event)
-            waiting += self._fold.feed([event]).envelopes
+            outcome = self._fold.feed([event])
+            assert outcome.failures == []
+            waiting += outcome.envelopes
 
 
 @st.composite

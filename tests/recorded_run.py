@@ -55,7 +55,7 @@ class Recording:
             envelope = originate(data, event_id=f"{position:04d}-root", time=time, subject=subject)
         else:
             envelope = follow(data, cause.cause, by="test", index=position, subject=subject, time=time)
-        event = Event(envelope, position, (time - EPOCH) // timedelta(microseconds=1), "test@laptop")
+        event = Event(envelope, position, (time - EPOCH) // timedelta(microseconds=1), "broker@laptop")
         self.events.append(event)
         return event
 
@@ -146,6 +146,6 @@ def write_journal(path: Path, events: Sequence[Event[Any]]) -> None:
     """Write events into a journal, a record each."""
     journal = SqliteJournal(path)
     for event in events:
-        frame = Frame.parse(frame_of([event.envelope], producer="test@laptop", epoch=1, base=event.sequence - 1))
-        journal.append([seal(frame, first=event.sequence, recorded_us=event.recorded_us, source="test@laptop")])
+        frame = Frame.parse(frame_of([event.envelope], producer="broker@laptop", epoch=1, base=event.sequence - 1))
+        journal.append([seal(frame, first=event.sequence, recorded_us=event.recorded_us, source="broker@laptop")])
     journal.close()

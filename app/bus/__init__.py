@@ -15,10 +15,12 @@ from app.bus.letters import retry_letter
 from app.bus.limits import BrokerLimits
 from app.bus.memory_bus import MemoryBus, MemorySubscription
 from app.bus.ports import Batch, Bus, Subscription
+from app.bus.rights import BROKER_ONLY, NotPermitted
 from app.bus.zmq_bus import ZmqBus
 from app.bus.zmq_subscription import ZmqSubscription
 
 __all__ = [
+    "BROKER_ONLY",
     "Batch",
     "Broker",
     "BrokerLimits",
@@ -30,6 +32,7 @@ __all__ = [
     "InsecureEndpoint",
     "MemoryBus",
     "MemorySubscription",
+    "NotPermitted",
     "PublishRefused",
     "Subscription",
     "ZmqBus",

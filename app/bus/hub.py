@@ -12,10 +12,12 @@ from app.bus.desk import Desk
 from app.bus.fanout import Fanout
 from app.bus.limits import BrokerLimits
 from app.bus.ports import Ledger
+from app.bus.rights import NotPermitted, check_rights
 from app.bus.sequencer import Gap, Run, Sequencer
 from app.bus.session import Buckets, Lives, Session
 from app.bus.window import WINDOW
 from app.bus.wire import ProtocolError
+from app.core import is_broker
 from app.events import Envelope
 from app.events.frames import DamagedFrame, DeadLetter, Frame, frame_of, peek
 
@@ -126,6 +128,8 @@ class Hub:
         return [(peer, [wire.BEAT]) for peer in silent]
 
     def _hello(self, peer: bytes, hello: wire.Hello, now: float) -> None:
+        if is_broker(hello.producer):
+            raise ProtocolError(f"{hello.producer!r} is the name of a broker: a client needs another one.")
         if peer not in self._sessions and len(self._sessions) >= self._limits.max_sessions:
             return self._greet(
                 peer, self._limits.retry_ms, f"The broker serves {self._limits.max_sessions} connections already."
@@ -149,11 +153,12 @@ class Hub:
         try:
             frame = Frame.parse(raw)
             _check_producer(frame, session)
+            check_rights(frame)
             if wait := self._buckets.take(session.producer, frame.count, now):
                 session.silenced = True
                 return self._greet(peer, int(1000 * wait) + 1, "Too many events a second.")
             runs = self._sequencer.admit(frame, now_us, session.producer)
-        except DamagedFrame as error:
+        except (DamagedFrame, NotPermitted) as error:
             self._refuse(peer, session, raw, str(error))
         except Gap as gap:
             session.silenced = True

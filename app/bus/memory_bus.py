@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from app.bus.errors import BusClosed, BusError
+from app.bus.errors import BusClosed, BusError, PublishRefused
 from app.bus.ports import Batch, Ledger
+from app.bus.rights import NotPermitted, check_rights
 from app.bus.sequencer import Sequencer
 from app.bus.window import WINDOW
-from app.core import Clock
+from app.core import Clock, is_broker
 from app.events import Envelope, Event, Payload
 from app.events.frames import DeadLetter, Frame, frame_of, read_events
 
@@ -54,8 +55,14 @@ class MemoryBus:
             return ()
         base = self._sequencer.marks[self._producer, self._epoch]
         raw = frame_of(envelopes, producer=self._producer, epoch=self._epoch, base=base)
+        frame = Frame.parse(raw)
+        if not is_broker(self._producer):
+            try:
+                check_rights(frame)
+            except NotPermitted as error:
+                raise PublishRefused(error.message, hint=error.hint) from error
         now_us = (self._clock.now() - EPOCH) // MICROSECOND
-        runs = self._sequencer.admit(Frame.parse(raw), now_us, self._producer)
+        runs = self._sequencer.admit(frame, now_us, self._producer)
         records, marks = self._sequencer.take()
         self._journal.append(records, marks=marks)
         for subscription in self._subscriptions:
@@ -85,6 +92,10 @@ class MemoryBus:
         )
         self._subscriptions.add(subscription)
         return subscription
+
+    async def bury(self, letter: DeadLetter) -> None:
+        """Keep a dead letter; see the port."""
+        self._journal.append(letters=[letter])
 
     async def close(self) -> None:
         """Close the subscriptions; the journal stays open."""

@@ -97,6 +97,14 @@ class Bus(Protocol):
         """
         ...
 
+    async def bury(self, letter: DeadLetter) -> None:
+        """Keep a dead letter; durable on return. One reporter's letter about a position is kept once.
+
+        Raises:
+            BrokerUnavailable: not answered in time.
+        """
+        ...
+
     async def close(self) -> None:
         """Close the bus and its subscriptions. Twice does nothing."""
         ...

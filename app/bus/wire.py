@@ -33,6 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.bus.sequencer import Run
 from app.core import FlyballError
+from app.events.frames import DeadLetter
 
 PROTOCOL = 1
 
@@ -103,6 +104,11 @@ class Letter(Message):
     producer: str
     reporter: Name
     error: str
+
+
+def letter(kept: DeadLetter) -> Letter:
+    """Write a dead letter without its body."""
+    return Letter(position=kept.position, producer=kept.producer, reporter=kept.reporter, error=kept.error)
 
 
 class Forget(Message):

@@ -15,7 +15,7 @@ from app.bus.ports import Spill
 from app.bus.zmq_subscription import Delivery, ZmqSubscription
 from app.core import FlyballError
 from app.events import Envelope, Payload
-from app.events.frames import draft_of
+from app.events.frames import DeadLetter, draft_of
 
 MAX_EVENT_BYTES = 1 << 20
 FAREWELL_S = 1.0
@@ -96,6 +96,10 @@ class ZmqBus:
         """
         await self.ask(b"forget", wire.Forget(number=number))
 
+    async def bury(self, letter: DeadLetter) -> None:
+        """Keep a dead letter; see the port."""
+        await self.ask(b"letter", wire.letter(letter), letter.body)
+
     async def close(self) -> None:
         """Send what is left if the broker is there, put the rest into the outbox, close."""
         if self._closed:
@@ -136,11 +140,11 @@ class ZmqBus:
         if self._up:
             self._connection.send(parts)
 
-    async def ask(self, method: bytes, arguments: wire.Message) -> None:
+    async def ask(self, method: bytes, arguments: wire.Message, body: bytes = b"") -> None:
         """Ask the broker for something, again after every interruption, and wait for its answer."""
         self._check_open()
         future: asyncio.Future[str] = self._loop.create_future()
-        self._request(method, arguments, b"", future)
+        self._request(method, arguments, body, future)
         try:
             problem = await asyncio.wait_for(future, self.deadline_s)
         except TimeoutError as error:

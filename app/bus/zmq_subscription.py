@@ -167,10 +167,7 @@ class ZmqSubscription:
         return Batch(tuple(events), delivery.end, delivery.head)
 
     def _report(self, letter: DeadLetter) -> None:
-        arguments = wire.Letter(
-            position=letter.position, producer=letter.producer, reporter=letter.reporter, error=letter.error
-        )
-        self._bus.tell(b"letter", arguments, letter.body)
+        self._bus.tell(b"letter", wire.letter(letter), letter.body)
 
     def _give_credit(self, delivery: Delivery) -> None:
         self._owed += delivery.size

@@ -19,6 +19,9 @@ from app.runtime.journal_replay import replay_journal
 from app.runtime.replaying import Report
 from app.runtime.stories import NonDeterministicReplay, Story, verify
 
+MOST_UNFOLDED = 10
+"""Events named that were not folded; all are counted."""
+
 
 def check_journal(
     reader: SqliteJournalReader, *, first: int, last: int | None, checkpoint: Path | None, every: int, as_json: bool
@@ -38,7 +41,7 @@ def check_journal(
         seconds = perf_counter() - began
     found: NonDeterministicReplay | None = None
     try:
-        verify(lambda: history(reader), report)
+        verify(lambda: history(reader, on_dead=lambda _: None), report)
     except NonDeterministicReplay as difference:
         found = difference
     with though_unread():  # the exit code tells whether it replays, read or not
@@ -72,11 +75,18 @@ def _print(report: Report, events: int, seconds: float, found: NonDeterministicR
         "different": f"{report.differing:,}",
         "by operators": f"{report.foreign:,}",
         "in flight at the end": f"{len(report.in_flight):,}",
+        "not folded": f"{len(report.unfolded):,}",
         "state hash": report.state_hash,
         "folded": f"{events:,} events up to {report.position:,} in {seconds:.2f} s, {events / seconds:,.0f}/s",
     }
     for name, value in rows.items():
         click.echo(f"{name:<28} {value:>9}")
+    if report.voided:
+        note(f"Left out, because an operator voided them: {', '.join(map(str, report.voided))}.")
+    for one in report.unfolded[:MOST_UNFOLDED]:
+        note(f"Not folded: {one.position}, by {one.by}: {one.error}")
+    if len(report.unfolded) > MOST_UNFOLDED:
+        note(f"Not folded: {len(report.unfolded) - MOST_UNFOLDED} more.")
     if found:
         _tell(found.story)
     else:
@@ -103,6 +113,8 @@ def _as_json(report: Report, events: int, seconds: float, found: NonDeterministi
         "differing": report.differing,
         "by_operators": report.foreign,
         "in_flight": len(report.in_flight),
+        "unfolded": [one._asdict() for one in report.unfolded],
+        "voided": list(report.voided),
         "state_hash": report.state_hash,
         "first_difference": _story_json(found.story) if found else None,
     }

@@ -70,6 +70,7 @@ EXIT_CODES = {
     "NotRunning": 3,
     "AmbiguousEvent": 4,
     "NobodyToPlay": 4,
+    "NothingToVoid": 4,
     "NoLeague": 4,
     "TooFewMembers": 4,
     "UnknownConfig": 4,

@@ -16,11 +16,12 @@ import click
 from app.cli.output import note
 from app.cli.place import Place
 from app.config import GAMES
-from app.events import CATALOGUE, Event, Payload, RunConfigured, resolve
+from app.events import CATALOGUE, Event, Payload, resolve
 from app.events.envelope import EPOCH
 from app.events.frames import DeadLetter, Record
 from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
 from app.runtime.clock import SystemClock
+from app.runtime.past import last_settings, past_settings
 from app.runtime.settings import UnknownConfig
 
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -41,7 +42,7 @@ class Selection:
 
     def read(self, reader: JournalReader, after: int = 0) -> Iterator[Event[Any]]:
         """Iterate over the events wanted that lie after a position."""
-        for event in history(reader, after=after, types=self.types, on_dead=_complain):
+        for event in history(reader, after=after, types=self.types, on_dead=complain):
             if self.config_key in (None, event.subject):
                 yield event
 
@@ -65,7 +66,8 @@ def _matching(pattern: str) -> list[type[Payload]]:
     return found or [resolve(pattern)]
 
 
-def _complain(letter: DeadLetter) -> None:
+def complain(letter: DeadLetter) -> None:
+    """Say that an event can't be read."""
     note(f"The event at position {letter.position} can't be read: {letter.error}")
 
 
@@ -95,8 +97,9 @@ def check_config(reader: JournalReader | None, config_key: str | None) -> None:
     """
     if config_key is None or config_key in GAMES:
         return
-    if reader is None or config_key not in _latest(reader):
-        known = {str(key) for key in GAMES} | (_configured(reader) if reader else set())
+    if reader is None or config_key not in _played(reader):
+        past = past_settings(reader) if reader else ()
+        known = {str(key) for key in (*GAMES, *(config.key for settings in past for config in settings.configs))}
         if config_key not in known:
             near = get_close_matches(config_key, known, n=1)
             hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
@@ -105,21 +108,16 @@ def check_config(reader: JournalReader | None, config_key: str | None) -> None:
 
 def check_played(reader: JournalReader, place: Place, config_key: str) -> None:
     """Refuse a configuration that a run does not play since its last start. Raises ``UnknownConfig``."""
-    played = _latest(reader)
+    played = _played(reader)
     if played and config_key not in played:
         raise UnknownConfig(
             f"The run in {place.folder.path} does not play {config_key}.", hint=f"It plays {', '.join(sorted(played))}."
         )
 
 
-def _latest(reader: JournalReader) -> set[str]:
-    return _configured(reader, after=max(0, reader.landmark(RunConfigured.event_type) - 1))
-
-
-def _configured(reader: JournalReader, after: int = 0) -> set[str]:
-    """Return the configurations that a run was configured with, also earlier ones when it is read from its start."""
-    events = history(reader, after=after, types={RunConfigured})
-    return {config["key"] for event in events for config in event.data.settings["configs"]}
+def _played(reader: JournalReader) -> set[str]:
+    settings = last_settings(reader)
+    return {str(config.key) for config in settings.configs} if settings else set()
 
 
 def before_last(reader: JournalReader, count: int, selection: Selection, end: int) -> int:

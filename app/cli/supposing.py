@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from app.cli.output import note, write_json
-from app.cli.selecting import Selection
+from app.cli.selecting import Selection, complain
 from app.dashboard import summarise
 from app.events import CATALOGUE, Envelope, Kind, OpponentSampled, Payload
 from app.journal import SqliteJournalReader, history
 from app.runtime.overrides import parse
+from app.runtime.past import voided_events
 from app.runtime.stories import differing
 from app.runtime.what_if import Change, Divergence, WhatIf
 
@@ -74,9 +75,9 @@ def _name(one: Divergence) -> str:
 def _divergences(
     reader: SqliteJournalReader, assignments: Sequence[str], first: int, last: int | None
 ) -> Iterator[Divergence]:
-    what_if = WhatIf(parse(assignments))
+    what_if = WhatIf(parse(assignments), voided=voided_events(reader).keys())
     end = reader.head if last is None else min(last, reader.head)
-    for event in takewhile(lambda event: event.sequence <= end, history(reader, types=what_if.reads)):
+    for event in takewhile(lambda event: event.sequence <= end, history(reader, types=what_if.reads, on_dead=complain)):
         found = what_if.feed(event)
         if event.sequence >= first:
             yield from found

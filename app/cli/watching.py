@@ -11,6 +11,7 @@ from app.dashboard import READS, Board, load_board, save_board
 from app.events import CATALOGUE, Event, ModelPromoted, Payload, PromotionRejected
 from app.events.frames import DeadLetter
 from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
+from app.runtime.past import voided_events
 
 INTERESTING: frozenset[type[Payload]] = frozenset(
     {ModelPromoted, PromotionRejected, *(payload for payload in CATALOGUE if payload.notable)}
@@ -31,8 +32,9 @@ def read_board(folder: RunFolder, reader: JournalReader, on_dead: Callable[[Dead
         DamagedRecord: the journal can't be read.
     """
     board = load_board(folder.board, reader)
-    start = board.position
-    board.feed(history(reader, after=start, types=READS, on_dead=on_dead))
+    start, voided = board.position, voided_events(reader)
+    events = history(reader, after=start, types=READS, on_dead=on_dead)
+    board.feed(event for event in events if event.sequence not in voided)
     if board.position - start >= SAVE_AFTER:
         keep(folder, board)
     return board
@@ -53,6 +55,7 @@ class JournalWatch:
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
+        self._voided = set[int]()
         self.board, self.began_at = self._begin()
         self._saved_at = self.board.position
         self.behind = False
@@ -69,11 +72,13 @@ class JournalWatch:
         except NotAJournal:
             return []
         with closing(reader):
-            wanted = READS | INTERESTING
+            wanted, voided = READS | INTERESTING, voided_events(reader)
+            if voided.keys() != self._voided:
+                self._voided, self.board = set(voided), load_board(self._folder.board, reader)
             events = history(reader, after=self.board.position, types=wanted, on_dead=lambda _: None)
             part = list(islice(events, AT_ONCE))
         self.behind = len(part) == AT_ONCE
-        self.board.feed(part)
+        self.board.feed(event for event in part if event.sequence not in voided)
         if self.board.position - self._saved_at >= SAVE_AFTER:
             self.save()
         return [event for event in part if type(event.data) in INTERESTING and event.sequence > self.began_at]

@@ -10,7 +10,7 @@ from app.config.feedback import FeedbackSettings
 from app.config.games import GAMES
 from app.config.league import LeagueSettings
 from app.config.settings import GameConfig, Settings
-from app.core import ConfigKey, FlyballError
+from app.core import ConfigKey, FlyballError, Name, is_broker
 
 LAPTOP: tuple[ConfigKey, ...] = tuple(
     ConfigKey(key) for key in ("tic_tac_toe_2p", "connect_four_2p", "breakthrough6_2p", "hex7_2p", "oh_hell_3p")
@@ -21,7 +21,7 @@ PROFILES: dict[str, tuple[ConfigKey, ...]] = {"laptop": LAPTOP, "full": tuple(GA
 
 
 class ForeignSettings(FlyballError):
-    """A journal holds settings that this program does not know."""
+    """A journal holds settings that this program does not know, or that the broker did not publish."""
 
 
 class DeadlineSettings(Settings):
@@ -41,8 +41,8 @@ class RunSettings(Settings):
     """What is played and learned, from which seed, at which rhythm."""
 
     seed: int = Field(default=0, ge=0, lt=1 << 63)
-    tick_seconds: float = Field(default=10.0, gt=0, description="period of CLOCK_TICK")
-    selfplay_workers: tuple[str, ...] = Field(default=("selfplay_worker@laptop",), min_length=1)
+    tick_seconds: float = Field(default=10.0, ge=1e-3, le=1e6, description="period of CLOCK_TICK")
+    selfplay_workers: tuple[Name, ...] = Field(default=("selfplay_worker@laptop",), min_length=1)
     min_quality: float = Field(default=0.3, ge=0, le=1, description="a shard below it is not trained on")
     deadlines: DeadlineSettings = DeadlineSettings()
     feedback: FeedbackSettings = FeedbackSettings()
@@ -57,8 +57,20 @@ class RunSettings(Settings):
         return self
 
     @classmethod
-    def recorded(cls, settings: Mapping[str, Any]) -> Self:
-        """Return settings as RUN_CONFIGURED holds them. Raises ``ForeignSettings`` for those of another version."""
+    def recorded(cls, settings: Mapping[str, Any], source: str) -> Self:
+        """Return the settings that a RUN_CONFIGURED holds.
+
+        Args:
+            settings: its settings.
+            source: who published it.
+
+        Raises:
+            ForeignSettings: it is not the broker's, or the settings are another version's.
+        """
+        if not is_broker(source):
+            raise ForeignSettings(
+                f"{source} published settings of the run; only the broker may.", hint="Nothing to do: they are ignored."
+            )
         try:
             return cls.model_validate(settings)
         except ValidationError as error:

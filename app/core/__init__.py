@@ -3,7 +3,24 @@
 from app.core.chance import Wheel, derive_point, derive_points, lineups
 from app.core.clock import Clock
 from app.core.errors import FlyballError, UnusableFile, reading, writing
-from app.core.ids import ANCHOR, HEURISTIC, NEWEST_ANCHOR, RANDOM, ConfigKey, EventId, ModelHash, ShardKey, derive_id
+from app.core.ids import (
+    ANCHOR,
+    BROKER,
+    HEURISTIC,
+    NAME_LENGTH,
+    NEWEST_ANCHOR,
+    RANDOM,
+    ConfigKey,
+    DaemonName,
+    EventId,
+    ModelHash,
+    Name,
+    NodeName,
+    PlayerName,
+    ShardKey,
+    derive_id,
+    is_broker,
+)
 from app.core.interpreter import python_module
 from app.core.seeds import derive_seed
 from app.core.statistics import (
@@ -22,19 +39,25 @@ from app.core.units import Elo, EloPerHour, Rate, wilson_interval
 
 __all__ = [
     "ANCHOR",
+    "BROKER",
     "ELO_SCALE",
     "HEURISTIC",
     "LEAST_P",
+    "NAME_LENGTH",
     "NEWEST_ANCHOR",
     "PLAYERS_OF",
     "RANDOM",
     "Clock",
     "ConfigKey",
+    "DaemonName",
     "Elo",
     "EloPerHour",
     "EventId",
     "FlyballError",
     "ModelHash",
+    "Name",
+    "NodeName",
+    "PlayerName",
     "Rate",
     "ShardKey",
     "UnusableFile",
@@ -46,6 +69,7 @@ __all__ = [
     "derive_seed",
     "expected_score",
     "gsprt_llr",
+    "is_broker",
     "lineups",
     "p_text",
     "python_module",

@@ -5,18 +5,30 @@ Source: DESIGN §1.8 (idempotent by construction).
 
 from hashlib import blake2b
 from struct import Struct
-from typing import NewType
+from typing import Annotated, NewType
 
-ConfigKey = NewType("ConfigKey", str)
+from pydantic import Field
+
+NAME_LENGTH = 255
+SHA256 = "[0-9a-f]{64}"
+
+Name = Annotated[str, Field(min_length=1, max_length=NAME_LENGTH)]
+"""Names a daemon, a node, a worker, a metric."""
+
+NodeName = Annotated[str, Field(min_length=1, max_length=120)]
+DaemonName = Annotated[str, Field(min_length=1, max_length=120)]
+"""Shorter than ``Name``, because a producer is named ``daemon@node``."""
+
+ConfigKey = NewType("ConfigKey", Name)
 """Names one game configuration, for instance ``connect_four_2p``."""
 
-EventId = NewType("EventId", str)
+EventId = NewType("EventId", Name)
 """Names one event: 32 hexadecimal digits when derived here."""
 
-ModelHash = NewType("ModelHash", str)
+ModelHash = NewType("ModelHash", Annotated[str, Field(pattern=f"^{SHA256}$")])
 """SHA-256 of a model's parameters, 64 hexadecimal digits."""
 
-ShardKey = NewType("ShardKey", str)
+ShardKey = NewType("ShardKey", Annotated[str, Field(pattern=f"^{SHA256}$")])
 """SHA-256 of a shard of experience, 64 hexadecimal digits."""
 
 RANDOM = "random"
@@ -25,13 +37,24 @@ RANDOM = "random"
 HEURISTIC = "heuristic"
 """The built-in player that knows something of its game; not every game has one."""
 
+PlayerName = Annotated[str, Field(pattern=f"^({SHA256}|{RANDOM}|{HEURISTIC})$")]
+"""Names a player: a model by its hash, a built-in one by its name."""
+
 ANCHOR = "anchor_"
 """What the roles of lasting anchors begin with."""
 
 NEWEST_ANCHOR = f"{ANCHOR}1"
 """The role of the newest lasting anchor."""
 
+BROKER = "broker"
+"""The daemon that records every event; its name as a producer is ``broker@node``."""
+
 _LENGTH = Struct(">I")
+
+
+def is_broker(producer: str) -> bool:
+    """Return whether a producer's name is that of a broker."""
+    return producer.partition("@")[0] == BROKER
 
 
 def derive_id(*parts: str | int) -> EventId:

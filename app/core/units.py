@@ -36,10 +36,10 @@ def wilson_interval(mean: float, n: int, z: float = Z_95) -> tuple[float, float]
 class Rate(BaseModel):
     """A proportion with its sample size and 95% Wilson interval. One with n = 0 cannot be constructed."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     mean: float = Field(ge=0, le=1)
-    n: int = Field(ge=1)
+    n: int = Field(ge=1, le=10**12)
     lower: float = Field(ge=0, le=1)
     upper: float = Field(ge=0, le=1)
 

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import Any
 
-from app.config import RunSettings
+from app.config import ForeignSettings, RunSettings
 from app.core import Elo
 from app.dashboard.chances import chances
 from app.dashboard.configs import ConfigRow, Progress, fold_config
@@ -22,6 +22,7 @@ from app.events import (
     OpponentSampled,
     Payload,
     RunConfigured,
+    SampledOpponent,
 )
 from app.league import (
     LEAGUE_READS,
@@ -83,7 +84,11 @@ class LeagueView:
             case MatchmakingUpdated(picks=picks):
                 self.picks = picks
             case OpponentSampled(opponents=opponents):
-                self.met.update(category for one in opponents for category in repeat(one.category, one.games))
+                self._meet(opponents)
+
+    def _meet(self, opponents: Iterable[SampledOpponent]) -> None:
+        for one in opponents:
+            self.met[one.category] += one.games
 
     def _rate(self, ratings: Iterable[AgentRating]) -> None:
         for one in ratings:
@@ -152,7 +157,8 @@ def read_leagues(events: Iterable[Event[Any]]) -> dict[str, LeagueView]:
     settings, views = RunSettings(), dict[str, LeagueView]()
     for event in events:
         if isinstance(event.data, RunConfigured):
-            settings = RunSettings.recorded(event.data.settings)
+            with suppress(ForeignSettings):
+                settings = RunSettings.recorded(event.data.settings, event.source)
         elif event.subject in settings:
             views.setdefault(event.subject, LeagueView()).take(event, settings)
     return views

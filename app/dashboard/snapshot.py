@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from app.dashboard.status import READS, Board, BoardState
-from app.events import Event
+from app.events import Event, EventVoided
 from app.journal import JournalReader, history
 
 FORMAT = 2
@@ -53,8 +53,8 @@ def _read(path: Path) -> BoardState | None:
 
 
 def _belongs(state: BoardState, reader: JournalReader) -> bool:
-    """Whether the journal has the event that was counted last, at its place."""
-    if not 0 < state.position <= reader.head:
+    """Whether the journal has the event that was counted last, at its place, and no event was voided since."""
+    if not reader.landmark(EventVoided.event_type) <= state.position <= reader.head or not state.position:
         return False
     event: Event[Any] | None = next(history(reader, after=state.position - 1, on_dead=lambda _: None), None)
     return event is not None and (event.sequence, event.id) == (state.position, state.event_id)

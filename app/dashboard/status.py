@@ -1,10 +1,11 @@
 """The state of a run: configurations and daemons, folded from events."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, get_args
 
-from app.config import RunSettings
+from app.config import ForeignSettings, RunSettings
 from app.core import ModelHash, Rate
 from app.dashboard.configs import CHANGES, ConfigRow, Decided, Progress, fold_config
 from app.dashboard.daemons import DaemonRow, State, Trouble, fold_daemon, fold_trouble
@@ -123,7 +124,7 @@ class Board:
         for event in events:
             self.position, self._event_id = event.sequence, event.id
             if isinstance(event.data, RunConfigured):
-                self._configure(event.data, event.recorded_us)
+                self._configure(event)
             elif isinstance(event.data, DaemonFact):
                 key = (event.data.node, event.data.daemon)
                 self._daemons[key] = fold_daemon(self._daemons.get(key), event)
@@ -135,10 +136,12 @@ class Board:
                 row = self._configs.get(event.subject) or ConfigRow(key=event.subject, since_us=event.recorded_us)
                 self._configs[event.subject] = fold_config(row, event)
 
-    def _configure(self, data: RunConfigured, now_us: int) -> None:
-        self.settings = RunSettings.recorded(data.settings)
-        for config in self.settings.configs:
-            self._configs.setdefault(config.key, ConfigRow(key=config.key, since_us=now_us))
+    def _configure(self, event: Event[RunConfigured]) -> None:
+        """Take in the run's settings; those that every fold leaves out are left out here too."""
+        with suppress(ForeignSettings):
+            self.settings = RunSettings.recorded(event.data.settings, event.source)
+            for config in self.settings.configs:
+                self._configs.setdefault(config.key, ConfigRow(key=config.key, since_us=event.recorded_us))
 
     def status(self, now: datetime, silent_after_seconds: float, *, running: bool) -> Status:
         """Return the status of the configurations that the run plays now, and of its daemons.

@@ -6,7 +6,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from app.config import Builtin, EvaluationSettings, GameConfig, Settings
-from app.core import NEWEST_ANCHOR, RANDOM, ModelHash
+from app.core import HEURISTIC, NEWEST_ANCHOR, RANDOM, ModelHash
 
 CHAMPION = "champion"
 MODEL = "model"
@@ -85,12 +85,12 @@ def plan_matches(players: Iterable[str], games: int, config: GameConfig) -> tupl
     Args:
         players: whom to play.
         games: against each; rounded up so that every seat is taken equally often.
-        config: whose built-in players they are.
+        config: decides how many seats there are.
     """
     rotated = _rotated(games, config.players)
     return tuple(
         Opponent(name=name, kind=name, games=rotated)
-        if name in config.builtins
+        if name in (HEURISTIC, RANDOM)
         else Opponent(name=f"{MEMBER}{number}", kind=MODEL, model=ModelHash(name), games=rotated)
         for number, name in enumerate(players, 1)
     )

@@ -18,7 +18,7 @@ from pydantic_core import from_json, to_json
 
 from app.core import FlyballError
 from app.events.catalogue import BY_TYPE, CATALOGUE, ENVELOPES, UnknownEventType, resolve
-from app.events.envelope import Envelope, EnvelopeModel
+from app.events.envelope import EPOCH, LATEST, Envelope, EnvelopeModel
 from app.events.payload import Payload, Scope
 from app.events.upcasts import lift
 
@@ -89,7 +89,11 @@ def _decode_fast(body: bytes) -> Envelope[Payload]:
     """
     envelope = _open(body)
     dataversion, about_config, validate = _KINDS[envelope.type]
-    if envelope.dataversion != dataversion or (envelope.subject is None) is about_config:
+    if (
+        envelope.dataversion != dataversion
+        or (envelope.subject is None) is about_config
+        or not EPOCH <= envelope.time < LATEST
+    ):
         raise ValueError(envelope.type)
     force_setattr(envelope, "data", validate(bytes(envelope.data), strict=True))  # nobody has seen it yet
     return cast("Envelope[Payload]", envelope)

@@ -1,20 +1,34 @@
 """Decisions: a knob was set, by its one owner (DESIGN §4)."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import Field, NonNegativeInt, PositiveFloat
+from pydantic import Field
 
-from app.core import ConfigKey, ModelHash
+from app.core import ConfigKey, ModelHash, Name
 from app.events.payload import Decision, Scope
-from app.events.values import Evidence, Intensity, OpponentPick, Parameter, Rating
+from app.events.values import (
+    MOST_ITEMS,
+    Count,
+    Evidence,
+    Figure,
+    Intensity,
+    LearningRate,
+    OpponentPick,
+    Parameter,
+    PositiveCount,
+    Rating,
+    Seconds,
+    Share,
+    Text,
+)
 
 
 class ExplorationBoost(Decision, type="selfplay.exploration_boosted", name="EXPLORATION_BOOST", notable=True):
     """The sampling temperature is multiplied; 1 lifts the boost."""
 
     multiplier: float = Field(ge=1, le=10)
-    lasts_seconds: float = Field(ge=0)
-    reason: str
+    lasts_seconds: Seconds
+    reason: Text
 
 
 class QualityPenaltyApplied(
@@ -22,9 +36,9 @@ class QualityPenaltyApplied(
 ):
     """The rate of self-play is multiplied; 1 lifts the penalty."""
 
-    rate_multiplier: float = Field(gt=0, le=1)
-    quality_score: float = Field(ge=0, le=1)
-    threshold: float = Field(ge=0, le=1)
+    rate_multiplier: float = Field(ge=1e-6, le=1)
+    quality_score: Share
+    threshold: Share
 
 
 class TrainingBlockedByQuality(
@@ -32,13 +46,13 @@ class TrainingBlockedByQuality(
 ):
     """No training until the cause is gone."""
 
-    reason: str
+    reason: Text
 
 
 class TrainingUnblocked(Decision, type="quality.training_unblocked", name="TRAINING_UNBLOCKED", notable=True):
     """The cause of the block is gone."""
 
-    reason: str
+    reason: Text
 
 
 class NodeQuarantined(Decision, type="node.quarantined", name="NODE_QUARANTINED", notable=True):
@@ -46,9 +60,9 @@ class NodeQuarantined(Decision, type="node.quarantined", name="NODE_QUARANTINED"
 
     scope: ClassVar[Scope] = Scope.SYSTEM
 
-    worker: str = Field(min_length=1)
-    lasts_seconds: float = Field(ge=0, le=1e9, description="until its first probe")
-    reason: str
+    worker: Name
+    lasts_seconds: Seconds = Field(description="until its first probe")
+    reason: Text
 
 
 class NodeReleased(Decision, type="node.released", name="NODE_RELEASED", notable=True):
@@ -56,26 +70,26 @@ class NodeReleased(Decision, type="node.released", name="NODE_RELEASED", notable
 
     scope: ClassVar[Scope] = Scope.SYSTEM
 
-    worker: str = Field(min_length=1)
-    reason: str
+    worker: Name
+    reason: Text
 
 
 class AdaptiveParamsChanged(Decision, type="training.adaptive_params_changed", name="ADAPTIVE_PARAMS_CHANGED"):
     """The settings of coming trainings, complete."""
 
-    epochs: int = Field(ge=1)
-    games_per_iteration: int = Field(ge=1)
-    learning_rate: float = Field(gt=0)
-    reason: str
+    epochs: PositiveCount
+    games_per_iteration: PositiveCount
+    learning_rate: LearningRate
+    reason: Text
 
 
 class HyperparameterUpdated(Decision, type="training.hyperparameter_updated", name="HYPERPARAMETER_UPDATED"):
     """One hyperparameter was set."""
 
     parameter: Parameter
-    value: float
-    previous: float
-    reason: str
+    value: Figure
+    previous: Figure
+    reason: Text
 
 
 class TrainingIntensityChanged(Decision, type="training.intensity_changed", name="TRAINING_INTENSITY_CHANGED"):
@@ -83,7 +97,7 @@ class TrainingIntensityChanged(Decision, type="training.intensity_changed", name
 
     intensity: Intensity
     previous: Intensity
-    quality_score: float | None = Field(ge=0, le=1)
+    quality_score: Share | None
 
 
 class CurriculumRebalanced(Decision, type="curriculum.rebalanced", name="CURRICULUM_REBALANCED"):
@@ -91,15 +105,15 @@ class CurriculumRebalanced(Decision, type="curriculum.rebalanced", name="CURRICU
 
     scope: ClassVar[Scope] = Scope.SYSTEM
 
-    weights: dict[ConfigKey, PositiveFloat]
-    reason: str
+    weights: dict[ConfigKey, Annotated[float, Field(ge=1e-6, le=1e6)]] = Field(max_length=MOST_ITEMS)
+    reason: Text
 
 
 class MatchmakingUpdated(Decision, type="league.matchmaking_updated", name="MATCHMAKING_UPDATED"):
     """Whom a model meets in self-play from now on. The probabilities sum to 1."""
 
     model: ModelHash
-    picks: tuple[OpponentPick, ...] = Field(min_length=1)
+    picks: tuple[OpponentPick, ...] = Field(min_length=1, max_length=MOST_ITEMS)
 
 
 class ModelPromoted(Decision, type="model.promoted", name="MODEL_PROMOTED"):
@@ -107,7 +121,7 @@ class ModelPromoted(Decision, type="model.promoted", name="MODEL_PROMOTED"):
 
     model: ModelHash
     previous: ModelHash | None
-    step: NonNegativeInt
+    step: Count
     elo: Rating
     evidence: Evidence
 
@@ -117,7 +131,7 @@ class PromotionRejected(Decision, type="model.promotion_rejected", name="PROMOTI
 
     model: ModelHash
     current: ModelHash
-    step: NonNegativeInt
+    step: Count
     evidence: Evidence
 
 
@@ -126,8 +140,8 @@ class ModelRolledBack(Decision, type="model.rolled_back", name="MODEL_ROLLED_BAC
 
     from_model: ModelHash
     to_model: ModelHash
-    step: NonNegativeInt
-    reason: str
+    step: Count
+    reason: Text
 
     def holds(self, current: str | None) -> bool:
         """Whether it changes anything where this model is current: not if it was told twice, or came too late.

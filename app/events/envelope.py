@@ -14,16 +14,17 @@ from msgspec import Meta, Raw, Struct
 from msgspec.json import Encoder
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from app.core import EventId
+from app.core import NAME_LENGTH, EventId, Name
 from app.events.payload import Payload, Scope, Value, trusted
 
 P_co = TypeVar("P_co", bound=Payload, covariant=True)
-NAME_LENGTH = 255
-Name = Annotated[str, Field(min_length=1, max_length=NAME_LENGTH)]
 _NAME = Meta(min_length=1, max_length=NAME_LENGTH)
 TRACEPARENT = r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"
 TRACEPARENT_LENGTH = 55
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = datetime(2200, 1, 1, tzinfo=UTC)
+"""Times of events are from ``EPOCH`` on and before this: no computation with them overflows."""
+
 SEQUENCE_DIGITS = 19
 """As many as the largest position has (2**63 - 1): the specification wants sequences that sort as text."""
 
@@ -70,7 +71,7 @@ class EnvelopeModel(BaseModel, Generic[P_co]):
     id: Name
     type: Name
     subject: Name | None = _optional()
-    time: AwareDatetime
+    time: AwareDatetime = Field(ge=EPOCH, lt=LATEST)
     datacontenttype: Literal["application/json"] = "application/json"
     dataversion: int
     correlationid: Name

@@ -1,15 +1,21 @@
 """Facts: what happened. Past tense; a failure is a fact of its own (DESIGN §3)."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, JsonValue, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, JsonValue, model_validator
 
-from app.core import EloPerHour, EventId, ModelHash, ShardKey
+from app.core import DaemonName, EventId, ModelHash, Name, NodeName, PlayerName, ShardKey
 from app.events.payload import Fact, Scope
 from app.events.values import (
+    MOST_ITEMS,
     AgentRating,
+    Count,
+    Figure,
     LeagueRole,
     MatchResult,
+    Period,
+    Position,
+    PositiveCount,
     Purpose,
     Rating,
     RatingError,
@@ -18,10 +24,12 @@ from app.events.values import (
     Severity,
     ShardRef,
     ShardWorker,
+    Share,
+    Temperature,
+    Text,
     TrainingMetrics,
+    Velocity,
 )
-
-UnitInterval = Field(ge=0, le=1)
 
 
 class SelfplayComplete(Fact, type="selfplay.completed", name="SELFPLAY_COMPLETE", version=2):
@@ -30,10 +38,10 @@ class SelfplayComplete(Fact, type="selfplay.completed", name="SELFPLAY_COMPLETE"
     request_id: EventId
     probe: bool
     shard: ShardRef
-    opponents: tuple[str, ...]
-    temperature: float = Field(gt=0)
-    mean_length: NonNegativeFloat
-    truncated_games: NonNegativeInt
+    opponents: tuple[PlayerName, ...] = Field(max_length=MOST_ITEMS)
+    temperature: Temperature
+    mean_length: float = Field(ge=0, le=1e9)
+    truncated_games: Count
     seconds: Seconds
 
 
@@ -41,8 +49,8 @@ class SelfplayFailed(Fact, type="selfplay.failed", name="SELFPLAY_FAILED", notab
     """A worker could not finish a request."""
 
     request_id: EventId
-    worker: str
-    error: str
+    worker: Name
+    error: Text
 
 
 class QualityScoreUpdated(Fact, type="quality.score_updated", name="QUALITY_SCORE_UPDATED", version=2):
@@ -50,8 +58,8 @@ class QualityScoreUpdated(Fact, type="quality.score_updated", name="QUALITY_SCOR
 
     request_id: EventId
     shard: ShardRef
-    score: float = UnitInterval
-    components: dict[str, float]
+    score: Share
+    components: dict[Name, Figure] = Field(max_length=100)
 
 
 class QualityDegraded(Fact, type="quality.degraded", name="QUALITY_DEGRADED", version=2, notable=True):
@@ -60,7 +68,7 @@ class QualityDegraded(Fact, type="quality.degraded", name="QUALITY_DEGRADED", ve
     request_id: EventId
     worker: ShardWorker
     shard: ShardKey
-    reason: str
+    reason: Text
 
 
 class ParityChecked(Fact, type="quality.parity_checked", name="PARITY_CHECKED", version=2):
@@ -69,8 +77,14 @@ class ParityChecked(Fact, type="quality.parity_checked", name="PARITY_CHECKED", 
     request_id: EventId
     worker: ShardWorker
     shard: ShardKey
-    checked: PositiveInt
-    failures: NonNegativeInt
+    checked: PositiveCount
+    failures: Count
+
+    @model_validator(mode="after")
+    def _failures_are_of_the_checked(self) -> Self:
+        if self.failures > self.checked:
+            raise ValueError(f"{self.failures} failures are more than {self.checked} checked games")
+        return self
 
 
 class InspectionFailed(Fact, type="quality.inspection_failed", name="INSPECTION_FAILED", notable=True):
@@ -78,7 +92,7 @@ class InspectionFailed(Fact, type="quality.inspection_failed", name="INSPECTION_
 
     request_id: EventId
     shard: ShardKey
-    error: str
+    error: Text
 
 
 class TrainingStarted(Fact, type="training.started", name="TRAINING_STARTED"):
@@ -86,20 +100,20 @@ class TrainingStarted(Fact, type="training.started", name="TRAINING_STARTED"):
 
     request_id: EventId
     base_model: ModelHash | None
-    rows: NonNegativeInt
+    rows: Count
 
 
 class TrainingProgress(Fact, type="training.progress", name="TRAINING_PROGRESS"):
     """An epoch of an update ended."""
 
     request_id: EventId
-    epoch: PositiveInt
-    epochs: PositiveInt
-    policy_loss: float
-    value_loss: float
-    entropy: float
-    approx_kl: float
-    clip_fraction: float
+    epoch: PositiveCount
+    epochs: PositiveCount
+    policy_loss: Figure
+    value_loss: Figure
+    entropy: Figure
+    approx_kl: Figure
+    clip_fraction: Figure
 
 
 class TrainingCompleted(Fact, type="training.completed", name="TRAINING_COMPLETED"):
@@ -108,8 +122,8 @@ class TrainingCompleted(Fact, type="training.completed", name="TRAINING_COMPLETE
     request_id: EventId
     model: ModelHash
     parent: ModelHash | None
-    step: NonNegativeInt
-    rows: NonNegativeInt
+    step: Count
+    rows: Count
     metrics: TrainingMetrics | None
 
 
@@ -118,7 +132,7 @@ class TrainingFailed(Fact, type="training.failed", name="TRAINING_FAILED", versi
 
     request_id: EventId
     reason: Literal["diverged", "bad_data", "timed_out", "error"]
-    error: str
+    error: Text
 
 
 class LossAnomalyDetected(
@@ -126,11 +140,11 @@ class LossAnomalyDetected(
 ):
     """A training metric left its usual range."""
 
-    metric: str
-    value: float
-    expected: float
-    deviations: float
-    consecutive: PositiveInt = Field(description="trainings in a row with a metric out of range, this one included")
+    metric: Name
+    value: Figure
+    expected: Figure
+    deviations: Figure
+    consecutive: PositiveCount = Field(description="trainings in a row with a metric out of range, this one included")
 
 
 class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_COMPLETED", version=2):
@@ -139,11 +153,11 @@ class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_CO
     request_id: EventId
     purpose: Purpose
     model: ModelHash
-    step: NonNegativeInt
-    results: tuple[MatchResult, ...] = Field(min_length=1)
+    step: Count
+    results: tuple[MatchResult, ...] = Field(min_length=1, max_length=MOST_ITEMS)
     elo: Rating
     elo_stderr: RatingError
-    lost_games: NonNegativeInt = Field(description="planned, and not played: their processes died, hung or failed")
+    lost_games: Count = Field(description="planned, and not played: their processes died, hung or failed")
     seconds: Seconds = Field(description="of computing, all processes together")
 
 
@@ -152,9 +166,9 @@ class EvaluationProgress(Fact, type="evaluation.progress", name="EVALUATION_PROG
 
     request_id: EventId
     model: ModelHash
-    opponent: str
-    games: PositiveInt
-    planned_games: PositiveInt
+    opponent: Name
+    games: PositiveCount
+    planned_games: PositiveCount
 
 
 class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED", version=2, notable=True):
@@ -163,7 +177,7 @@ class EvaluationFailed(Fact, type="evaluation.failed", name="EVALUATION_FAILED",
     request_id: EventId
     purpose: Purpose
     model: ModelHash
-    error: str
+    error: Text
 
 
 class RegressionDetected(Fact, type="evaluation.regression_detected", name="REGRESSION_DETECTED", notable=True):
@@ -171,9 +185,9 @@ class RegressionDetected(Fact, type="evaluation.regression_detected", name="REGR
 
     model: ModelHash
     last_good: ModelHash | None
-    elo_drop: NonNegativeFloat
+    elo_drop: float = Field(ge=0, le=200_000)
     severity: Severity
-    games: PositiveInt
+    games: PositiveCount
 
 
 class RegressionCleared(Fact, type="evaluation.regression_cleared", name="REGRESSION_CLEARED", notable=True):
@@ -185,27 +199,27 @@ class RegressionCleared(Fact, type="evaluation.regression_cleared", name="REGRES
 class PlateauDetected(Fact, type="evaluation.plateau_detected", name="PLATEAU_DETECTED", notable=True):
     """Improvement has been below the threshold for the whole window."""
 
-    velocity: EloPerHour
-    upper_bound: EloPerHour
-    window_hours: float = Field(gt=0)
+    velocity: Velocity
+    upper_bound: Velocity
+    window_hours: float = Field(gt=0, le=1e6)
 
 
 class ModelDistributed(Fact, type="model.distributed", name="MODEL_DISTRIBUTED"):
     """A promoted model is verified and ready on these nodes."""
 
     model: ModelHash
-    step: NonNegativeInt
-    nodes: tuple[str, ...] = Field(min_length=1)
+    step: Count
+    nodes: tuple[NodeName, ...] = Field(min_length=1, max_length=MOST_ITEMS)
 
 
 class DistributionFailed(Fact, type="model.distribution_failed", name="MODEL_DISTRIBUTION_FAILED", notable=True):
     """The current model of a configuration could not be distributed; it is tried again after a while."""
 
     model: ModelHash
-    step: NonNegativeInt
-    attempt: PositiveInt = Field(description="in a row, this one included")
-    retry_seconds: float = Field(gt=0, le=1e9)
-    error: str
+    step: Count
+    attempt: PositiveCount = Field(description="in a row, this one included")
+    retry_seconds: Period
+    error: Text
 
 
 class CheckpointAdded(Fact, type="league.checkpoint_added", name="CHECKPOINT_ADDED"):
@@ -213,25 +227,31 @@ class CheckpointAdded(Fact, type="league.checkpoint_added", name="CHECKPOINT_ADD
 
     model: ModelHash
     parent: ModelHash | None
-    step: NonNegativeInt
+    step: Count
     elo: Rating
     elo_stderr: RatingError
-    games: PositiveInt
-    roles: tuple[LeagueRole, ...] = Field(min_length=1)
+    games: PositiveCount
+    roles: tuple[LeagueRole, ...] = Field(min_length=1, max_length=MOST_ITEMS)
+
+    @model_validator(mode="after")
+    def _parent_is_another_model(self) -> Self:
+        if self.parent == self.model:
+            raise ValueError("a model is not its own parent")
+        return self
 
 
 class CheckpointRetired(Fact, type="league.checkpoint_retired", name="CHECKPOINT_RETIRED"):
     """A model left the league; it is nobody's opponent any more."""
 
     model: ModelHash
-    step: NonNegativeInt
+    step: Count
     reason: Literal["expired", "evicted", "rolled_back"]
 
 
 class EloUpdated(Fact, type="league.elo_updated", name="ELO_UPDATED"):
     """An evaluation's games changed the ratings of others than the model that was evaluated."""
 
-    ratings: tuple[AgentRating, ...] = Field(min_length=1)
+    ratings: tuple[AgentRating, ...] = Field(min_length=1, max_length=MOST_ITEMS)
 
 
 class OpponentSampled(Fact, type="league.opponent_sampled", name="OPPONENT_SAMPLED"):
@@ -239,7 +259,7 @@ class OpponentSampled(Fact, type="league.opponent_sampled", name="OPPONENT_SAMPL
 
     request_id: EventId
     model: ModelHash
-    opponents: tuple[SampledOpponent, ...] = Field(min_length=1)
+    opponents: tuple[SampledOpponent, ...] = Field(min_length=1, max_length=MOST_ITEMS)
 
 
 class DaemonFact(Fact):
@@ -247,45 +267,46 @@ class DaemonFact(Fact):
 
     scope: ClassVar[Scope] = Scope.SYSTEM
 
-    daemon: str
-    node: str
+    daemon: DaemonName
+    node: NodeName
 
 
 class DaemonStarted(DaemonFact, type="daemon.started", name="DAEMON_STARTED"):
     """A daemon process began; it has not caught up yet."""
 
-    pid: PositiveInt
-    version: str
+    pid: PositiveCount
+    version: Name
 
 
 class DaemonReady(DaemonFact, type="daemon.ready", name="DAEMON_READY"):
     """A daemon has caught up with the journal; ``capacity`` is how many jobs it runs at once."""
 
-    position: NonNegativeInt
-    capacity: NonNegativeInt
+    position: Position
+    capacity: Count
 
 
 class DaemonHeartbeat(DaemonFact, type="daemon.heartbeat", name="DAEMON_HEARTBEAT", version=2):
     """A daemon's event loop turns; ``lag`` is how many events it has not read yet."""
 
-    position: NonNegativeInt
-    lag: NonNegativeInt
-    jobs: NonNegativeInt
+    position: Position
+    lag: Count
+    jobs: Count
     requests: tuple[EventId, ...] = Field(
-        description="whose jobs run or come next, most urgent first: at most twice as many as run at once"
+        max_length=MOST_ITEMS,
+        description="whose jobs run or come next, most urgent first: at most twice as many as run at once",
     )
 
 
 class DaemonStopped(DaemonFact, type="daemon.stopped", name="DAEMON_STOPPED"):
     """A daemon drained and left."""
 
-    position: NonNegativeInt
+    position: Position
 
 
 class DaemonFailed(DaemonFact, type="daemon.failed", name="DAEMON_FAILED", notable=True):
     """A daemon met an error it could not handle and leaves; its supervisor restarts it."""
 
-    error: str
+    error: Text
 
 
 class SystemFact(Fact):
@@ -297,23 +318,23 @@ class SystemFact(Fact):
 class NodeLost(SystemFact, type="node.lost", name="NODE_LOST", notable=True):
     """A node's heartbeats stopped."""
 
-    node: str
-    silent_seconds: float = Field(gt=0)
+    node: NodeName
+    silent_seconds: Period
 
 
 class NodeDegraded(SystemFact, type="node.degraded", name="NODE_DEGRADED", notable=True):
     """Requests fail at a worker in a row: it gets none for a while, then one at a time until one succeeds."""
 
-    worker: str = Field(min_length=1)
-    failures: PositiveInt = Field(description="in a row")
-    pause_seconds: float = Field(gt=0, le=1e9)
-    error: str = Field(description="of the last one")
+    worker: Name
+    failures: PositiveCount = Field(description="in a row")
+    pause_seconds: Period
+    error: Text = Field(description="of the last one")
 
 
 class NodeRecovered(SystemFact, type="node.recovered", name="NODE_RECOVERED", notable=True):
     """A degraded worker delivered a shard again: it gets requests as before."""
 
-    worker: str = Field(min_length=1)
+    worker: Name
 
 
 class NodeProbed(Fact, type="node.probed", name="NODE_PROBED"):
@@ -322,18 +343,25 @@ class NodeProbed(Fact, type="node.probed", name="NODE_PROBED"):
     request_id: EventId
     worker: ShardWorker
     shard: ShardKey
-    score: float | None = Field(ge=0, le=1, description="null: the shard is unfit")
-    error: str | None = Field(description="why it is unfit")
+    score: Share | None = Field(description="null: the shard is unfit")
+    error: Text | None = Field(description="why it is unfit")
 
 
 class ClockTick(SystemFact, type="clock.tick", name="CLOCK_TICK"):
     """Time passed. Journaled, so that what happens every so often replays exactly."""
 
-    period_seconds: float = Field(gt=0)
+    period_seconds: Period
+
+
+class EventVoided(SystemFact, type="event.voided", name="EVENT_VOIDED"):
+    """An operator voided a recorded event: every fold leaves it out from now on."""
+
+    position: Annotated[Position, Field(ge=1)]
+    reason: Annotated[Text, Field(min_length=1)]
 
 
 class RunConfigured(SystemFact, type="run.configured", name="RUN_CONFIGURED"):
     """The first record of a journal: all the settings, so that replay needs no file."""
 
-    run_id: str
-    settings: dict[str, JsonValue]
+    run_id: Name
+    settings: dict[Name, JsonValue] = Field(max_length=1000)

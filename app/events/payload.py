@@ -56,9 +56,9 @@ def trusted(model: type[M], fields: dict[str, Any]) -> M:
 
 
 class Value(BaseModel):
-    """Base of what payloads are made of: frozen, complete, finite."""
+    """Base of what payloads are made of: frozen, complete, strict, finite."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:  # noqa: ARG002
         """Return a copy with some fields changed, which are not validated; deep or not, as nothing in it ever changes.

@@ -1,12 +1,23 @@
 """Requests: work that is wanted. The request's event id is its name in every result."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, model_validator
 
-from app.core import ModelHash
+from app.core import ModelHash, Name, PlayerName
 from app.events.payload import Request
-from app.events.values import Lineup, Reason, ShardRef
+from app.events.values import (
+    MOST_ITEMS,
+    Count,
+    LearningRate,
+    Lineup,
+    PositiveCount,
+    Reason,
+    Seed,
+    ShardRef,
+    Temperature,
+    Text,
+)
 
 
 class SelfplayRequested(Request, type="selfplay.requested", name="SELFPLAY_REQUESTED", version=2):
@@ -15,12 +26,12 @@ class SelfplayRequested(Request, type="selfplay.requested", name="SELFPLAY_REQUE
     Games that are in no lineup are played by the model alone, in all seats.
     """
 
-    worker: str = Field(min_length=1)
+    worker: Name
     model: ModelHash
-    lineups: tuple[Lineup, ...]
-    games: PositiveInt
-    seed: NonNegativeInt
-    temperature: float = Field(gt=0, description="of the model; its opponents play at the configured one")
+    lineups: tuple[Lineup, ...] = Field(max_length=MOST_ITEMS)
+    games: PositiveCount
+    seed: Seed
+    temperature: Temperature = Field(description="of the model; its opponents play at the configured one")
     probe: bool = Field(description="the worker is in quarantine: the rows only show whether it still has to be")
 
 
@@ -28,11 +39,11 @@ class TrainingRequested(Request, type="training.requested", name="TRAINING_REQUE
     """Train a model on these shards. Without a base model: make the initial one (then there are no shards)."""
 
     base_model: ModelHash | None
-    shards: tuple[ShardRef, ...]
-    step: NonNegativeInt
-    seed: NonNegativeInt
-    learning_rate: float = Field(gt=0)
-    epochs: PositiveInt
+    shards: tuple[ShardRef, ...] = Field(max_length=MOST_ITEMS)
+    step: Count
+    seed: Seed
+    learning_rate: LearningRate
+    epochs: PositiveCount
 
 
 class EvaluationRequested(Request, type="evaluation.requested", name="EVALUATION_REQUESTED"):
@@ -40,8 +51,8 @@ class EvaluationRequested(Request, type="evaluation.requested", name="EVALUATION
 
     purpose: Literal["rating", "gate"]
     model: ModelHash
-    step: NonNegativeInt
-    seed: NonNegativeInt
+    step: Count
+    seed: Seed
 
 
 class MatchesRequested(Request, type="league.matches_requested", name="MATCHES_REQUESTED", version=2):
@@ -49,16 +60,22 @@ class MatchesRequested(Request, type="league.matches_requested", name="MATCHES_R
 
     purpose: Reason
     model: ModelHash
-    step: NonNegativeInt
-    opponents: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
-        min_length=1, description="content hashes of models, names of built-in players"
+    step: Count
+    opponents: tuple[PlayerName, ...] = Field(
+        min_length=1, max_length=MOST_ITEMS, description="content hashes of models, names of built-in players"
     )
     games: int = Field(ge=1, le=10_000, description="against each")
-    seed: NonNegativeInt
+    seed: Seed
+
+    @model_validator(mode="after")
+    def _opponents_are_others(self) -> Self:
+        if self.model in self.opponents:
+            raise ValueError("a model is not its own opponent")
+        return self
 
 
 class RollbackRequested(Request, type="model.rollback_requested", name="ROLLBACK_REQUESTED"):
     """Somebody wants the model replaced by the one before it."""
 
     model: ModelHash
-    reason: str = Field(min_length=1)
+    reason: Annotated[Text, Field(min_length=1)]

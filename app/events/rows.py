@@ -53,7 +53,7 @@ def _written(value: BaseModel) -> Raw:
 
 
 def _read(kind: type[BaseModel], value: object) -> BaseModel:
-    return kind.model_validate(value)
+    return kind.model_validate(value, strict=False)  # JSON has no tuples
 
 
 def _schema_of(kind: type[BaseModel]) -> dict[str, Any]:

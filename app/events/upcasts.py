@@ -82,7 +82,7 @@ def _no_probe(data: dict[str, Any]) -> dict[str, Any]:
 def _worker_of_its_shard(data: dict[str, Any]) -> dict[str, Any]:
     """Move the worker into the shard."""
     kept = {name: value for name, value in data.items() if name != "worker"}
-    return {**kept, "probe": False, "shard": {**data["shard"], "worker": data["worker"]}}
+    return {**kept, "probe": False, "shard": {**data["shard"], "worker": data["worker"] or None}}
 
 
 @upcast("flyball.quality.score_updated", 1)

@@ -1,19 +1,41 @@
-"""What several payloads are made of."""
+"""What several payloads are made of. Every number has a range and every text a bound, so that no event stops a fold."""
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from app.core import PLAYERS_OF, Elo, EventId, ModelHash, Rate, ShardKey
+from app.core import PLAYERS_OF, Elo, EloPerHour, EventId, ModelHash, Name, PlayerName, Rate, ShardKey
 from app.events.payload import Value
+
+TEXT_LENGTH = 4000
+MOST_ITEMS = 10_000
 
 Intensity = Literal["paused", "reduced", "normal", "accelerated", "hot_path"]
 Severity = Literal["minor", "moderate", "severe", "critical"]
 Parameter = Literal["learning_rate", "epochs", "games_per_iteration", "quality_threshold", "base_temperature"]
+
+Count = Annotated[int, Field(ge=0, le=10**12)]
+PositiveCount = Annotated[int, Field(ge=1, le=10**12)]
+Position = Annotated[int, Field(ge=0, lt=1 << 63, description="in the journal")]
+Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
+Period = Annotated[float, Field(ge=1e-6, le=1e9, description="seconds")]
+Figure = Annotated[float, Field(ge=-1e12, le=1e12)]
+Temperature = Annotated[float, Field(ge=1e-3, le=1e3)]
+LearningRate = Annotated[float, Field(ge=1e-12, le=1)]
 Rating = Annotated[Elo, Field(ge=-100_000, le=100_000)]
 RatingError = Annotated[float, Field(ge=0.01, le=100_000, description="standard error, Elo")]
-Seconds = Annotated[float, Field(ge=0, le=1e9)]
-Figure = Annotated[float, Field(ge=-1e12, le=1e12)]
+Velocity = Annotated[EloPerHour, Field(ge=-1e12, le=1e12)]
+
+
+def _cut(text: object) -> object:
+    """Shorten a text, and replace what UTF-8 cannot say: a failure must be reportable whatever its message."""
+    return text.encode(errors="replace").decode()[:TEXT_LENGTH] if isinstance(text, str) else text
+
+
+Text = Annotated[str, BeforeValidator(_cut), Field(max_length=TEXT_LENGTH)]
+"""Explains something to people: an error, a reason. A longer one is cut."""
 
 Reason = Literal["tournament", "retest"]
 """Why single matches are played.
@@ -38,26 +60,26 @@ Category = Literal["mirror", "peers", "exploitable", "baselines", "prioritised"]
 class SampledOpponent(Value):
     """One draw of matchmaking: an opponent by its name in the league, why it was chosen, how many games it plays."""
 
-    agent: str = Field(min_length=1)
+    agent: PlayerName
     category: Category
-    games: PositiveInt
+    games: PositiveCount
 
 
 class OpponentPick(Value):
     """An opponent that matchmaking may choose: why, and with which probability."""
 
-    agent: str = Field(min_length=1)
+    agent: PlayerName
     category: Category
-    probability: float = Field(gt=0, le=1)
+    probability: float = Field(ge=1e-12, le=1)
 
 
 class AgentRating(Value):
     """What an agent's games say of its strength; ``games`` is how many."""
 
-    agent: str = Field(min_length=1)
+    agent: PlayerName
     elo: Rating
     elo_stderr: RatingError
-    games: PositiveInt
+    games: PositiveCount
 
 
 class Lineup(Value):
@@ -66,11 +88,13 @@ class Lineup(Value):
     An opponent may be the hero's model: a mirror, whose moves are as good to learn from as the hero's.
     """
 
-    opponents: tuple[str, ...] = Field(min_length=1)
-    games: PositiveInt
+    opponents: tuple[PlayerName, ...] = Field(min_length=1, max_length=MOST_ITEMS)
+    games: PositiveCount
 
 
-ShardWorker = Annotated[str | None, Field(description="daemon@node that played it; null: recorded before it was named")]
+ShardWorker = Annotated[
+    Name | None, Field(description="daemon@node that played it; null: recorded before it was named")
+]
 
 
 class ShardRef(Value):
@@ -78,10 +102,10 @@ class ShardRef(Value):
 
     key: ShardKey
     worker: ShardWorker
-    rows: PositiveInt
-    games: PositiveInt
+    rows: PositiveCount
+    games: PositiveCount
     model: ModelHash
-    seed: NonNegativeInt
+    seed: Seed
 
 
 class MatchResult(Value):
@@ -97,22 +121,30 @@ class MatchResult(Value):
     pentanomial model.
     """
 
-    opponent: str = Field(min_length=1, description="its role, for instance 'champion'; a built-in player's name")
+    opponent: Name = Field(description="its role, for instance 'champion'; a built-in player's name")
     opponent_model: ModelHash | None
     opponent_elo: Rating | None = Field(description="None for one that was not rated then")
-    games: PositiveInt
-    wins: NonNegativeInt
-    draws: NonNegativeInt
-    losses: NonNegativeInt
-    truncated: NonNegativeInt
-    distinct_games: PositiveInt
+    games: PositiveCount
+    wins: Count
+    draws: Count
+    losses: Count
+    truncated: Count
+    distinct_games: PositiveCount
     score: Rate
-    rotations: tuple[NonNegativeInt, ...]
+    rotations: tuple[Count, ...] = Field(max_length=100)
 
     @property
     def player(self) -> str:
         """Who the opponent is: its model's hash, or the name of a built-in player."""
         return self.opponent_model or self.opponent
+
+    @model_validator(mode="after")
+    def _games_add_up(self) -> Self:
+        if self.wins + self.draws + self.losses + self.truncated != self.games:
+            raise ValueError(f"wins, draws, losses and truncated games do not add up to {self.games} games")
+        if self.distinct_games > self.games:
+            raise ValueError(f"{self.distinct_games} distinct games are more than {self.games} games")
+        return self
 
     @model_validator(mode="after")
     def _rotations_are_of_these_games(self) -> Self:
@@ -141,9 +173,9 @@ class Evidence(Value):
     """Why a decision was taken: the evaluation, and the figure that decided."""
 
     evaluation_id: EventId
-    statistic: str
-    value: float
-    threshold: float
-    games: NonNegativeInt
+    statistic: Text
+    value: Figure
+    threshold: Figure
+    games: Count
     elo: Rating
     elo_stderr: RatingError

@@ -127,29 +127,31 @@ class Plan:
     def blame(self, row: ConfigRow, name: str | None, error: str) -> ConfigRow:
         """Count a failed request against its worker, which pauses after several in a row, each time for longer.
 
-        Not if the configuration failed at another worker since its latest good shard: then it is its own fault, and
-        would stop one worker after the other. Nor while the worker pauses: what fails then was asked for before.
+        It does not pause for a configuration that failed at another worker, too, and has brought no good shard since
+        this one began to fail: an unreadable model would stop one worker after the other. What fails during a pause was
+        asked for before.
         """
         worker = self.worker(name) if name else None
-        if name is None or worker is None or worker.rests_until_us is not None or row.failed_at not in (None, name):
+        if name is None or worker is None or worker.rests_until_us is not None:
             return row
         limits, failures = self.settings.feedback.nodes, worker.failures + 1
-        changed: dict[str, Any] = {"failures": failures}
-        if failures >= limits.failures:
-            longest = limits.longest_pause_seconds
-            pause = min(longest, limits.pause_seconds * 2.0 ** min(failures - limits.failures, 32))
-            changed |= {"degraded": True, "rests_until_us": self.now_us + round(pause * US)}
+        began_us = worker.failing_us if worker.failures else self.now_us
+        changed: dict[str, Any] = {"failures": failures, "failing_us": began_us}
+        fails_elsewhere = row.failed_at not in (None, name) and row.good_us < began_us
+        if failures >= limits.failures and not fails_elsewhere:
+            pause = min(limits.longest_pause_seconds, limits.pause_seconds * 2.0 ** min(worker.pauses, 32))
+            changed |= {"pauses": worker.pauses + 1, "rests_until_us": self.now_us + round(pause * US)}
             self.emit(NodeDegraded(worker=name, failures=failures, pause_seconds=pause, error=error))
         self.set_worker(name, worker.model_copy(update=changed))
-        return row.model_copy(update={"failed_at": name})
+        return row.model_copy(update={"failed_at": row.failed_at or name})
 
     def trust(self, name: str | None) -> None:
         """Forget a worker's failures: it has delivered a shard."""
         if name and (worker := self.worker(name)) and worker.failures:
-            if worker.degraded:
+            if worker.pauses:
                 self.emit(NodeRecovered(worker=name))
             rests = worker.rests_until_us if worker.quarantined else None
-            changed = {"failures": 0, "degraded": False, "rests_until_us": rests}
+            changed = {"failures": 0, "pauses": 0, "rests_until_us": rests}
             self.set_worker(name, worker.model_copy(update=changed))
 
     def forget_worker(self, name: str, worker: WorkerRow, keys: Iterable[str], *, played: bool) -> None:

@@ -49,7 +49,8 @@ class ConfigRow(Row, frozen=True):
         candidate: the latest trained model, which awaits its verdict.
         shards: those of the model that are good enough and not trained on yet, oldest first.
         out: the requests that are under way, oldest first.
-        failed_at: the worker at which a request failed since the latest good shard.
+        good_us: when its latest good shard was inspected.
+        failed_at: the worker at which a request failed first since then.
         rows_per_game: of the latest shard; ``None`` before the first.
         requested_us: when the latest request was made.
         finish: virtual time at which its last turn was over.
@@ -63,6 +64,7 @@ class ConfigRow(Row, frozen=True):
     shards: tuple[ShardRef, ...] = ()
     requests: int = 0
     out: tuple[Asked, ...] = ()
+    good_us: int = 0
     failed_at: str | None = None
     rows_per_game: float | None = None
     requested_us: int = 0
@@ -96,7 +98,8 @@ class WorkerRow(Row, frozen=True):
         holds: the requests that its latest heartbeat named.
         lost: its heartbeats have stopped.
         failures: of its requests in a row.
-        degraded: they were so many that it gets one request at a time until one succeeds.
+        failing_us: when the first of them failed.
+        pauses: in a row; after one it gets one request at a time until one succeeds.
         quarantined: it gets one request at a time, a probe.
         rests_until_us: it gets none until then.
     """
@@ -108,7 +111,8 @@ class WorkerRow(Row, frozen=True):
     holds: tuple[EventId, ...] = ()
     lost: bool = False
     failures: int = 0
-    degraded: bool = False
+    failing_us: int = 0
+    pauses: int = 0
     quarantined: bool = False
     rests_until_us: int | None = None
 
@@ -125,7 +129,7 @@ class WorkerRow(Row, frozen=True):
     def _free(self, places: int) -> int:
         if self.lost or self.rests_until_us is not None:
             return 0
-        on_trial = self.degraded or self.quarantined
+        on_trial = self.quarantined or self.pauses > 0
         return max(0, (min(1, places) if on_trial else places) - len(self.serving))
 
 

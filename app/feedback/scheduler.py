@@ -188,7 +188,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         """Count a shard's rows, if they are good enough; poor ones are asked for again by the next sweep."""
         asked, shard = row.asked(data.request_id), data.shard
         plan.trust(shard.worker)
-        row = row.model_copy(update={"failed_at": None})
+        row = row.model_copy(update={"failed_at": None, "good_us": plan.now_us})
         if not row.needs.usable(self.settings, data.score):
             return plan.release(key, row, asked, failed=True) if asked else row
         answered = plan.forget(key, row, [asked]) if asked else row
@@ -229,7 +229,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         if (worker := plan.worker(data.worker)) is None:
             return
         if isinstance(data, NodeReleased):
-            rests = worker.rests_until_us if worker.degraded else None
+            rests = worker.rests_until_us if worker.pauses else None
             plan.set_worker(data.worker, worker.model_copy(update={"quarantined": False, "rests_until_us": rests}))
             return
         until_us = plan.now_us + round(data.lasts_seconds * US)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from app.events import RunConfigured
+from app.events import EventVoided, RunConfigured
 from app.events.frames import Record
 
-LANDMARKS = frozenset({RunConfigured.event_type})
+LANDMARKS = frozenset({EventVoided.event_type, RunConfigured.event_type})
 """Types whose latest event every journal can name at once; see ``JournalReader.landmark``."""
 
 

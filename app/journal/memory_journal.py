@@ -44,6 +44,9 @@ class MemoryJournal:
         self._landmarks.update(landmarks_in(records))
         self._cursors.update(cursors or {})
         for letter in letters:
+            about = (letter.position, letter.reporter)
+            if letter.position and any(about == (kept.position, kept.reporter) for kept in self._letters.values()):
+                continue
             self._letter_count += 1
             self._letters[self._letter_count] = replace(letter, number=self._letter_count)
 

@@ -220,6 +220,12 @@ def landmark(db: sqlite3.Connection, event_type: str) -> int:
     return next((position for _, position in rows_of(db, "landmarks", "type = ?", event_type)), 0)
 
 
+def is_kept(db: sqlite3.Connection, letter: DeadLetter) -> bool:
+    """Return whether a dead letter of the same reporter about the same recorded event is kept already."""
+    query = "SELECT 1 FROM dead_letters WHERE position = ? AND reporter = ?"
+    return letter.position > 0 and db.execute(query, (letter.position, letter.reporter)).fetchone() is not None
+
+
 def dead_letters(db: sqlite3.Connection) -> list[DeadLetter]:
     """Return the dead letters, oldest first."""
     return [

@@ -73,11 +73,14 @@ class SqliteJournal:
                 queries.save_row(db, "landmarks", *landmark)
             for cursor in (cursors or {}).items():
                 queries.save_row(db, "cursors", *cursor)
-            for number, letter in enumerate(letters, self._letters + 1):
-                content = (letter.position, letter.producer, letter.reporter, letter.error, letter.body)
-                queries.save_row(db, "dead_letters", number, *content)
-                db.execute("DELETE FROM dead_letters WHERE number <= ?", (number - MAX_DEAD_LETTERS,))
-        self._letters += len(letters)
+            number = self._letters
+            for letter in letters:
+                if not queries.is_kept(db, letter):
+                    number += 1
+                    content = (letter.position, letter.producer, letter.reporter, letter.error, letter.body)
+                    queries.save_row(db, "dead_letters", number, *content)
+                    db.execute("DELETE FROM dead_letters WHERE number <= ?", (number - MAX_DEAD_LETTERS,))
+        self._letters = number
         if records:
             self.head, self.recorded_us = records[-1].last, records[-1].recorded_us
         self._wal_pages += PAGES_PER_COMMIT + sum(len(record.raw) for record in records) // PAGE_BYTES

@@ -9,7 +9,7 @@ from itertools import count
 
 from app.bus import Broker
 from app.config import Deployment, RunSettings
-from app.core import Clock, derive_id
+from app.core import BROKER, Clock, derive_id
 from app.events import (
     ClockTick,
     DaemonHeartbeat,
@@ -23,9 +23,9 @@ from app.events import (
 )
 from app.events.envelope import EPOCH
 from app.events.frames import Frame, frame_of, seal
-from app.journal import Journal, JournalReader, history
+from app.journal import Journal
 from app.runtime.notify import Notifier
-from app.runtime.registry import BROKER
+from app.runtime.past import last_settings, past_settings
 from app.runtime.settings import Loaded
 from app.runtime.suitability import check_lasting
 
@@ -61,13 +61,6 @@ class BrokerVoice:
         return self.write(now, DaemonStopped(**self._who, position=head))
 
 
-def last_settings(journal: JournalReader) -> RunSettings | None:
-    """Return the settings that the journal's latest RUN_CONFIGURED holds, however long the journal is."""
-    position = journal.landmark(RunConfigured.event_type)
-    latest = next(history(journal, after=position - 1, types={RunConfigured}), None) if position else None
-    return RunSettings.recorded(latest.data.settings) if latest else None
-
-
 def record(journal: Journal, envelopes: Sequence[Envelope[Payload]], source: str, now: datetime) -> None:
     """Append the broker's own events before it serves, or after."""
     now_us = max((now - EPOCH) // MICROSECOND, journal.recorded_us)
@@ -78,9 +71,8 @@ def record(journal: Journal, envelopes: Sequence[Envelope[Payload]], source: str
 
 def configure(journal: Journal, settings: RunSettings, voice: BrokerVoice, now: datetime) -> None:
     """Make the run's settings the journal's latest, if they aren't; in a new journal they come first."""
-    before = last_settings(journal)
-    check_lasting(before, settings)
-    if before != settings:
+    check_lasting(past_settings(journal), settings)
+    if last_settings(journal) != settings:
         run_id = derive_id("run", settings.seed, journal.head)
         configured = RunConfigured(run_id=run_id, settings=settings.model_dump(mode="json"))
         record(journal, voice.write(now, configured), voice.source, now)

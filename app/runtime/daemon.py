@@ -10,7 +10,7 @@ import structlog
 
 from app.bus import ZmqBus
 from app.config import RunFolder
-from app.core import FlyballError, derive_id
+from app.core import BROKER, FlyballError, derive_id
 from app.engine import LocalEngine
 from app.events import DaemonFailed, originate
 from app.journal import SqliteJournal, SqliteOutbox, SqliteStateStore
@@ -18,7 +18,7 @@ from app.runtime.brokerd import BrokerVoice, serve
 from app.runtime.clock import SystemClock, boot_id
 from app.runtime.host import Host, Ports, Rhythm
 from app.runtime.notify import Notifier
-from app.runtime.registry import BROKER, DaemonSpec, spec_of
+from app.runtime.registry import DaemonSpec, spec_of
 from app.runtime.settings import Loaded
 from app.runtime.sockets import bus_endpoint
 from app.runtime.wiring import check

@@ -1,10 +1,10 @@
 """Hosting reducers: events in, emissions and changed rows out. No I/O: daemons, replay and simulation share it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from app.config import RunSettings
+from app.config import ForeignSettings, RunSettings
 from app.core import FlyballError, ModelHash
 from app.events import (
     AnyRow,
@@ -12,6 +12,7 @@ from app.events import (
     Emission,
     Envelope,
     Event,
+    EventVoided,
     HyperparameterUpdated,
     ModelPromoted,
     ModelRolledBack,
@@ -35,6 +36,7 @@ Hosted = Reducer[Any] | Controller[Any]
 Factory = Callable[[RunSettings], Hosted]
 HOST = "host"
 SETTINGS_KEY: RowKey = (HOST, "settings")
+VOIDED_KEY: RowKey = (HOST, "voided")
 CURRENT = "current "
 """What the keys of rows begin with that say which model of a configuration is current."""
 
@@ -43,6 +45,12 @@ class CurrentModel(Row, frozen=True):
     """The current model of a configuration, as the journal tells it."""
 
     model: ModelHash
+
+
+class VoidedEvents(Row, frozen=True):
+    """Positions of the events that an operator voided, and that the saved rows leave out."""
+
+    positions: tuple[int, ...]
 
 
 class UndeclaredEmission(FlyballError):
@@ -57,12 +65,21 @@ class Conclusion(NamedTuple):
     envelope: Envelope[Payload]
 
 
+class Failure(NamedTuple):
+    """An event that a reducer could not fold: the reducer, the event, the error. The reducer's rows are as before."""
+
+    by: str
+    event: Event[Payload]
+    error: str
+
+
 @dataclass(slots=True)
 class Outcome:
-    """What a batch of events led to: what was said, rows to save (``None``: deleted)."""
+    """What a batch of events led to: what was said, rows to save (``None``: deleted), what could not be folded."""
 
     conclusions: list[Conclusion] = field(default_factory=list)
     changed: Changed = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
 
     @property
     def envelopes(self) -> list[Envelope[Payload]]:
@@ -103,13 +120,27 @@ class Fold:
     settings; their rows stay. They are given what is about the system, or about a configuration that the run still
     plays. FeedbackState, if hosted, comes first: controllers see it as each event leaves it.
 
-    A rollback from a model that is not current any more is given to nobody: told twice, it counts once. Where
-    rollbacks are read, promotions have to be.
+    Stale rollbacks are dropped: told twice, a rollback counts once. Where rollbacks are read, promotions have to be.
+
+    An event that a reducer cannot fold costs that event, for that reducer: its rows stay as they were, the failure is
+    in the outcome, and the other reducers go on. An event that an operator voided is given to nobody.
+
+    Args:
+        factories: build the reducers from a run's settings.
+        saved: rows to go on from.
+        voided: positions of events that are left out, besides those that were left out when the rows were saved.
     """
 
-    def __init__(self, factories: Sequence[Factory], saved: dict[RowKey, bytes] | None = None) -> None:
+    def __init__(
+        self,
+        factories: Sequence[Factory],
+        saved: dict[RowKey, bytes] | None = None,
+        voided: Collection[int] = (),
+    ) -> None:
         self._factories = factories
         self._saved = saved or {}
+        self.voided = frozenset(voided) | voided_in(self._saved)
+        self._to_void: set[int] = set()
         self._rows: dict[str, dict[str, AnyRow]] = {}
         self._readers: dict[type[Payload], tuple[_Seat, ...]] = {}
         self.reducers: tuple[Hosted, ...] = ()
@@ -131,21 +162,39 @@ class Fold:
         """Return the rows of all reducers, by the reducers' names."""
         return {reducer.name: self._rows[reducer.name] for reducer in self.reducers}
 
+    @property
+    def to_void(self) -> frozenset[int]:
+        """Positions that were voided after they had been folded: a fold without them has to begin at the start."""
+        return frozenset(self._to_void)
+
     def feed(self, events: Iterable[Event[Payload]]) -> Outcome:
         """Fold events in order."""
         outcome = Outcome()
         for event in events:
+            if event.sequence in self.voided:
+                continue
             data = event.envelope.data
-            if type(data) is RunConfigured:
-                settings = RunSettings.recorded(data.settings)
-                outcome.changed[SETTINGS_KEY] = settings
-                self._build(settings)
+            if type(data) is EventVoided and data.position not in self.voided and self._factories:
+                self._to_void.add(data.position)
+            elif type(data) is RunConfigured and not self._configured(event, outcome):
+                continue
             if event.envelope.subject in self._concerned:
                 if type(data) in SUCCESSIONS and not self._succeeds(event, outcome):
                     continue
                 for seat in self._readers.get(type(data), ()):
                     _apply(seat, event, outcome)
         return outcome
+
+    def _configured(self, event: Event[Any], outcome: Outcome) -> bool:
+        """Take in the run's settings; return whether they can be used. Otherwise those before them stay in force."""
+        try:
+            settings = RunSettings.recorded(event.data.settings, event.source)
+        except ForeignSettings as error:
+            outcome.failures.append(Failure(HOST, event, str(error)))
+            return False
+        outcome.changed[SETTINGS_KEY] = settings
+        self._build(settings)
+        return True
 
     def _succeeds(self, event: Event[Payload], outcome: Outcome) -> bool:
         """Note which model is current after a decision about it; return whether it was one."""
@@ -183,18 +232,27 @@ class Fold:
         }
 
 
+def voided_in(saved: Mapping[RowKey, bytes]) -> frozenset[int]:
+    """Return the positions of the events that saved rows leave out."""
+    row = saved.get(VOIDED_KEY)
+    return frozenset() if row is None else frozenset(VoidedEvents.model_validate_json(row).positions)
+
+
 def _apply(seat: _Seat, event: Event[Payload], outcome: Outcome) -> None:
     reducer, name, fold, rows, shown = seat
-    step = fold(rows, event, *shown)
+    try:
+        step = fold(rows, event, *shown)
+        drafted = draft(reducer, event.cause, step.emissions) if step.emissions else []
+    except Exception as error:  # noqa: BLE001 - an event that one reducer cannot fold must not stop the others
+        outcome.failures.append(Failure(name, event, f"{type(error).__name__}: {error}"))
+        return
     for key, row in step.rows.items():
         if row is None:
             rows.pop(key, None)
         else:
             rows[key] = row
         outcome.changed[name, key] = row
-    if step.emissions:
-        drafted = draft(reducer, event.cause, step.emissions)
-        outcome.conclusions += [Conclusion(name, event.sequence, envelope) for envelope in drafted]
+    outcome.conclusions += [Conclusion(name, event.sequence, envelope) for envelope in drafted]
 
 
 def draft(reducer: Hosted, cause: Cause, emissions: Iterable[Emission]) -> list[Envelope[Payload]]:

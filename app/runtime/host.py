@@ -24,14 +24,17 @@ from app.events import (
     DaemonStarted,
     DaemonStopped,
     Envelope,
+    EventVoided,
     Kind,
     Payload,
     RunConfigured,
+    encode,
     follow,
     originate,
 )
+from app.events.frames import DeadLetter
 from app.journal import StateStore
-from app.runtime.fold import Changed, Conclusion, Fold, written
+from app.runtime.fold import VOIDED_KEY, Changed, Conclusion, Failure, Fold, VoidedEvents, written
 from app.runtime.jobs import JobRunner, worker_of
 from app.runtime.notify import Notifier
 from app.runtime.registry import DaemonSpec
@@ -41,6 +44,10 @@ from app.telemetry import TensorBoardCurves
 
 FAREWELL_SECONDS = 2.0
 """How long a daemon that stops waits for the broker to record it."""
+
+
+READ_BY_ALL: frozenset[type[Payload]] = frozenset({RunConfigured, EventVoided})
+"""What every daemon reads, besides what its reducers read and emit."""
 
 
 class OtherDecisions(FlyballError):
@@ -84,6 +91,7 @@ class Host:
         self._log = structlog.get_logger("host")
         self._cursor, saved = ports.states.load()
         self._saved_cursor, self._settled = self._cursor, 0
+        self._published, self._past = self._cursor, 0
         self._unsaved: Changed = {}
         if not readable(saved, spec.reducers):
             self._log.warning("saved state is of another version: folding the journal anew", position=self._cursor)
@@ -111,12 +119,32 @@ class Host:
 
     async def _live(self, group: asyncio.TaskGroup) -> None:
         await self._say(DaemonStarted(**self._who(), pid=getpid(), version=version("flyball")))
-        types = self._spec.reads | self._spec.emits | {RunConfigured}
-        async with self._ports.bus.subscribe(types, after=self._cursor) as subscription:
-            async for batch in subscription:
-                await self._handle(batch)
-                if self._ready and self._jobs and (worker := worker_of(self._fold.reducers)):
-                    self._jobs.reconcile(group, worker, worker.jobs(self._configured(worker.name)))
+        types = self._spec.reads | self._spec.emits | READ_BY_ALL
+        while True:
+            async with self._ports.bus.subscribe(types, after=self._cursor) as subscription:
+                async for batch in subscription:
+                    await self._handle(batch)
+                    if self._fold.to_void and batch.position >= batch.head:
+                        break
+                    if self._ready and self._jobs and (worker := worker_of(self._fold.reducers)):
+                        self._jobs.reconcile(group, worker, worker.jobs(self._configured(worker.name)))
+                else:
+                    return
+            self._fold_without_voided()
+
+    def _fold_without_voided(self) -> None:
+        """Begin again at the start of the journal, without the events that an operator voided.
+
+        What follows now from events whose consequences were published once is dropped: history stays as it was.
+        """
+        voided = self._fold.voided | self._fold.to_void
+        self._log.warning("events were voided: folding the journal without them", positions=sorted(voided))
+        _, saved = self._ports.states.load()
+        self._unsaved = {**dict.fromkeys(saved), VOIDED_KEY: VoidedEvents(positions=tuple(sorted(voided)))}
+        self._schemas = {SCHEMAS_KEY: schemas_of(self._spec.reducers)}
+        self._fold = Fold(self._spec.factories(self._place), voided=voided)
+        self._past, self._cursor, self._ready = self._published, 0, False
+        self._concluded.clear()
 
     async def _handle(self, batch: Batch) -> None:
         """Fold a batch, publish what follows from it, save.
@@ -125,21 +153,44 @@ class Host:
         however long ago that was. Only what never came by is published, when the daemon is ready.
         """
         outcome = self._fold.feed(batch.events)
-        self._concluded |= {conclusion.envelope.id: conclusion for conclusion in outcome.conclusions}
+        self._concluded |= {one.envelope.id: one for one in outcome.conclusions if one.position > self._past}
         self._unsaved |= outcome.changed
         for event in batch.events:
-            self._concluded.pop(event.id, None)
+            if known := self._concluded.pop(event.id, None):
+                self._published = max(self._published, known.position - 1)
+        await self._bury(outcome.failures)
         self._show(batch)
         self._cursor, self._head = batch.position, batch.head
+        if self._fold.to_void and not self._ready:
+            return
         if self._ready or batch.position >= batch.head:
             if self._concluded:
                 self._check_settled()
                 await self._publish([conclusion.envelope for conclusion in self._concluded.values()])
                 self._concluded.clear()
+            self._published = max(self._published, self._cursor)
             if self._unsaved:
                 self._save()
             if not self._ready:
                 await self._become_ready()
+
+    async def _bury(self, failures: Sequence[Failure]) -> None:
+        """Put events that a reducer could not fold into the dead letters, and say so."""
+        for failure in failures:
+            event = failure.event
+            self._log.error(
+                "event could not be folded",
+                reducer=failure.by,
+                sequence=event.sequence,
+                event_name=event.data.seed_name,
+                config_key=event.subject,
+                error=failure.error,
+                remedy="see: flyball journal repair",
+            )
+            reporter = f"{self._place.name}/{failure.by}"
+            await self._ports.bus.bury(
+                DeadLetter(event.sequence, event.source, reporter, failure.error, encode(event.envelope))
+            )
 
     def _check_settled(self) -> None:
         """Make sure that state of another version, folded anew, leads to no decision about what is settled.
@@ -192,9 +243,10 @@ class Host:
     def _save(self) -> None:
         """Save state and cursor together, unless conclusions that belong to them are not published yet.
 
-        Nor does state that is folded anew take the place of the old before it is as far.
+        Nor does state that is folded anew take the place of the old before it is as far, nor is state saved that
+        holds what a voided event led to.
         """
-        if self._concluded or self._cursor < self._settled:
+        if self._concluded or self._fold.to_void or self._cursor < max(self._settled, self._past):
             return
         if not self._unsaved and self._cursor == self._saved_cursor:
             return

@@ -7,6 +7,7 @@ from app.events import Payload
 from app.events.frames import Stored, stored_in
 from app.journal import JournalReader, StateStore, history
 from app.runtime.fold import RowKey
+from app.runtime.past import voided_events
 from app.runtime.replaying import Replay, Report
 
 EVERY = 50_000
@@ -40,12 +41,13 @@ def replay_journal(
     Raises:
         CheckpointAhead: the saved state is from further on than ``last``.
         ForeignCheckpoint: the saved state is of another journal, or of another version.
-        DamagedRecord: the journal is damaged, or holds an event that this program can't read.
+        DamagedRecord: the journal is damaged.
     """
     end = reader.head if last is None else min(last, reader.head)
     after, saved = checkpoints.load() if checkpoints else (0, dict[RowKey, bytes]())
-    replay = Replay(first=first, saved=saved)
-    for event in history(reader):
+    voids = {position: void.sequence for position, void in voided_events(reader).items() if void.sequence <= end}
+    replay = Replay(first=first, saved=saved, voids=voids)
+    for event in history(reader, on_dead=lambda _: None):
         replay.begin(event.id)
         break
     if after > end:

@@ -7,7 +7,7 @@ flight.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
@@ -87,13 +87,20 @@ class Ledger:
         daemons: whose controllers conclude.
         first: differences before this position are not looked at.
         saved: what ``dump`` returned once.
+        voids: (position of a voided event, position where it was voided) pairs. What daemons concluded in between
+            was concluded with the event, and is recomputed without it: it is not looked at.
     """
 
     def __init__(
-        self, daemons: Mapping[str, DaemonSpec] = DAEMONS, *, first: int = 1, saved: bytes | None = None
+        self,
+        daemons: Mapping[str, DaemonSpec] = DAEMONS,
+        *,
+        first: int = 1,
+        saved: bytes | None = None,
+        voids: Collection[tuple[int, int]] = (),
     ) -> None:
         past = Saved() if saved is None else _SAVED.validate_json(saved)
-        self._first = first
+        self._first, self._voids = first, tuple(voids)
         self._emits = {name: _emitted(spec) for name, spec in daemons.items() if spec.controllers}
         self._concluded = frozenset[type[Payload]]().union(*self._emits.values())
         self._host = {controller.name: name for name, spec in daemons.items() for controller in spec.controllers}
@@ -123,6 +130,10 @@ class Ledger:
             self._compare(expected, event)
         elif type(data) in self._concluded and event.sequence >= self._first:
             self._judge_stranger(event)
+
+    def _is_judged(self, position: int) -> bool:
+        """Return whether conclusions from the event at a position are looked at."""
+        return position >= self._first and not any(event <= position <= void for event, void in self._voids)
 
     def settles(self, stored: Stored) -> bool:
         """Take a recorded event, unread, off those that wait, if it is what was concluded to the letter."""
@@ -154,7 +165,7 @@ class Ledger:
 
     def _agree(self, expected: Conclusion) -> None:
         self._reached(expected)
-        if expected.position >= self._first:
+        if self._is_judged(expected.position):
             self.matched[expected.envelope.data.seed_name] += 1
 
     def _reached(self, expected: Conclusion) -> None:
@@ -164,13 +175,13 @@ class Ledger:
     def _judge_stranger(self, event: Event[Payload]) -> None:
         """Only what a daemon said that decides such things ought to follow from the history; an operator is free."""
         daemon = event.source.partition("@")[0]
-        if type(event.envelope.data) in self._emits.get(daemon, ()):
-            self._keep(_unexpected(event))
-        else:
+        if type(event.envelope.data) not in self._emits.get(daemon, ()):
             self.foreign += 1
+        elif not any(voided < event.sequence and self._settled[daemon] <= void for voided, void in self._voids):
+            self._keep(_unexpected(event))
 
     def _differ(self, kind: Literal["changed", "missing"], expected: Conclusion, recorded_at: int | None) -> None:
-        if expected.position >= self._first:
+        if self._is_judged(expected.position):
             by, position, envelope = expected
             found = Difference(
                 kind=kind,
@@ -200,7 +211,8 @@ class Ledger:
 
     def in_flight(self) -> tuple[Conclusion, ...]:
         """Return the conclusions that wait for their record, in the order of their causes."""
-        return tuple(sorted(self._pending.values(), key=lambda one: one.position))
+        waiting = (one for one in self._pending.values() if self._is_judged(one.position))
+        return tuple(sorted(waiting, key=lambda one: one.position))
 
     def dump(self) -> bytes:
         """Write it down."""

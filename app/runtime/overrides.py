@@ -42,8 +42,8 @@ def pair(assignment: str, example: str) -> tuple[str, Any]:
         return key.strip(), text
 
 
-def changed(settings: Mapping[str, JsonValue], values: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """Return a run's settings, as RUN_CONFIGURED holds them, with some of them changed.
+def changed(settings: RunSettings, values: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """Return a run's settings with some of them changed, as RUN_CONFIGURED holds them.
 
     Args:
         settings: of the run.
@@ -52,7 +52,7 @@ def changed(settings: Mapping[str, JsonValue], values: Mapping[str, Any]) -> dic
     Raises:
         BadSettings: a value can't be used, or the run has no such configuration.
     """
-    tree = RunSettings.recorded(settings).model_dump(mode="json")
+    tree = settings.model_dump(mode="json")
     wanted = nest(values)
     games: dict[str, Any] = wanted.pop(GAME_TABLES, {})
     configs = {config["key"]: config for config in tree["configs"]}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from app.core import FlyballError
+from app.core import BROKER, FlyballError
 from app.events import Payload
 from app.feedback import (
     Controller,
@@ -68,8 +68,6 @@ class DaemonSpec:
         workers = (partial(self.worker, place=place),) if self.worker else ()
         return cast("tuple[Factory, ...]", (*self.reducers[: -1 if self.worker else None], *workers))
 
-
-BROKER = "broker"
 
 FEEDBACK: tuple[type[Hosted], ...] = (
     FeedbackLoopController,

@@ -4,23 +4,37 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import cast
+from typing import NamedTuple, cast
+
+from pydantic import TypeAdapter
 
 from app.core import FlyballError
-from app.events import AnyRow, Event, Payload, RunConfigured
-from app.events.frames import Stored
+from app.events import AnyRow, Event, EventVoided, Payload, RunConfigured
+from app.events.frames import DeadLetter, Stored
 from app.feedback import FeedbackFold
-from app.runtime.fold import Conclusion, Factory, Fold, Outcome, RowKey
+from app.runtime.fold import VOIDED_KEY, Conclusion, Factory, Fold, Outcome, RowKey, VoidedEvents, voided_in
 from app.runtime.ledger import ACCOUNTS, Difference, Ledger
 from app.runtime.registry import DAEMONS, DaemonSpec
 from app.runtime.row_schema import SCHEMAS_KEY, readable, schemas_of
 
 LEDGER_KEY: RowKey = ("replay", "ledger")
 RUN_KEY: RowKey = ("replay", "run")
+UNFOLDED_KEY: RowKey = ("replay", "unfolded")
 
 
 class ForeignCheckpoint(FlyballError):
     """A checkpoint was made of another journal, or by another version."""
+
+
+class Unfolded(NamedTuple):
+    """An event that was left out: its position, who could not fold or read it, and why."""
+
+    position: int
+    by: str
+    error: str
+
+
+_UNFOLDED: TypeAdapter[list[Unfolded]] = TypeAdapter(list[Unfolded])
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +46,8 @@ class Report:
         matched: how many conclusions agree with their record, by seed name.
         foreign: recorded decisions, requests and observations of operators: facts of life, not recomputed.
         in_flight: conclusions that their daemon may not have published yet when the journal ends.
+        unfolded: events that a controller could not fold, or that nobody can read.
+        voided: positions of the events that an operator voided: they are left out.
         differences: the first of them, in the order of the journal.
         differing: how many there are.
         state_hash: of all rows of all controllers.
@@ -41,6 +57,8 @@ class Report:
     matched: Mapping[str, int]
     foreign: int
     in_flight: tuple[Conclusion, ...]
+    unfolded: tuple[Unfolded, ...]
+    voided: tuple[int, ...]
     differences: tuple[Difference, ...]
     differing: int
     state_hash: str
@@ -70,9 +88,10 @@ class Replay:
         apart: each daemon's controllers get a fold of their own, as in a cluster; else all share one.
         first: differences before this position are not looked at. The fold begins at 1 all the same.
         saved: rows that ``changes`` returned, to go on from there; not with ``apart``.
+        voids: the position of each voided event, and the position where it was voided.
 
     Raises:
-        ForeignCheckpoint: the saved rows are of another version.
+        ForeignCheckpoint: the saved rows are of another version, or hold an event that was voided since.
     """
 
     def __init__(
@@ -82,14 +101,18 @@ class Replay:
         apart: bool = False,
         first: int = 1,
         saved: Mapping[RowKey, bytes] | None = None,
+        voids: Mapping[int, int] | None = None,
     ) -> None:
-        rows = dict(saved or {})
+        rows, self._voids = dict(saved or {}), dict(voids or {})
         if not readable(rows, controllers(daemons)):
             raise ForeignCheckpoint("The checkpoint is of another version of flyball.", hint="Remove it.")
-        self.ledger = Ledger(daemons, first=first, saved=rows.pop(LEDGER_KEY, None))
+        if rows and voided_in(rows) != self._voids.keys():
+            raise ForeignCheckpoint("Since the checkpoint was made, an event was voided.", hint="Remove it.")
+        self.ledger = Ledger(daemons, first=first, saved=rows.pop(LEDGER_KEY, None), voids=self._voids.items())
         self._run = rows.pop(RUN_KEY, b"").decode()
+        self._unfolded = _UNFOLDED.validate_json(rows.pop(UNFOLDED_KEY, b"[]"))
         hosts = [{name: spec} for name, spec in daemons.items() if spec.controllers] if apart else [daemons]
-        self._folds = [Fold(controllers(hosted), rows) for hosted in hosts]
+        self._folds = [Fold(controllers(hosted), rows, self._voids) for hosted in hosts]
         read = (controller.reads for spec in daemons.values() for controller in spec.controllers)
         folded = frozenset[type[Payload]]({RunConfigured}).union(FeedbackFold.reads, ACCOUNTS, *read)
         self._opened = frozenset(payload.event_type for payload in folded)
@@ -114,6 +137,7 @@ class Replay:
         for fold in self._folds:
             outcome = fold.feed(events)
             self.ledger.expect(outcome.conclusions)
+            self._unfolded += [Unfolded(one.event.sequence, one.by, one.error) for one in outcome.failures]
             if keep:
                 self._kept.changed |= outcome.changed
         enter = self.ledger.enter
@@ -124,20 +148,24 @@ class Replay:
         """Do what ``feed`` does with events that are not read yet.
 
         Those that no controller reads are compared as bytes, and only read if they differ: a third of a journal.
-
-        Raises:
-            DamagedRecord: one can't be read.
         """
-        opened = self._opened
-        self.feed([one.open("replay") for one in stored if one.type in opened], keep=keep)
-        for one in stored:
-            if one.type not in opened and not self.ledger.settles(one):
-                self.ledger.enter(one.open("replay"))
+        self.feed(self._read(one for one in stored if one.type in self._opened), keep=keep)
+        for event in self._read(one for one in stored if one.type not in self._opened and not self.ledger.settles(one)):
+            self.ledger.enter(event)
+
+    def _read(self, stored: Iterable[Stored]) -> list[Event[Payload]]:
+        events = (one.open("replay", self._leave_out) for one in stored)
+        return [event for event in events if event is not None]
+
+    def _leave_out(self, letter: DeadLetter) -> None:
+        self._unfolded.append(Unfolded(letter.position, letter.producer, letter.error))
 
     def changes(self) -> dict[RowKey, bytes | None]:
         """Return what changed since it was last asked for, ready to be saved."""
         kept, self._kept = self._kept, Outcome()
         own = {LEDGER_KEY: self.ledger.dump(), RUN_KEY: self._run.encode(), SCHEMAS_KEY: self._schemas}
+        own[UNFOLDED_KEY] = _UNFOLDED.dump_json(self._unfolded)
+        own[VOIDED_KEY] = VoidedEvents(positions=tuple(sorted(self._voids))).model_dump_json().encode()
         return kept.saved() | own
 
     def tables(self) -> dict[str, Mapping[str, AnyRow]]:
@@ -152,6 +180,8 @@ class Replay:
             matched=dict(sorted(self.ledger.matched.items())),
             foreign=self.ledger.foreign,
             in_flight=self.ledger.in_flight(),
+            unfolded=tuple(self._unfolded),
+            voided=tuple(sorted(self._voids)),
             differences=tuple(self.ledger.differences()),
             differing=self.ledger.differing,
             state_hash=state_hash(self.tables()),
@@ -167,6 +197,7 @@ def replay(
 ) -> Report:
     """Replay a whole history; the arguments are those of ``Replay``."""
     history = list(events)
-    one = Replay(daemons, apart=apart, first=first)
+    voids = {event.data.position: event.sequence for event in history if isinstance(event.data, EventVoided)}
+    one = Replay(daemons, apart=apart, first=first, voids=voids)
     one.feed(history)
     return one.report(history[-1].sequence if history else 0)

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from app.config import GameConfig, RunSettings
@@ -49,15 +49,22 @@ def _silent_stderr() -> Iterator[None]:
         os.close(nowhere)
 
 
-def check_lasting(before: RunSettings | None, now: RunSettings) -> None:
-    """Compare with the settings that the journal holds.
+def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
+    """Compare each configuration with the settings that it had last.
+
+    Args:
+        past: the run's settings, the latest first; read only as far as a configuration was not played lately.
+        now: those that it shall have.
 
     Raises:
         BadSettings: a configuration that has a past would get another game, number of players or network.
     """
-    for config in now.configs:
-        if before is not None and config.key in before:
-            _check_same(before.config(config.key), config)
+    unseen = dict(now.by_key)
+    for before in past:
+        for key in unseen.keys() & before.by_key.keys():
+            _check_same(before.config(key), unseen.pop(key))
+        if not unseen:
+            return
 
 
 def _check_same(before: GameConfig, now: GameConfig) -> None:

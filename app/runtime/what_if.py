@@ -6,13 +6,15 @@ decision that is not taken any more is not seen by those who would have reacted 
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from app.config import ForeignSettings, RunSettings
 from app.events import Envelope, Event, Payload, RunConfigured
 from app.runtime.fold import Conclusion, Fold
 from app.runtime.overrides import changed
@@ -62,11 +64,14 @@ class WhatIf:
     Args:
         values: the settings that are different, by dotted key.
         daemons: whose controllers are folded.
+        voided: positions of events that are left out.
     """
 
-    def __init__(self, values: Mapping[str, Any], daemons: Mapping[str, DaemonSpec] = DAEMONS) -> None:
+    def __init__(
+        self, values: Mapping[str, Any], daemons: Mapping[str, DaemonSpec] = DAEMONS, *, voided: Collection[int] = ()
+    ) -> None:
         self._values = values
-        self._real, self._other = Fold(controllers(daemons)), Fold(controllers(daemons))
+        self._real, self._other = (Fold(controllers(daemons), voided=voided) for _ in range(2))
         self._instead: dict[str, Envelope[Payload] | None] = {}
         read = (controller.reads | controller.emits for spec in daemons.values() for controller in spec.controllers)
         self.reads: frozenset[type[Payload]] = frozenset({RunConfigured}).union(*read)
@@ -96,9 +101,10 @@ class WhatIf:
             instead = self._instead.pop(event.id)
             return () if instead is None else (replace(event, envelope=instead),)
         if isinstance(event.data, RunConfigured):
-            settings = changed(event.data.settings, self._values)
-            data = event.data.model_copy(update={"settings": settings})
-            return (replace(event, envelope=replace(event.envelope, data=data)),)
+            with suppress(ForeignSettings):
+                settings = changed(RunSettings.recorded(event.data.settings, event.source), self._values)
+                data = event.data.model_copy(update={"settings": settings})
+                return (replace(event, envelope=replace(event.envelope, data=data)),)
         return (event,)
 
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import get_args
 
-from app.core import FlyballError
+from app.core import BROKER, FlyballError
 from app.events import (
     CATALOGUE,
     AdaptiveParamsChanged,
@@ -19,6 +19,7 @@ from app.events import (
     DaemonStarted,
     DistributionFailed,
     EvaluationProgress,
+    EventVoided,
     ExplorationBoost,
     HyperparameterUpdated,
     Kind,
@@ -48,7 +49,7 @@ from app.events import (
     TrainingUnblocked,
 )
 from app.feedback import Controller, FeedbackFold
-from app.runtime.registry import BROKER, DAEMONS, DaemonSpec
+from app.runtime.registry import DAEMONS, DaemonSpec
 
 HOST = "every daemon"
 OPERATOR = "an operator"
@@ -75,6 +76,7 @@ KNOBS: Mapping[str, frozenset[type[Payload]]] = {
 TERMINAL: Mapping[type[Payload], str] = {
     DaemonFailed: "the status shows the error; the supervisor has started the daemon again",
     DaemonStarted: "the status counts starts",
+    EventVoided: "every daemon's host leaves the voided event out, and people read it",
     NodeDegraded: "the scheduler, who says it, pauses the worker; the status shows it",
     NodeRecovered: "the scheduler, who says it, gives the worker requests again; the status shows it",
     NodeLost: "the scheduler, who says it, gives the node's work to others at once; people read it",
@@ -101,7 +103,8 @@ def emitters(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Edges:
             found[payload].add(HOST)
     for payload in (RunConfigured, ClockTick):
         found[payload].add(BROKER)
-    found[RollbackRequested].add(OPERATOR)
+    for payload in (RollbackRequested, EventVoided):
+        found[payload].add(OPERATOR)
     for spec in daemons.values():
         for reducer in spec.reducers:
             for payload in reducer.emits:

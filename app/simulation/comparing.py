@@ -87,7 +87,9 @@ def run_task(task: Task) -> RunResult:
     simulation.run()
     models = simulation.world.models
     final = {key: models[account.current].skill if account.current else 0.0 for key, account in ledger.accounts.items()}
-    return run_result(task.arm, simulation.settings, simulation.broker.head, ledger.accounts, final)
+    return run_result(
+        task.arm, simulation.settings, simulation.broker.head, ledger.accounts, final, failures=simulation.failures
+    )
 
 
 def run_tasks(tasks: Sequence[Task], jobs: int) -> Iterator[RunResult]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from app.config import RunSettings, Settings
 from app.config.feedback import StallSettings
+from app.runtime.fold import Failure
 from app.simulation.agenda import HOUR_US, START_US
 from app.simulation.ledger import Account
 
@@ -62,6 +63,7 @@ class RunResult(Settings):
             hour.
         floor: the least share of worker time that a configuration had, as a share of an equal share: on any one day,
             and over the whole time.
+        unfolded: events that a controller could not fold, with the error; they were left out.
     """
 
     arm: str
@@ -74,6 +76,7 @@ class RunResult(Settings):
     regressions: RegressionFigures
     daily_floor: float | None
     floor: float | None
+    unfolded: tuple[str, ...]
 
     @property
     def total_gain(self) -> float:
@@ -123,7 +126,13 @@ def least_share(accounts: Sequence[Account], hours: range) -> float | None:
 
 
 def run_result(
-    arm: str, settings: RunSettings, events: int, accounts: Mapping[str, Account], final: Mapping[str, float]
+    arm: str,
+    settings: RunSettings,
+    events: int,
+    accounts: Mapping[str, Account],
+    final: Mapping[str, float],
+    *,
+    failures: Sequence[Failure] = (),
 ) -> RunResult:
     """Make the figures of a run from its accounts and the strength of the current models at its end, luck included."""
     every = list(accounts.values())
@@ -141,4 +150,5 @@ def run_result(
         regressions=regression_figures(every),
         daily_floor=min(daily, default=None),
         floor=least_share(every, range(hours)),
+        unfolded=tuple(f"{one.by} at {one.event.sequence}: {one.error}" for one in failures),
     )

@@ -7,7 +7,7 @@ from app.config import RunSettings
 from app.core import derive_id
 from app.events import ClockTick, Envelope, Event, Payload, RunConfigured, originate
 from app.events.envelope import EPOCH
-from app.runtime.fold import Fold
+from app.runtime.fold import Failure, Fold
 from app.simulation.agenda import SECOND_US, START_US, Agenda, VirtualBroker
 from app.simulation.arms import Arm
 from app.simulation.cluster import Cluster
@@ -37,6 +37,7 @@ class Simulation:
         self.world = World(plant, seed, self.end_us)
         self.cluster = Cluster(self.settings, self.world, self.agenda, self.end_us)
         self.fold = Fold(arm.factories)
+        self.failures: list[Failure] = []
         self.listeners: list[Listener] = []
 
     def run(self) -> None:
@@ -62,8 +63,9 @@ class Simulation:
             self.cluster.observe(event)
             for listener in self.listeners:
                 listener(event)
-            concluded = self.fold.feed((event,)).envelopes
-            if concluded:
+            outcome = self.fold.feed((event,))
+            self.failures += outcome.failures
+            if concluded := outcome.envelopes:
                 latency = self.world.plant.time.latency
                 self.agenda.enter(latency, CONTROLLERS, lambda _, concluded=concluded: concluded)  # type: ignore[misc]
 

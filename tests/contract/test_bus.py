@@ -2,13 +2,14 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from bus_rig import StepClock, address, broker_thread, checked, degraded, gather
 
-from app.bus import BusClosed, BusError, MemoryBus, ZmqBus
-from app.events import ClockTick, ParityChecked, QualityDegraded, encode
-from app.events.frames import Draft, Frame, FrameBuilder, seal
+from app.bus import BusClosed, BusError, MemoryBus, PublishRefused, ZmqBus
+from app.events import ClockTick, ParityChecked, QualityDegraded, RunConfigured, encode, originate
+from app.events.frames import DeadLetter, Draft, Frame, FrameBuilder, seal
 from app.journal import MemoryJournal
 
 
@@ -238,3 +239,22 @@ async def test_an_event_that_differs_from_its_frame_s_header_is_a_dead_letter(jo
         batch = await anext(subscription)
     assert (batch.events, batch.position) == ((), 2)
     assert ["its frame says" in letter.error for letter in journal.dead_letters()] == [True, True]
+
+
+async def test_bus_settings_of_a_client_are_refused(bus, journal, clock):
+    configured = RunConfigured(run_id="run", settings={})
+    with pytest.raises(PublishRefused, match="Only the broker publishes"):
+        await bus.publish(originate(configured, event_id="configured", time=clock.now()))
+    assert journal.head == 0
+    assert await bus.publish(checked(0)) == 1
+
+
+async def test_bus_letter_about_a_position_is_kept_once(bus, journal):
+    letter = DeadLetter(7, "p@a", "feedback@laptop/LossWatch", "no", b"{}")
+    for error in ("no", "no again"):
+        await bus.bury(replace(letter, error=error))
+    await bus.bury(replace(letter, reporter="feedback@laptop/another"))
+    assert [(kept.reporter, kept.error) for kept in journal.dead_letters()] == [
+        ("feedback@laptop/LossWatch", "no"),
+        ("feedback@laptop/another", "no"),
+    ]

@@ -125,6 +125,14 @@ def test_cursors_are_durable_names_for_positions(journal):
     assert journal.cursors() == {"arena": 4, "trainer": 9}
 
 
+def test_letter_of_one_reporter_about_a_position_is_kept_once(journal):
+    one, another = (DeadLetter(7, "p", reporter, "no", b"") for reporter in ("a", "b"))
+    refused = DeadLetter(0, "p", "broker", "junk", b"")
+    journal.append(letters=[one, one, another])
+    journal.append(letters=[one, refused, refused])
+    assert [letter.reporter for letter in journal.dead_letters()] == ["a", "b", "broker", "broker"]
+
+
 def test_dead_letters_are_listed_and_removed(journal):
     journal.append(letters=[DeadLetter(4, "p", "r", "why", b"body"), DeadLetter(0, "q", "broker", "bad", b"")])
     first, second = journal.dead_letters()

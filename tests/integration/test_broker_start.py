@@ -11,7 +11,8 @@ from bus_rig import StepClock, address, checked
 from app.config import RunSettings
 from app.events import RunConfigured
 from app.journal import MemoryJournal, SqliteJournal, history
-from app.runtime.brokerd import BrokerVoice, configure, last_settings, record, serve
+from app.runtime.brokerd import BrokerVoice, configure, record, serve
+from app.runtime.past import last_settings
 from app.runtime.settings import load
 
 CLOCK = StepClock()

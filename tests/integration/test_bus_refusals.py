@@ -21,8 +21,8 @@ from app.bus import (
     wire,
     zmq_subscription,
 )
-from app.events import MalformedEvent, encode
-from app.events.frames import DeadLetter, frame_of
+from app.events import MalformedEvent, RunConfigured, encode, originate
+from app.events.frames import DeadLetter, FrameBuilder, draft_of, frame_of
 from app.journal import MemoryJournal, SqliteJournal
 
 
@@ -121,6 +121,37 @@ def test_nonsense_is_answered_with_an_error_and_harms_nobody(stranger, parts):
     stranger.hello()
     assert stranger.say(*parts)[0] == b"X"
     assert stranger.say(b"F", frame())[0][:1] == b"A"
+
+
+def test_settings_of_a_client_are_a_dead_letter(stranger, journal):
+    """No client changes the settings of a run, whatever program it is."""
+    stranger.hello()
+    configured = originate(RunConfigured(run_id="run", settings={}), event_id="configured", time=StepClock().now())
+    kind, text = stranger.say(b"F", frame(configured))
+    assert struct.unpack("<cQQI", kind) == (b"R", 1, 0, 1)
+    assert b"Only the broker publishes flyball.run.configured" in text
+    assert (journal.head, len(journal.dead_letters())) == (0, 1)
+    assert stranger.say(b"F", frame(base=1))[0][:1] == b"A", "those behind it pass"
+
+
+async def test_settings_under_the_header_of_a_tick_reach_nobody(stranger, broker, journal):
+    stranger.hello()
+    configured = originate(RunConfigured(run_id="run", settings={}), event_id="configured", time=StepClock().now())
+    builder = FrameBuilder("stranger")
+    builder.add([draft_of(configured)._replace(type="flyball.clock.tick")])
+    assert stranger.say(b"F", builder.build(1, 0))[0][:1] == b"A"
+    bus = ZmqBus(broker.endpoint, producer="p")
+    await bus.publish(checked(0))
+    assert [event.sequence for event in await gather(bus.subscribe(after=0), 1)] == [2]
+    await until(lambda: len(journal.dead_letters()) == 1)
+    await bus.close()
+
+
+def test_hello_in_the_broker_s_name_is_refused(stranger):
+    hello = {"greeting": 1, "producer": "broker@localhost", "epochs": []}
+    kind, text = stranger.say(b"H", json.dumps(hello).encode())
+    assert kind == b"X"
+    assert b"is the name of a broker" in text
 
 
 def test_a_connection_that_did_not_say_hello_is_told_to(stranger):

@@ -1,5 +1,6 @@
 """Commands that talk to a broker: a real one, in a process of its own."""
 
+import asyncio
 import json
 import signal
 import socket
@@ -16,14 +17,17 @@ from click.testing import CliRunner, Result
 from driving import KEY, NEW, OLD
 from scenario_events import promoted
 
+from app.bus import ZmqBus
 from app.cli import main
 from app.cli.bus import is_listening
 from app.config import Deployment, RunFolder
-from app.events import Event, ModelRolledBack, Payload
+from app.events import Event, ModelRolledBack, Payload, encode
+from app.events.frames import DeadLetter
 from app.journal import SqliteJournalReader, history
 from app.runtime.sockets import bus_endpoint
 
 FLYBALL = (sys.executable, "-m", "app.cli")
+PARITY = {"request_id": "r", "worker": None, "shard": "c" * 64}
 TICK = ("CLOCK_TICK", '{"period_seconds": 60}')
 Flyball = Callable[..., Result]
 
@@ -68,8 +72,92 @@ def test_what_is_emitted_is_recorded_where_it_says(broker: Path, flyball: Flybal
 def test_an_event_with_an_id_of_its_own_is_recorded_once(broker: Path, flyball: Flyball) -> None:
     first = flyball("emit", *TICK, "--id", "mine")
     assert (first.exit_code, first.stdout.split()[1]) == (0, "mine")
-    assert flyball("emit", *TICK, "--id", "mine").stdout == first.stdout
+    again = flyball("emit", *TICK, "--id", "mine")
+    assert again.stdout == first.stdout
+    assert "recorded before" in again.stderr
+    assert "recorded before" not in first.stderr
     assert [event.id for event in recorded(broker, "cli@laptop")] == ["mine"]
+
+
+def test_emit_id_of_another_event_is_taken(broker: Path, flyball: Flyball) -> None:
+    position, _ = flyball("emit", *TICK, "--id", "mine").stdout.split()
+    for other in (("CLOCK_TICK", '{"period_seconds": 61}'), ("NODE_LOST", '{"node": "a", "silent_seconds": 9}')):
+        taken = flyball("emit", *other, "--id", "mine")
+        assert (taken.exit_code, taken.stdout) == (1, "")
+        assert "The id mine is taken: CLOCK_TICK" in taken.stderr
+        assert f"position {position}" in taken.stderr
+    assert len(recorded(broker, "cli@laptop")) == 1
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)], ids=["publish", "dry run"])
+def test_emit_settings_is_refused_as_usage(flyball: Flyball, dry: tuple[str, ...]) -> None:
+    refused = flyball("emit", "RUN_CONFIGURED", '{"run_id": "r", "settings": {}}', *dry)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "Only the broker publishes RUN_CONFIGURED" in refused.stderr
+
+
+def test_emit_long_id_is_refused_as_usage(flyball: Flyball) -> None:
+    refused = flyball("emit", *TICK, "--id", "x" * 300)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "--id has 300 characters; an id has at most 255" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("payload", "data"),
+    [
+        ("CLOCK_TICK", '{"period_seconds": "60"}'),
+        ("PARITY_CHECKED", json.dumps(PARITY | {"checked": "3", "failures": 0})),
+        ("PARITY_CHECKED", json.dumps(PARITY | {"checked": 3, "failures": 4})),
+    ],
+)
+def test_emit_lax_data_is_refused(flyball: Flyball, payload: str, data: str) -> None:
+    refused = flyball("emit", payload, data, "--dry-run")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert f"This is no {payload}" in refused.stderr
+
+
+def test_repair_lists_a_failed_event_and_voids_it(broker: Path, flyball: Flyball) -> None:
+    position, event_id = flyball("emit", *TICK).stdout.split()
+    (event,) = recorded(broker, "cli@laptop")
+    bury(broker, DeadLetter(int(position), event.source, "feedback@laptop/LossWatch", "boom", encode(event.envelope)))
+    (row,) = map(json.loads, flyball("journal", "repair", "--json").stdout.splitlines())
+    assert row == {
+        "position": int(position),
+        "event": "CLOCK_TICK",
+        "by": "feedback@laptop/LossWatch",
+        "error": "boom",
+        "voided": None,
+    }
+    assert "1 events could not be read or folded" in flyball("status").stderr
+    assert json.loads(flyball("status", "--json").stdout)["unfolded"] == [int(position)]
+
+    done = flyball("journal", "repair", "--void", position, "--reason", "a bad tick")
+    assert done.exit_code == 0, done.stderr
+    (_, void) = recorded(broker, "cli@laptop")
+    assert (void.data.position, void.data.reason, void.envelope.causationid) == (int(position), "a bad tick", event_id)
+    assert json.loads(flyball("journal", "repair", "--json").stdout)["voided"] == "a bad tick"
+    assert "EVENT_VOIDED" in flyball("trace", event_id).stdout
+    assert json.loads(flyball("status", "--json").stdout)["unfolded"] == []
+    again = flyball("journal", "repair", "--void", position, "--reason", "once more")
+    assert (again.exit_code, len(recorded(broker, "cli@laptop"))) == (0, 2)
+    assert "voided before" in again.stderr
+
+
+def test_repair_event_that_nobody_failed_at_is_kept(broker: Path, flyball: Flyball) -> None:
+    position, _ = flyball("emit", *TICK).stdout.split()
+    refused = flyball("journal", "repair", "--void", position, "--reason", "dislike")
+    assert (refused.exit_code, refused.stdout) == (4, "")
+    assert flyball("journal", "repair", "--void", position).exit_code == 2
+    assert "No event waits for a repair" in flyball("journal", "repair").stderr
+
+
+def bury(folder: Path, letter: DeadLetter) -> None:
+    async def tell() -> None:
+        bus = ZmqBus(bus_endpoint(RunFolder(folder), Deployment()), producer="feedback@laptop", deadline_s=20)
+        await bus.bury(letter)
+        await bus.close()
+
+    asyncio.run(tell())
 
 
 def test_a_rollback_from_a_model_that_is_not_current_is_refused(broker: Path, flyball: Flyball) -> None:

@@ -46,7 +46,7 @@ def place_of(name: str, store: Path) -> Place:
 async def turn(journal: MemoryJournal, states: dict[str, MemoryStateStore], store: Path, until: int) -> None:
     """Run all daemons until ``until`` verdicts on trained models are in the journal."""
     clock = SystemClock()
-    bus, stop = MemoryBus(journal, clock), asyncio.Event()
+    bus, stop = MemoryBus(journal, clock, producer="broker@laptop"), asyncio.Event()
     configured = RunConfigured(run_id="run", settings=SETTINGS.model_dump(mode="json"))
     await bus.publish(originate(configured, event_id="configured", time=clock.now()))
     engines = {name: InlineEngine() for name, spec in SPECS.items() if spec.worker}

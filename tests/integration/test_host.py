@@ -14,30 +14,32 @@ from structlog.testing import capture_logs
 
 from app.bus import Batch, MemoryBus
 from app.config import GAMES, RunSettings
-from app.core import FlyballError
 from app.engine import JobFailed, WorkerLost
 from app.engine.scatter import DEATHS
 from app.events import (
     DaemonHeartbeat,
     DaemonReady,
     DaemonStopped,
+    EventVoided,
     QualityDegraded,
+    Row,
     RunConfigured,
     SelfplayComplete,
     SelfplayFailed,
     SelfplayRequested,
     ShardRef,
     Step,
+    TrainingCompleted,
     TrainingRequested,
     originate,
 )
 from app.feedback import TrainingTrigger
 from app.journal import MemoryJournal, MemoryStateStore, history
 from app.runtime.clock import SystemClock
-from app.runtime.fold import Fold, UndeclaredEmission
+from app.runtime.fold import Fold
 from app.runtime.host import Host, OtherDecisions, Ports, Rhythm
 from app.runtime.notify import Notifier
-from app.runtime.registry import DAEMONS
+from app.runtime.registry import DAEMONS, DaemonSpec
 from app.runtime.row_schema import SCHEMAS_KEY
 from app.runtime.work import Place
 
@@ -75,7 +77,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.journal, self.clock, self.boots = MemoryJournal(), SystemClock(), 0
-        self.bus = MemoryBus(self.journal, self.clock)
+        self.bus = MemoryBus(self.journal, self.clock, producer="broker@laptop")
 
     async def publish(self, data: Any, event_id: str, subject: str | None = KEY) -> None:
         await self.bus.publish(originate(data, event_id=event_id, time=self.clock.now(), subject=subject))
@@ -85,16 +87,17 @@ class Stage:
 
     def host(
         self,
-        daemon: str,
+        daemon: str | DaemonSpec,
         states: MemoryStateStore,
         engine: ScriptedEngine | None = None,
         notifier: Notifier | None = None,
         sink: Any = None,
     ) -> Host:
         self.boots += 1
-        place = Place(name=WORKER if engine else f"{daemon}@laptop", node="laptop", store="store")
+        spec = daemon if isinstance(daemon, DaemonSpec) else DAEMONS[daemon]
+        place = Place(name=WORKER if engine else f"{spec.name}@laptop", node="laptop", store="store")
         ports = Ports(self.bus, states, self.clock, engine, notifier or Notifier(""), sink)
-        return Host(DAEMONS[daemon], place, f"boot-{self.boots}", ports, Rhythm(0.05, 0.2))
+        return Host(spec, place, f"boot-{self.boots}", ports, Rhythm(0.05, 0.2))
 
     async def until(self, payload: type[Any], host: Host, count: int = 1) -> list[Any]:
         """Run a host until there are ``count`` events of a type; return them."""
@@ -257,7 +260,7 @@ async def test_only_after_catching_up_it_is_ready_and_runs_jobs(stage):
     assert engine.calls == 0
 
 
-async def test_what_a_reducer_does_not_declare_is_refused(record):
+async def test_undeclared_emission_is_a_failure_of_its_reducer(record):
     class Chatty(DAEMONS["model_lifecycle"].controllers[0]):  # type: ignore[misc]
         reads = frozenset({QualityDegraded})
         emits = frozenset()
@@ -269,11 +272,11 @@ async def test_what_a_reducer_does_not_declare_is_refused(record):
 
     fold = Fold((Chatty,))
     fold.feed([record(RunConfigured(run_id="r", settings=SETTINGS.model_dump(mode="json")))])
-    with pytest.raises(UndeclaredEmission, match="QUALITY_DEGRADED") as refused:
-        fold.feed(
-            [record(QualityDegraded(request_id="r", worker="selfplay_worker@laptop", shard="c" * 64, reason="x"), KEY)]
-        )
-    assert isinstance(refused.value, FlyballError)
+    data = QualityDegraded(request_id="r", worker=WORKER, shard="c" * 64, reason="x")
+    (failure,) = fold.feed([record(data, KEY)]).failures
+    assert failure.by == Chatty.name
+    assert "UndeclaredEmission" in failure.error
+    assert "QUALITY_DEGRADED" in failure.error
 
 
 class DeafBus(MemoryBus):
@@ -308,7 +311,7 @@ class TalkativeEngine(ScriptedEngine):
 @pytest.mark.parametrize("when", ["before", "while draining"])
 async def test_without_a_broker_it_stops_all_the_same(when):
     stage = Stage()
-    stage.bus = DeafBus(stage.journal, stage.clock)
+    stage.bus = DeafBus(stage.journal, stage.clock, producer="broker@laptop")
     await stage.configure()
     shard = ShardRef(worker="selfplay_worker@laptop", key="b" * 64, rows=9, games=1, model=MODEL, seed=1)
     request = TrainingRequested(base_model=MODEL, shards=(shard,), step=0, seed=1, learning_rate=0.1, epochs=1)
@@ -357,7 +360,7 @@ async def test_with_its_state_lost_it_publishes_nothing_that_the_journal_holds()
 
 async def test_what_was_concluded_but_never_published_is_published_when_it_is_ready():
     stage = Stage()
-    stage.bus = DeafBus(stage.journal, stage.clock)
+    stage.bus = DeafBus(stage.journal, stage.clock, producer="broker@laptop")
     await stage.configure()
     states, stop = MemoryStateStore(), asyncio.Event()
     stage.bus.gone = True
@@ -495,7 +498,7 @@ async def test_the_watchdog_hears_of_the_event_loop_while_the_broker_is_away(sta
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(path))
         systemd.setblocking(False)
-        stage.bus, stop = DeafBus(stage.journal, stage.clock), asyncio.Event()
+        stage.bus, stop = DeafBus(stage.journal, stage.clock, producer="broker@laptop"), asyncio.Event()
         host = stage.host("training_trigger", MemoryStateStore(), notifier=Notifier(str(path)))
         async with asyncio.timeout(20):
             running = asyncio.gather(host.run(stop))
@@ -514,3 +517,114 @@ async def _hear(systemd: socket.socket, state: bytes) -> bytes:
     while state not in heard:
         heard += await asyncio.get_running_loop().sock_recv(systemd, 4096)
     return heard
+
+
+class Counts(Row, frozen=True):
+    """Positions that were folded."""
+
+    positions: tuple[int, ...] = ()
+
+
+class Picky:
+    """Remembers positions; cannot fold what is about the shard of zeros while ``picky``."""
+
+    name, row, picky = "Picky", Counts, True
+    reads, emits = frozenset({QualityDegraded}), frozenset()
+
+    def __init__(self, settings: Any) -> None:
+        pass
+
+    def step(self, rows: Any, event: Any) -> Any:
+        if self.picky and event.data.shard == "0" * 64:
+            raise ZeroDivisionError("no such shard")
+        before = rows[KEY].positions if KEY in rows else ()
+        return Step({KEY: Counts(positions=(*before, event.sequence))})
+
+
+class Easy(Picky):
+    """Folds everything."""
+
+    name, picky = "Easy", False
+
+
+PICKY = DaemonSpec("picky", "counts", (Picky, Easy))
+
+
+def positions_in(states: MemoryStateStore) -> dict[str, tuple[int, ...]]:
+    """Return what the reducers have saved."""
+    rows = states.load()[1]
+    return {
+        reducer.name: Counts.model_validate_json(rows[reducer.name, KEY]).positions
+        for reducer in (Picky, Easy)
+        if (reducer.name, KEY) in rows
+    }
+
+
+async def degrade(stage: Stage, *shards: str) -> list[int]:
+    """Publish facts about shards; return their positions."""
+    first = stage.journal.head + 1
+    for shard in shards:
+        data = QualityDegraded(request_id="r", worker=WORKER, shard=shard * 64, reason="x")
+        await stage.publish(data, f"degraded-{stage.journal.head}")
+    return list(range(first, first + len(shards)))
+
+
+async def test_host_failed_event_becomes_a_dead_letter_and_it_goes_on(capsys):
+    stage, states = Stage(), MemoryStateStore()
+    await stage.configure()
+    first, poison, last = await degrade(stage, "a", "0", "b")
+    await stage.until(DaemonHeartbeat, stage.host(PICKY, states))
+    assert positions_in(states) == {"Picky": (first, last), "Easy": (first, poison, last)}
+    (letter,) = stage.journal.dead_letters()
+    assert (letter.position, letter.reporter) == (poison, "picky@laptop/Picky")
+    assert letter.error == "ZeroDivisionError: no such shard"
+    assert "event could not be folded" in capsys.readouterr().out
+    await stage.until(DaemonHeartbeat, stage.host(PICKY, MemoryStateStore()), count=2)
+    assert len(stage.journal.dead_letters()) == 1, "folded again, it fails again and is told once"
+
+
+@pytest.mark.parametrize("states", [None, MemoryStateStore()], ids=["state lost", "state kept"])
+async def test_host_voided_event_is_left_out_by_every_reducer(states):
+    stage, saved = Stage(), MemoryStateStore()
+    await stage.configure()
+    first, poison, last = await degrade(stage, "a", "0", "b")
+    await stage.until(DaemonHeartbeat, stage.host(PICKY, saved))
+    await stage.publish(EventVoided(position=poison, reason="nonsense"), "void", None)
+    after = saved if states else MemoryStateStore()
+    await stage.until(DaemonReady, stage.host(PICKY, after), count=2)
+    assert positions_in(after) == {"Picky": (first, last), "Easy": (first, last)}
+    starts = len(stage.of(DaemonReady))
+    await stage.until(DaemonReady, stage.host(PICKY, after), count=starts + 1)
+    assert positions_in(after) == {"Picky": (first, last), "Easy": (first, last)}
+
+
+async def test_host_event_voided_while_it_runs_is_left_out_at_once():
+    stage, states, stop = Stage(), MemoryStateStore(), asyncio.Event()
+    await stage.configure()
+    first, poison, last = await degrade(stage, "a", "0", "b")
+    async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+        group.create_task(stage.host(PICKY, states).run(stop))
+        while "Easy" not in positions_in(states):
+            await asyncio.sleep(0.01)
+        await stage.publish(EventVoided(position=poison, reason="nonsense"), "void", None)
+        (latest,) = await degrade(stage, "c")
+        while positions_in(states).get("Easy") != (first, last, latest):
+            await asyncio.sleep(0.01)
+        stop.set()
+    assert positions_in(states)["Picky"] == (first, last, latest)
+
+
+async def test_host_void_publishes_nothing_about_the_past():
+    """History stays as it was: the trigger asked for trainings, and does not ask again."""
+    stage, states = Stage(), MemoryStateStore()
+    await stage.configure()
+    await stage.until(TrainingRequested, stage.host("training_trigger", states), count=2)
+    asked = list(history(stage.journal, types={TrainingRequested}))
+    done = TrainingCompleted(request_id=asked[0].id, model="a" * 64, parent=None, step=0, rows=1, metrics=None)
+    await stage.publish(done, "done", asked[0].subject)
+    position = stage.journal.head
+    await stage.until(DaemonHeartbeat, stage.host("training_trigger", states), count=len(stage.of(DaemonHeartbeat)) + 1)
+    await stage.publish(EventVoided(position=position, reason="bad"), "void", None)
+    ready = len(stage.of(DaemonReady))
+    await stage.until(DaemonReady, stage.host("training_trigger", states), count=ready + 1)
+    assert len(stage.of(TrainingRequested)) == len(asked)

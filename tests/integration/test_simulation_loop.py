@@ -13,6 +13,8 @@ from app.events import (
     DaemonReady,
     Event,
     ModelDistributed,
+    NodeDegraded,
+    NodeRecovered,
     Payload,
     RunConfigured,
     SelfplayComplete,
@@ -88,6 +90,18 @@ def test_every_request_is_answered_once_or_under_way(arm) -> None:
     pending = next(station for station in simulation.cluster.stations if TrainingRequested in station.reads).pending
     assert len(trainings) == len(trained) + pending
     assert set(trained) <= trainings
+
+
+def test_nodes_that_fail_at_once_draw_few_requests() -> None:
+    """For half of the time, on average, a node's requests fail within a second; others take a quarter of an hour."""
+    spells = PLANT.troubles.failing_nodes.model_copy(update={"per_day": 2.0})
+    troubles = PLANT.troubles.model_copy(update={"failing_nodes": spells})
+    _, events = simulated(hours=48, plant=PLANT.model_copy(update={"troubles": troubles}))
+    failed = sum(isinstance(event.data, SelfplayFailed) for event in events)
+    played = sum(isinstance(event.data, SelfplayComplete) for event in events)
+    assert any(isinstance(event.data, NodeDegraded) for event in events)
+    assert any(isinstance(event.data, NodeRecovered) for event in events)
+    assert failed < played
 
 
 def test_all_controllers_of_the_running_system_are_in_the_loop() -> None:

@@ -28,13 +28,13 @@ def test_what_cannot_be_played_is_refused_by_its_key(fields):
 @pytest.mark.parametrize("fields", [{"game": "connect_four"}, {"network": NetworkSettings(hidden=(64,))}])
 def test_what_models_depend_on_may_not_change(fields):
     with pytest.raises(BadSettings, match=f"{KEY} was begun with {next(iter(fields))}"):
-        check_lasting(SETTINGS, changed(**fields))
+        check_lasting([SETTINGS], changed(**fields))
 
 
 def test_anything_else_may_change_and_so_may_new_and_dropped_configurations():
-    check_lasting(None, SETTINGS)
-    check_lasting(SETTINGS, changed(rows_per_training=5))
-    check_lasting(SETTINGS, RunSettings(configs=(GAMES["hex7_2p"],)))
+    check_lasting([], SETTINGS)
+    check_lasting([SETTINGS], changed(rows_per_training=5))
+    check_lasting([SETTINGS], RunSettings(configs=(GAMES["hex7_2p"],)))
 
 
 def test_a_heuristic_player_is_wanted_only_where_there_is_one():

@@ -100,7 +100,7 @@ def test_a_configuration_that_is_not_played_any_more_is_left_alone(spec, data):
     fewer = RunConfigured(run_id="run", settings=RunSettings(configs=CONFIGS[:1]).model_dump(mode="json"))
     before, after = data.draw(histories(spec.reads)), data.draw(histories(spec.reads))
     last = before[-1].sequence
-    change = Event(originate(fewer, event_id="fewer", time=EPOCH), last + 1, before[-1].recorded_us, "test@laptop")
+    change = Event(originate(fewer, event_id="fewer", time=EPOCH), last + 1, before[-1].recorded_us, "broker@laptop")
     fold = Fold(spec.factories(PLACE))
     fold.feed([*before, change])
     envelopes = fold.feed(after[1:]).envelopes

@@ -112,7 +112,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.journal, self.clock = MemoryJournal(), StepClock()
-        self.bus = MemoryBus(self.journal, self.clock)
+        self.bus = MemoryBus(self.journal, self.clock, producer="broker@laptop")
         self.states = {name: MemoryStateStore() for name in DECIDERS}
         self._stop, self._starts = asyncio.Event(), 0
         self._running: list[asyncio.Task[None]] = []

@@ -163,7 +163,9 @@ def test_a_rating_that_hardly_changed_is_not_told_again():
     assert model(3) in before
     assert len(run.evaluated(4)) == 1, "as expected: no other rating moved"
     run.exploit = 100.0
-    run.evaluator.feed(EvaluationFailed(request_id=run.evaluator.jobs()[0].id, purpose="rating", model="m", error="no"))
+    run.evaluator.feed(
+        EvaluationFailed(request_id=run.evaluator.jobs()[0].id, purpose="rating", model="d" * 64, error="no")
+    )
     told = {one.agent: one.elo for one in run.evaluated(4)[1].ratings}
     assert told
     assert all(abs(before[name].elo - elo) >= 1 for name, elo in told.items())

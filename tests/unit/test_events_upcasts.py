@@ -6,17 +6,25 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from driving import KEY, rated
+from driving import KEY, played, rated, scored
+from scenario_events import asked
 
 from app.events import (
     BY_TYPE,
     ClockTick,
+    DaemonHeartbeat,
     EvaluationCompleted,
     EvaluationFailed,
     MalformedEvent,
     MatchesRequested,
     NoUpcast,
+    ParityChecked,
     Payload,
+    QualityDegraded,
+    SelfplayRequested,
+    ShardRef,
+    TrainingFailed,
+    TrainingRequested,
     decode,
     encode,
     originate,
@@ -123,3 +131,34 @@ def test_upcast_registers_the_function_it_decorates(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(UPCASTS, (TYPE, 9), lambda data: data)
     assert upcast(TYPE, 9)(minutes_to_seconds) is minutes_to_seconds
     assert UPCASTS[TYPE, 9] is minutes_to_seconds
+
+
+WORKER = "selfplay_worker@laptop"
+SHARD = ShardRef(key="c" * 64, worker=None, rows=9, games=1, model="a" * 64, seed=1)
+BARE = {"key": "c" * 64, "rows": 9, "games": 1, "model": "a" * 64, "seed": 1}
+UNNAMED: list[tuple[Payload, dict[str, Any]]] = [
+    (scored().model_copy(update={"shard": SHARD}), {"shard": BARE}),
+    (
+        played().model_copy(update={"shard": SHARD.model_copy(update={"worker": WORKER})}),
+        {"shard": BARE, "worker": WORKER},
+    ),
+    (asked(WORKER), {}),
+    (
+        TrainingRequested(base_model=None, shards=(SHARD,), step=0, seed=1, learning_rate=0.1, epochs=1),
+        {"shards": [BARE]},
+    ),
+    (ParityChecked(request_id="q", worker=None, shard="c" * 64, checked=16, failures=0), {}),
+    (QualityDegraded(request_id="q", worker=None, shard="c" * 64, reason="x"), {}),
+    (DaemonHeartbeat(daemon="training", node="laptop", position=1, lag=0, jobs=1, requests=()), {}),
+    (TrainingFailed(request_id="t", reason="diverged", error="x"), {}),
+]
+"""Payloads as they are read, each with what version 1 held in other words."""
+
+
+@pytest.mark.parametrize(("now", "otherwise"), UNNAMED, ids=lambda one: getattr(one, "seed_name", ""))
+def test_event_from_before_workers_were_named_is_still_read(now: Payload, otherwise: dict[str, Any]) -> None:
+    data = now.model_dump(mode="json")
+    new = {"probe", "requests"} if isinstance(now, SelfplayRequested) else {"probe", "requests", "worker"}
+    before = {name: value for name, value in data.items() if name not in new} | otherwise
+    lifted = type(now).model_validate(lift(now.event_type, before, 1, now.dataversion))
+    assert lifted == now

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from driving import HOUR, KEY, NEED, OLD, distributed, run_settings, scored
+from driving import HOUR, KEY, NEED, OLD, distributed, folded, run_settings, scored
 
 from app.core import derive_id
 from app.events import (
@@ -61,8 +61,8 @@ class ClosedLoop:
             self.said.append((self.now, envelope.data))
             if isinstance(envelope.data, SelfplayRequested):
                 self.asked.append(envelope)
-            event = Event(envelope, self.position, round(self.now * 1e6), "test@laptop")
-            waiting += self.fold.feed([event]).envelopes
+            event = Event(envelope, self.position, round(self.now * 1e6), "broker@laptop")
+            waiting += folded(self.fold, event).envelopes
 
     def run(self, hours: float) -> None:
         """Let time pass; nothing ever comes of a training, so that the model stays what it is."""

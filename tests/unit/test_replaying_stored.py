@@ -7,7 +7,7 @@ from generated_run import generated
 from msgspec.structs import replace
 
 from app.events import EvaluationRequested, Event, ModelPromoted, OpponentSampled, SelfplayRequested, encode, originate
-from app.events.frames import DamagedRecord, Stored
+from app.events.frames import Stored
 from app.runtime.replaying import Replay, replay
 
 
@@ -67,8 +67,10 @@ def test_what_nobody_concluded_is_judged_by_who_said_it(run):
 
 @pytest.mark.parametrize("kind", [SelfplayRequested, ModelPromoted], ids=["only compared", "folded"])
 @pytest.mark.parametrize("damage", [{"body": b"{"}, {"subject": "hex_7"}], ids=["no event", "another header"])
-def test_one_that_cannot_be_read_is_refused(run, kind, damage):
+def test_replay_unreadable_event_is_left_out_and_named(run, kind, damage):
     event = next(event for event in run if isinstance(event.data, kind))
     bent = [replace(stored(one), **damage) if one is event else stored(one) for one in run]
-    with pytest.raises(DamagedRecord, match=f"position {event.sequence} can't be read"):
-        report_of(bent)
+    report = report_of(bent)
+    assert [one.position for one in report.unfolded] == [event.sequence]
+    assert "Malformed event" in report.unfolded[0].error
+    assert report.position == run[-1].sequence

@@ -193,6 +193,7 @@ def result(arm: str, seed: int, gain: float) -> RunResult:
             rollback_seconds=None,
         ),
         daily_floor=None,
+        unfolded=(),
         floor=0.5 + seed / 10,
     )
 

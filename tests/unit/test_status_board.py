@@ -22,6 +22,10 @@ from app.events import (
     ExplorationBoost,
     ModelPromoted,
     ModelRolledBack,
+    NodeDegraded,
+    NodeQuarantined,
+    NodeRecovered,
+    NodeReleased,
     Payload,
     RunConfigured,
     TrainingBlockedByQuality,
@@ -274,3 +278,22 @@ def test_in_a_narrow_table_of_daemons_only_errors_go_on_in_the_next_line(capsys,
 def test_daemons_side_by_side_keep_their_marks(capsys, wide, width):
     Console(width=width).print(daemons_text(wide))
     assert all(line.count("●") >= 1 for line in capsys.readouterr().out.rstrip().splitlines())
+
+
+def test_status_says_which_workers_are_left_alone() -> None:
+    run, worker = recording(), "training@laptop"
+    run.events = run.events[:13]
+
+    def shown(data: Payload) -> tuple[str, str | None]:
+        run.add(data)
+        daemon = daemon_of(run)
+        return daemon.state, daemon.error
+
+    degraded = NodeDegraded(worker=worker, failures=3, pause_seconds=30, error="no store")
+    assert shown(degraded) == ("degraded", "no store")
+    quarantined = NodeQuarantined(worker=worker, lasts_seconds=600, reason="3 of 16 games differ")
+    assert shown(quarantined) == ("quarantined", "3 of 16 games differ")
+    assert shown(NodeReleased(worker=worker, reason="x"))[0] == "degraded"
+    assert shown(NodeRecovered(worker=worker)) == ("ready", None)
+    unknown = degraded.model_copy(update={"worker": "selfplay_worker@elsewhere"})
+    assert shown(unknown) == ("ready", None)

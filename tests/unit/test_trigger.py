@@ -190,12 +190,12 @@ def test_a_quality_threshold_that_no_shard_reaches_stays_within_the_bounds(trigg
 
 def test_settings_that_were_published_past_their_owner_stay_within_the_bounds(trigger):
     """Journals hold such of its own too, from before it bounded what it passed on."""
-    trigger.feed(AdaptiveParamsChanged(epochs=10**300, games_per_iteration=10**300, learning_rate=1e300, reason="x"))
+    trigger.feed(AdaptiveParamsChanged(epochs=10**12, games_per_iteration=10**12, learning_rate=1.0, reason="x"))
     (request,) = trigger.feed(*[scored()] * 4)
     assert (request.epochs, request.learning_rate) == (8, 1e-3)
 
 
-@pytest.mark.parametrize(("published", "taken"), [(1e-300, 1e-6), (2e-5, 2e-5)])
+@pytest.mark.parametrize(("published", "taken"), [(1e-12, 1e-6), (2e-5, 2e-5)])
 def test_a_learning_rate_that_was_published_past_its_owner_stays_above_the_least(trigger, published, taken):
     trigger.feed(AdaptiveParamsChanged(epochs=3, games_per_iteration=256, learning_rate=published, reason="x"))
     (request,) = trigger.feed(scored())

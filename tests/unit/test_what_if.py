@@ -157,7 +157,7 @@ def test_what_cannot_be_set_is_refused(assignment, said):
 )
 def test_values_that_cannot_be_used_are_refused(assignment, said):
     with pytest.raises(BadSettings, match=said):
-        changed(SETTINGS, parse([assignment]))
+        changed(hasty(), parse([assignment]))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_values_that_cannot_be_used_are_refused(assignment, said):
     ],
 )
 def test_settings_are_changed_where_they_are(assignment, path, value):
-    after: Any = changed(SETTINGS, parse([assignment]))
+    after: Any = changed(hasty(), parse([assignment]))
     assert RunSettings.model_validate(after)
     found = after
     for name in path:
@@ -188,7 +188,7 @@ def test_settings_are_changed_where_they_are(assignment, path, value):
 
 
 def test_a_configuration_is_changed_alone():
-    after: Any = changed(SETTINGS, parse([f"games.{KEY}.ppo.epochs=9", f"games.{KEY}.max_moves=7"]))
+    after: Any = changed(hasty(), parse([f"games.{KEY}.ppo.epochs=9", f"games.{KEY}.max_moves=7"]))
     for before, config in zip(SETTINGS["configs"], after["configs"], strict=True):
         if config["key"] == KEY:
             assert (config["ppo"]["epochs"], config["max_moves"]) == (9, 7)

@@ -7,7 +7,8 @@ import click
 from app.cli.bus import is_listening
 from app.cli.output import note, write_json
 from app.cli.place import Place, json_option, placed
-from app.runtime.registry import BROKER, spec_of
+from app.core import BROKER
+from app.runtime.registry import spec_of
 from app.runtime.settings import Loaded
 from app.runtime.sockets import bus_endpoint
 

@@ -3,17 +3,18 @@
 import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 from pydantic import ValidationError
 
-from app.bus import BrokerUnavailable
+from app.bus import BROKER_ONLY, BrokerUnavailable, Bus
 from app.cli.bus import connected
-from app.cli.output import write_json
+from app.cli.output import note, write_json
 from app.cli.place import Place, json_option, placed
 from app.cli.selecting import Selection, check_config, complete_types, open_journal
-from app.core import EventId, FlyballError, derive_id
-from app.events import Envelope, ModelPromoted, ModelRolledBack, Payload, Scope, originate, resolve
+from app.core import NAME_LENGTH, EventId, FlyballError, derive_id
+from app.events import Envelope, Event, ModelPromoted, ModelRolledBack, Payload, Scope, originate, resolve
 from app.journal import JournalReader, NotAJournal
 from app.runtime.clock import SystemClock, boot_id
 from app.runtime.settings import Loaded
@@ -24,6 +25,10 @@ SOME = 3
 
 class BadData(FlyballError):
     """The data is not what this event type holds."""
+
+
+class IdTaken(FlyballError):
+    """Another event is recorded under this id."""
 
 
 class NotAcknowledged(FlyballError):
@@ -57,9 +62,10 @@ def emit(
     DATA is its payload as JSON, @FILE to read it from a file, - to read it from stdin. Prints the position and the
     id of each event once it is durable.
     """
-    if event_id is not None and (count > 1 or not event_id):
-        raise click.UsageError("--id names one event: write an id, and leave --count out.")
-    payload = _payload(resolve(type_name), _text(data))
+    kind = resolve(type_name)
+    _check_id(event_id, count)
+    _check_publishable(kind)
+    payload = _payload(kind, _text(data))
     _check_scope(place, payload, config_key, event_id)
     boot, now = boot_id(), SystemClock().now()
     ids = [event_id or derive_id("cli", boot, number) for number in range(count)]
@@ -68,7 +74,7 @@ def emit(
         for envelope in envelopes:
             write_json(envelope.attributes())
         return
-    positions = asyncio.run(_publish(place, place.load(), envelopes, timeout))
+    positions = asyncio.run(_publish(place, place.load(), envelopes, timeout, known=event_id is not None))
     for position, envelope in zip(positions, envelopes, strict=True):
         if as_json:
             write_json({"position": position, "id": envelope.id})
@@ -76,14 +82,58 @@ def emit(
             click.echo(f"{position} {envelope.id}")
 
 
+def _check_id(event_id: str | None, count: int) -> None:
+    if event_id is not None and (count > 1 or not event_id):
+        raise click.UsageError("--id names one event: write an id, and leave --count out.")
+    if event_id is not None and len(event_id) > NAME_LENGTH:
+        raise click.UsageError(f"--id has {len(event_id)} characters; an id has at most {NAME_LENGTH}.")
+
+
+def _check_publishable(kind: type[Payload]) -> None:
+    if kind.event_type in BROKER_ONLY:
+        raise click.UsageError(
+            f"Only the broker publishes {kind.seed_name}. To change a run's settings, change flyball.toml and start "
+            "the run again."
+        )
+
+
 async def _publish(
-    place: Place, loaded: Loaded, envelopes: list[Envelope[Payload]], deadline_s: float
+    place: Place, loaded: Loaded, envelopes: list[Envelope[Payload]], deadline_s: float, *, known: bool
 ) -> tuple[int, ...]:
+    """Publish events; with ``known``, make sure that it is this event that is recorded under its id."""
     async with connected(place, loaded, deadline_s) as bus:
         try:
-            return await bus.publish_many(envelopes)
+            positions = await bus.publish_many(envelopes)
+            if known:
+                _check_same(envelopes[0], await recorded_at(bus, positions[0]), positions[0])
         except BrokerUnavailable as error:
             raise _unknown_fate([envelope.id for envelope in envelopes], error) from error
+    return positions
+
+
+async def recorded_at(bus: Bus, position: int) -> Event[Any] | None:
+    """Return the event at a position; None if it can't be read."""
+    async with bus.subscribe(after=position - 1) as subscription:
+        async for batch in subscription:
+            if batch.position >= position:
+                return next((event for event in batch.events if event.sequence == position), None)
+    return None
+
+
+def _check_same(wanted: Envelope[Payload], found: Event[Any] | None, position: int) -> None:
+    """Say what is recorded under the id of an event: this one now, the same before, or another one.
+
+    Raises:
+        IdTaken: another one.
+    """
+    if found is None or (found.envelope.data, found.envelope.subject) != (wanted.data, wanted.subject):
+        what = f"{found.data.seed_name} about {found.subject or 'the system'}" if found else "an unreadable event"
+        raise IdTaken(
+            f"The id {wanted.id} is taken: {what} with other content is recorded under it at position {position}.",
+            hint=f"Choose another id. See: flyball trace {wanted.id}",
+        )
+    if found.envelope.time != wanted.time:
+        note("It was recorded before, with the same content: nothing new is recorded.")
 
 
 def _unknown_fate(ids: list[str], error: BrokerUnavailable) -> NotAcknowledged:
@@ -108,7 +158,7 @@ def _text(data: str) -> str:
 
 def _payload(kind: type[Payload], text: str) -> Payload:
     try:
-        return kind.model_validate_json(text)
+        return kind.model_validate_json(text, strict=True)
     except ValidationError as error:
         found = error.errors(include_url=False)
         what = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'data'}: {one['msg']}" for one in found)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from app.bus import Bus
+from app.bus import BROKER_ONLY, Bus
 from app.cli.bus import connected
 from app.cli.checking import check_journal
 from app.cli.output import note, write_event, write_json
@@ -73,7 +73,7 @@ def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
         caused by its original. Their ids follow from the original and the reason: done
         twice, they are recorded once. What is published happens again, in the run as it
         is now: a request is carried out, a decision sets its knob, a promotion makes its
-        model current.
+        model current. What the broker alone publishes, the run's settings, is left out.
     """
     mode = _mode(ctx)
     with open_journal(place) as reader:
@@ -120,7 +120,8 @@ def _check_span(head: int, first: int, last: int | None) -> None:
 def _again(place: Place, reader: SqliteJournalReader, selection: Selection, options: dict[str, Any]) -> None:
     first, last, as_json = options["first"], options["last"], options["as_json"]
     end = reader.head if last is None else min(last, reader.head)
-    chosen = takewhile(lambda event: event.sequence <= end, selection.read(reader, after=first - 1))
+    upto = takewhile(lambda event: event.sequence <= end, selection.read(reader, after=first - 1))
+    chosen = (event for event in upto if event.data.event_type not in BROKER_ONLY)
     if options["yes"]:
         asyncio.run(_replay(place, chosen, options["reason"], options["speed"], options["timeout"], as_json=as_json))
     else:

@@ -11,7 +11,7 @@ from app.cli.selecting import check_config, open_journal
 from app.cli.telling import Teller
 from app.dashboard import show_age
 from app.journal import history
-from app.runtime.brokerd import last_settings
+from app.runtime.past import last_settings
 from app.runtime.scenarios import READS, SCENARIOS, Known, Plan, Pointless, choose, known_of
 from app.runtime.settings import UnknownConfig
 from app.store import FileStore

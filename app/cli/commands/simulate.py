@@ -137,6 +137,8 @@ def _run(tasks: Sequence[Task], jobs: int) -> list[RunResult]:
             f"{len(results)}/{len(tasks)}: seed {result.seed}, {result.arm}: {result.total_gain:+z,.0f} Elo, "
             f"{result.events:,} events, {seconds:.0f} s"
         )
+        for unfolded in result.unfolded:
+            note(f"Not folded: {unfolded}")
     return results
 
 

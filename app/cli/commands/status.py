@@ -11,6 +11,7 @@ from app.config import Deployment, RunSettings
 from app.dashboard import Status, daemons_table, show_age, state_counts, status_table
 from app.runtime.clock import SystemClock
 from app.runtime.ground import is_held
+from app.runtime.past import open_letters
 from app.runtime.settings import Loaded
 from app.runtime.sockets import bus_endpoint
 
@@ -35,21 +36,24 @@ def status(place: Place, *, as_json: bool) -> None:
     those of the model rated last, current or not yet; Elo with the random bot at 0, and its standard error. v. past
     champion: the score of that model against the one that was current some loops ago. loops:
     trainings that were evaluated and judged; +/-: how many models were promoted and rejected, operators' decisions
-    included, but not the first model, which nobody trained; rollbacks: promotions taken back. behind: events that a
-    daemon has not read yet. jobs: what it computes now, and can at most.
+    included, but not the first model, which nobody trained; rollbacks: promotions taken back. unfolded (JSON):
+    positions of events that a daemon could not read or fold, and that nobody voided. behind: events that a daemon has
+    not read yet. jobs: what it computes now, and can at most.
     """
     with open_journal(place) as reader:
         board = read_board(place.folder, reader, lambda letter: note(f"{letter.position}: {letter.error}"))
-        head = reader.head
+        head, unfolded = reader.head, {letter.position for letter in open_letters(reader)}
     loaded = place.load()
     silent_seconds = silent_after(board.settings, loaded.deployment)
     now = board.status(SystemClock().now(), silent_seconds, running=is_running(place, loaded))
     if as_json:
-        write_json(now.model_dump(mode="json") | {"head": head})
+        write_json(now.model_dump(mode="json") | {"head": head, "unfolded": sorted(unfolded)})
     else:
         width = stdout_console().width
         show(status_table(now, width), "", daemons_table(now, width))
         note(f"{head} events; daemons: {state_counts(now)}")
+        if unfolded:
+            note(f"WARNING: {len(unfolded)} events could not be read or folded. See: flyball journal repair")
     if not now.running:
         raise NotRunning(
             f"The run in {place.folder.path} is not running; {_last_heard(now)}.",

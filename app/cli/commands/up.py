@@ -22,10 +22,10 @@ from app.cli.watching import JournalWatch
 from app.config import PROFILES, RunSettings
 from app.core import FlyballError, python_module
 from app.journal import SqliteJournal
-from app.runtime.brokerd import last_settings
 from app.runtime.clock import SystemClock
 from app.runtime.ground import AlreadyRunning, held, prepare
 from app.runtime.layers import variable
+from app.runtime.past import past_settings
 from app.runtime.registry import start_order
 from app.runtime.settings import COMMAND_LINE, Loaded
 from app.runtime.sockets import bus_endpoint
@@ -85,7 +85,7 @@ def _check_journal(place: Place, settings: RunSettings) -> None:
     file = place.folder.journal
     if file.is_file() and file.stat().st_size:
         with closing(SqliteJournal(file)) as journal:
-            check_lasting(last_settings(journal), settings)
+            check_lasting(past_settings(journal), settings)
 
 
 async def _up(place: Place, loaded: Loaded, seconds: float | None, chosen: Screen) -> bool:

@@ -37,16 +37,18 @@ class Stored(Struct, frozen=True):
     subject: str
     body: bytes
 
-    def open(self, reporter: str) -> Event[Payload]:
+    def open(self, reporter: str, on_dead: Callable[[DeadLetter], None]) -> Event[Payload] | None:
         """Read the event itself.
 
-        Raises:
-            DamagedRecord: it can't be read, or is not what the header says.
+        Args:
+            reporter: who reads, for the dead letters.
+            on_dead: is told of an event that can't be read, or is not what the header says; it counts as none.
         """
         try:
             return _opened(self)
         except FlyballError as error:
-            refuse(_letter(self, reporter, error))
+            on_dead(_letter(self, reporter, error))
+            return None
 
 
 def stored_in(record: Record, *, after: int = 0, types: AbstractSet[str] | None = None) -> list[Stored]:
@@ -88,13 +90,8 @@ def read_events(
         reporter: who reads, for the dead letters.
         on_dead: is told of every event that can't be read, or is not what the frame's header says.
     """
-    events: list[Event[Payload]] = []
-    for stored in stored_in(record, after=after, types=types):
-        try:
-            events.append(_opened(stored))
-        except FlyballError as error:
-            on_dead(_letter(stored, reporter, error))
-    return events
+    opened = (stored.open(reporter, on_dead) for stored in stored_in(record, after=after, types=types))
+    return [event for event in opened if event is not None]
 
 
 def refuse(letter: DeadLetter) -> NoReturn:

@@ -1,0 +1,25 @@
+"""What a client may publish. The broker goes by the frame's header; readers refuse events that contradict it."""
+
+from app.core import FlyballError
+from app.events import RunConfigured
+from app.events.frames import Frame
+
+BROKER_ONLY = frozenset({RunConfigured.event_type})
+"""Types that the broker alone publishes: settings are validated against the run's past before they count."""
+
+
+class NotPermitted(FlyballError):
+    """A client published what the broker alone may publish."""
+
+
+def check_rights(frame: Frame) -> None:
+    """Refuse a client's frame that holds an event of a type in ``BROKER_ONLY``.
+
+    Raises:
+        NotPermitted: it does; names the type.
+    """
+    if reserved := sorted(BROKER_ONLY.intersection(frame.types)):
+        raise NotPermitted(
+            f"Only the broker publishes {', '.join(reserved)}.",
+            hint="To change a run's settings, change flyball.toml and start the run again.",
+        )

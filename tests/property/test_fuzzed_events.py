@@ -1,0 +1,64 @@
+"""No event that validation accepts stops a fold, whatever it says and whenever it comes."""
+
+from collections import Counter
+from itertools import islice
+
+import pytest
+from fuzzed_events import SETTINGS, Fuzzer
+
+from app.cli.output import event_text
+from app.dashboard import Board
+from app.dashboard.league import read_leagues
+from app.events import CATALOGUE, decode, encode
+from app.events.envelope import EPOCH
+from app.runtime.fold import Fold
+from app.runtime.registry import DAEMONS
+from app.runtime.replaying import Replay, controllers
+from app.runtime.work import Place
+
+PLACE = Place(name=SETTINGS.selfplay_workers[0], node="laptop", store="store")
+WORKERS = [spec for spec in DAEMONS.values() if spec.worker]
+
+
+def check_folds(each: int, seed: int) -> Counter[str]:
+    """Give every fold so many events of each type, in random order; return how many of each name there were."""
+    fuzzer = Fuzzer(seed)
+    events = list(fuzzer.events(fuzzer.payloads(CATALOGUE, each)))
+    assert all(decode(encode(event.envelope)) == event.envelope for event in events)
+    fold, board, replay = Fold(controllers()), Board(), Replay()
+    hosts = [Fold(spec.factories(PLACE)) for spec in WORKERS]
+    for event in events:
+        for one in (fold, *hosts):
+            failures = one.feed([event]).failures
+            unusable = event.data.seed_name == "RUN_CONFIGURED" and event.source == "cli@laptop"
+            assert failures == [] or unusable, (event.data, failures)
+        board.feed([event])
+        replay.feed([event])
+        event_text(event)
+    board.status(EPOCH, 10.0, running=True)
+    read_leagues(events)
+    replay.report(len(events))
+    for one in (fold, *hosts):
+        check_rows(one)
+    return Counter(event.data.seed_name for event in islice(events, 1, None))
+
+
+def check_rows(fold: Fold) -> None:
+    """Make sure that a daemon that starts again reads its rows, and finds its jobs."""
+    for rows in fold.tables().values():
+        for row in rows.values():
+            assert type(row).model_validate_json(row.model_dump_json()) == row
+    for reducer in fold.reducers:
+        if hasattr(reducer, "jobs"):
+            reducer.jobs({key: row for key, row in fold.rows(reducer.name).items() if row.cause})
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_fold_fuzzed_events_never_fails(seed):
+    assert set(check_folds(60, seed).values()) == {60}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_fold_thousand_events_of_each_type_never_fails():
+    assert set(check_folds(1000, 7).values()) == {1000}

@@ -1,0 +1,164 @@
+"""Events that a fold cannot use cost themselves, for whom they concern, and nothing else."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pytest
+from driving import KEY, OLD, run_settings
+from generated_run import generated, hasty
+
+from app.config import RunSettings
+from app.events import (
+    Emission,
+    Event,
+    EventVoided,
+    Payload,
+    QualityDegraded,
+    RegressionCleared,
+    Row,
+    RunConfigured,
+    Step,
+    TrainingCompleted,
+    originate,
+)
+from app.events.envelope import EPOCH
+from app.events.frames import Frame, frame_of, seal
+from app.feedback import LossWatch
+from app.journal import MemoryJournal
+from app.runtime.fold import Fold
+from app.runtime.past import last_settings
+from app.runtime.replaying import controllers, replay, state_hash
+
+CONFIGURED = RunConfigured(run_id="run", settings=run_settings().model_dump(mode="json"))
+CLEARED = RegressionCleared(model=OLD)
+DEGRADED = QualityDegraded(request_id="r", worker="selfplay_worker@laptop", shard="c" * 64, reason="x")
+
+
+class Count(Row, frozen=True):
+    """How many events were folded."""
+
+    count: int
+
+
+class Counting:
+    """Counts events of each configuration, and says so."""
+
+    name: ClassVar[str] = "Counting"
+    row: ClassVar[type[Count]] = Count
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset({QualityDegraded})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({RegressionCleared})
+
+    def __init__(self, settings: RunSettings) -> None:
+        self.settings = settings
+
+    def step(self, rows: Mapping[str, Count], event: Event[Payload]) -> Step[Count]:
+        """Count."""
+        counted = Count(count=rows[event.subject].count + 1 if event.subject in rows else 1)
+        return Step({event.subject: counted}, (Emission(CLEARED),))
+
+
+class Picky(Counting):
+    """Counts, and cannot count what is about the shard of zeros."""
+
+    name: ClassVar[str] = "Picky"
+
+    def step(self, rows: Mapping[str, Count], event: Event[Payload]) -> Step[Count]:
+        """Count."""
+        if isinstance(event.data, QualityDegraded) and event.data.shard == "0" * 64:
+            raise ZeroDivisionError("no such shard")
+        return super().step(rows, event)
+
+
+class Mute(Counting):
+    """Counts, and says what it does not declare."""
+
+    name: ClassVar[str] = "Mute"
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset()
+
+
+POISON = DEGRADED.model_copy(update={"shard": "0" * 64})
+
+
+def count_of(fold: Fold, reducer: type[Counting]) -> Any:
+    row = fold.rows(reducer.name).get(KEY)
+    return row and row.count
+
+
+def test_fold_failing_reducer_keeps_rows_and_others_go_on(record):
+    fold = Fold((Picky, Counting))
+    events = [record(CONFIGURED), record(DEGRADED, KEY), record(POISON, KEY), record(DEGRADED, KEY)]
+    outcome = fold.feed(events)
+    (failure,) = outcome.failures
+    assert (failure.by, failure.event, failure.error) == ("Picky", events[2], "ZeroDivisionError: no such shard")
+    assert (count_of(fold, Picky), count_of(fold, Counting)) == (2, 3)
+    assert len(outcome.conclusions) == 5
+
+
+def test_fold_undeclared_emission_changes_no_row(record):
+    fold = Fold((Mute, Counting))
+    outcome = fold.feed([record(CONFIGURED), record(DEGRADED, KEY)])
+    assert [failure.by for failure in outcome.failures] == ["Mute"]
+    assert (count_of(fold, Mute), count_of(fold, Counting)) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "source"),
+    [({"configs": 3}, "broker@laptop"), ({"nonsense": 1}, "broker@laptop"), ({}, "cli@laptop")],
+    ids=str,
+)
+def test_fold_unusable_settings_leave_those_before_in_force(record, settings, source):
+    broken = record(RunConfigured(run_id="run", settings=settings))
+    broken = Event(broken.envelope, broken.sequence, broken.recorded_us, source)
+    fold = Fold((Counting,))
+    outcome = fold.feed([record(CONFIGURED), broken, record(DEGRADED, KEY)])
+    assert fold.settings == run_settings()
+    assert [failure.by for failure in outcome.failures] == ["host"]
+    assert count_of(fold, Counting) == 1
+
+
+def test_last_settings_unusable_ones_are_passed_over():
+    journal = MemoryJournal()
+    for settings, source in ((run_settings(), "broker@laptop"), (RunSettings(), "cli@laptop")):
+        configured = RunConfigured(run_id="run", settings=settings.model_dump(mode="json"))
+        event = originate(configured, event_id=source, time=EPOCH)
+        frame = Frame.parse(frame_of([event], producer=source, epoch=1, base=0))
+        journal.append([seal(frame, first=journal.head + 1, recorded_us=0, source=source)])
+    assert last_settings(journal) == run_settings()
+
+
+def test_fold_voided_event_is_given_to_nobody(record):
+    events = [record(CONFIGURED), record(DEGRADED, KEY), record(POISON, KEY)]
+    void = record(EventVoided(position=3, reason="no such shard"))
+    fold = Fold((Counting,))
+    fold.feed([*events, void])
+    assert (count_of(fold, Counting), fold.to_void) == (2, {3})
+    again = Fold((Counting,), voided=fold.to_void)
+    again.feed([*events, void])
+    assert (count_of(again, Counting), again.to_void) == (1, set())
+
+
+def test_replay_voided_event_is_left_out_and_no_difference():
+    """Decisions that were taken with the event stay as they are; the state is that of a run without it."""
+    run = list(generated(1500, seed=3, settings=hasty()))
+    voided = next(event for event in run[700:] if isinstance(event.data, TrainingCompleted))
+    data = EventVoided(position=voided.sequence, reason="bad model")
+    envelope = originate(data, event_id="void", time=voided.envelope.time)
+    void = Event(envelope, len(run) + 1, run[-1].recorded_us, "cli@laptop")
+    report, before = replay([*run, void]), replay(run)
+    assert before.differing == report.differing == 0
+    assert report.voided == (voided.sequence,)
+    assert report.state_hash != before.state_hash
+    without = Fold(controllers(), voided={voided.sequence})
+    without.feed(run)
+    assert report.state_hash == state_hash(without.tables())
+
+
+def test_replay_failing_reducer_is_named(monkeypatch):
+    def fail(*_: Any) -> Any:
+        raise ZeroDivisionError("no")
+
+    run = list(generated(300, seed=3, settings=hasty()))
+    trained = [event.sequence for event in run if isinstance(event.data, TrainingCompleted)]
+    monkeypatch.setattr(LossWatch, "step", fail)
+    report = replay(run)
+    assert [(one.position, one.by) for one in report.unfolded] == [(position, "LossWatch") for position in trained]
