@@ -103,8 +103,12 @@ class EvaluationSettings(Settings):
 
     random_games: int = Field(default=200, ge=1)
     model_games: int = Field(default=100, ge=1, description="against the champion and the newest lasting anchor")
-    anchors: int = Field(default=2, ge=0, description="lasting anchors; members of the league until there are some")
+    anchors: int = Field(default=2, ge=0, description="lasting anchors, the newest ones")
+    members: int = Field(default=3, ge=0, description="other members of the league, drawn among those near in strength")
     anchor_games: int = Field(default=50, ge=1, description="against each other opponent")
+    saturated_games: int = Field(
+        default=20, ge=1, description="against whom the champion beats, or loses to, in over nine games of ten"
+    )
     temperature: float = Field(
         default=0.3, ge=0, le=10, description="of both sides; 0 is greedy: only chance and openings make games differ"
     )

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from app.config import ForeignSettings, RunSettings
 from app.core import ModelHash, Rate
-from app.dashboard.configs import CHANGES, ConfigRow, Decided, fold_config
+from app.dashboard.configs import CHANGES, ConfigRow, Decided, Progress, fold_config
 from app.dashboard.daemons import DaemonRow, State, Trouble, fold_daemon, fold_trouble
 from app.dashboard.waiting import waiting_for
 from app.events import BY_TYPE, DaemonFact, Event, Kind, Payload, RunConfigured, Value
@@ -49,6 +49,7 @@ class ConfigStatus(Value):
     elo: float | None
     elo_stderr: float | None
     win_rate_random: Rate | None
+    progress: Progress | None
     promotions: int
     rejections: int
     rollbacks: int
@@ -189,6 +190,7 @@ def _config(row: ConfigRow, now_us: int, settings: RunSettings | None) -> Config
         elo=row.elo,
         elo_stderr=row.elo_stderr,
         win_rate_random=row.win_rate,
+        progress=row.progress,
         promotions=row.promotions,
         rejections=row.rejections,
         rollbacks=row.rollbacks,

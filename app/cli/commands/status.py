@@ -36,7 +36,8 @@ def status(place: Place, *, as_json: bool) -> None:
     What is shown then was known last; a daemon that is gone ended without saying so, as when its machine went down.
     state: training is blocked until bad data is gone, or paused for poor data; exploration is boosted by a factor.
     games/s: games of self-play a second, over the last minute. step: trainings of the model trained last. Elo, score:
-    those of the model rated last, current or not yet; Elo with the random bot at 0, and its standard error. loops:
+    those of the model rated last, current or not yet; Elo with the random bot at 0, and its standard error. v. past
+    champion: the score of that model against the one that was current some loops ago. loops:
     trainings that were evaluated and judged; +/-: how many models were promoted and rejected, operators' decisions
     included, but not the first model, which nobody trained; rollbacks: promotions taken back. unfolded (JSON):
     positions of events that a daemon could not read or fold, and that nobody voided. behind: events that a daemon has
