@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 from app.events import Event, MatchmakingUpdated, OpponentSampled, Payload
@@ -14,19 +15,16 @@ CRITICAL = {1: 10.83, 2: 13.82, 3: 16.27, 4: 18.47, 5: 20.52, 6: 22.46, 7: 24.32
 def draws_of(events: Iterable[Event[Payload]]) -> list[tuple[dict[tuple[str, str], float], tuple[str, str]]]:
     """Return every draw of a run: the probabilities then in force, by (category, agent), and what was drawn.
 
-    In force is what the scheduler had read when it asked for games: what was decided up to the cause of its request.
+    In force is what the scheduler had read when it asked for games, which is the time of its request.
     """
-    decided: dict[str, list[tuple[int, MatchmakingUpdated]]] = {}
-    places = dict[str, int]()
+    decided: dict[str, list[tuple[datetime, MatchmakingUpdated]]] = {}
     found = []
     for event in events:
-        places[event.id] = event.sequence
         data: Any = event.data
         if isinstance(data, MatchmakingUpdated):
-            decided.setdefault(event.subject, []).append((event.sequence, data))
+            decided.setdefault(event.subject, []).append((event.recordedtime, data))
         elif isinstance(data, OpponentSampled):
-            cause = places[event.envelope.causationid or ""]
-            latest = [decision for at, decision in decided[event.subject] if at <= cause][-1]
+            latest = [decision for at, decision in decided[event.subject] if at <= event.envelope.time][-1]
             assert latest.model == data.model
             weights = {(pick.category, pick.agent): pick.probability for pick in latest.picks}
             found += [(weights, (draw.category, draw.agent)) for draw in data.opponents]

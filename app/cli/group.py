@@ -72,6 +72,7 @@ EXIT_CODES = {
     "NobodyToPlay": 4,
     "NothingToVoid": 4,
     "NoLeague": 4,
+    "TooFewMembers": 4,
     "UnknownConfig": 4,
     "UnknownDaemon": 4,
     "UnknownEnvironment": 4,

@@ -7,6 +7,19 @@ from pydantic import Field, model_validator
 
 from app.config.settings import MAX_TEMPERATURE, Settings
 
+MAX_SECONDS, MAX_HOURS = 1e8, 25_000.0
+"""The longest durations, some three years: dates and microseconds overflow with much longer ones."""
+
+MAX_ELO = 10_000.0
+"""The largest difference in rating: one in 10^25 games is won across it. The largest velocity is it in 36 s."""
+
+MAX_VELOCITY = 100 * MAX_ELO
+MAX_FACTOR = 100.0
+"""The largest factor on amounts of work, and the most standard errors: what is beyond never happens."""
+
+MAX_BOOST = 10.0
+"""The largest multiplier that EXPLORATION_BOOST may say."""
+
 
 def _ascending(settings: Settings, *names: str, equal: bool = True) -> None:
     """Refuse settings of which one lies above the next, or, unless it may be, ``equal`` to it."""
@@ -20,17 +33,28 @@ def _ascending(settings: Settings, *names: str, equal: bool = True) -> None:
 class StallSettings(Settings):
     """When improvement has stalled, and what is done about it."""
 
-    check_seconds: float = Field(default=600.0, gt=0, description="period of the check")
-    velocity: float = Field(default=5.0, description="Elo/h below which a configuration is stalling")
-    window_hours: float = Field(default=6.0, gt=0, description="how long it must have been below")
-    confidence: float = Field(default=2.576, gt=0, description="normal quantile of the slope's bounds: 99.5% one-sided")
-    margin: float = Field(
-        default=1.75, ge=0, description="standard errors by which no slope since may come near the velocity"
+    check_seconds: float = Field(default=600.0, gt=0, le=MAX_SECONDS, description="period of the check")
+    velocity: float = Field(
+        default=5.0, ge=-MAX_VELOCITY, le=MAX_VELOCITY, description="Elo/h below which a configuration is stalling"
     )
-    precision: float = Field(default=5.0, gt=0, description="Elo/h to which the slope must be certain; else look back")
-    boost: float = Field(default=1.5, gt=1, description="factor on the sampling temperature")
-    boost_cap: float = Field(default=2.25, gt=1)
-    boost_hours: float = Field(default=2.0, gt=0, description="a boost's time to live, and the cooldown of the next")
+    window_hours: float = Field(default=6.0, gt=0, le=MAX_HOURS, description="how long it must have been below")
+    confidence: float = Field(
+        default=2.576, gt=0, le=MAX_FACTOR, description="normal quantile of the slope's bounds: 99.5% one-sided"
+    )
+    margin: float = Field(
+        default=1.75,
+        ge=0,
+        le=MAX_FACTOR,
+        description="standard errors by which no slope since may come near the velocity",
+    )
+    precision: float = Field(
+        default=5.0, gt=0, le=MAX_VELOCITY, description="Elo/h to which the slope must be certain; else look back"
+    )
+    boost: float = Field(default=1.5, gt=1, le=MAX_BOOST, description="factor on the sampling temperature")
+    boost_cap: float = Field(default=2.25, gt=1, le=MAX_BOOST)
+    boost_hours: float = Field(
+        default=2.0, gt=0, le=MAX_HOURS, description="a boost's time to live, and the cooldown of the next"
+    )
 
     @model_validator(mode="after")
     def _one_boost_is_below_the_cap(self) -> Self:
@@ -60,7 +84,9 @@ class IntensitySettings(Settings):
     accelerated: float = Field(default=0.8, ge=0, le=1)
     normal: float = Field(default=0.65, ge=0, le=1)
     reduced: float = Field(default=0.5, ge=0, le=1)
-    cooldown_seconds: float = Field(default=60.0, ge=0, description="the intensity changes no more often")
+    cooldown_seconds: float = Field(
+        default=60.0, ge=0, le=MAX_SECONDS, description="the intensity changes no more often"
+    )
 
     @model_validator(mode="after")
     def _better_data_train_no_less(self) -> Self:
@@ -73,29 +99,35 @@ class GauntletSettings(Settings):
 
     strong_win_rate: float = Field(default=0.8, ge=0, le=1, description="above it against the heuristic: less noise")
     weak_win_rate: float = Field(default=0.7, ge=0, le=1, description="below it against random: more work")
-    cooldown_hours: float = Field(default=1.0, ge=0)
+    cooldown_hours: float = Field(default=1.0, ge=0, le=MAX_HOURS)
     temperature_factor: float = Field(default=0.8, gt=0, lt=1)
     min_temperature: float = Field(default=0.5, gt=0, le=MAX_TEMPERATURE)
-    quality_threshold_step: float = Field(default=0.05, gt=0)
-    max_quality_threshold: float = Field(default=0.6, ge=0, le=1)
-    work_factor: float = Field(default=1.5, gt=1)
-    max_epochs: int = Field(default=8, ge=1)
-    max_games_factor: float = Field(default=4.0, ge=1, description="times the configured games per iteration")
+    quality_threshold_step: float = Field(default=0.05, gt=0, le=1)
+    max_quality_threshold: float = Field(
+        default=0.5, ge=0, le=1, description="never above intensity.reduced, below which training pauses"
+    )
+    work_factor: float = Field(default=1.5, gt=1, le=MAX_FACTOR)
+    max_epochs: int = Field(default=8, ge=1, le=1000)
+    max_games_factor: float = Field(
+        default=4.0, ge=1, le=MAX_FACTOR, description="times the configured games per iteration"
+    )
 
 
 class LearningRateSettings(Settings):
     """The learning rate follows the gain in rating."""
 
     evaluations: int = Field(default=5, ge=2, description="averaged differences")
-    raise_at_elo: float = Field(default=10.0)
-    lower_at_elo: float = Field(default=-10.0)
-    confidence: float = Field(default=3.0, ge=0, description="standard errors that a difference must exceed")
-    raise_factor: float = Field(default=1.1, gt=1)
+    raise_at_elo: float = Field(default=10.0, ge=-MAX_ELO, le=MAX_ELO)
+    lower_at_elo: float = Field(default=-10.0, ge=-MAX_ELO, le=MAX_ELO)
+    confidence: float = Field(
+        default=3.0, ge=0, le=MAX_FACTOR, description="standard errors that a difference must exceed"
+    )
+    raise_factor: float = Field(default=1.1, gt=1, le=MAX_FACTOR)
     lower_factor: float = Field(default=0.8, gt=0, lt=1)
     anomalies: int = Field(default=2, ge=1, description="trainings in a row with a loss anomaly that lower it")
-    minimum: float = Field(default=1e-6, gt=0)
-    maximum: float = Field(default=1e-3, gt=0)
-    cooldown_hours: float = Field(default=1.0, ge=0)
+    minimum: float = Field(default=1e-6, gt=0, le=1)
+    maximum: float = Field(default=1e-3, gt=0, le=1)
+    cooldown_hours: float = Field(default=1.0, ge=0, le=MAX_HOURS)
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -109,26 +141,30 @@ class AnomalySettings(Settings):
 
     weight: float = Field(default=0.1, gt=0, lt=1, description="of the newest training in mean and variance")
     warm_up: int = Field(default=10, ge=2, description="trainings before anything is unusual")
-    deviations: float = Field(default=6.0, gt=0, description="standard deviations above the mean")
+    deviations: float = Field(default=6.0, gt=0, le=MAX_FACTOR, description="standard deviations above the mean")
 
 
 class CurriculumSettings(Settings):
     """How much self-play each configuration gets."""
 
-    rebalance_seconds: float = Field(default=600.0, gt=0)
-    minimum: float = Field(default=0.5, gt=0, le=1, description="of the weights, whose mean is 1")
-    maximum: float = Field(default=2.0, ge=1)
-    least_velocity: float = Field(default=5.0, gt=0, description="Elo/h; a lower mean is no measure of what is fast")
+    rebalance_seconds: float = Field(default=600.0, gt=0, le=MAX_SECONDS)
+    minimum: float = Field(default=0.5, ge=1 / MAX_FACTOR, le=1, description="of the weights, whose mean is 1")
+    maximum: float = Field(default=2.0, ge=1, le=MAX_FACTOR)
+    least_velocity: float = Field(
+        default=5.0, gt=0, le=MAX_VELOCITY, description="Elo/h; a lower mean is no measure of what is fast"
+    )
     min_change: float = Field(default=0.05, ge=0, description="a smaller change is not worth a decision")
 
 
 class WatchdogSettings(Settings):
     """The sequential test for regressions: a Bernoulli CUSUM against one opponent that stays the same."""
 
-    design_drop_elo: float = Field(default=100.0, gt=0, description="the alternative that the test looks for")
-    threshold: float = Field(default=2.6, gt=0, description="h; larger is slower and falser less often")
+    design_drop_elo: float = Field(
+        default=100.0, gt=0, le=MAX_ELO, description="the alternative that the test looks for"
+    )
+    threshold: float = Field(default=2.6, gt=0, le=MAX_FACTOR, description="h; larger is slower and falser less often")
     drift_elo: float = Field(
-        default=15.0, ge=0, description="standard deviation by which good models differ from those before"
+        default=15.0, ge=0, le=MAX_ELO, description="standard deviation by which good models differ from those before"
     )
     suspicion: float = Field(
         default=0.5, gt=0, le=1, description="share of the threshold from which on a model is retested"
@@ -153,8 +189,10 @@ class WatchdogSettings(Settings):
 class LifecycleSettings(Settings):
     """Promotion by GSPRT, rollback on severe regressions."""
 
-    elo0: float = Field(default=-40.0, description="so much weaker a candidate is kept out")
-    elo1: float = Field(default=0.0, description="an equal one is let in: it holds what it has learned")
+    elo0: float = Field(default=-40.0, ge=-MAX_ELO, le=MAX_ELO, description="so much weaker a candidate is kept out")
+    elo1: float = Field(
+        default=0.0, ge=-MAX_ELO, le=MAX_ELO, description="an equal one is let in: it holds what it has learned"
+    )
     alpha: float = Field(default=0.05, gt=0, lt=0.5)
     beta: float = Field(default=0.05, gt=0, lt=0.5)
     max_games: int = Field(default=2000, ge=2, description="undecided after so many: the candidate is kept out")
@@ -169,20 +207,26 @@ class LifecycleSettings(Settings):
 class SchedulerSettings(Settings):
     """Priorities of self-play."""
 
-    staleness_hours: float = Field(default=1.0, gt=0)
-    starvation_floor: float = Field(default=0.25, gt=0, le=1, description="share of an equal share nobody falls below")
+    staleness_hours: float = Field(default=1.0, gt=0, le=MAX_HOURS)
+    starvation_floor: float = Field(
+        default=0.25, ge=1 / MAX_FACTOR, le=1, description="share of an equal share nobody falls below"
+    )
     waiting_seconds: float = Field(
-        default=10.0, ge=0, description="of a request: longer ones do not wait at workers that are busy"
+        default=10.0, ge=0, le=MAX_SECONDS, description="of a request: longer ones do not wait at workers that are busy"
     )
     idle_seconds: float = Field(
-        default=60.0, gt=0, description="between games that only show whether what blocks or pauses training is gone"
+        default=60.0,
+        gt=0,
+        le=MAX_SECONDS,
+        description="between games that only show whether what blocks or pauses training is gone",
     )
     lease_seconds: float = Field(
         default=600.0,
         gt=0,
+        le=MAX_SECONDS,
         description="without a sign of a request for so long it is repeated: a result, or a heartbeat that names it",
     )
-    node_silent_seconds: float = Field(default=30.0, gt=0)
+    node_silent_seconds: float = Field(default=30.0, gt=0, le=MAX_SECONDS)
 
 
 class NodeSettings(Settings):
@@ -215,11 +259,11 @@ class TriggerSettings(Settings):
     during a training and its evaluations are lost, and many small trainings lose more of them (measured, ADR-012).
     """
 
-    cooldown_seconds: float = Field(default=0.0, ge=0)
-    hot_path: float = Field(default=1.0, gt=0, description="share of rows_per_training that is enough")
-    accelerated: float = Field(default=1.0, gt=0)
-    normal: float = Field(default=1.0, gt=0)
-    reduced: float = Field(default=2.0, gt=0)
+    cooldown_seconds: float = Field(default=0.0, ge=0, le=MAX_SECONDS)
+    hot_path: float = Field(default=1.0, gt=0, le=MAX_FACTOR, description="share of rows_per_training that is enough")
+    accelerated: float = Field(default=1.0, gt=0, le=MAX_FACTOR)
+    normal: float = Field(default=1.0, gt=0, le=MAX_FACTOR)
+    reduced: float = Field(default=2.0, gt=0, le=MAX_FACTOR)
 
     @model_validator(mode="after")
     def _better_data_train_no_later(self) -> Self:

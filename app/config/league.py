@@ -67,8 +67,8 @@ MATCHMAKING: dict[str, MatchmakingSettings] = {
 class TournamentSettings(Settings):
     """Matches among members of the league, played when nothing else is to be evaluated (seed 000 §3.1)."""
 
-    placement: int = Field(default=3, ge=0, description="members that a new one is placed against")
-    games: int = Field(default=20, ge=2, le=10_000, description="of each pairing")
+    placement: int = Field(default=10, ge=0, description="members that a new one is placed against")
+    games: int = Field(default=40, ge=2, le=10_000, description="of each pairing")
     round_robin_every: int = Field(
         default=100, ge=0, description="steps between tournaments of all against all; 0: there are none"
     )

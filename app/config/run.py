@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from app.config.feedback import FeedbackSettings
+from app.config.feedback import MAX_SECONDS, FeedbackSettings
 from app.config.games import GAMES
 from app.config.league import LeagueSettings
 from app.config.settings import GameConfig, Settings
@@ -31,19 +31,26 @@ class DeadlineSettings(Settings):
     of evaluation games.
     """
 
-    selfplay_seconds: float = Field(default=7200.0, gt=0, description="of a request for games")
-    inspection_seconds: float = Field(default=600.0, gt=0, description="of the inspection of a shard")
-    training_seconds: float = Field(default=7200.0, gt=0, description="of a training")
-    distribution_seconds: float = Field(default=600.0, gt=0, description="of the distribution of a model")
+    selfplay_seconds: float = Field(default=7200.0, gt=0, le=MAX_SECONDS, description="of a request for games")
+    inspection_seconds: float = Field(default=600.0, gt=0, le=MAX_SECONDS, description="of the inspection of a shard")
+    training_seconds: float = Field(default=7200.0, gt=0, le=MAX_SECONDS, description="of a training")
+    distribution_seconds: float = Field(
+        default=600.0, gt=0, le=MAX_SECONDS, description="of the distribution of a model"
+    )
 
 
 class RunSettings(Settings):
     """What is played and learned, from which seed, at which rhythm."""
 
     seed: int = Field(default=0, ge=0, lt=1 << 63)
-    tick_seconds: float = Field(default=10.0, ge=1e-3, le=1e6, description="period of CLOCK_TICK")
+    tick_seconds: float = Field(default=10.0, ge=1e-3, le=MAX_SECONDS, description="period of CLOCK_TICK")
     selfplay_workers: tuple[Name, ...] = Field(default=("selfplay_worker@laptop",), min_length=1)
-    min_quality: float = Field(default=0.3, ge=0, le=1, description="a shard below it is not trained on")
+    min_quality: float = Field(
+        default=0.3,
+        ge=0,
+        le=1,
+        description="a shard below it is not trained on; never above feedback.intensity.reduced",
+    )
     deadlines: DeadlineSettings = DeadlineSettings()
     feedback: FeedbackSettings = FeedbackSettings()
     league: LeagueSettings = LeagueSettings()

@@ -90,7 +90,7 @@ OPENINGS = "a game begins with so many random decisions at most; how many is dra
 class SelfplaySettings(Settings):
     """How a configuration makes experience."""
 
-    games_per_request: int = Field(default=256, ge=1)
+    games_per_request: int = Field(default=256, ge=1, le=1_000_000)
     temperature: float = Field(default=1.0, gt=0, le=MAX_TEMPERATURE, description="divides the logits before sampling")
     rewards: Literal["terminal", "per_trick", "shaped"] = Field(
         default="terminal", description="how they are spread over a game; but for Hearts there is only its end"
@@ -103,8 +103,12 @@ class EvaluationSettings(Settings):
 
     random_games: int = Field(default=200, ge=1)
     model_games: int = Field(default=100, ge=1, description="against the champion and the newest lasting anchor")
-    anchors: int = Field(default=2, ge=0, description="lasting anchors; members of the league until there are some")
+    anchors: int = Field(default=2, ge=0, description="lasting anchors, the newest ones")
+    members: int = Field(default=3, ge=0, description="other members of the league, drawn among those near in strength")
     anchor_games: int = Field(default=50, ge=1, description="against each other opponent")
+    saturated_games: int = Field(
+        default=20, ge=1, description="against whom the champion beats, or loses to, in over nine games of ten"
+    )
     temperature: float = Field(
         default=0.3, ge=0, le=10, description="of both sides; 0 is greedy: only chance and openings make games differ"
     )
@@ -128,7 +132,9 @@ class GameConfig(Settings):
         description="whose rules are played; flyball's own are those of Hearts, Othello and usual connect four",
     )
     max_moves: int | None = Field(default=None, ge=1, description="a longer game is truncated, not drawn")
-    rows_per_training: int = Field(default=8192, ge=1, description="fresh rows that make a training worthwhile")
+    rows_per_training: int = Field(
+        default=8192, ge=1, le=10**9, description="fresh rows that make a training worthwhile"
+    )
     builtins: tuple[Builtin, ...] = Field(default=("random",), description="built-in players of its league")
     network: NetworkSettings = NetworkSettings()
     ppo: PpoSettings = PpoSettings()

@@ -32,6 +32,7 @@ from app.core.statistics import (
     gsprt_llr,
     p_text,
     rotation_outcomes,
+    sprt_bounds,
     sprt_verdict,
 )
 from app.core.units import Elo, EloPerHour, Rate, wilson_interval
@@ -74,6 +75,7 @@ __all__ = [
     "python_module",
     "reading",
     "rotation_outcomes",
+    "sprt_bounds",
     "sprt_verdict",
     "wilson_interval",
     "writing",

@@ -67,10 +67,14 @@ def gsprt_llr(counts: Sequence[float], elo0: float, elo1: float) -> float:
     return sum(smoothed) / 2 * log(distances[0] / distances[1])
 
 
+def sprt_bounds(alpha: float, beta: float) -> tuple[float, float]:
+    """Return Wald's bounds on a log-likelihood ratio: H1 is rejected at the first, accepted at the second."""
+    return log(beta / (1 - alpha)), log((1 - beta) / alpha)
+
+
 def sprt_verdict(llr: float, alpha: float, beta: float) -> Verdict:
-    """Return Wald's verdict on a log-likelihood ratio: bounds ln(beta / (1 - alpha)) and ln((1 - beta) / alpha)."""
-    if llr >= log((1 - beta) / alpha):
+    """Return Wald's verdict on a log-likelihood ratio."""
+    rejected, accepted = sprt_bounds(alpha, beta)
+    if llr >= accepted:
         return "accept"
-    if llr <= log(beta / (1 - alpha)):
-        return "reject"
-    return "continue"
+    return "reject" if llr <= rejected else "continue"

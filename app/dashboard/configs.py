@@ -6,6 +6,7 @@ from typing import Any, cast
 from app.core import ModelHash, Rate
 from app.events import (
     EvaluationCompleted,
+    EvaluationOverdue,
     Event,
     ExplorationBoost,
     Kind,
@@ -36,6 +37,24 @@ class Decided(Value):
     recorded_us: int
 
 
+REMEMBERED = 16
+"""Champions whose place in the sequence is known; gauntlets meet the sixth last."""
+
+
+class PastChampion(Value):
+    """A model that became current when so many loops were over."""
+
+    model: ModelHash
+    loops: int
+
+
+class Progress(Value):
+    """The score of the model rated last against the champion of some loops ago."""
+
+    score: Rate
+    loops: int
+
+
 class Boosted(Value):
     """An exploration boost: the factor on the sampling temperature, and for how long."""
 
@@ -50,7 +69,9 @@ class ConfigRow(Value):
     ``since_us`` is when it was first heard of; ``played`` counts games by second, over the window; ``evaluated`` is
     the model of the last evaluation as long as nobody has decided about it. ``loops`` counts trainings that were
     evaluated and decided about, ``promotions`` and ``rejections`` the decisions, operators' included; the initial
-    model, which nobody trained, counts in none of them. ``blocked`` is why training is blocked, if it is.
+    model, which nobody trained, counts in none of them. ``champions`` are the latest ones, the current model last.
+    ``blocked`` is why training is blocked, if it is; ``quality`` what the training intensity was set for; ``overdue``
+    that no evaluation comes.
     """
 
     key: str
@@ -68,8 +89,12 @@ class ConfigRow(Value):
     loops: int = 0
     evaluated: ModelHash | None = None
     model: ModelHash | None = None
+    champions: tuple[PastChampion, ...] = ()
+    progress: Progress | None = None
     blocked: str | None = None
     paused: bool = False
+    quality: float | None = None
+    overdue: EvaluationOverdue | None = None
     boosted: Boosted | None = None
     decision: Decided | None = None
 
@@ -111,18 +136,29 @@ def _training(_: ConfigRow, event: Event[TrainingCompleted]) -> Changes:
     return {"step": event.data.step}
 
 
-def _evaluation(_: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
+def _evaluation(row: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
     data = event.data
     if data.purpose != "rating":
         return {}
     against = {result.opponent: result.score for result in data.results}
     rated = {"elo": data.elo, "elo_stderr": data.elo_stderr, "evaluated": data.model}
+    rated |= {"overdue": None, "progress": _progress(row, data)}
     return rated | ({"win_rate": against["random"]} if "random" in against else {})
 
 
+def _progress(row: ConfigRow, data: EvaluationCompleted) -> Progress | None:
+    """Return the score against the earliest champion in the gauntlet, unless that is the current one."""
+    scores = {match.opponent_model: match.score for match in data.results if match.opponent in ("recent", "champion")}
+    met = [champion for champion in row.champions[:-1] if champion.model in scores]
+    return Progress(score=scores[met[0].model], loops=row.loops - met[0].loops) if met else None
+
+
 def _promotion(row: ConfigRow, event: Event[ModelPromoted]) -> Changes:
-    trained = event.data.step > 0
-    return {"promotions": row.promotions + trained, "model": event.data.model} | _loop(row, event.data)
+    trained, model, judged = event.data.step > 0, event.data.model, _loop(row, event.data)
+    newest = PastChampion(model=model, loops=judged.get("loops", row.loops))
+    before = tuple(champion for champion in row.champions if champion.model != model)
+    changes = {"promotions": row.promotions + trained, "model": model, "champions": (*before, newest)[-REMEMBERED:]}
+    return changes | judged
 
 
 def _rejection(row: ConfigRow, event: Event[PromotionRejected]) -> Changes:
@@ -136,7 +172,12 @@ def _loop(row: ConfigRow, data: ModelPromoted | PromotionRejected) -> Changes:
 
 
 def _rollback(row: ConfigRow, event: Event[ModelRolledBack]) -> Changes:
-    return {"model": event.data.to_model, "rollbacks": row.rollbacks + 1} if event.data.holds(row.model) else {}
+    target = event.data.to_model
+    if not event.data.holds(row.model):
+        return {}
+    models = [champion.model for champion in row.champions]
+    kept = row.champions[: models.index(target) + 1] if target in models else ()
+    return {"model": target, "champions": kept, "rollbacks": row.rollbacks + 1}
 
 
 def _block(_: ConfigRow, event: Event[TrainingBlockedByQuality]) -> Changes:
@@ -148,7 +189,11 @@ def _unblock(_: ConfigRow, __: Event[TrainingUnblocked]) -> Changes:
 
 
 def _intensity(_: ConfigRow, event: Event[TrainingIntensityChanged]) -> Changes:
-    return {"paused": event.data.intensity == "paused"}
+    return {"paused": event.data.intensity == "paused", "quality": event.data.quality_score}
+
+
+def _overdue(_: ConfigRow, event: Event[EvaluationOverdue]) -> Changes:
+    return {"overdue": event.data}
 
 
 def _boost(_: ConfigRow, event: Event[ExplorationBoost]) -> Changes:
@@ -165,6 +210,7 @@ CHANGES = cast(
         SelfplayComplete: _selfplay,
         TrainingCompleted: _training,
         EvaluationCompleted: _evaluation,
+        EvaluationOverdue: _overdue,
         ModelPromoted: _promotion,
         PromotionRejected: _rejection,
         ModelRolledBack: _rollback,

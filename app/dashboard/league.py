@@ -9,6 +9,7 @@ from typing import Any
 from app.config import ForeignSettings, RunSettings
 from app.core import Elo
 from app.dashboard.chances import chances
+from app.dashboard.configs import ConfigRow, Progress, fold_config
 from app.events import (
     AgentRating,
     EloUpdated,
@@ -51,6 +52,7 @@ class LeagueView:
         promoted: the models that became current.
         picks: whom the current model meets in self-play, and why.
         met: games of self-play by category.
+        config: what the status knows of the configuration from the same events.
     """
 
     league: League = field(default_factory=League)
@@ -59,12 +61,14 @@ class LeagueView:
     promoted: list[str] = field(default_factory=list)
     picks: tuple[OpponentPick, ...] = ()
     met: Counter[str] = field(default_factory=Counter)
+    config: ConfigRow | None = None
 
     def take(self, event: Event[Any], settings: RunSettings) -> None:
         """Read one event about the configuration."""
         key, data = event.subject, event.data
         if isinstance(data, ModelRolledBack) and not data.holds(self.league.champion):
             return
+        self.config = fold_config(self.config or ConfigRow(key=key, since_us=event.recorded_us), event)
         league = self.league.with_baselines(settings.config(key).builtins)
         self.league = fold_league(league, event, settings.league.admission)
         match data:
@@ -90,6 +94,11 @@ class LeagueView:
         for one in ratings:
             if one.agent in self.rated:
                 self.rated[one.agent] = (self.rated[one.agent][0], one.elo, one.elo_stderr)
+
+    @property
+    def progress(self) -> Progress | None:
+        """The score of the model rated last against an earlier champion."""
+        return self.config.progress if self.config else None
 
     def cycle(self) -> Cycle | None:
         """Find three who beat each other in a circle, beyond chance."""
@@ -137,6 +146,7 @@ class LeagueView:
             "members": members,
             "matchmaking": [pick.model_dump(mode="json") for pick in self.picks],
             "met_games": dict(self.met),
+            "progress": self.progress and self.progress.model_dump(mode="json"),
             "matrix": self.matrix(member["agent"] for member in members),
             "cycle": cycle and cycle._asdict(),
         }

@@ -7,8 +7,9 @@ from typing import Any, get_args
 
 from app.config import ForeignSettings, RunSettings
 from app.core import ModelHash, Rate
-from app.dashboard.configs import CHANGES, ConfigRow, Decided, fold_config
+from app.dashboard.configs import CHANGES, ConfigRow, Decided, Progress, fold_config
 from app.dashboard.daemons import DaemonRow, State, Trouble, fold_daemon, fold_trouble
+from app.dashboard.waiting import waiting_for
 from app.events import BY_TYPE, DaemonFact, Event, Kind, Payload, RunConfigured, Value
 from app.events.envelope import EPOCH
 
@@ -48,6 +49,7 @@ class ConfigStatus(Value):
     elo: float | None
     elo_stderr: float | None
     win_rate_random: Rate | None
+    progress: Progress | None
     promotions: int
     rejections: int
     rollbacks: int
@@ -57,6 +59,7 @@ class ConfigStatus(Value):
     paused: bool
     boost: float | None
     last_decision: Decision | None
+    waiting_for: str | None
 
 
 class DaemonStatus(Value):
@@ -155,7 +158,7 @@ class Board:
             time=now,
             running=running,
             position=self.position,
-            configs=tuple(_config(row, now_us) for row in self._played()),
+            configs=tuple(_config(row, now_us, self.settings) for row in self._played()),
             daemons=tuple(_daemon(row, now_us, silent_after_seconds, running=running) for row in self._present()),
         )
 
@@ -177,7 +180,7 @@ class Board:
         return [row for row in rows if row.node in nodes]
 
 
-def _config(row: ConfigRow, now_us: int) -> ConfigStatus:
+def _config(row: ConfigRow, now_us: int, settings: RunSettings | None) -> ConfigStatus:
     return ConfigStatus(
         key=row.key,
         games=row.games,
@@ -187,6 +190,7 @@ def _config(row: ConfigRow, now_us: int) -> ConfigStatus:
         elo=row.elo,
         elo_stderr=row.elo_stderr,
         win_rate_random=row.win_rate,
+        progress=row.progress,
         promotions=row.promotions,
         rejections=row.rejections,
         rollbacks=row.rollbacks,
@@ -196,6 +200,7 @@ def _config(row: ConfigRow, now_us: int) -> ConfigStatus:
         paused=row.paused,
         boost=row.boost(now_us),
         last_decision=_decision(row.decision, now_us),
+        waiting_for=waiting_for(row, settings) if settings else None,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from app.core import Rate
 from app.dashboard.chances import chances
+from app.dashboard.configs import Progress
 from app.events import (
     EvaluationCompleted,
     MatchmakingUpdated,
@@ -42,6 +43,14 @@ def show_rate(rate: Rate | None) -> str:
     if rate is None:
         return UNKNOWN
     return f"{rate.mean:.1%} [{rate.lower:.1%}, {rate.upper:.1%}] n={rate.n}"
+
+
+def show_progress(progress: Progress | None) -> str:
+    """Return the score against an earlier champion, and how many loops ago that was current; a dash when unknown."""
+    if progress is None:
+        return UNKNOWN
+    score = progress.score
+    return f"{score.mean:.0%} [{score.lower:.0%}, {score.upper:.0%}], {progress.loops} loops ago"
 
 
 def show_age(seconds: float) -> str:
@@ -95,7 +104,7 @@ def _why(data: ModelPromoted | PromotionRejected) -> str:
     elo = show_elo(evidence.elo, evidence.elo_stderr)
     if evidence.value == evidence.threshold == 0:
         return f"{evidence.statistic}, {elo} Elo"
-    return f"{evidence.statistic} {evidence.value:.3g} (threshold {evidence.threshold:.3g}), {elo} Elo"
+    return f"{evidence.statistic}: evidence {evidence.value:.1f}, {evidence.threshold:.1f} needed, {elo} Elo"
 
 
 def _matchmaking(data: MatchmakingUpdated) -> str:

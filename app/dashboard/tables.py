@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.dashboard.status import ConfigStatus, DaemonStatus, Status
-from app.dashboard.summary import UNKNOWN, short, show_age, show_elo, show_rate
+from app.dashboard.summary import UNKNOWN, short, show_age, show_elo, show_progress, show_rate
 
 STATE_STYLES = {
     "ready": "green",
@@ -52,6 +52,10 @@ def _decision(config: ConfigStatus) -> str:
     return f"{decision.name} {show_age(decision.age_seconds)} ago ({short(decision.id)})" if decision else UNKNOWN
 
 
+def _progress(config: ConfigStatus) -> str:
+    return show_progress(config.progress)
+
+
 def _state(config: ConfigStatus) -> Text:
     """Return what keeps a configuration from training, and what is done about a stall."""
     states = [Text("blocked", "bold red")] if config.blocked is not None else []
@@ -68,6 +72,7 @@ CONFIGS: tuple[Column[ConfigStatus], ...] = (
     Column("step", lambda config: _figure(config.step), 7, right=True),
     Column("Elo", lambda config: show_elo(config.elo, config.elo_stderr), 11, right=True),
     Column("score v. random", lambda config: show_rate(config.win_rate_random), 2, right=True),
+    Column("v. past champion", _progress, 3, right=True),
     Column("loops", lambda config: str(config.loops), 5, right=True),
     Column("+/-", lambda config: f"{config.promotions}/{config.rejections}", 9, right=True),
     Column("rollbacks", lambda config: str(config.rollbacks), 3, right=True),

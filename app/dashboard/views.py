@@ -37,6 +37,11 @@ def state_counts(status: Status) -> str:
     return ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none heard of"
 
 
+def waiting_lines(status: Status) -> list[Text]:
+    """Return a line for each configuration that waits for something."""
+    return [Text(f"{config.key}: {config.waiting_for}") for config in status.configs if config.waiting_for]
+
+
 def event_text(event: Event[Any]) -> Text:
     """Return an event in one line: name, configuration, and what it says."""
     text = Text(event.data.seed_name, STYLES[event.data.kind])

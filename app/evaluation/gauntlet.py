@@ -1,6 +1,6 @@
 """Whom a new model plays: built-in players, lasting anchors, the champion, a recent snapshot, members of the league."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -41,6 +41,8 @@ def plan_gauntlet(
     builtins: Sequence[Builtin],
     settings: EvaluationSettings,
     players: int,
+    *,
+    saturated: Collection[str] = (),
 ) -> tuple[Opponent, ...]:
     """Return the opponents of ``model``, the random bot first.
 
@@ -53,16 +55,27 @@ def plan_gauntlet(
         builtins: players by name.
         settings: how many games.
         players: of a game.
+        saturated: built-in players and models, by what they are loaded by, whose games tell next to nothing about
+            models like this one: few are played, to see that it is still so. The champion and the newest lasting
+            anchor are played in full, because the gate and the watchdog depend on them.
     """
+
+    def games(role: str, player: str) -> int:
+        if role in (CHAMPION, NEWEST_ANCHOR):
+            wanted = settings.model_games
+        elif player in saturated:
+            wanted = settings.saturated_games
+        else:
+            wanted = settings.random_games if role == RANDOM else settings.anchor_games
+        return _rotated(wanted, players)
+
     ordered = sorted(set(builtins), key=lambda name: (name != RANDOM, name))
-    games = {name: settings.random_games if name == RANDOM else settings.anchor_games for name in ordered}
-    opponents = [Opponent(name=name, kind=name, games=_rotated(count, players)) for name, count in games.items()]
+    opponents = [Opponent(name=name, kind=name, games=games(name, name)) for name in ordered]
     seen = {model}
     for name, candidate in candidates:
         if candidate is not None and candidate not in seen:
             seen.add(candidate)
-            count = settings.model_games if name in (CHAMPION, NEWEST_ANCHOR) else settings.anchor_games
-            opponents.append(Opponent(name=name, kind=MODEL, model=candidate, games=_rotated(count, players)))
+            opponents.append(Opponent(name=name, kind=MODEL, model=candidate, games=games(name, candidate)))
     return tuple(opponents)
 
 

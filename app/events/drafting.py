@@ -22,6 +22,7 @@ def follow(
     index: int = 0,
     subject: str | None = None,
     time: datetime | None = None,
+    evidence: Cause | None = None,
 ) -> Envelope[Payload]:
     """Write an event caused by another. Its id follows from (who, cause, index): done twice, it is one event.
 
@@ -32,7 +33,9 @@ def follow(
         index: which consequence of the same cause this is.
         subject: the configuration, when it isn't the cause's.
         time: when it happened; without one, when its cause was recorded.
+        evidence: an earlier event that it follows from; its cause then only said when.
     """
+    origin = evidence or cause
     about_config = data.scope is Scope.CONFIG
     if about_config:
         subject = subject or cause.subject
@@ -43,9 +46,9 @@ def follow(
         event_id=derive_id(by, cause.id, index),
         subject=subject,
         time=time or cause.recordedtime,
-        correlationid=cause.correlationid,
-        causationid=cause.id,
-        traceparent=cause.traceparent,
+        correlationid=origin.correlationid,
+        causationid=origin.id,
+        traceparent=origin.traceparent,
     )
 
 

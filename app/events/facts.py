@@ -204,6 +204,14 @@ class PlateauDetected(Fact, type="evaluation.plateau_detected", name="PLATEAU_DE
     window_hours: float = Field(gt=0, le=1e6)
 
 
+class EvaluationOverdue(Fact, type="evaluation.overdue", name="EVALUATION_OVERDUE", notable=True):
+    """No evaluation came for the whole stall window: whether the configuration improves is not known any more."""
+
+    hours: float = Field(gt=0, le=1e6, description="of running without an evaluation")
+    model: ModelHash | None = Field(description="whose evaluation is awaited; None: none was asked for")
+    attempts: Count = Field(description="how often its evaluation was asked for")
+
+
 class ModelDistributed(Fact, type="model.distributed", name="MODEL_DISTRIBUTED"):
     """A promoted model is verified and ready on these nodes."""
 

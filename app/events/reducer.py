@@ -11,7 +11,7 @@ from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
 
-from app.events.envelope import Event
+from app.events.envelope import Cause, Event
 from app.events.payload import Payload
 from app.events.rows import AnyRow
 
@@ -19,10 +19,17 @@ R = TypeVar("R", bound=AnyRow)
 
 
 class Emission(NamedTuple):
-    """Something a reducer says: a payload, and what it is about when that is not what the cause is about."""
+    """An event to emit.
+
+    Attributes:
+        data: the payload.
+        subject: what it is about; ``None``: what the event that was folded is about.
+        evidence: what it follows from, when that is an earlier event: a tick only says that it is time to look.
+    """
 
     data: Payload
     subject: str | None = None
+    evidence: Cause | None = None
 
 
 class Step(Struct, Generic[R], frozen=True):

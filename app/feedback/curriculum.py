@@ -1,5 +1,6 @@
 """CurriculumIntegration: which share of self-play each configuration gets (seed 003 §4).
 
+Weights follow evaluations: with each rating the shares are looked at again, and a cooldown keeps them from swinging.
 A configuration that improves faster, or has played less than the others, weighs more; one whose data is poor weighs
 less. What is unknown counts neither way. Weights are clamped and average 1: the least of them is the floor below which
 none starves.
@@ -15,7 +16,7 @@ from math import sqrt, tanh
 from typing import ClassVar, NamedTuple
 
 from app.core import ConfigKey
-from app.events import ClockTick, CurriculumRebalanced, Emission, Event, Payload, Row, Step
+from app.events import CurriculumRebalanced, Emission, EvaluationCompleted, Event, Payload, Row, Step
 from app.feedback.controller import Controller
 from app.feedback.state import FeedbackState, state_of
 
@@ -25,10 +26,10 @@ ALL = ""
 
 
 class CurriculumRow(Row, frozen=True):
-    """The weights in force, and when they were last looked at."""
+    """The weights in force, and when they were set."""
 
     weights: dict[ConfigKey, float]
-    checked_us: int
+    set_us: int
 
 
 class Usual(NamedTuple):
@@ -79,29 +80,25 @@ class CurriculumIntegration(Controller[CurriculumRow]):
 
     name: ClassVar[str] = "CurriculumIntegration"
     row: ClassVar[type[CurriculumRow]] = CurriculumRow
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset({ClockTick})
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted})
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({CurriculumRebalanced})
 
     def step(
         self, rows: Mapping[str, CurriculumRow], event: Event[Payload], states: Mapping[str, FeedbackState]
     ) -> Step[CurriculumRow]:
-        """Rebalance when it is time and the weights have changed enough."""
-        limits = self.settings.feedback.curriculum
-        row = rows.get(ALL) or CurriculumRow(weights={}, checked_us=event.recorded_us)
-        if event.recorded_us - row.checked_us < limits.rebalance_seconds * US:
-            return Step({} if ALL in rows else {ALL: row})
-        keys = [config.key for config in self.settings.configs]
-        known = {key: state_of(states, key) for key in keys}
-        weights = normalised(self._raw(known), limits.minimum, limits.maximum)
-        checked = row.model_copy(update={"checked_us": event.recorded_us})
-        change = max(abs(weight - row.weights.get(key, 1.0)) for key, weight in weights.items())
+        """Rebalance after a rating, if the cooldown is over and the weights have changed enough."""
+        limits, row = self.settings.feedback.curriculum, rows.get(ALL)
+        if not isinstance(event.data, EvaluationCompleted) or event.data.purpose != "rating":
+            return Step()
+        if row is not None and event.recorded_us - row.set_us < limits.rebalance_seconds * US:
+            return Step()
+        known = {config.key: state_of(states, config.key) for config in self.settings.configs}
+        weights, before = normalised(self._raw(known), limits.minimum, limits.maximum), row.weights if row else {}
+        change = max(abs(weight - before.get(key, 1.0)) for key, weight in weights.items())
         if change < limits.min_change:
-            return Step({ALL: checked})
-        reason = f"largest change {change:.2f}"
-        return Step(
-            {ALL: checked.model_copy(update={"weights": weights})},
-            (Emission(CurriculumRebalanced(weights=weights, reason=reason)),),
-        )
+            return Step()
+        rebalanced = CurriculumRebalanced(weights=weights, reason=f"largest change {change:.2f}")
+        return Step({ALL: CurriculumRow(weights=weights, set_us=event.recorded_us)}, (Emission(rebalanced),))
 
     def _raw(self, known: Mapping[ConfigKey, FeedbackState]) -> dict[ConfigKey, float]:
         requests = {

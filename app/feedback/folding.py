@@ -34,6 +34,15 @@ SPACINGS = 18
 """Parts of the stall window that one point of the rating history stands for: 20 points cover it and a little more."""
 
 
+def longest_between_sweeps(settings: RunSettings) -> timedelta:
+    """Return the longest time between two sweeps of a run that is on.
+
+    Sweeps come at the first tick after each check period. Twice as long without one is a run that was off, since some
+    time in the check period after the last one.
+    """
+    return timedelta(seconds=2 * (settings.feedback.stall.check_seconds + settings.tick_seconds))
+
+
 @dataclass(frozen=True)
 class FeedbackFold:
     """Folds every configuration's FeedbackState."""
@@ -86,14 +95,9 @@ class FeedbackFold:
         return {one.config_key: self._resumed(one, now).compute_urgency(now) for one in due}
 
     def _resumed(self, state: FeedbackState, now: datetime) -> FeedbackState:
-        """Move the rating history on by the time in which the run was off: nothing could be learned in it.
-
-        While the run is on, urgency is rated at the first tick after each check period. Twice as long without is a run
-        that was off, since some time in the check period after the last one.
-        """
-        settings, last = self.settings, state.last_urgency_update
-        longest = timedelta(seconds=2 * (settings.feedback.stall.check_seconds + settings.tick_seconds))
-        if last is None or now - last <= longest:
+        """Move the rating history on by the time in which the run was off: nothing could be learned in it."""
+        last = state.last_urgency_update
+        if last is None or now - last <= longest_between_sweeps(self.settings):
             return state
         return state.model_copy(update={"elo_history": later(state.elo_history, now - last)})
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 from app.core import ConfigKey
 from app.events import Emission, EvaluationCompleted, Event, HyperparameterUpdated, Parameter, Payload, Row, Step
 from app.feedback.controller import Controller
+from app.feedback.limits import bounded
 from app.feedback.state import FeedbackState
 from app.feedback.trend import SECONDS_PER_HOUR
 
@@ -65,7 +66,7 @@ class GauntletFeedbackController(Controller[GauntletRow]):
         return GauntletRow(
             epochs=float(config.ppo.epochs),
             games_per_iteration=float(config.selfplay.games_per_request),
-            quality_threshold=self.settings.min_quality,
+            quality_threshold=bounded("quality_threshold", self.settings.min_quality, self.settings, key),
             base_temperature=config.selfplay.temperature,
             changed_us=0,
         )
@@ -78,9 +79,9 @@ class GauntletFeedbackController(Controller[GauntletRow]):
         if (heuristic := scores.get("heuristic", 0.0)) > limits.strong_win_rate:
             why = f"{heuristic:.1%} against the heuristic, above {limits.strong_win_rate:.0%}"
             cooler = max(limits.min_temperature, row.base_temperature * limits.temperature_factor)
-            stricter = min(limits.max_quality_threshold, row.quality_threshold + limits.quality_threshold_step)
+            stricter = row.quality_threshold + limits.quality_threshold_step
             wanted["base_temperature"] = min(row.base_temperature, cooler), why
-            wanted["quality_threshold"] = max(row.quality_threshold, stricter), why
+            wanted["quality_threshold"] = bounded("quality_threshold", stricter, self.settings, key), why
         if (random := scores.get("random", 1.0)) < limits.weak_win_rate:
             why = f"{random:.1%} against random, below {limits.weak_win_rate:.0%}"
             most = self.settings.config(ConfigKey(key)).selfplay.games_per_request * limits.max_games_factor

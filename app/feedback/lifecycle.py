@@ -16,7 +16,7 @@ import operator
 from collections.abc import Mapping
 from typing import ClassVar
 
-from app.core import Elo, EventId, ModelHash, derive_seed, gsprt_llr, rotation_outcomes, sprt_verdict
+from app.core import Elo, EventId, ModelHash, derive_seed, gsprt_llr, rotation_outcomes, sprt_bounds, sprt_verdict
 from app.events import (
     Emission,
     EvaluationCompleted,
@@ -193,9 +193,9 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
         rating = {"rating_id": event.id, "elo": data.elo, "elo_stderr": data.elo_stderr}
         rated = candidate.model_copy(update=rating)
         if row.current is None:
-            return self._promote(event.subject, row, rated, _evidence(rated, "no model before it", 0.0, 0.0))
+            return self._promote(event.subject, row, rated, _evidence(rated, "no model before it", 0, 0))
         if candidate.parent != row.current.model:
-            return self._reject(event.subject, row, rated, _evidence(rated, "trained from the current model", 0.0, 1.0))
+            return self._reject(event.subject, row, rated, _evidence(rated, "not trained from the current model", 0, 0))
         return self._another_round(event, row, rated)
 
     def _judged(self, event: Event[Payload], row: ModelsRow, candidate: Candidate) -> Step[ModelsRow]:
@@ -204,17 +204,19 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
         verdict = sprt_verdict(llr, limits.alpha, limits.beta)
         if verdict == "continue" and candidate.games < limits.max_games:
             return self._another_round(event, row, candidate)
-        evidence = _evidence(
-            candidate, f"log-likelihood ratio of {limits.elo1:+g} against {limits.elo0:+g} Elo", llr, 0.0
-        )
+        rejected, accepted = sprt_bounds(limits.alpha, limits.beta)
+        better = _at_least(limits.elo0)
         if verdict == "accept":
-            return self._promote(event.subject, row, candidate, evidence)
-        return self._reject(event.subject, row, candidate, evidence)
+            return self._promote(event.subject, row, candidate, _evidence(candidate, better, llr, accepted))
+        if verdict == "reject":
+            worse = _evidence(candidate, _below(limits.elo1), -llr, -rejected)
+            return self._reject(event.subject, row, candidate, worse)
+        return self._reject(event.subject, row, candidate, _evidence(candidate, f"undecided: {better}", llr, accepted))
 
     def _another_round(self, event: Event[Payload], row: ModelsRow, candidate: Candidate) -> Step[ModelsRow]:
         key, rounds = event.subject, candidate.rounds + 1
         if rounds > MAX_ROUNDS:
-            return self._reject(key, row, candidate, _evidence(candidate, "gate rounds", rounds, MAX_ROUNDS))
+            return self._reject(key, row, candidate, _evidence(candidate, f"undecided after {MAX_ROUNDS} rounds", 0, 0))
         seed = derive_seed(self.settings.seed, key, "gate", candidate.model, rounds)
         request = EvaluationRequested(purpose="gate", model=candidate.model, step=candidate.step, seed=seed)
         asked = candidate.model_copy(update={"rounds": rounds})
@@ -238,6 +240,20 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
             model=candidate.model, current=row.current.model, step=candidate.step, evidence=evidence
         )
         return Step({key: row.model_copy(update={"candidate": None})}, (Emission(rejection),))
+
+
+def _at_least(elo: float) -> str:
+    """Say what is known of a candidate that is not this much stronger: it is better than that."""
+    if elo < 0:
+        return f"not {-elo:g} Elo worse"
+    return f"more than {elo:g} Elo better" if elo > 0 else "better"
+
+
+def _below(elo: float) -> str:
+    """Say what is known of a candidate that is weaker than this."""
+    if elo > 0:
+        return f"not {elo:g} Elo better"
+    return f"more than {-elo:g} Elo worse" if elo < 0 else "worse"
 
 
 def _at_most_one(before: int, more: int) -> int:

@@ -3,6 +3,10 @@
 An operator may publish any number, and journals hold what was published. The bounds are of a run's settings, which
 payloads know nothing of; what is configured beyond them may stay. The owner of the learning rate keeps it within
 narrower ones: it lowers one that is above the maximum, and does not raise it again.
+
+No quality threshold lies above the quality from which on a configuration trains (``intensity.reduced``). The smoothed
+quality is a mean of scores, so where it allows training at least one score reaches the threshold. Above it, a
+configuration could play for ever: too good to pause, and too poor to train on.
 """
 
 from app.config import RunSettings
@@ -13,12 +17,13 @@ from app.events import Parameter
 def bounded(parameter: Parameter, value: float, settings: RunSettings, key: str) -> float:
     """Return the value that a parameter of a configuration gets when it is set to ``value``."""
     limits, rates, config = settings.feedback.gauntlet, settings.feedback.learning_rate, settings.config(key)
+    strictest = min(settings.feedback.intensity.reduced, max(limits.max_quality_threshold, settings.min_quality))
     games, temperature = config.selfplay.games_per_request, config.selfplay.temperature
     bounds: dict[Parameter, tuple[float, float]] = {
         "learning_rate": (min(rates.minimum, config.ppo.learning_rate), max(rates.maximum, config.ppo.learning_rate)),
         "epochs": (1, max(limits.max_epochs, config.ppo.epochs)),
         "games_per_iteration": (1, games * limits.max_games_factor),
-        "quality_threshold": (0, max(limits.max_quality_threshold, settings.min_quality)),
+        "quality_threshold": (0, strictest),
         "base_temperature": (min(limits.min_temperature, temperature), MAX_TEMPERATURE),
     }
     least, most = bounds[parameter]

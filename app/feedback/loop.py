@@ -1,14 +1,21 @@
-"""FeedbackLoopController: evaluations after trainings, stalls, and what the quality of data calls for (seed 003 §3)."""
+"""FeedbackLoopController: evaluations after trainings, stalls, and what the quality of data calls for (seed 003 §3).
 
-from collections.abc import Mapping
+Where no evaluation comes for the whole stall window, nothing says whether a configuration improves. That is no plateau,
+and exploration would not bring an evaluation: it is said once (EVALUATION_OVERDUE), and the status tells what to do.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import ClassVar
 
-from app.core import ModelHash, derive_id, derive_seed
+from app.core import EventId, ModelHash, derive_id, derive_seed
 from app.events import (
+    Cause,
     ClockTick,
     Emission,
     EvaluationCompleted,
     EvaluationFailed,
+    EvaluationOverdue,
     EvaluationRequested,
     Event,
     ExplorationBoost,
@@ -27,14 +34,22 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingUnblocked,
 )
-from app.feedback.bad_nodes import LATEST, Delivered, NodeRow, NodeWatch
+from app.feedback.bad_nodes import Delivered, NodeRow, NodeWatch
 from app.feedback.controller import Controller
 from app.feedback.data_quality import US, QualityRow, adopt_block, apply_parity, apply_quality
-from app.feedback.stall import BoostRow, adopt_boost, check_stall
+from app.feedback.folding import longest_between_sweeps
+from app.feedback.stall import BoostRow, Look, adopt_boost, check_stall
 from app.feedback.state import FeedbackState, state_of
+from app.feedback.trend import SECONDS_PER_HOUR
 
 MAX_ATTEMPTS = 3
 """How often the evaluation of one model is asked for before it is given up."""
+
+ADOPTED = (ExplorationBoost, NodeQuarantined, NodeReleased, TrainingBlockedByQuality, TrainingUnblocked)
+"""Decisions that an operator may take too: its owner goes on from them."""
+
+UNSEEN = 16
+"""Own decisions that it waits to see recorded; it knows them by their ids, and does not take them for an operator's."""
 
 SWEEP = ""
 """The row that says when all configurations were last looked at."""
@@ -56,7 +71,16 @@ class Awaited(Row, frozen=True):
 
 
 class FeedbackRow(Row, frozen=True):
-    """What the controller remembers of one configuration, or of one worker (``node``)."""
+    """What the controller remembers of one configuration, or of one worker (``node``).
+
+    Attributes:
+        awaited: the model whose evaluation is awaited.
+        rated_us: when it was evaluated last, or first looked at; time in which the run was off is left out.
+        overdue: it was said that no evaluation comes.
+        evaluated: the last evaluation.
+        inspected: the last inspected shard.
+        unseen: the latest own decisions that an operator may take too and that are not recorded yet.
+    """
 
     awaited: Awaited | None = None
     boost: BoostRow = BoostRow()
@@ -64,6 +88,11 @@ class FeedbackRow(Row, frozen=True):
     delivered: tuple[Delivered, ...] = ()
     node: NodeRow = NodeRow()
     swept_us: int = 0
+    rated_us: int | None = None
+    overdue: bool = False
+    evaluated: Cause | None = None
+    inspected: Cause | None = None
+    unseen: tuple[EventId, ...] = ()
 
 
 FIRST = FeedbackRow()
@@ -93,6 +122,7 @@ class FeedbackLoopController(Controller[FeedbackRow]):
     )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {
+            EvaluationOverdue,
             EvaluationRequested,
             ExplorationBoost,
             NodeQuarantined,
@@ -109,27 +139,55 @@ class FeedbackLoopController(Controller[FeedbackRow]):
         self, rows: Mapping[str, FeedbackRow], event: Event[Payload], states: Mapping[str, FeedbackState]
     ) -> Step[FeedbackRow]:
         """Fold one event."""
-        if isinstance(event.data, ClockTick):
-            return self._sweep(rows, event, states)
-        if isinstance(event.data, NodeQuarantined | NodeReleased):
-            return Step() if self._is_own(event) else Step(_adopted(event.data))
-        if isinstance(event.data, QualityScoreUpdated | ParityChecked | NodeProbed):
-            return self._inspected(rows, event, states)
-        key = event.subject
-        before = rows.get(key) or FIRST
-        row, payloads = self._after(before, state_of(states, key), event)
-        return Step({} if row is before else {key: row}, tuple([Emission(payload) for payload in payloads]))
+        key = _row_of(event.data, event.subject)
+        row = rows.get(key) or FIRST
+        if event.id in row.unseen:
+            return Step({key: _seen(row, event)})
+        match event.data:
+            case ClockTick():
+                step = self._sweep(rows, event, states)
+            case NodeQuarantined() | NodeReleased() as decision:
+                return Step({key: row.model_copy(update={"node": _adopted(decision)})})
+            case QualityScoreUpdated() | ParityChecked() | NodeProbed():
+                step = self._inspected(rows, event, states)
+            case _:
+                after, emissions = self._after(row, state_of(states, key), event)
+                step = Step({} if after is row else {key: after}, tuple(emissions))
+        return self._awaiting(step, rows, event)
+
+    def _awaiting(
+        self, step: Step[FeedbackRow], rows: Mapping[str, FeedbackRow], event: Event[Payload]
+    ) -> Step[FeedbackRow]:
+        """Return a step whose rows know the ids of its decisions, so that they are not taken for an operator's."""
+        changed = dict(step.rows)
+        for index, (data, subject, _) in enumerate(step.emissions):
+            if isinstance(data, ADOPTED):
+                key = _row_of(data, subject or event.subject)
+                row = changed.get(key) or rows.get(key) or FIRST
+                unseen = (*row.unseen, derive_id(self.name, event.id, index))
+                changed[key] = row.model_copy(update={"unseen": unseen[-UNSEEN:]})
+        return Step(changed, step.emissions)
 
     def _after(
         self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]
-    ) -> tuple[FeedbackRow, tuple[Payload, ...]]:
+    ) -> tuple[FeedbackRow, Sequence[Emission]]:
         match event.data:
-            case TrainingBlockedByQuality() | TrainingUnblocked() as decision if not self._is_own(event):
+            case TrainingBlockedByQuality() | TrainingUnblocked() as decision:
                 blocked = isinstance(decision, TrainingBlockedByQuality)
                 return row.model_copy(update={"quality": adopt_block(row.quality, blocked=blocked)}), ()
-            case ExplorationBoost() as decision if not self._is_own(event):
-                return row.model_copy(update={"boost": adopt_boost(row.boost, decision, event.recorded_us)}), ()
-        return self._evaluations(row, state, event)
+            case ExplorationBoost() as decision:
+                boost = adopt_boost(row.boost, decision, event.recorded_us)
+                return row.model_copy(update={"boost": boost.model_copy(update={"set_by": event.cause})}), ()
+            case TrainingCompleted(model=model, step=step):
+                return self._ask(row, event.subject, Awaited(model=model, step=step, attempts=1))
+            case EvaluationFailed(purpose="rating", model=model) if row.awaited and row.awaited.may_be_repeated(model):
+                again = row.awaited.model_copy(update={"attempts": row.awaited.attempts + 1})
+                return self._ask(row, event.subject, again)
+            case EvaluationCompleted(purpose="rating", model=model):
+                awaited = None if row.awaited and row.awaited.model == model else row.awaited
+                rated = {"awaited": awaited, "rated_us": event.recorded_us, "overdue": False, "evaluated": event.cause}
+                return self._check(row.model_copy(update=rated), state, event)
+        return row, ()
 
     def _inspected(  # noqa: C901 - what an inspection says of both sides, in one place
         self, rows: Mapping[str, FeedbackRow], event: Event[Payload], states: Mapping[str, FeedbackState]
@@ -158,66 +216,76 @@ class FeedbackLoopController(Controller[FeedbackRow]):
             case NodeProbed(worker=str(worker), score=score):
                 watch.probe(worker, score)
         changed: dict[str, FeedbackRow | None] = {
-            NODE + name: FeedbackRow(node=one) for name, one in watch.changed.items()
+            NODE + name: rows.get(NODE + name, FIRST).model_copy(update={"node": one})
+            for name, one in watch.changed.items()
         }
-        changed[key] = row.model_copy(update={"quality": quality, "delivered": watch.delivered})
+        inspected = event.cause if isinstance(event.data, QualityScoreUpdated) else row.inspected
+        update = {"quality": quality, "delivered": watch.delivered, "inspected": inspected}
+        changed[key] = row.model_copy(update=update)
         return Step(changed, tuple([Emission(payload) for payload in (*said, *watch.said)]))
 
-    def _is_own(self, event: Event[Payload]) -> bool:
-        """Whether a decision was taken here: it was taken in then, and others may have followed before it comes by.
-
-        Ids tell. No event leads to more than two decisions about each configuration, and one about each worker that
-        delivered the latest shards.
-        """
-        cause, most = event.envelope.causationid, 2 * len(self.settings.configs) + LATEST
-        return cause is not None and any(event.id == derive_id(self.name, cause, index) for index in range(most))
-
-    def _evaluations(
-        self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]
-    ) -> tuple[FeedbackRow, tuple[Payload, ...]]:
-        awaited = row.awaited
-        match event.data:
-            case TrainingCompleted(model=model, step=step):
-                return self._ask(row, event.subject, Awaited(model=model, step=step, attempts=1))
-            case EvaluationFailed(purpose="rating", model=model) if awaited and awaited.may_be_repeated(model):
-                again = awaited.model_copy(update={"attempts": awaited.attempts + 1})
-                return self._ask(row, event.subject, again)
-            case EvaluationCompleted(purpose="rating", model=model):
-                done = awaited is not None and awaited.model == model
-                return self._check(row.model_copy(update={"awaited": None}) if done else row, state, event)
-        return row, ()
-
-    def _ask(self, row: FeedbackRow, key: str, awaited: Awaited) -> tuple[FeedbackRow, tuple[Payload, ...]]:
+    def _ask(self, row: FeedbackRow, key: str, awaited: Awaited) -> tuple[FeedbackRow, Sequence[Emission]]:
         seed = derive_seed(self.settings.seed, key, "evaluation", awaited.model, awaited.attempts)
         request = EvaluationRequested(purpose="rating", model=awaited.model, step=awaited.step, seed=seed)
-        return row.model_copy(update={"awaited": awaited}), (request,)
+        return row.model_copy(update={"awaited": awaited}), (Emission(request),)
 
     def _check(
         self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]
-    ) -> tuple[FeedbackRow, tuple[Payload, ...]]:
-        stall, paused = self.settings.feedback.stall, row.quality.intensity == "paused"
-        boost, said = check_stall(row.boost, state, stall, event.recordedtime, event.recorded_us, paused=paused)
-        return row if boost is row.boost else row.model_copy(update={"boost": boost}), said
+    ) -> tuple[FeedbackRow, Sequence[Emission]]:
+        """Look for a stall or a pause. Where evaluations are overdue, old ones say nothing of now."""
+        look = Look(
+            now=event.recordedtime,
+            now_us=event.recorded_us,
+            history=() if row.overdue else state.elo_history,
+            evaluated=row.evaluated,
+            paused_by=row.inspected if row.quality.intensity == "paused" else None,
+        )
+        boost, emissions = check_stall(row.boost, look, self.settings.feedback.stall)
+        return row if boost is row.boost else row.model_copy(update={"boost": boost}), emissions
 
     def _sweep(
         self, rows: Mapping[str, FeedbackRow], event: Event[Payload], states: Mapping[str, FeedbackState]
     ) -> Step[FeedbackRow]:
         """Look at all configurations, once per check period: those without evaluations have stalls and boosts too."""
-        last = (rows.get(SWEEP) or FIRST).swept_us
-        if event.recorded_us - last < self.settings.feedback.stall.check_seconds * US:
+        now_us, last = event.recorded_us, (rows.get(SWEEP) or FIRST).swept_us
+        if now_us - last < self.settings.feedback.stall.check_seconds * US:
             return Step()
-        changed: dict[str, FeedbackRow | None] = {SWEEP: FeedbackRow(swept_us=event.recorded_us)}
+        off_us = now_us - last if timedelta(microseconds=now_us - last) > longest_between_sweeps(self.settings) else 0
+        changed: dict[str, FeedbackRow | None] = {SWEEP: FeedbackRow(swept_us=now_us)}
         emissions = list[Emission]()
         for config in self.settings.configs:  # rows are in another order after a restart: ids depend on the order
-            if row := rows.get(config.key):
-                after, said = self._check(row, state_of(states, config.key), event)
-                emissions += [Emission(payload, config.key) for payload in said]
-                if after is not row:
-                    changed[config.key] = after
+            row = rows.get(config.key) or FIRST
+            row = row.model_copy(update={"rated_us": now_us if row.rated_us is None else row.rated_us + off_us})
+            row, overdue = self._missed(row, now_us)
+            row, found = self._check(row, state_of(states, config.key), event)
+            changed[config.key] = row
+            emissions += [emission._replace(subject=config.key) for emission in (*overdue, *found)]
         return Step(changed, tuple(emissions))
 
+    def _missed(self, row: FeedbackRow, now_us: int) -> tuple[FeedbackRow, Sequence[Emission]]:
+        """Say once that no evaluation came for the whole stall window."""
+        assert row.rated_us is not None  # the sweep has just set it
+        hours = (now_us - row.rated_us) / US / SECONDS_PER_HOUR
+        if row.overdue or hours < self.settings.feedback.stall.window_hours:
+            return row, ()
+        model, attempts = (row.awaited.model, row.awaited.attempts) if row.awaited else (None, 0)
+        overdue = EvaluationOverdue(hours=hours, model=model, attempts=attempts)
+        return row.model_copy(update={"overdue": True}), (Emission(overdue, evidence=row.evaluated),)
 
-def _adopted(decision: NodeQuarantined | NodeReleased) -> dict[str, FeedbackRow]:
+
+def _row_of(data: Payload, subject: str) -> str:
+    """Return the key of the row that an event is about: a worker's, or its subject's."""
+    return NODE + data.worker if isinstance(data, NodeQuarantined | NodeReleased) else subject
+
+
+def _seen(row: FeedbackRow, event: Event[Payload]) -> FeedbackRow:
+    """Return the row after an own decision was recorded: it was taken in when it was taken."""
+    unseen = tuple(one for one in row.unseen if one != event.id)
+    if not isinstance(event.data, ExplorationBoost):
+        return row.model_copy(update={"unseen": unseen})
+    return row.model_copy(update={"unseen": unseen, "boost": row.boost.model_copy(update={"set_by": event.cause})})
+
+
+def _adopted(decision: NodeQuarantined | NodeReleased) -> NodeRow:
     """Go on from a quarantine that somebody else began or ended."""
-    quarantines = int(isinstance(decision, NodeQuarantined))
-    return {NODE + decision.worker: FeedbackRow(node=NodeRow(quarantines=quarantines))}
+    return NodeRow(quarantines=int(isinstance(decision, NodeQuarantined)))

@@ -37,8 +37,7 @@ class Needs(Row, frozen=True):
                 bound = int(bounded("games_per_iteration", games, settings, key))
                 return self.model_copy(update={"games_per_iteration": bound})
             case HyperparameterUpdated(parameter="quality_threshold", value=value):
-                threshold = bounded("quality_threshold", value, settings, key)
-                return self.model_copy(update={"quality_threshold": threshold})
+                return self.model_copy(update={"quality_threshold": value})
         return self
 
     def rows(self, settings: RunSettings, key: str) -> float | None:
@@ -69,6 +68,7 @@ class Needs(Row, frozen=True):
         usual = config.selfplay.games_per_request
         return config.rows_per_training * share * (self.games_per_iteration or usual) / usual
 
-    def usable(self, settings: RunSettings, score: float) -> bool:
+    def usable(self, settings: RunSettings, key: str, score: float) -> bool:
         """Whether a shard of this quality may be trained on."""
-        return score >= (settings.min_quality if self.quality_threshold is None else self.quality_threshold)
+        wanted = settings.min_quality if self.quality_threshold is None else self.quality_threshold
+        return score >= bounded("quality_threshold", wanted, settings, key)

@@ -46,6 +46,12 @@ EMPTY, FIRST = SchedulerRow(), ConfigRow()
 CREDIT_TURNS = 2
 """Turns at the lowest priority that one who was away may catch up."""
 
+MOST_LEASES = 2
+"""A request is believed to have taken as long as so many leases: what takes longer was given up before."""
+
+NEWEST_GAP = 1 / 32
+"""Least weight of the newest time between two requests in their mean: several are made at once, then none for long."""
+
 NEXT_PACED = page_name(PACED, 0)
 
 
@@ -175,7 +181,7 @@ class Plan:
         needed = None if row.blocked else row.needs.rows(self.settings, key)
         if not self._lacks(row, key, needed):
             return
-        due_us = self._due_us(row, key, needed)
+        due_us = self._due_us(row, needed)
         if row.due_us is not None and row.due_us <= due_us:
             return
         paced = due_us > self.now_us
@@ -208,18 +214,29 @@ class Plan:
         lowest = self.settings.feedback.scheduler.starvation_floor * HIGHEST
         return max(row.finish, self.queue.virtual - CREDIT_TURNS * row.seconds / lowest)
 
-    def _due_us(self, row: ConfigRow, key: str, needed: float | None) -> int:
-        """Return when the next request may be made.
+    def _due_us(self, row: ConfigRow, needed: float | None) -> int:
+        """Return when the next request may be made: without pause and penalty now.
 
-        At a rate r a configuration whose n requests make a training makes one every (seconds of a request) / (n r).
+        A penalty stretches what usually passes between two requests, as measured: how many workers there are, and who
+        else wants them, counts for more than how long a request takes.
         """
-        if not row.requests or (row.rate == 1 and needed is not None):
+        if not row.requests:
             return self.now_us
-        if needed is None:
-            idle, pause = self.settings.feedback.scheduler.idle_seconds, (1 / row.rate - 1) * row.seconds
-            return row.requested_us + int((row.seconds + max(pause, idle)) * US)
-        rows = self._games(key) * (row.rows_per_game or needed)
-        return row.requested_us + int(row.seconds / max(1.0, needed / rows) / row.rate * US)
+        seconds = 0.0 if needed is not None else row.seconds + self.settings.feedback.scheduler.idle_seconds
+        if row.rate < 1:
+            seconds = max(seconds, row.seconds if row.gap_seconds is None else row.gap_seconds) / row.rate
+        return row.requested_us + int(seconds * US)
+
+    def _gap_seconds(self, row: ConfigRow) -> float | None:
+        """Return the mean time between requests now that one more is made; under a penalty it stays what it was.
+
+        No time counts for more than leases do: the run may have been off.
+        """
+        if not row.requests or row.rate < 1:
+            return row.gap_seconds
+        longest = MOST_LEASES * self.settings.feedback.scheduler.lease_seconds
+        gap, mean = min((self.now_us - row.requested_us) / US, longest), row.gap_seconds or 0.0
+        return mean + max(NEWEST_GAP, 1 / row.requests) * (gap - mean)
 
     def wake(self) -> None:
         """Let those whose time has come wait for a worker."""
@@ -271,6 +288,7 @@ class Plan:
             "out": (*row.out, asked),
             "requests": row.requests + 1,
             "requested_us": self.now_us,
+            "gap_seconds": self._gap_seconds(row),
             "finish": tag + row.seconds / self._priority(state),
             "queued": False,
         }
@@ -287,10 +305,10 @@ class Plan:
             temperature=temperature * state.exploration_boost,
             probe=worker.quarantined,
         )
-        self._emissions.append(Emission(request, key))
+        self._emissions.append(Emission(request, key, row.cause))
         if met.draws:
             sampled = OpponentSampled(request_id=request_id, model=row.model, opponents=met.draws)
-            self._emissions.append(Emission(sampled, key))
+            self._emissions.append(Emission(sampled, key, row.cause))
         self.set_config(key, row.model_copy(update=turn))
         self.set_worker(name, worker.model_copy(update={"serving": (*worker.serving, key)}))
 

@@ -10,7 +10,7 @@ as the weights.
 from msgspec import field
 
 from app.core import ConfigKey, EventId, ModelHash
-from app.events import MatchmakingUpdated, Row, ShardRef
+from app.events import Cause, MatchmakingUpdated, Row, ShardRef
 from app.feedback.lines import Page
 from app.feedback.needs import Needs
 
@@ -53,10 +53,13 @@ class ConfigRow(Row, frozen=True):
         failed_at: the worker at which a request failed first since then.
         rows_per_game: of the latest shard; ``None`` before the first.
         requested_us: when the latest request was made.
+        gap_seconds: mean time between requests without a penalty; ``None`` before the second.
         finish: virtual time at which its last turn was over.
         seconds: worker time of its last request.
         queued: it waits for a worker, or for its time.
         due_us: the time that it waits for.
+        cause: the latest event about it that changed anything here: what its requests follow from when a tick, or
+            another configuration's event, gives it its turn.
     """
 
     model: ModelHash | None = None
@@ -68,6 +71,7 @@ class ConfigRow(Row, frozen=True):
     failed_at: str | None = None
     rows_per_game: float | None = None
     requested_us: int = 0
+    gap_seconds: float | None = None
     finish: float = 0.0
     seconds: float = 1.0
     queued: bool = False
@@ -76,6 +80,7 @@ class ConfigRow(Row, frozen=True):
     rate: float = 1.0
     base_temperature: float | None = None
     needs: Needs = Needs()
+    cause: Cause | None = None
 
     @property
     def fresh_rows(self) -> int:

@@ -48,7 +48,7 @@ from app.events import (
 from app.feedback.controller import Controller
 from app.feedback.limits import bounded
 from app.feedback.needs import US
-from app.feedback.plan import CONFIG, EMPTY, FIRST, MATCHMAKING, NAME, WORKER, Plan, is_due
+from app.feedback.plan import CONFIG, EMPTY, FIRST, MATCHMAKING, MOST_LEASES, NAME, WORKER, Plan, is_due
 from app.feedback.queue import Asked, ConfigRow, SchedulerRow, WorkerRow
 from app.feedback.state import FeedbackState
 
@@ -64,9 +64,6 @@ MOST_CAPACITY = 1024
 MOST_DEADLINES = 4
 """Deadlines of self-play after which a request is given up, whatever heartbeats say: two attempts at it, and two at the
 one before it. Otherwise a worker that dies of a request and names it in between would keep it for ever."""
-
-MOST_LEASES = 2
-"""A request is believed to have taken as long as so many leases: what takes longer was given up before."""
 
 HEARD = (DaemonHeartbeat, DaemonReady, DaemonStopped)
 """What a worker says of itself. The commonest first: pydantic takes long to say that a model is none of a class."""
@@ -132,7 +129,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             case _:
                 if (row := self._after(plan, event.subject, data)) is None:
                     return Step()
-                plan.set_config(event.subject, row)
+                plan.set_config(event.subject, row.model_copy(update={"cause": event.cause}))
                 plan.want(event.subject)
         plan.wake()
         plan.dispatch()
@@ -189,7 +186,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         asked, shard = row.asked(data.request_id), data.shard
         plan.trust(shard.worker)
         row = row.model_copy(update={"failed_at": None, "good_us": plan.now_us})
-        if not row.needs.usable(self.settings, data.score):
+        if not row.needs.usable(self.settings, key, data.score):
             return plan.release(key, row, asked, failed=True) if asked else row
         answered = plan.forget(key, row, [asked]) if asked else row
         shards = row.needs.latest(self.settings, key, (*row.shards, shard))

@@ -8,6 +8,9 @@ before it and since. Boosts have a cap, a time to live, and decay step by step.
 
 A configuration whose training is paused for the quality of its data is boosted too. While it pauses its model stays
 what it is, and so do its games: without other moves the data would stay poor, and the pause would last for ever.
+
+Each boost names the event that it follows from: the last evaluation, the shard that pauses training, or the boost that
+ends.
 """
 
 from collections.abc import Sequence
@@ -15,8 +18,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from app.config.feedback import StallSettings
-from app.events import ExplorationBoost, Payload, PlateauDetected, Row
-from app.feedback.state import FeedbackState
+from app.events import Cause, Emission, ExplorationBoost, PlateauDetected, Row
 from app.feedback.trend import SECONDS_PER_HOUR, RatingPoint, Slope, latest_slopes
 
 US = 1_000_000
@@ -27,15 +29,35 @@ class BoostRow(Row, frozen=True):
 
     Attributes:
         lasts_seconds: how long an operator's boost lasts; ``None``: as long as those that are set here.
+        set_by: the event that set it, once it is recorded.
     """
 
     multiplier: float = 1.0
     set_us: int = 0
     checked_us: int = 0
     lasts_seconds: float | None = None
+    set_by: Cause | None = None
 
 
-Change = tuple[BoostRow, tuple[Payload, ...]]
+class Look(NamedTuple):
+    """What a look at a configuration shows.
+
+    Attributes:
+        now: the time.
+        now_us: the same, microseconds since 1970.
+        history: ratings, oldest first; none where evaluations are overdue, for they say nothing of now.
+        evaluated: the last evaluation.
+        paused_by: the shard whose quality pauses training; ``None`` when training is not paused.
+    """
+
+    now: datetime
+    now_us: int
+    history: Sequence[RatingPoint]
+    evaluated: Cause | None
+    paused_by: Cause | None
+
+
+Change = tuple[BoostRow, tuple[Emission, ...]]
 
 
 class Stall(NamedTuple):
@@ -65,24 +87,28 @@ def stalled(history: Sequence[RatingPoint], settings: StallSettings, now: dateti
     return None
 
 
-def check_stall(
-    row: BoostRow, state: FeedbackState, settings: StallSettings, now: datetime, now_us: int, *, paused: bool
-) -> Change:
+def check_stall(row: BoostRow, look: Look, settings: StallSettings) -> Change:
     """Look for a stall or a pause, at most once per ``check_seconds``; boost, renew, or let a boost decay."""
-    if now_us - row.checked_us < settings.check_seconds * US:
+    if look.now_us - row.checked_us < settings.check_seconds * US:
         return row, ()
-    row = row.model_copy(update={"checked_us": now_us})
+    row = row.model_copy(update={"checked_us": look.now_us})
     lasts = settings.boost_hours * SECONDS_PER_HOUR if row.lasts_seconds is None else row.lasts_seconds
-    if row.set_us > 0 and now_us - row.set_us < lasts * US:
+    if row.set_us > 0 and look.now_us - row.set_us < lasts * US:
         return row, ()
-    if (stall := stalled(state.elo_history, settings, now)) is not None:
-        plateau, reason = _plateau(stall, settings)
-        row, boosts = _set(row, row.multiplier * settings.boost, settings, now_us, reason)
-        return row, (plateau, *boosts)
-    if paused:
-        return _set(row, row.multiplier * settings.boost, settings, now_us, "the quality of its data pauses training")
+    if (stall := stalled(look.history, settings, look.now)) is not None:
+        upper = stall.slope.upper(settings.confidence)
+        plateau = PlateauDetected(velocity=stall.slope.velocity, upper_bound=upper, window_hours=stall.hours)
+        reason = f"velocity at most {upper:.1f} Elo/h, below {settings.velocity:g}, for {stall.hours:.3g} h"
+        boosted, boost = _set(row, row.multiplier * settings.boost, settings, look.now_us, reason)
+        return boosted, (Emission(plateau, evidence=look.evaluated), Emission(boost, evidence=look.evaluated))
+    if look.paused_by is not None:
+        reason = "the quality of its data pauses training"
+        boosted, boost = _set(row, row.multiplier * settings.boost, settings, look.now_us, reason)
+        return boosted, (Emission(boost, evidence=look.paused_by),)
     if row.multiplier > 1:
-        return _set(row, row.multiplier / settings.boost, settings, now_us, "no stall and no pause any more")
+        reason = "no stall and no pause any more"
+        boosted, boost = _set(row, row.multiplier / settings.boost, settings, look.now_us, reason)
+        return boosted, (Emission(boost, evidence=row.set_by),)
     return row, ()
 
 
@@ -92,14 +118,10 @@ def adopt_boost(row: BoostRow, boost: ExplorationBoost, now_us: int) -> BoostRow
     return row.model_copy(update={"multiplier": boost.multiplier, "set_us": now_us, "lasts_seconds": lasts})
 
 
-def _plateau(stall: Stall, settings: StallSettings) -> tuple[PlateauDetected, str]:
-    upper = stall.slope.upper(settings.confidence)
-    plateau = PlateauDetected(velocity=stall.slope.velocity, upper_bound=upper, window_hours=stall.hours)
-    return plateau, f"velocity at most {upper:.1f} Elo/h, below {settings.velocity:g}, for {stall.hours:.3g} h"
-
-
-def _set(row: BoostRow, wanted: float, settings: StallSettings, now_us: int, reason: str) -> Change:
+def _set(
+    row: BoostRow, wanted: float, settings: StallSettings, now_us: int, reason: str
+) -> tuple[BoostRow, ExplorationBoost]:
     multiplier = min(settings.boost_cap, max(1.0, wanted))
     lasts = settings.boost_hours * SECONDS_PER_HOUR if multiplier > 1 else 0.0
     boost = ExplorationBoost(multiplier=multiplier, lasts_seconds=lasts, reason=reason)
-    return row.model_copy(update={"multiplier": multiplier, "set_us": now_us, "lasts_seconds": None}), (boost,)
+    return row.model_copy(update={"multiplier": multiplier, "set_us": now_us, "lasts_seconds": None}), boost

@@ -5,12 +5,13 @@ thereby quarantined: they are of a model that is not current any more. The first
 a base model, makes the initial one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
-from app.core import ConfigKey, EventId, ModelHash, derive_id, derive_seed
+from app.core import EventId, ModelHash, derive_id, derive_seed
 from app.events import (
     AdaptiveParamsChanged,
+    Cause,
     ClockTick,
     Emission,
     EvaluationFailed,
@@ -49,6 +50,7 @@ class TrainingRow(Row, frozen=True):
         request: the training that is under way.
         candidate: the model that came out of the last one and awaits its verdict.
         replaced: the current model was rolled back, and the one gone back to is not distributed yet.
+        cause: the latest event that changed anything of it.
     """
 
     model: ModelHash | None
@@ -63,6 +65,7 @@ class TrainingRow(Row, frozen=True):
     epochs: int | None = None
     needs: Needs = Needs()
     last_training_us: int = 0
+    cause: Cause | None = None
 
     @property
     def busy(self) -> bool:
@@ -109,31 +112,40 @@ class TrainingTrigger(Controller[TrainingRow]):
         """Fold one event."""
         match event.data:
             case RunConfigured():
-                return self._initialise(rows, [c.key for c in self.settings.configs if c.key not in rows], event)
+                new = [config.key for config in self.settings.configs if config.key not in rows]
+                return self._asked(dict.fromkeys(new, FIRST), event)
             case NodeQuarantined(worker=worker):
                 return Step(_without_shards_of(worker, rows))
             case ClockTick():
-                # The first model failed to come about. There is nothing to fall back on: try again.
-                lacking = {key for key, row in rows.items() if row.model is None and _may_start(row, event)}
-                keys = [config.key for config in self.settings.configs if config.key in lacking] if lacking else []
-                return self._initialise(rows, keys, event)
-        row = rows.get(event.subject)
-        changed = self._updated(event.subject, row, event.data) if row else None
+                known = [config.key for config in self.settings.configs if config.key in rows]
+                return self._asked({key: rows[key] for key in known if self._may_train(key, rows[key], event)}, event)
+        row, key = rows.get(event.subject), event.subject
+        changed = self._updated(key, row, event.data) if row else None
         if changed is None:
             return Step()
-        return self._train_if_ready(event.subject, changed, event)
+        changed = changed.model_copy(update={"cause": event.cause})
+        return self._asked({key: changed}, event) if self._may_train(key, changed, event) else Step({key: changed})
 
-    def _initialise(
-        self, rows: Mapping[str, TrainingRow], keys: Sequence[ConfigKey | str], event: Event[Payload]
-    ) -> Step[TrainingRow]:
-        """Ask for the initial model of configurations that have none; what was decided since the last time holds."""
-        asked = {
-            key: rows.get(key, FIRST).model_copy(
-                update={"request": derive_id(self.name, event.id, index), "last_training_us": event.recorded_us}
-            )
-            for index, key in enumerate(keys)
-        }
-        return Step(asked, tuple(self._request(key, row) for key, row in asked.items()))
+    def _may_train(self, key: str, row: TrainingRow, event: Event[Payload]) -> bool:
+        """Whether a training may begin now; ticks ask too, for a cooldown ends without any other event."""
+        idle_us, cooldown = event.recorded_us - row.last_training_us, self.settings.feedback.trigger.cooldown_seconds
+        if row.model is None:  # the first model failed to come about, and there is nothing to fall back on
+            return not row.busy and isinstance(event.data, ClockTick) and idle_us >= COLD_START_US
+        return not row.busy and not row.blocked and idle_us >= cooldown * US and self._enough(key, row)
+
+    def _asked(self, rows: Mapping[str, TrainingRow], event: Event[Payload]) -> Step[TrainingRow]:
+        """Ask for a training of each of these configurations; for the initial model of those that have none."""
+        asked, emissions = dict[str, TrainingRow | None](), list[Emission]()
+        for key, row in rows.items():
+            update = {
+                "request": derive_id(self.name, event.id, len(emissions)),
+                "trainings": row.trainings + (row.model is not None),
+                "last_training_us": event.recorded_us,
+            }
+            begun = row.model_copy(update=update)
+            asked[key] = begun.model_copy(update={"shards": ()})
+            emissions.append(self._request(key, begun))
+        return Step(asked, tuple(emissions))
 
     def _updated(self, key: str, row: TrainingRow, data: Payload) -> TrainingRow | None:
         match data:
@@ -150,7 +162,7 @@ class TrainingTrigger(Controller[TrainingRow]):
             case PromotionRejected(model=model) | EvaluationFailed(purpose="rating", model=model):
                 return row.model_copy(update={"candidate": None}) if model == row.candidate else None
             case QualityScoreUpdated(shard=shard, score=score) if shard.model == row.model:
-                if not row.needs.usable(self.settings, score):
+                if not row.needs.usable(self.settings, key, score):
                     return None
                 return row.model_copy(update={"shards": row.needs.latest(self.settings, key, (*row.shards, shard))})
         return self._decided(key, row, data)
@@ -173,20 +185,6 @@ class TrainingTrigger(Controller[TrainingRow]):
                 return row.model_copy(update={"needs": row.needs.after(data, self.settings, key)})
         return None
 
-    def _train_if_ready(self, key: str, row: TrainingRow, event: Event[Payload]) -> Step[TrainingRow]:
-        now_us = event.recorded_us
-        cooling = now_us - row.last_training_us < self.settings.feedback.trigger.cooldown_seconds * US
-        if row.busy or row.blocked or cooling or not self._enough(key, row):
-            return Step({key: row})
-        update = {
-            "request": derive_id(self.name, event.id, 0),
-            "trainings": row.trainings + 1,
-            "last_training_us": now_us,
-            "shards": (),
-        }
-        asked = row.model_copy(update=update)
-        return Step({key: asked}, (self._request(key, asked.model_copy(update={"shards": row.shards})),))
-
     def _enough(self, key: str, row: TrainingRow) -> bool:
         needed = row.needs.rows(self.settings, key)
         return needed is not None and bool(row.shards) and sum([shard.rows for shard in row.shards]) >= needed
@@ -201,7 +199,7 @@ class TrainingTrigger(Controller[TrainingRow]):
             learning_rate=row.learning_rate or ppo.learning_rate,
             epochs=row.epochs or ppo.epochs,
         )
-        return Emission(request, key)
+        return Emission(request, key, row.cause)
 
 
 def _without_shards_of(worker: str, rows: Mapping[str, TrainingRow]) -> dict[str, TrainingRow]:
@@ -212,7 +210,3 @@ def _without_shards_of(worker: str, rows: Mapping[str, TrainingRow]) -> dict[str
         for key, shards in kept.items()
         if shards != rows[key].shards
     }
-
-
-def _may_start(row: TrainingRow, event: Event[Payload]) -> bool:
-    return not row.busy and event.recorded_us - row.last_training_us >= COLD_START_US

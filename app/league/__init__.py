@@ -2,6 +2,7 @@
 
 from app.league.admission import Retirement, admission, retirements
 from app.league.agents import Agent, AgentKind, baseline
+from app.league.audit import APART_ELO, Audit, Audited, audit
 from app.league.bradley_terry import fit_bradley_terry
 from app.league.cycles import Cycle, Misfit, find_cycle, misfit
 from app.league.document import DamagedLeague, LeagueMetadata, dump_league, load_league
@@ -13,9 +14,9 @@ from app.league.newton import NoConvergence
 from app.league.pairing import Pairing, most_telling, placement, round_robin
 from app.league.plackett_luce import fit_plackett_luce
 from app.league.played import PlayedGame, UnequalSeats
-from app.league.pool import CANDIDATES, Pool
+from app.league.pool import CANDIDATES, Pool, rate, saturated
 from app.league.projection import LEAGUE_READS, fold_league, league_after
-from app.league.ratings import Estimate, NotRated, Ratings
+from app.league.ratings import LEAST_ERROR, Estimate, NotRated, Ratings
 from app.league.scale import ANCHORS, UNKNOWN, RatingPrior
 from app.league.strategies import STRATEGIES, Strategy, Wanted, select
 from app.league.succession import LeagueRow
@@ -24,12 +25,16 @@ from app.league.tournaments import tournaments
 
 __all__ = [
     "ANCHORS",
+    "APART_ELO",
     "CANDIDATES",
     "LEAGUE_READS",
+    "LEAST_ERROR",
     "STRATEGIES",
     "UNKNOWN",
     "Agent",
     "AgentKind",
+    "Audit",
+    "Audited",
     "Cycle",
     "DamagedLeague",
     "EloTable",
@@ -55,6 +60,7 @@ __all__ = [
     "UnratedAgent",
     "Wanted",
     "admission",
+    "audit",
     "baseline",
     "categories",
     "curve_weight",
@@ -71,8 +77,10 @@ __all__ = [
     "misfit",
     "most_telling",
     "placement",
+    "rate",
     "retirements",
     "round_robin",
+    "saturated",
     "select",
     "total",
     "totals_of",

@@ -13,6 +13,9 @@ from app.core import Elo, FlyballError
 from app.core.units import Z_95
 from app.events import Value
 
+LEAST_ERROR = 1.0
+"""Elo; no rating is published with a smaller error."""
+
 
 class NotRated(FlyballError):
     """An agent was asked for that is not among the rated ones."""
@@ -71,6 +74,28 @@ class Ratings(Value):
         a, b = self._index(first), self._index(second)
         variance = self._covariance(a, a) + self._covariance(b, b) - 2 * self._covariance(a, b)
         return Estimate(Elo(self.elo[a] - self.elo[b]), sqrt(max(0.0, variance)))
+
+    def comparable(self) -> dict[str, Estimate]:
+        """Return all ratings with errors of their own: the error of a difference is the root of the sum of two squares.
+
+        These errors hold between any two agents, the anchor too, whose own is what is unknown of the scale's zero. An
+        error over the anchor would contain that zero, which all agents share, and tell nothing of their order. They
+        are the least-squares approximation to the variances of all differences, and at least ``LEAST_ERROR``. Source:
+        D. Firth and R. X. de Menezes, Biometrika 91 (2004), 65-80 (quasi-variances).
+        """
+        count = len(self.agents)
+        covariance = np.zeros((count, count))
+        covariance[np.tril_indices(count)] = self.covariance
+        covariance += np.tril(covariance, -1).T
+        alone = np.diag(covariance)
+        differences = alone[:, None] + alone[None, :] - 2 * covariance
+        if count > 2:
+            sums = differences.sum(axis=1)
+            own = (sums - sums.sum() / (2 * (count - 1))) / (count - 2)
+        else:
+            own = differences.sum(axis=1) / 2
+        errors = np.sqrt(np.maximum(own, LEAST_ERROR**2)).tolist()
+        return {name: Estimate(Elo(elo), error) for name, elo, error in zip(self.agents, self.elo, errors, strict=True)}
 
     def _index(self, agent: str) -> int:
         index = bisect_left(self.agents, agent)

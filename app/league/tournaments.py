@@ -1,21 +1,30 @@
-"""Background tournaments: which members of the league play each other when there is nothing else to evaluate."""
+"""Background tournaments: which members of the league play each other when there is nothing else to evaluate.
+
+They connect the ratings of a league. Gauntlets alone would not do: a new model meets those it was trained against, and
+who enters the league was lucky in its gauntlet.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from app.config import TournamentSettings
-from app.core import ModelHash, derive_seed
+from app.core import ModelHash, derive_seed, expected_score
 from app.events import MatchesRequested
 from app.league.agents import Agent
 from app.league.league import League
 from app.league.pairing import Pairing, placement, round_robin
+from app.league.pool import saturated
+
+OPPONENTS_AT_ONCE = 4
+"""Opponents of one request. An evaluation breaks matches off, and longer ones would be played again and again."""
 
 
 def tournaments(league: League, newcomer: Agent, settings: TournamentSettings, seed: int) -> Iterator[MatchesRequested]:
     """Iterate over the matches that an admission leads to.
 
     The new member is placed on the ladder. When its step is due, all meet all: each pair once, in the rounds of the
-    circle method, so that nobody's games come all at the end.
+    circle method, so that nobody's games come all at the end. Pairs whose ratings make the score one-sided are left
+    out.
 
     Args:
         league: with the new member.
@@ -29,15 +38,22 @@ def tournaments(league: League, newcomer: Agent, settings: TournamentSettings, s
         placed = {frozenset(pairing) for pairing in pairings}
         rounds = round_robin([agent.id for agent in league.active])
         pairings += [pairing for one in rounds for pairing in one if frozenset(pairing) not in placed]
-    for hero, others in _by_hero(league, pairings).items():
-        yield MatchesRequested(
-            purpose="tournament",
-            model=ModelHash(hero.id),
-            step=hero.step or 0,
-            opponents=tuple(others),
-            games=settings.games,
-            seed=derive_seed(seed, "tournament", newcomer.id, hero.id),
-        )
+    telling = (pairing for pairing in pairings if not _one_sided(league, pairing))
+    for hero, others in _by_hero(league, telling).items():
+        for first in range(0, len(others), OPPONENTS_AT_ONCE):
+            yield MatchesRequested(
+                purpose="tournament",
+                model=ModelHash(hero.id),
+                step=hero.step or 0,
+                opponents=tuple(others[first : first + OPPONENTS_AT_ONCE]),
+                games=settings.games,
+                seed=derive_seed(seed, "tournament", newcomer.id, hero.id, first),
+            )
+
+
+def _one_sided(league: League, pairing: Pairing) -> bool:
+    one, other = (league.agents[name].elo for name in pairing)
+    return one is not None and other is not None and saturated(expected_score(one - other))
 
 
 def _by_hero(league: League, pairings: Iterable[Pairing]) -> dict[Agent, list[str]]:

@@ -282,9 +282,9 @@ def draft(reducer: Hosted, cause: Cause, emissions: Iterable[Emission]) -> list[
         UndeclaredEmission: the reducer does not declare one of the types, or does not own a parameter.
     """
     envelopes = []
-    for index, emission in enumerate(emissions):
-        _check_declared(reducer, emission.data)
-        envelopes.append(follow(emission.data, cause, by=reducer.name, index=index, subject=emission.subject))
+    for index, (data, subject, evidence) in enumerate(emissions):
+        _check_declared(reducer, data)
+        envelopes.append(follow(data, cause, by=reducer.name, index=index, subject=subject, evidence=evidence))
     return envelopes
 
 

@@ -82,7 +82,24 @@ def _assemble(layers: Sequence[Layer]) -> Loaded:
         origins["selfplay_workers"] = origins.get("deployment.node", DEFAULT)
     chosen = [_known(key, games, origins["configs"]) for key in keys]
     run = _validated(RunSettings, document | {"configs": chosen}, "", origins)
+    _check_thresholds(run, origins)
     return Loaded(run, deployment, games, {key: origins.get(key, DEFAULT) for key in _values(run, deployment)})
+
+
+def _check_thresholds(run: RunSettings, origins: Mapping[str, str]) -> None:
+    """Refuse to be told a quality threshold that has no effect. Journals may hold such; there the lower one counts."""
+    reduced = run.feedback.intensity.reduced
+    told = {
+        "min_quality": run.min_quality,
+        "feedback.gauntlet.max_quality_threshold": run.feedback.gauntlet.max_quality_threshold,
+    }
+    for key, threshold in told.items():
+        if key in origins and threshold > reduced:
+            raise BadSettings(
+                f"{key} ({origins[key]}): {threshold:g} lies above feedback.intensity.reduced {reduced:g}, from which "
+                "quality on a configuration trains.",
+                hint=f"Lower {key}, or raise feedback.intensity.reduced.",
+            )
 
 
 def _chosen(layers: Sequence[Layer]) -> tuple[Sequence[str], str]:

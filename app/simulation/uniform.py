@@ -220,7 +220,7 @@ class UniformScheduler(Controller[UniformRow]):
             case ModelDistributed(model=model):
                 allocation.set_config(key, row.model_copy(update={"model": model, "fresh_rows": 0, "out": ()}))
             case QualityScoreUpdated(shard=shard, request_id=request) if shard.model == row.model:
-                counted = shard.rows if self._counts(row, data.score) else 0
+                counted = shard.rows if self._counts(row, key, data.score) else 0
                 rows = {"fresh_rows": row.fresh_rows + counted, "rows_each": shard.rows}
                 allocation.set_config(key, row.model_copy(update={**rows, "out": _without(row.out, request)}))
             case (
@@ -232,7 +232,7 @@ class UniformScheduler(Controller[UniformRow]):
             case _ if decided := _decided(row, data, self.settings, key):
                 allocation.set_config(key, decided)
 
-    def _counts(self, row: Needy, score: float) -> bool:  # noqa: ARG002 - those beside a trigger look at them
+    def _counts(self, row: Needy, key: str, score: float) -> bool:  # noqa: ARG002 - those beside a trigger look at them
         """Whether rows of this quality are trained on: TrainAlways takes any."""
         return True
 
@@ -240,8 +240,8 @@ class UniformScheduler(Controller[UniformRow]):
 class UniformBesideTrigger(UniformScheduler):
     """The same beside the real TrainingTrigger: that leaves poor rows out, and would wait for others for ever."""
 
-    def _counts(self, row: Needy, score: float) -> bool:
-        return row.needs.usable(self.settings, score)
+    def _counts(self, row: Needy, key: str, score: float) -> bool:
+        return row.needs.usable(self.settings, key, score)
 
 
 def _decided(row: Needy, data: Payload, settings: RunSettings, key: str) -> Needy | None:

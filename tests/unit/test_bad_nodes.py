@@ -141,9 +141,9 @@ class TestProbation:
     def test_its_own_decision_changes_nothing_when_it_comes_by(self, loop):
         loop.feed(shard(A), shard(B))
         said = loop.envelopes(parity(A))
-        decided = loop.row("node:" + A)
+        decided = loop.row("node:" + A).node
         loop.record(*said)
-        assert loop.row("node:" + A) == decided
+        assert loop.row("node:" + A).node == decided
 
     def test_quarantine_by_hand_is_adopted(self, loop):
         loop.feed(NodeQuarantined(worker=A, lasts_seconds=60, reason="by hand"), key=None)

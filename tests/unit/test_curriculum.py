@@ -1,12 +1,12 @@
 """CurriculumIntegration: each of its rules (seed 003 §4, DESIGN §4)."""
 
 import pytest
-from driving import KEY, OTHER_KEY, Driven, rated, run_settings, scored
+from driving import KEY, OTHER_KEY, Driven, gated, rated, run_settings, scored
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.config import GAMES
-from app.events import ClockTick, CurriculumRebalanced, SelfplayComplete, ShardRef
+from app.events import ClockTick, SelfplayComplete, ShardRef
 from app.feedback import CurriculumIntegration, FeedbackState
 from app.feedback.curriculum import Usual, normalised, raw_weight
 
@@ -78,48 +78,52 @@ def curriculum():
     return Driven(CurriculumIntegration, run_settings(KEY, OTHER_KEY))
 
 
-def test_it_rebalances_every_10_minutes_and_not_before(curriculum):
-    curriculum.feed(TICK, at=0)
-    curriculum.feed(played(100), at=1)
+def test_an_evaluation_rebalances_at_once_and_names_itself(curriculum):
+    """A tick does not: what has changed since the last evaluation is only time."""
     curriculum.feed(played(5000), key=OTHER_KEY, at=1)
-    assert not curriculum.feed(TICK, at=599)
-    (rebalanced,) = curriculum.feed(TICK, at=600)
-    assert isinstance(rebalanced, CurriculumRebalanced)
-    assert rebalanced.weights[KEY] > 1 > rebalanced.weights[OTHER_KEY]
-    assert curriculum.state(KEY).games_played == 100
+    assert not curriculum.feed(TICK, key=None, at=2)
+    (rebalanced,) = curriculum.envelopes(rated(), at=3)
+    assert rebalanced.causationid == curriculum.events[-1].id
+    assert rebalanced.data.weights[KEY] > 1 > rebalanced.data.weights[OTHER_KEY]
+
+
+def test_gates_and_tournaments_change_no_weights(curriculum):
+    curriculum.feed(played(5000), key=OTHER_KEY, at=1)
+    assert not curriculum.feed(gated(50, 0, 50), rated().model_copy(update={"purpose": "tournament"}), at=2)
+
+
+@pytest.mark.parametrize(("at", "again"), [(601.9, False), (602, True)])
+def test_the_next_change_comes_after_10_minutes(curriculum, at, again):
+    curriculum.feed(played(5000), key=OTHER_KEY, at=1)
+    assert curriculum.feed(rated(), at=2)
+    curriculum.feed(*[played(50_000)] * 9, at=3)
+    assert bool(curriculum.feed(rated(), at=at)) == again
 
 
 def test_a_change_that_is_too_small_is_no_decision(curriculum):
-    curriculum.feed(TICK, at=0)
-    curriculum.feed(played(4 * GAMES[KEY].selfplay.games_per_request), at=1)
-    curriculum.feed(played(4 * GAMES[OTHER_KEY].selfplay.games_per_request + 10), key=OTHER_KEY, at=1)
-    assert not curriculum.feed(TICK, at=600)
+    curriculum.feed(played(1000), at=1)
+    curriculum.feed(played(1010), key=OTHER_KEY, at=1)
+    assert not curriculum.feed(rated(), at=600)
 
 
 def test_quality_and_velocity_reach_it(curriculum):
-    curriculum.feed(TICK, at=0)
     curriculum.feed(scored(0.1), at=1)
-    for hour in range(5):
-        curriculum.feed(rated(100.0 * hour), key=OTHER_KEY, at=3600 * hour)
-    (rebalanced,) = curriculum.feed(TICK, at=18_000)
-    assert rebalanced.weights[OTHER_KEY] > rebalanced.weights[KEY]
+    said = [p for third in range(9) for p in curriculum.feed(rated(30.0 * third), key=OTHER_KEY, at=1210 * third)]
+    assert said[-1].weights[OTHER_KEY] > said[0].weights[OTHER_KEY] > said[-1].weights[KEY]
 
 
 def test_games_count_by_the_requests_that_they_make_up():
     """A game of 150 moves takes the time of twenty of 8: whoever plays fewer of them has no deficit."""
     long, short = "chinese_checkers_3p", "tic_tac_toe_2p"
     curriculum = Driven(CurriculumIntegration, run_settings(long, short))
-    curriculum.feed(TICK, at=0)
     for key in (long, short):
         curriculum.feed(played(10 * GAMES[key].selfplay.games_per_request), key=key, at=1)
-    assert not curriculum.feed(TICK, at=600)
+    assert not curriculum.feed(rated(), key=short, at=600)
     assert GAMES[long].selfplay.games_per_request < GAMES[short].selfplay.games_per_request
 
 
 def test_where_all_stand_still_noise_makes_nobody_fast(curriculum):
     """A tenth of an Elo an hour is twice the mean of that and nothing, but a stall all the same."""
-    curriculum.feed(TICK, at=0)
-    for hour in range(5):
-        curriculum.feed(rated(0.1 * hour), key=KEY, at=3600 * hour)
-        curriculum.feed(rated(0.0), key=OTHER_KEY, at=3600 * hour)
-    assert not curriculum.feed(TICK, at=18_000)
+    for third in range(15):
+        assert not curriculum.feed(rated(0.03 * third), key=KEY, at=1210 * third)
+        assert not curriculum.feed(rated(0.0), key=OTHER_KEY, at=1210 * third)

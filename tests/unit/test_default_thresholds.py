@@ -80,13 +80,13 @@ def test_severity_is_by_drops_of_20_35_50_and_75_elo(drop, severity):
     assert severity_of(drop, thresholds) == severity
 
 
-def test_the_gauntlet_stops_at_8_epochs_4_times_the_games_a_quality_of_06_and_a_temperature_of_05():
+def test_the_gauntlet_stops_at_8_epochs_4_times_the_games_a_quality_of_05_and_a_temperature_of_05():
     gauntlet = Driven(GauntletFeedbackController)
     for hour in range(1, 20):
         gauntlet.feed(rated(0, match(0.1), match(0.95, opponent="heuristic")), at=hour * HOUR)
     row = gauntlet.row()
     assert (row.epochs, row.games_per_iteration) == (8, 4 * 256)
-    assert (row.quality_threshold, row.base_temperature) == (0.6, 0.5)
+    assert (row.quality_threshold, row.base_temperature) == (0.5, 0.5)
 
 
 @pytest.mark.parametrize(("at", "changes"), [(HOUR + 0.9, 0), (HOUR + 1, 1)])

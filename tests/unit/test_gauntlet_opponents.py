@@ -44,6 +44,11 @@ def drawn_for(seed: int) -> list[str]:
     return [one.model for one in job.context["opponents"] if one.name.startswith("member")]
 
 
+def games(worker: DrivenWorker) -> dict[str, int]:
+    (job,) = worker.jobs()
+    return {one.name: one.games for one in job.context["opponents"]}
+
+
 def lasting(*retired: int) -> DrivenWorker:
     """Return one with three lasting anchors, some of whom have left, and no other members."""
     worker = evaluator(members=0)
@@ -59,27 +64,25 @@ def roles(worker: DrivenWorker) -> dict[str, str]:
     return {one.name: one.model for one in job.context["opponents"] if one.model}
 
 
-def test_a_rating_gauntlet_has_two_members_of_the_league_until_there_are_lasting_anchors():
+def test_a_rating_gauntlet_has_three_members_of_the_league():
     worker = evaluator()
     worker.feed(asked())
-    assert names(worker) == ["random", "member_1", "member_2", "champion"]
-    (job,) = worker.jobs()
-    assert [opponent.games for opponent in job.context["opponents"]] == [200, 50, 50, 100]
+    assert games(worker) == {"random": 20, "member_1": 50, "member_2": 50, "member_3": 50, "champion": 100}
+
+
+def test_a_one_sided_opponent_is_played_few_games():
+    """The champion is 900 Elo above the random bot and 600 above an anchor; the watchdog's anchor is played in full."""
+    worker = lasting()
+    worker.feed(CheckpointAdded.model_validate(added(3, 1700.0).model_dump() | {"model": OLD}))
+    worker.feed(promoted(OLD).model_copy(update={"elo": Elo(1700.0)}))
+    worker.feed(asked())
+    assert games(worker) == {"random": 20, "anchor_1": 100, "anchor_2": 20, "member_1": 20, "champion": 100}
 
 
 def test_the_two_newest_lasting_anchors_are_played_by_everybody():
     worker = lasting()
     worker.feed(asked())
-    assert roles(worker) == {"anchor_1": model(2), "anchor_2": model(1), "champion": OLD}
-    (job,) = worker.jobs()
-    assert [opponent.games for opponent in job.context["opponents"]] == [200, 100, 50, 100]
-
-
-def test_one_lasting_anchor_leaves_room_for_one_member():
-    worker = evaluator()
-    worker.feed(added(7, 900.0, "lasting"))
-    worker.feed(asked())
-    assert names(worker) == ["random", "anchor_1", "member_1", "champion"]
+    assert roles(worker) == {"anchor_1": model(2), "anchor_2": model(1), "member_1": model(0), "champion": OLD}
 
 
 def test_a_lasting_anchor_that_a_rollback_took_along_is_not_played():
@@ -92,11 +95,11 @@ def test_an_anchor_is_called_so_even_where_it_is_the_champion_and_never_plays_it
     worker = lasting()
     worker.feed(promoted(model(2)))
     worker.feed(asked())
-    assert roles(worker) == {"anchor_1": model(2), "anchor_2": model(1), "recent": OLD}
+    assert roles(worker) == {"anchor_1": model(2), "anchor_2": model(1), "member_1": model(0), "recent": OLD}
     (job,) = worker.jobs()
     worker.feed(rated().model_copy(update={"request_id": job.id}))
     worker.feed(asked().model_copy(update={"model": model(2)}))
-    assert roles(worker) == {"anchor_2": model(1), "recent": OLD}
+    assert roles(worker) == {"anchor_2": model(1), "member_1": model(0), "recent": OLD}
 
 
 def test_a_gate_is_played_against_the_champion_only():
@@ -129,7 +132,7 @@ def test_a_champion_of_whom_nothing_is_known_is_rated_like_any_other():
     worker = evaluator()
     worker.feed(ModelRolledBack(from_model=OLD, to_model=model(99), step=9, reason="x"))
     worker.feed(asked())
-    assert names(worker) == ["random", "member_1", "member_2", "champion"]
+    assert names(worker) == ["random", "member_1", "member_2", "member_3", "champion"]
     assert worker.rows[KEY].known[model(99)] is None
 
 

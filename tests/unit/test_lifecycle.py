@@ -3,6 +3,7 @@
 import pytest
 from driving import NEW, OLD, Driven, gated, match, rated, run_settings, trained
 
+from app.config import RunSettings
 from app.events import (
     EvaluationFailed,
     EvaluationRequested,
@@ -65,6 +66,26 @@ class TestGate:
         assert isinstance(said[-1], PromotionRejected)
         assert all(isinstance(request, EvaluationRequested) for request in said[:-1])
 
+    @pytest.mark.parametrize(
+        ("elo0", "elo1", "better", "worse"),
+        [
+            (-40.0, 0.0, "not 40 Elo worse", "worse"),
+            (0.0, 35.0, "better", "not 35 Elo better"),
+            (10.0, 50.0, "more than 10 Elo better", "not 50 Elo better"),
+            (-40.0, -10.0, "not 40 Elo worse", "more than 10 Elo worse"),
+        ],
+    )
+    def test_a_verdict_says_what_was_shown_and_by_how_much(self, elo0, elo1, better, worse):
+        gates = {"feedback": {"lifecycle": {"elo0": elo0, "elo1": elo1}}}
+        settings = RunSettings.model_validate(run_settings().model_dump() | gates)
+        for result, claim in ((gated(80, 0, 20), better), (gated(20, 0, 80), worse)):
+            lifecycle = Driven(ModelLifecycleCoordinator, settings)
+            lifecycle.feed(trained(OLD, parent=None, step=0), rated(0, model=OLD))
+            candidate(lifecycle)
+            (said,) = lifecycle.feed(result)
+            assert said.evidence.statistic == claim
+            assert said.evidence.value >= said.evidence.threshold == pytest.approx(2.944, abs=0.001)
+
     def test_every_round_has_a_seed_of_its_own(self, lifecycle):
         seeds = {candidate(lifecycle)[0].seed} | {lifecycle.feed(gated(47, 0, 53))[0].seed for _ in range(10)}
         assert len(seeds) == 11
@@ -79,7 +100,7 @@ class TestGate:
     def test_a_candidate_of_a_model_that_is_not_current_is_refused(self, lifecycle):
         (rejected,) = candidate(lifecycle, parent="d" * 64)
         assert isinstance(rejected, PromotionRejected)
-        assert rejected.evidence.statistic == "trained from the current model"
+        assert rejected.evidence.statistic == "not trained from the current model"
 
     def test_it_is_pairs_of_games_that_count(self, lifecycle):
         """52 of 100 games prove nothing, unless every pair is a draw but two that were won whole (ERRATA 004)."""

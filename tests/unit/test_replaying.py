@@ -237,14 +237,13 @@ def test_the_state_hash_knows_every_row_and_no_order(run):
     other = FeedbackState(config_key="x", games_played=1)
     assert state_hash(tables) != state_hash({"A": tables["A"] | {"x": other}})
     weights = [
-        CurriculumRow(weights=dict(pairs), checked_us=0)
-        for pairs in ([("a", 1.0), ("b", 2.0)], [("b", 2.0), ("a", 1.0)])
+        CurriculumRow(weights=dict(pairs), set_us=0) for pairs in ([("a", 1.0), ("b", 2.0)], [("b", 2.0), ("a", 1.0)])
     ]
     assert len({state_hash({"C": {"": row}}) for row in weights}) == 1
 
 
 def test_settings_that_change_on_the_way_are_followed(run):
-    settings = laptop(min_quality=0.9).model_dump(mode="json")
+    settings = laptop(feedback={"lifecycle": {"max_games": 2}}).model_dump(mode="json")
     at = 1000
     envelope = originate(RunConfigured(run_id="r", settings=settings), event_id="again", time=run[0].envelope.time)
     again = replace(run[0], envelope=envelope, sequence=at + 1, recorded_us=run[at - 1].recorded_us)

@@ -371,15 +371,6 @@ class TestPace:
         said = {at: scheduler.feed(heartbeat(), TICK, key=None, at=at) for at in range(101, 300, 10)}
         assert [at for at, requests in said.items() if requests] == [201]
 
-    def test_a_penalty_halves_the_rate_of_those_that_play_at_several_places_too(self, scheduler):
-        scheduler.feed(ready("other"), key=None)
-        scheduler.feed(distributed(), at=0)
-        scheduler.feed(QualityPenaltyApplied(rate_multiplier=0.5, quality_score=0.1, threshold=0.3), at=1)
-        assert len(answer(scheduler, rows=NEED // 4, seconds=10.0, at=10)) == 1
-        scheduler.feed(heartbeat(), heartbeat("other"), key=None, at=14)
-        assert not scheduler.feed(TICK, key=None, at=14), "four requests make a training: at half the rate, 5 s each"
-        assert len(scheduler.feed(TICK, key=None, at=15)) == 1
-
     def test_lifted_it_plays_at_once_again(self, scheduler):
         scheduler.feed(distributed(), at=0)
         for rate in (0.5, 1.0):

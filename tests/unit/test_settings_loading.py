@@ -195,3 +195,11 @@ def test_a_matchmaking_preset_is_named_and_changed_in_part(tmp_path: Path, monke
 def test_a_new_configuration_that_is_incomplete_names_what_it_lacks(tmp_path: Path, given: str, missing: str) -> None:
     with pytest.raises(BadSettings, match=rf"\[games.mine_2p\] \(flyball.toml\) lacks {missing}\."):
         load(write(tmp_path, f"configs = ['mine_2p']\n[games.mine_2p]\n{given}\n"))
+
+
+@pytest.mark.parametrize("key", ["min_quality", "feedback.gauntlet.max_quality_threshold"])
+def test_threshold_above_where_training_pauses_is_refused(tmp_path: Path, key: str) -> None:
+    """Such a threshold would have no effect: shards that are good enough to train are trained on."""
+    with pytest.raises(BadSettings, match=rf"{key} \(command line\): 0.55 lies above feedback.intensity.reduced 0.5"):
+        load(tmp_path, nest({key: 0.55}))
+    assert load(tmp_path, nest({key: 0.55, "feedback.intensity.reduced": 0.55}))

@@ -6,12 +6,12 @@ import pytest
 from event_strategies import events as any_events
 from hypothesis import given
 from hypothesis import strategies as st
-from recorded_run import KEY, NEW, OLD, START, Recording, recording, trained
+from recorded_run import KEY, NEW, OLD, START, Recording, evaluated, evidence, match, recording, trained
 from rich.console import Console
 
 from app.config import GAMES, PROFILES, RunSettings
 from app.core import ModelHash
-from app.dashboard import READS, Board, DaemonStatus, Status, daemons_table, daemons_text, status_table
+from app.dashboard import READS, Board, DaemonStatus, Status, daemons_table, daemons_text, show_progress, status_table
 from app.events import (
     CATALOGUE,
     DaemonFailed,
@@ -20,6 +20,7 @@ from app.events import (
     DaemonStopped,
     Event,
     ExplorationBoost,
+    ModelPromoted,
     ModelRolledBack,
     NodeDegraded,
     NodeQuarantined,
@@ -62,6 +63,42 @@ def test_what_is_not_known_is_not_zero() -> None:
     config = next(one for one in status_of(recording()).configs if one.key != KEY)
     assert (config.games_per_second, config.step, config.elo, config.win_rate_random, config.model) == (None,) * 5
     assert config.last_decision is None
+
+
+def loops(run: Recording, *steps: int) -> None:
+    """Add loops in which the models of these steps are rated against the champion of before and the first, and win."""
+    for step in steps:
+        before = run.events[-1].data.model
+        met = {"champion": before, "recent": OLD}
+        results = tuple(match(60, 100, role).model_copy(update={"opponent_model": met[role]}) for role in met)
+        model = ModelHash(f"{step:064x}")
+        judged = run.add(evaluated(model, step, 10.0, 100).model_copy(update={"results": results}), subject=KEY)
+        run.add(ModelPromoted(model=model, previous=before, step=step, elo=10.0, evidence=evidence(10.0)), judged)
+
+
+def test_progress_is_the_score_against_the_champion_of_loops_ago() -> None:
+    run = recording()
+    run.events = run.events[:8]
+    loops(run, 1)
+    config = next(one for one in status_of(run).configs if one.key == KEY)
+    assert config.progress is None, "the first champion was the current one"
+    loops(run, 2, 3, 4)
+    config = next(one for one in status_of(run).configs if one.key == KEY)
+    assert config.progress is not None
+    assert (config.progress.score.mean, config.progress.loops) == (0.6, 3)
+    assert show_progress(config.progress) == "60% [50%, 69%], 3 loops ago"
+
+
+def test_progress_after_a_rollback_counts_no_withdrawn_champion() -> None:
+    run = recording()
+    run.events = run.events[:8]
+    loops(run, 1, 2, 3)
+    first, last = ModelHash(f"{1:064x}"), ModelHash(f"{3:064x}")
+    run.add(ModelRolledBack(from_model=last, to_model=first, step=1, reason="worse"), run.events[-1])
+    board = Board()
+    board.feed(run.events)
+    (row,) = (one for one in board.state().configs if one.key == KEY)
+    assert [champion.model for champion in row.champions] == [OLD, first]
 
 
 def test_the_initial_model_is_no_loop() -> None:
@@ -214,7 +251,7 @@ def wide() -> Status:
     ("width", "shown", "left_out"),
     [
         (200, ["configuration", "games/s", "Elo", "score v. random", "last decision"], []),
-        (120, ["configuration", "games/s", "Elo", "score v. random", "+/-"], ["last decision"]),
+        (120, ["configuration", "games/s", "Elo", "v. past champion", "+/-"], ["last decision", "score v. random"]),
         (80, ["configuration", "games/s", "Elo", "+/-"], ["last decision", "score v. random"]),
         (30, ["configuration", "Elo"], ["games", "loops"]),
     ],

@@ -147,9 +147,10 @@ def test_figures_are_left_out_where_none_decided() -> None:
     word = promoted().evidence.model_copy(update={"statistic": "no model before it", "value": 0.0, "threshold": 0.0})
     line = summarise(promoted().model_copy(update={"evidence": word}))
     assert "no model before it, +400 " in line
-    assert "threshold" not in line
-    decided = word.model_copy(update={"statistic": "log-likelihood ratio", "value": 2.5})
-    assert "log-likelihood ratio 2.5 (threshold 0), " in summarise(promoted().model_copy(update={"evidence": decided}))
+    assert "needed" not in line
+    decided = word.model_copy(update={"statistic": "not 40 Elo worse", "value": 4.54, "threshold": 2.944})
+    line = summarise(promoted().model_copy(update={"evidence": decided}))
+    assert "not 40 Elo worse: evidence 4.5, 2.9 needed, " in line
 
 
 def test_a_name_of_two_lines_stands_in_one() -> None:

@@ -184,8 +184,8 @@ def test_the_quality_threshold_that_was_decided_holds(trigger):
 
 def test_a_quality_threshold_that_no_shard_reaches_stays_within_the_bounds(trigger):
     trigger.feed(HyperparameterUpdated(parameter="quality_threshold", value=5.0, previous=0.3, reason="x"))
-    assert not trigger.feed(scored(0.59))
-    assert trigger.feed(scored(0.6))
+    assert not trigger.feed(scored(0.49))
+    assert trigger.feed(scored(0.5))
 
 
 def test_settings_that_were_published_past_their_owner_stay_within_the_bounds(trigger):
@@ -211,3 +211,14 @@ def test_what_is_configured_beyond_the_bounds_may_stay():
     trigger.feed(AdaptiveParamsChanged(**told, games_per_iteration=192, reason="x"))
     (request,) = trigger.feed(scored())
     assert (request.epochs, request.learning_rate) == (usual.epochs, usual.learning_rate) == (3, 1e-3)
+
+
+def test_a_training_held_by_its_cooldown_begins_at_a_tick():
+    """Once there are rows enough no more games are asked for, so nothing but a tick says that time has passed."""
+    trigger = Driven(TrainingTrigger, run_settings(trigger={"cooldown_seconds": 600}))
+    trigger.feed(distributed(), at=1)
+    assert not trigger.feed(scored(rows=NEED), at=599)
+    assert not trigger.feed(TICK, key=None, at=599.9)
+    (request,) = trigger.feed(TICK, key=None, at=600)
+    assert isinstance(request, TrainingRequested)
+    assert sum(shard.rows for shard in request.shards) == NEED

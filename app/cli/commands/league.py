@@ -10,10 +10,12 @@ from app.cli.figures import figure_option
 from app.cli.output import note, show, write_json
 from app.cli.place import Place, json_option, placed
 from app.cli.selecting import check_config, check_played, open_journal
+from app.config import RunSettings
 from app.core import LEAST_P, FlyballError, reading, writing
-from app.dashboard import LEAGUES_READ, LeagueView, draw_league, read_leagues, short
+from app.dashboard import LEAGUES_READ, LeagueView, draw_league, read_leagues, short, show_progress
 from app.journal import history
 from app.league import League, dump_league, load_league
+from app.runtime.past import last_settings
 from app.store import ForeignLeague, LeagueFile
 
 UNKNOWN = "-"
@@ -42,6 +44,14 @@ class NoLeague(FlyballError):
     type=click.Path(dir_okay=False, path_type=Path),
     help="A league's file that processes share without a broker; made if need be.",
 )
+@click.option(
+    "--audit",
+    "audited_games",
+    metavar="GAMES",
+    type=click.IntRange(2),
+    help="Play a round robin of CONFIG's members, so many games a pair, and compare their ratings with it.",
+)
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Processes that play an audit.")
 @json_option
 @placed
 def league(
@@ -52,35 +62,42 @@ def league(
     document: Path | None,
     imported: Path | None,
     registry: Path | None,
+    audited_games: int | None,
+    workers: int,
     as_json: bool,
 ) -> None:
     """Show the league of CONFIG, or of all configurations.
 
-    Elo is the rating as the evaluator told it last, measured from the random bot at 0, with its 95% interval: what
-    explains best the games among members and the latest current models, all together (Bradley and Terry). 'games' are
+    Elo is the rating as the evaluator published it last, measured from the random bot at 0: what explains best the
+    games among members and the latest current models, all together (Bradley and Terry). Its 95% interval is for
+    comparing members; the random bot's own is what is unknown of the zero, which moves all ratings alike. 'games' are
     all that were ever rated, also those against models that did not stay, which are forgotten.
     'why' is what it is kept for: a latest model, for a time (recent), the best one when it came (elite), one of every
     so many steps (anchor), a rung of the scale of ratings (lasting). 'met' is the share of self-play games against it;
     under a table stands how many were played for which reason.
+
+    CONFIG --audit GAMES plays a round robin of members, up to 24, with games that are not journaled and that no rating
+    rests on, and says how far the published ratings are from it, how many of their 95% intervals cover it, and how many
+    pairs that are at least 60 Elo apart have the right order. The scales are aligned by their means over the members.
 
     CONFIG --import FILE --registry FILE checks a league.json, exported or in the schema of seed 001 and written by
     hand, and takes its agents and games over into the file that --registry names, of which CONFIG is. Known agents and
     pairs stay as they are: doing it twice changes nothing. The league of a run is in its journal, and is not changed.
     """
     if imported or registry:
-        if figure or document:
-            raise click.UsageError("--import goes without --plot and --export.")
+        if figure or document or audited_games:
+            raise click.UsageError("--import goes without --plot, --export and --audit.")
         _take_over(imported, registry, config_key)
         return
-    if (figure or document) and config_key is None:
-        raise click.UsageError("Say of which configuration: flyball league CONFIG --plot FILE.")
     chosen = _leagues(place, config_key)
-    if config_key is not None and figure:
-        draw_league(chosen[config_key], config_key, figure)
-    if config_key is not None and document:
-        run_name = place.folder.path.absolute().name
-        with writing(document):
-            document.write_bytes(dump_league(chosen[config_key].league, run_name, config_key))
+    if config_key is None:
+        if figure or document or audited_games:
+            raise click.UsageError("Say of which configuration: flyball league CONFIG --plot FILE.")
+    elif audited_games:
+        _audit(place, config_key, chosen[config_key], audited_games, workers, as_json=as_json)
+        return
+    else:
+        _save(place, config_key, chosen[config_key], figure, document)
     if as_json:
         write_json({key: view.json() for key, view in chosen.items()})
     else:
@@ -102,6 +119,26 @@ def _leagues(place: Place, config_key: str | None) -> dict[str, LeagueView]:
                 hint="It begins when the first model has been evaluated, soon after flyball up: look again then.",
             )
     return {config_key: views[config_key]}
+
+
+def _save(place: Place, key: str, view: LeagueView, figure: Path | None, document: Path | None) -> None:
+    if figure:
+        draw_league(view, key, figure)
+    if document:
+        with writing(document):
+            document.write_bytes(dump_league(view.league, place.folder.path.absolute().name, key))
+
+
+def _audit(place: Place, key: str, view: LeagueView, games: int, workers: int, *, as_json: bool) -> None:
+    from app.cli.auditing import audit_json, audit_league, show_audit  # loads torch
+
+    with open_journal(place) as reader:
+        settings = last_settings(reader) or RunSettings()
+    found = audit_league(place, view, settings.config(key), settings.seed, games=games, workers=workers)
+    if as_json:
+        write_json({key: audit_json(found, view, games)})
+    else:
+        show_audit(key, found, view)
 
 
 def _take_over(imported: Path | None, registry: Path | None, config_key: str | None) -> None:
@@ -134,6 +171,8 @@ def _show(key: str, view: LeagueView) -> None:
     for member in view.members():
         table.add_row(*_cells(member))
     show(table)
+    if view.progress:
+        show(f"the model rated last against an earlier champion: {show_progress(view.progress)}")
     played = ", ".join(f"{category} {games:,}" for category, games in view.met.most_common())
     show(f"games of self-play by reason: {played}" if played else "no games of self-play against the league yet")
     if cycle := view.cycle():

@@ -9,7 +9,7 @@ from app.cli.selecting import open_journal
 from app.cli.watching import read_board
 from app.config import Deployment, RunSettings
 from app.core.steady_time import SECOND_US, SLOWED, SMALL_JUMP_US
-from app.dashboard import Status, daemons_table, show_age, state_counts, status_table
+from app.dashboard import Status, daemons_table, show_age, state_counts, status_table, waiting_lines
 from app.events.envelope import EPOCH
 from app.journal import SqliteJournalReader
 from app.runtime.clock import MICROSECOND, SystemClock
@@ -36,11 +36,13 @@ def status(place: Place, *, as_json: bool) -> None:
     What is shown then was known last; a daemon that is gone ended without saying so, as when its machine went down.
     state: training is blocked until bad data is gone, or paused for poor data; exploration is boosted by a factor.
     games/s: games of self-play a second, over the last minute. step: trainings of the model trained last. Elo, score:
-    those of the model rated last, current or not yet; Elo with the random bot at 0, and its standard error. loops:
+    those of the model rated last, current or not yet; Elo with the random bot at 0, and its standard error. v. past
+    champion: the score of that model against the one that was current some loops ago. loops:
     trainings that were evaluated and judged; +/-: how many models were promoted and rejected, operators' decisions
     included, but not the first model, which nobody trained; rollbacks: promotions taken back. unfolded (JSON):
     positions of events that a daemon could not read or fold, and that nobody voided. behind: events that a daemon has
-    not read yet. jobs: what it computes now, and can at most.
+    not read yet. jobs: what it computes now, and can at most. A configuration that waits for something has a line that
+    says for what, and what to do.
     """
     with open_journal(place) as reader:
         board = read_board(place.folder, reader, lambda letter: note(f"{letter.position}: {letter.error}"))
@@ -54,7 +56,7 @@ def status(place: Place, *, as_json: bool) -> None:
         write_json(now.model_dump(mode="json") | extra)
     else:
         width = stdout_console().width
-        show(status_table(now, width), "", daemons_table(now, width))
+        show(status_table(now, width), *waiting_lines(now), "", daemons_table(now, width))
         note(f"{head} events; daemons: {state_counts(now)}")
         if unfolded:
             note(f"WARNING: {len(unfolded)} events could not be read or folded. See: flyball journal repair")

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from app.config import EvaluationSettings
 from app.core import ANCHOR, Elo, ModelHash
 from app.evaluation import MEMBER
 from app.events import EvaluationRequested
@@ -9,27 +10,30 @@ from app.league import Agent, League, Wanted, select
 
 
 def members(
-    league: League, request: EvaluationRequested, elo: float | None, taken: Collection[str], count: int
+    league: League,
+    request: EvaluationRequested,
+    elo: float | None,
+    taken: Collection[str],
+    settings: EvaluationSettings,
 ) -> tuple[tuple[str, ModelHash], ...]:
-    """Return members that the model is to play, each with its role.
+    """Return members that the model plays, each with its role.
 
-    The newest lasting anchors first. As long as there are too few of them others are drawn that it does not play
-    anyway: those whose games tell most about a model as strong as the current one are likelier. Members without a
-    rating place nobody and are left out.
+    The newest lasting anchors come first, then others that are drawn: those whose games tell most about a model as
+    strong as the current one are likelier. Members without a rating place nobody and are left out.
 
     Args:
         league: of the configuration.
         request: whose seed decides.
         elo: of the current model, if there is one.
         taken: who is played anyway.
-        count: how many are wanted.
+        settings: how many are wanted.
     """
-    lasting = [agent.id for agent in reversed(league.lasting)][:count]
+    lasting = [agent.id for agent in reversed(league.lasting)][: settings.anchors]
     hero = Agent(
         id=request.model, kind="checkpoint", step=request.step, elo=None if elo is None else Elo(elo), elo_stderr=None
     )
     drawn = select(league, "pfsp", Wanted(hero, len(league.active), request.seed, "var"))
     fit = [agent.id for agent in drawn if agent.kind == "checkpoint" and agent.elo is not None]
-    others = [name for name in fit if name not in taken and name not in lasting][: count - len(lasting)]
+    others = [name for name in fit if name not in taken and name not in lasting][: settings.members]
     named = ((ANCHOR, lasting), (MEMBER, others))
     return tuple((f"{role}{number}", ModelHash(name)) for role, names in named for number, name in enumerate(names, 1))

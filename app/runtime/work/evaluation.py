@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from app.config import GameConfig
-from app.core import Elo, FlyballError, ModelHash
+from app.core import Elo, FlyballError, ModelHash, expected_score
 from app.evaluation import ATTEMPTS, GauntletSpec, Opponent, plan_gauntlet, plan_matches
 from app.events import (
     Cause,
@@ -26,7 +26,7 @@ from app.events import (
     Value,
 )
 from app.feedback import REMEMBERED
-from app.league import Estimate, League, Pool, fold_league, totals_of
+from app.league import Estimate, League, Pool, fold_league, saturated, totals_of
 from app.runtime.work.anchors import members
 from app.runtime.work.rating import rated_alone, rated_together
 from app.runtime.work.worker import Job, Json, QuietWorker
@@ -222,8 +222,14 @@ def _opponents(
         gate = plan_gauntlet(request.model, candidates[:1], (), settings, config.players)
         return tuple(opponent for opponent in gate if opponent.model is not None)
     taken = {model for _, model in candidates}
-    besides = members(league, request, champion.elo if champion else None, taken, settings.anchors)
-    return plan_gauntlet(request.model, (*besides, *candidates), config.builtins, settings, config.players)
+    elo = champion.elo if champion else None
+    others = members(league, request, elo, taken, settings)
+    ratings = {agent.id: agent.elo for agent in league.active} | {one.model: one.elo for one in promoted}
+    known = {name: other for name, other in ratings.items() if other is not None}
+    one_sided = [name for name, other in known.items() if elo is not None and saturated(expected_score(elo - other))]
+    return plan_gauntlet(
+        request.model, (*others, *candidates), config.builtins, settings, config.players, saturated=one_sided
+    )
 
 
 def _match(match: Json) -> MatchResult:

@@ -6,10 +6,13 @@ from typing import NamedTuple
 from app.core import Elo, ModelHash
 from app.evaluation import OpponentScore, performance_rating
 from app.events import AgentRating, MatchResult
-from app.league import Estimate, Pool, totals_of
+from app.league import LEAST_ERROR, Estimate, Pool, totals_of
 
-TOLD_ELO = 1.0
-"""A rating that changed by less is not worth telling."""
+CHANGED_ELO = 1.0
+"""A rating that changes by so much is published again."""
+
+CHANGED_ERROR = 0.2
+"""So is one whose error changes by this share of itself."""
 
 
 class Rated(NamedTuple):
@@ -18,7 +21,7 @@ class Rated(NamedTuple):
     Attributes:
         hero: of the model that was evaluated.
         opponents: of those it met, by name, as far as they are rated.
-        changed: ratings of known models and built-in players that are not what was told before.
+        changed: ratings of known models and built-in players that are not what was published before.
     """
 
     hero: Estimate
@@ -35,11 +38,10 @@ def rated_together(
         hero: the model that played them.
         matches: how they went.
         pool: whose games rate models.
-        known: the ratings that were told last, of those whom others want to know of; None before there was one.
+        known: the ratings that were published last, of those whom others ask for; None before there was one.
     """
     played = totals_of(hero, matches)
-    ratings, games = pool.ratings(hero, played), pool.games(played)
-    found = {agent: ratings.rating(agent) for agent in ratings.agents}
+    found, games = pool.ratings(hero, played).comparable(), pool.games(played)
     changed = tuple(
         AgentRating(agent=agent, elo=estimate.elo, elo_stderr=estimate.stderr, games=games[agent])
         for agent, estimate in found.items()
@@ -59,5 +61,8 @@ def rated_alone(matches: Sequence[MatchResult], known: Mapping[str, Estimate | N
     return Rated(Estimate(*performance_rating(scores)), {name: estimate.elo for name, estimate in met.items()})
 
 
-def _is_news(told: Estimate | None, found: Estimate) -> bool:
-    return told is None or abs(found.elo - told.elo) >= TOLD_ELO
+def _is_news(published: Estimate | None, found: Estimate) -> bool:
+    if published is None:
+        return True
+    moved = abs(found.elo - published.elo) >= CHANGED_ELO
+    return moved or abs(found.stderr - published.stderr) >= max(LEAST_ERROR, CHANGED_ERROR * published.stderr)

@@ -68,7 +68,7 @@ class Shelf(Row, frozen=True):
         """Return the shelf as an event about the configuration leaves it."""
         match event.data:
             case QualityScoreUpdated(shard=shard, score=score):
-                if self.needs.usable(settings, score):
+                if self.needs.usable(settings, event.subject, score):
                     return self._with(shard, settings, event.subject)
                 return _without(self, [shard.key])
             case QualityDegraded(shard=unfit) | InspectionFailed(shard=unfit) | NodeProbed(shard=unfit):

@@ -1,0 +1,173 @@
+"""``flyball league CONFIG --audit GAMES``: a round robin of members that the run's ratings do not know of."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from app.arena import EvaluationManager
+from app.cli.evaluating import LostGames
+from app.cli.output import note, show
+from app.cli.place import Place
+from app.config import GameConfig
+from app.core import FlyballError, derive_seed
+from app.dashboard import LeagueView, short
+from app.engine import Engine, InlineEngine, LocalEngine
+from app.evaluation import GauntletSpec, plan_matches
+from app.league import APART_ELO, Audit, Estimate, PairTotals, audit
+from app.runtime.work.evaluation import RECENT
+from app.store import FileStore
+
+FEWEST_MEMBERS = 12
+"""With fewer the figures are of little use; the audit says so."""
+
+MOST_MEMBERS = 24
+"""Of more, so many are played, evenly spaced in training, the newest among them: 276 pairs."""
+
+WORST = 5
+
+
+class TooFewMembers(FlyballError):
+    """There are not enough models on disk for a round robin."""
+
+
+def audit_league(place: Place, view: LeagueView, config: GameConfig, seed: int, *, games: int, workers: int) -> Audit:
+    """Play a round robin of a league's members and compare it with their published ratings; nothing is journaled.
+
+    Args:
+        place: the run, whose store the models are read from.
+        view: the league as the journal has it.
+        config: its configuration.
+        seed: of the run; games of the audit derive seeds that the run never uses.
+        games: of each pair, rounded up to whole rotations.
+        workers: processes that play.
+
+    Raises ``TooFewMembers``, and ``NothingPlayed`` or ``LostGames`` where a model cannot be played.
+    """
+    published = _published(place, view)
+    names = tuple(published)
+    note(f"{len(names)} members, {len(names) * (len(names) - 1) // 2} pairs of {games} games.")
+    own_seed = derive_seed(seed, "audit", config.key)
+    return audit(published, asyncio.run(_play(place, config, own_seed, names, games=games, workers=workers)))
+
+
+def _published(place: Place, view: LeagueView) -> dict[str, Estimate]:
+    """Return the published ratings of the members and latest champions that are on disk, in order of their training."""
+    store = FileStore(place.folder.store)
+    ratings = {row["agent"]: (row["step"], row["elo"], row["elo_stderr"]) for row in view.members()}
+    ratings |= {name: view.rated[name] for name in view.promoted[-RECENT:] if name in view.rated}
+    rated = {
+        name: Estimate(elo, stderr or 0.0)
+        for name, (step, elo, stderr) in sorted(ratings.items(), key=lambda item: item[1][0] or 0)
+        if step is not None and elo is not None and store.has(name)
+    }
+    if len(rated) < 3:
+        raise TooFewMembers(
+            f"{len(rated)} rated members of the league are on disk; a round robin needs 3.",
+            hint="Let the run go on until more models are promoted.",
+        )
+    if len(rated) < FEWEST_MEMBERS:
+        note(f"Only {len(rated)} members are on disk; figures of fewer than {FEWEST_MEMBERS} say little.")
+    return {name: rated[name] for name in _spaced(tuple(rated))}
+
+
+def _spaced(names: Sequence[str]) -> tuple[str, ...]:
+    if len(names) <= MOST_MEMBERS:
+        return tuple(names)
+    return tuple(names[number * (len(names) - 1) // (MOST_MEMBERS - 1)] for number in range(MOST_MEMBERS))
+
+
+async def _play(
+    place: Place, config: GameConfig, seed: int, names: Sequence[str], *, games: int, workers: int
+) -> list[PairTotals]:
+    engine: Engine = InlineEngine() if workers == 1 else LocalEngine(workers)
+    try:
+        manager, played = EvaluationManager(engine), list[PairTotals]()
+        for number, hero in enumerate(names[:-1], 1):
+            spec = GauntletSpec(
+                store=place.folder.store,
+                config=config,
+                model=hero,
+                opponents=plan_matches(names[number:], games, config),
+                seed=derive_seed(seed, hero),
+            )
+            result = await manager.evaluate(spec)
+            if result.lost_games:
+                raise LostGames(f"{result.lost_games} games could not be played: {result.error}", hint="Try again.")
+            played += (
+                PairTotals.of_rotations(hero, match.opponent_model, match.rotations)
+                for match in result.results
+                if match.opponent_model
+            )
+            note(f"{number}/{len(names) - 1} members have played everybody.")
+    finally:
+        await engine.close()
+    return played
+
+
+def audit_json(found: Audit, view: LeagueView, games: int) -> dict[str, Any]:
+    """Return an audit as JSON."""
+    steps = _steps(view)
+    return {
+        "games": games,
+        "rms": found.rms,
+        "coverage": found.coverage,
+        "pairs_apart": found.apart,
+        "pairs_ordered": found.ordered,
+        "apart_elo": APART_ELO,
+        "equal_weights_rms": found.equal_weights_rms,
+        "members": [
+            {
+                "agent": member.agent,
+                "step": steps[member.agent],
+                "champion": member.agent == view.league.champion,
+                "published": member.published.elo,
+                "published_stderr": member.published.stderr,
+                "found": member.found.elo,
+                "found_stderr": member.found.stderr,
+                "error": member.error,
+                "covered": member.covered,
+            }
+            for member in found.members
+        ],
+    }
+
+
+def show_audit(key: str, found: Audit, view: LeagueView) -> None:
+    """Show the figures of an audit and its worst members."""
+    steps = _steps(view)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("member", "step", "published", "round robin", "error"):
+        table.add_column(name, justify="left" if name == "member" else "right")
+    for member in found.members[:WORST]:
+        current = ", current" if member.agent == view.league.champion else ""
+        table.add_row(
+            short(member.agent) + current,
+            str(steps[member.agent]),
+            _rating(member.published),
+            _rating(member.found),
+            f"{member.error:+.0f}{'' if member.covered else ', beyond 95%'}",
+        )
+    for line in _figures(key, found):
+        show(line)
+    show("the largest errors:")
+    show(table)
+
+
+def _figures(key: str, found: Audit) -> Iterator[str]:
+    yield f"{key}: {len(found.members)} members; both scales have the same mean over them"
+    yield f"published ratings are off by {found.rms:.0f} Elo (root mean square)"
+    yield f"95% intervals, the round robin's error included, cover {found.coverage:.0%}"
+    share = f"{found.ordered / found.apart:.1%}" if found.apart else "-"
+    yield f"of {found.apart} pairs at least {APART_ELO:.0f} Elo apart, {share} are published in the right order"
+    yield f"off by {found.equal_weights_rms:.0f} Elo if one-sided games, which bend a scale, count in full"
+
+
+def _rating(estimate: Estimate) -> str:
+    return f"{estimate.elo:+.0f} ± {estimate.stderr:.0f}"
+
+
+def _steps(view: LeagueView) -> dict[str, int]:
+    rated = {name: step for name, (step, *_) in view.rated.items()}
+    return rated | {row["agent"]: row["step"] for row in view.members()}

@@ -1,0 +1,119 @@
+"""No evaluation within the stall window is a stall of its own kind: said once, and shown with what can be done."""
+
+from datetime import timedelta
+
+import pytest
+from driving import HOUR, KEY, NEW, Driven, rated, run_settings, trained
+
+from app.dashboard import Board
+from app.events import (
+    ClockTick,
+    EvaluationFailed,
+    EvaluationOverdue,
+    ExplorationBoost,
+    Payload,
+    PlateauDetected,
+    TrainingBlockedByQuality,
+    TrainingIntensityChanged,
+    TrainingUnblocked,
+)
+from app.events.envelope import EPOCH
+from app.feedback import FeedbackLoopController
+
+TICK = ClockTick(period_seconds=10)
+
+
+@pytest.fixture
+def loop() -> Driven:
+    return Driven(FeedbackLoopController, run_settings())
+
+
+def tick(loop: Driven, hours: float, start: float = 0.0) -> list[Payload]:
+    """Let time pass, with a tick every ten minutes."""
+    count = round(hours * 6)
+    return [said for n in range(1, count + 1) for said in loop.feed(TICK, key=None, at=start * HOUR + 600 * n)]
+
+
+def overdue(said: list[Payload]) -> list[EvaluationOverdue]:
+    return [one for one in said if isinstance(one, EvaluationOverdue)]
+
+
+def test_evaluations_that_stop_are_said_once_after_the_window(loop):
+    for hour in range(4):
+        loop.feed(rated(100.0 * hour), at=hour * HOUR)
+        tick(loop, 1.0, start=hour)
+    assert not overdue(tick(loop, 4.9, start=4))
+    (found,) = overdue(tick(loop, 20.0, start=8.9))
+    assert found.hours == pytest.approx(6.0, abs=0.2)
+    assert (found.model, found.attempts) == (None, 0)
+
+
+def test_overdue_names_the_model_and_how_often_it_was_asked_for(loop):
+    loop.feed(trained(), EvaluationFailed(request_id="e", purpose="rating", model=NEW, error="no"), at=1)
+    (found,) = overdue(tick(loop, 7.0))
+    assert (found.model, found.attempts) == (NEW, 2)
+
+
+def test_overdue_again_only_after_an_evaluation(loop):
+    assert overdue(tick(loop, 7.0))
+    loop.feed(rated(), at=7 * HOUR)
+    assert not overdue(tick(loop, 5.9, start=7))
+    assert overdue(tick(loop, 1.0, start=12.9))
+
+
+def test_time_in_which_the_run_was_off_is_not_overdue(loop):
+    tick(loop, 3.0)
+    assert not overdue(tick(loop, 2.9, start=24))
+    assert overdue(tick(loop, 1.0, start=26.9))
+
+
+def test_overdue_evaluations_are_no_plateau(loop):
+    """Flat ratings say nothing of the time after them."""
+    said = []
+    for third in range(21):
+        said += loop.feed(rated(0.0, stderr=4.0), at=1200 * third)
+        said += tick(loop, 1 / 3, start=third / 3)
+    assert any(isinstance(one, PlateauDetected) for one in said)
+    later = tick(loop, 30.0, start=7)
+    first = later.index(overdue(later)[0])
+    assert not any(isinstance(one, PlateauDetected) for one in later[first:])
+    boosts = [one.multiplier for one in later[first:] if isinstance(one, ExplorationBoost)]
+    assert boosts[-1] == 1.0, "the boost decays"
+
+
+def test_overdue_follows_from_the_last_evaluation(loop):
+    loop.feed(rated(), at=1)
+    last = loop.events[-1].id
+    envelopes = [one for n in range(60) for one in loop.envelopes(TICK, key=None, at=600 * n)]
+    assert [one.causationid for one in envelopes if isinstance(one.data, EvaluationOverdue)] == [last]
+
+
+OVERDUE = EvaluationOverdue(hours=6.1, model=NEW, attempts=2)
+PAUSED = TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.42)
+RESUMED = TrainingIntensityChanged(intensity="reduced", previous="paused", quality_score=0.5)
+BLOCKED = TrainingBlockedByQuality(reason="3 of 16 games differ from the rules")
+
+
+@pytest.mark.parametrize(
+    ("payloads", "said"),
+    [
+        ([], None),
+        ([OVERDUE], ["6.1 h", "bbbbbbbb was asked for 2 times", "flyball tail EVALUATION_FAILED"]),
+        ([EvaluationOverdue(hours=6.1, model=None, attempts=0)], ["6.1 h", "no training", "flyball tail"]),
+        ([OVERDUE, rated()], None),
+        ([PAUSED, OVERDUE], ["paused", "0.42", "below 0.5", "feedback.intensity.reduced"]),
+        ([PAUSED, RESUMED], None),
+        ([PAUSED, BLOCKED], ["blocked", "3 of 16 games", "flyball emit TRAINING_UNBLOCKED", KEY]),
+        ([BLOCKED, TrainingUnblocked(reason="by hand")], None),
+    ],
+)
+def test_status_says_what_is_waited_for_and_what_to_do(payloads, said):
+    driven = Driven(FeedbackLoopController, run_settings())
+    driven.feed(*payloads)
+    board = Board()
+    board.feed(driven.events)
+    (config,) = board.status(EPOCH + timedelta(hours=1), silent_after_seconds=10, running=True).configs
+    if said is None:
+        assert config.waiting_for is None
+    else:
+        assert all(part in config.waiting_for for part in said)

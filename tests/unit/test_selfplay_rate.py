@@ -1,0 +1,72 @@
+"""A quality penalty lowers the rate of self-play by what it says, counted in requests over hours."""
+
+from collections import Counter
+from heapq import heapify, heappop, heappush
+from itertools import count
+
+import pytest
+from driving import KEY, OTHER_KEY, Driven, distributed, played, run_settings, scored
+
+from app.events import (
+    ClockTick,
+    DaemonReady,
+    Payload,
+    QualityPenaltyApplied,
+    SelfplayRequested,
+    TrainingIntensityChanged,
+)
+from app.feedback import SelfplayScheduler
+
+WARM_UP, MEASURED = 60, 60
+"""Requests' times before the penalty, and under it."""
+
+PAUSED = TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.2)
+
+
+def requests_of(seconds: float, *, workers: int, paused: bool, rate: float, keys: tuple[str, ...]) -> int:
+    """Return how many requests of a configuration are made after a while without penalty.
+
+    Args:
+        seconds: that each request takes a worker.
+        workers: how many there are, each with one job at a time.
+        paused: whether training of the configuration is.
+        rate: of its penalty, from the end of the warm-up on.
+        keys: that play, the penalised one first.
+    """
+    scheduler = Driven(SelfplayScheduler, run_settings(*keys))
+    each = len(keys) * seconds + (scheduler.settings.feedback.scheduler.idle_seconds if paused else 0)
+    begins, ends, tick = WARM_UP * each, (WARM_UP + MEASURED) * each, seconds / 5
+    ready = [DaemonReady(daemon="selfplay_worker", node=f"n{n}", position=0, capacity=1) for n in range(workers)]
+    penalty = QualityPenaltyApplied(rate_multiplier=rate, quality_score=0.2, threshold=0.3)
+    order, free_at, made = count(), Counter[str](), 0
+    due: list[tuple[float, int, str, list[Payload]]] = [(0.0, next(order), key, [distributed()]) for key in keys]
+    due += [(begins / 10, next(order), keys[0], [PAUSED])] if paused else []
+    due += [(begins, next(order), keys[0], [penalty])]
+    due += [(n * tick, next(order), "", [*ready, ClockTick(period_seconds=tick)]) for n in range(int(ends / tick))]
+    heapify(due)
+    while due and due[0][0] < ends:
+        now, _, key, payloads = heappop(due)
+        for envelope in scheduler.envelopes(*payloads, key=key or None, at=now):
+            request = envelope.data
+            if not isinstance(request, SelfplayRequested):
+                continue
+            made += envelope.subject == keys[0] and now >= begins
+            free_at[request.worker] = max(now, free_at[request.worker]) + seconds
+            answer = played(model=request.model)
+            answer = answer.model_copy(update={"request_id": envelope.id, "worker": request.worker, "seconds": seconds})
+            shard = scored(model=request.model, rows=1, request=envelope.id)
+            heappush(due, (free_at[request.worker], next(order), envelope.subject, [answer, shard]))
+    return made
+
+
+@pytest.mark.parametrize("keys", [(KEY,), (KEY, OTHER_KEY)], ids=["alone", "beside another"])
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("paused", [False, True], ids=["training", "paused"])
+@pytest.mark.parametrize("seconds", [10.0, 500.0])
+def test_a_penalty_of_one_half_halves_the_requests(seconds, paused, workers, keys):
+    """Or a little more than halves them: once its time has come, a configuration still waits for a free worker."""
+    usual, penalised = (
+        requests_of(seconds, workers=workers, paused=paused, rate=rate, keys=keys) for rate in (1.0, 0.5)
+    )
+    assert usual > 30
+    assert 0.3 < penalised / usual < 0.6
