@@ -101,8 +101,8 @@ def test_the_next_change_comes_after_10_minutes(curriculum, at, again):
 
 
 def test_a_change_that_is_too_small_is_no_decision(curriculum):
-    curriculum.feed(played(1000), at=1)
-    curriculum.feed(played(1010), key=OTHER_KEY, at=1)
+    curriculum.feed(played(4 * GAMES[KEY].selfplay.games_per_request), at=1)
+    curriculum.feed(played(4 * GAMES[OTHER_KEY].selfplay.games_per_request + 10), key=OTHER_KEY, at=1)
     assert not curriculum.feed(rated(), at=600)
 
 
