@@ -102,6 +102,21 @@ def test_a_full_journal_has_no_damage(sound: Path) -> None:
     SqliteJournal(sound).close()
 
 
+def test_verifying_while_a_broker_writes_finds_no_damage(tmp_path: Path) -> None:
+    """What is recorded between the look at the records and that at the marks is in neither, or in both."""
+    file = fill(tmp_path / "journal.sqlite")
+    with closing(SqliteJournal(file)) as journal, closing(SqliteJournalReader(file)) as reader:
+
+        def write(statement: str) -> None:
+            if "FROM marks" in statement:
+                first = journal.head + 1
+                journal.append([record(first, b"new", kind=RunConfigured.event_type)], marks={("trainer@a", first): 1})
+
+        reader._db.set_trace_callback(write)
+        assert list(reader.damage()) == []
+        assert journal.head > 240, "nothing was written meanwhile"
+
+
 @pytest.mark.parametrize("table", [*TABLES, "sqlite_schema"])
 def test_flips_are_found_or_change_nothing(table: str, sound: Path, tmp_path: Path) -> None:
     """Guarantee (ADR-021): no flipped bit of any table passes for what was written."""
