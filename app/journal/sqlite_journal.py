@@ -183,7 +183,9 @@ class SqliteJournalReader:
         with explained(self._path):
             for problem in structural_damage(self._db):
                 yield DamagedDatabase(f"{self._path} is damaged: {problem}.")
-            self._db.execute("BEGIN")  # one moment's view: otherwise rows that a broker writes meanwhile look like damage
+            self._db.execute(
+                "BEGIN"
+            )  # one moment's view: otherwise rows that a broker writes meanwhile look like damage
             try:
                 yield from damage_after(self._db, 0)
             finally:
