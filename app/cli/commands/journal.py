@@ -46,8 +46,8 @@ def verify(place: Place, *, as_json: bool) -> None:
             click.echo(problem)
     if count:
         note(
-            f"Damage in {count} {'place' if count == 1 else 'places'}. `flyball journal rebuild` mends what follows from "
-            "the records; where those are damaged, restore the journal from a copy."
+            f"Damage in {count} {'place' if count == 1 else 'places'}. `flyball journal rebuild` mends what follows "
+            "from the records; where those are damaged, restore the journal from a copy."
         )
         sys.exit(1)
     note("No damage: everything in it is what was written, and nothing is missing.")
