@@ -183,9 +183,8 @@ class SqliteJournalReader:
         with explained(self._path):
             for problem in structural_damage(self._db):
                 yield DamagedDatabase(f"{self._path} is damaged: {problem}.")
-            self._db.execute(
-                "BEGIN"
-            )  # one moment's view: otherwise rows that a broker writes meanwhile look like damage
+            # All tables are read as of one moment: otherwise rows that a broker writes meanwhile look like damage.
+            self._db.execute("BEGIN")
             try:
                 yield from damage_after(self._db, 0)
             finally:
