@@ -98,7 +98,7 @@ class Bus(Protocol):
         ...
 
     async def bury(self, letter: DeadLetter) -> None:
-        """Keep a dead letter; durable on return. One reporter's letter about a position is kept once.
+        """Keep a dead letter; durable on return. A reporter's dead letter about a position is kept once.
 
         Raises:
             BrokerUnavailable: not answered in time.

@@ -67,7 +67,7 @@ def _matching(pattern: str) -> list[type[Payload]]:
 
 
 def complain(letter: DeadLetter) -> None:
-    """Say that an event can't be read."""
+    """Warn on stderr that an event can't be read."""
     note(f"The event at position {letter.position} can't be read: {letter.error}")
 
 

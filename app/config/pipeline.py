@@ -83,7 +83,7 @@ class PipelinePpoSettings(PpoSettings):
     gae_lambda: float = Field(default=0.95, ge=0, le=1, description=GAE_LAMBDA)
     entropy_coef: float = Field(default=0.01, ge=0, description="weight of the entropy, of the first iteration")
     entropy_coef_end: float | None = Field(default=None, ge=0, description="of the last iteration")
-    entropy_trainings: int = Field(default=100, ge=1, description="nothing here: the iterations of the run count")
+    entropy_trainings: int = Field(default=100, ge=1, description="unused here; collection.num_iterations counts")
     schedule: Literal["linear", "cosine"] = Field(default="linear", description="from first to last values")
     epochs: int = Field(default=4, ge=1, description="also called ppo_epochs, as in seed 004")
     normalize_advantages: bool = Field(default=True, description="of each batch, to mean 0 and deviation 1")
@@ -104,11 +104,12 @@ class TrainingSettings(Settings):
 
     max_episodes: int | None = Field(default=None, ge=1, description="games, after which no iteration begins")
     early_stopping: bool = Field(
-        default=False, description="end once the last evaluations show that the outcome no longer rises: see patience"
+        default=False, description="end the run once the outcome no longer rises: see patience"
     )
-    patience: int = Field(default=20, ge=3, description="evaluations that must show it")
+    patience: int = Field(default=20, ge=3, description="evaluations that early stopping looks at")
     least_rise: float = Field(
-        default=0.02, description="of the outcome over so many evaluations; a run that certainly rises by less ends"
+        default=0.02,
+        description="of the outcome over these evaluations; early stopping ends a run that certainly rises by less",
     )
     checkpoint_frequency: int = Field(
         default=5, ge=1, description="iterations from one to the next; a resumed run repeats fewer"

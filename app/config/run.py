@@ -21,14 +21,14 @@ PROFILES: dict[str, tuple[ConfigKey, ...]] = {"laptop": LAPTOP, "full": tuple(GA
 
 
 class ForeignSettings(FlyballError):
-    """A journal holds settings that this program does not know, or that the broker did not publish."""
+    """Recorded settings are unknown to this version, or not from the broker."""
 
 
 class DeadlineSettings(Settings):
-    """Seconds that one attempt at a job may take; after them its process is killed and replaced.
+    """Seconds for one attempt at a job, after which its process is killed and replaced.
 
-    Generous on purpose: a deadline is for jobs that hang. ``evaluation.batch_seconds`` of each game is that of a batch
-    of evaluation games.
+    Generous on purpose: a deadline is for jobs that hang. A batch of evaluation games has the deadline
+    ``evaluation.batch_seconds`` of its game.
     """
 
     selfplay_seconds: float = Field(default=7200.0, gt=0, le=MAX_SECONDS, description="of a request for games")
@@ -65,14 +65,14 @@ class RunSettings(Settings):
 
     @classmethod
     def recorded(cls, settings: Mapping[str, Any], source: str) -> Self:
-        """Return the settings that a RUN_CONFIGURED holds.
+        """Return the settings in a RUN_CONFIGURED.
 
         Args:
             settings: its settings.
             source: who published it.
 
         Raises:
-            ForeignSettings: it is not the broker's, or the settings are another version's.
+            ForeignSettings: the broker did not publish them, or another version wrote them.
         """
         if not is_broker(source):
             raise ForeignSettings(

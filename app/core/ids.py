@@ -53,7 +53,7 @@ _LENGTH = Struct(">I")
 
 
 def is_broker(producer: str) -> bool:
-    """Return whether a producer's name is that of a broker."""
+    """Return whether a producer is a broker."""
     return producer.partition("@")[0] == BROKER
 
 

@@ -46,7 +46,7 @@ def show_rate(rate: Rate | None) -> str:
 
 
 def show_progress(progress: Progress | None) -> str:
-    """Return the score against an earlier champion, and how many loops ago that was current; a dash when unknown."""
+    """Return the score against an earlier champion and its age in loops; a dash when unknown."""
     if progress is None:
         return UNKNOWN
     score = progress.score

@@ -56,12 +56,12 @@ class TrainingUnblocked(Decision, type="quality.training_unblocked", name="TRAIN
 
 
 class NodeQuarantined(Decision, type="node.quarantined", name="NODE_QUARANTINED", notable=True):
-    """A worker delivers bad shards: those nobody trained on yet are dropped, and it plays nothing but probes."""
+    """A worker delivers bad shards: untrained ones are dropped, and it plays only probes."""
 
     scope: ClassVar[Scope] = Scope.SYSTEM
 
     worker: Name
-    lasts_seconds: Seconds = Field(description="until its first probe")
+    lasts_seconds: Seconds = Field(description="until the quarantine's first probe")
     reason: Text
 
 

@@ -23,7 +23,7 @@ TRACEPARENT = r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"
 TRACEPARENT_LENGTH = 55
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(2200, 1, 1, tzinfo=UTC)
-"""Times of events are from ``EPOCH`` on and before this: no computation with them overflows."""
+"""Bound on times of events, with ``EPOCH``, so that no computation with them overflows."""
 
 SEQUENCE_DIGITS = 19
 """As many as the largest position has (2**63 - 1): the specification wants sequences that sort as text."""

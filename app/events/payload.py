@@ -69,10 +69,10 @@ class Value(BaseModel):
 
 
 class Payload(Value):
-    """The data of one event type. No field has a default: what matters is said (DESIGN §1.3).
+    """The data of one event type. No field has a default, because a forgotten value would be recorded unnoticed.
 
     Class arguments: ``type`` is the CloudEvents type without its prefix, ``name`` the event name. ``notable`` marks
-    what is rare and matters to an operator: it is logged at INFO, and stays on the screen of ``flyball up``.
+    a rare event that matters to an operator: it is logged at INFO, and stays on the screen of ``flyball up``.
     """
 
     kind: ClassVar[Kind]

@@ -23,8 +23,8 @@ class Emission(NamedTuple):
 
     Attributes:
         data: the payload.
-        subject: what it is about; ``None``: what the event that was folded is about.
-        evidence: what it follows from, when that is an earlier event: a tick only says that it is time to look.
+        subject: the configuration; ``None``: the cause's.
+        evidence: the earlier event that it follows from, when the cause only set the time, as ticks do.
     """
 
     data: Payload

@@ -32,7 +32,7 @@ class SelfplayRequested(Request, type="selfplay.requested", name="SELFPLAY_REQUE
     games: PositiveCount
     seed: Seed
     temperature: Temperature = Field(description="of the model; its opponents play at the configured one")
-    probe: bool = Field(description="the worker is in quarantine: the rows only show whether it still has to be")
+    probe: bool = Field(description="a probe of a quarantined worker: its rows decide only about the quarantine")
 
 
 class TrainingRequested(Request, type="training.requested", name="TRAINING_REQUESTED", version=2):

@@ -1,4 +1,4 @@
-"""What several payloads are made of. Every number has a range and every text a bound, so that no event stops a fold."""
+"""Value types of payloads. Numbers have ranges and texts bounds, so that no event stops a fold."""
 
 from typing import Annotated, Literal, Self
 
@@ -30,12 +30,12 @@ Velocity = Annotated[EloPerHour, Field(ge=-1e12, le=1e12)]
 
 
 def _cut(text: object) -> object:
-    """Shorten a text, and replace what UTF-8 cannot say: a failure must be reportable whatever its message."""
+    """Shorten a text and replace what UTF-8 can't encode, so that any failure can be reported."""
     return text.encode(errors="replace").decode()[:TEXT_LENGTH] if isinstance(text, str) else text
 
 
 Text = Annotated[str, BeforeValidator(_cut), Field(max_length=TEXT_LENGTH)]
-"""Explains something to people: an error, a reason. A longer one is cut."""
+"""An error or a reason, for people. A longer text is cut."""
 
 Reason = Literal["tournament", "retest"]
 """Why single matches are played.
@@ -98,7 +98,7 @@ ShardWorker = Annotated[
 
 
 class ShardRef(Value):
-    """Where rows of experience lie, who played them, and what they are about."""
+    """A shard of experience: its place, its worker and its content."""
 
     key: ShardKey
     worker: ShardWorker

@@ -35,10 +35,10 @@ SPACINGS = 18
 
 
 def longest_between_sweeps(settings: RunSettings) -> timedelta:
-    """Return the longest time between two sweeps of a run that is on.
+    """Return the longest time between two sweeps of a running loop.
 
-    Sweeps come at the first tick after each check period. Twice as long without one is a run that was off, since some
-    time in the check period after the last one.
+    Sweeps come at the first tick after each check period. After twice as long without a sweep, the run
+    was off since the check period after the last one.
     """
     return timedelta(seconds=2 * (settings.feedback.stall.check_seconds + settings.tick_seconds))
 

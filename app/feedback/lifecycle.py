@@ -243,14 +243,14 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
 
 
 def _at_least(elo: float) -> str:
-    """Say what is known of a candidate that is not this much stronger: it is better than that."""
+    """Describe a candidate that is at least this much stronger."""
     if elo < 0:
         return f"not {-elo:g} Elo worse"
     return f"more than {elo:g} Elo better" if elo > 0 else "better"
 
 
 def _below(elo: float) -> str:
-    """Say what is known of a candidate that is weaker than this."""
+    """Describe a candidate that is not this much stronger."""
     if elo > 0:
         return f"not {elo:g} Elo better"
     return f"more than {-elo:g} Elo worse" if elo < 0 else "worse"

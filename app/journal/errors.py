@@ -14,11 +14,11 @@ LEAST_ROOM_BYTES = 64 << 10
 """With less than this a disk counts as full: SQLite's WAL index grows by 32 KiB at a time."""
 
 BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG}
-"""What SQLite says of damage. A constraint fails, or a value is too big, only where a page was changed."""
+"""SQLite's errors for damage; failed constraints and oversized values come only from changed pages."""
 
 WAY_OUT = (
-    "Restore it from a copy. Of a journal, `flyball journal verify` lists all damage, and `flyball journal rebuild` "
-    "mends what follows from its records."
+    "Restore it from a copy. For a journal, `flyball journal verify` lists all damage, and `flyball journal rebuild` "
+    "repairs it if all records are sound."
 )
 
 
@@ -43,14 +43,14 @@ class OtherFormat(NotAJournal):
 
 
 class DamagedDatabase(NotAJournal):
-    """The file is not what was once written."""
+    """The file's content has changed since it was written."""
 
     def __init__(self, message: str, *, hint: str = WAY_OUT) -> None:
         super().__init__(message, hint=hint)
 
 
 class DamagedRow(DamagedDatabase):
-    """A row beside the frames is not what was once written."""
+    """A row of a table other than ``frames`` has a wrong checksum."""
 
     def __init__(self, table: str, key: object) -> None:
         super().__init__(f"Damaged journal: the checksum of {key!r} in its table {table} is wrong.")

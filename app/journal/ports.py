@@ -99,7 +99,7 @@ class Journal(JournalReader, Protocol):
             marks: the next sequence number for each (producer, epoch). Those of a producer's latest epochs are kept,
                 eight at least.
             cursors: durable cursors to set.
-            letters: dead letters to keep; one reporter's letter about a position is kept once.
+            letters: dead letters to keep; a reporter's dead letter about a position is kept once.
 
         Raises:
             OutOfOrder: the records do not continue the journal.

@@ -1,4 +1,4 @@
-"""What a journal says of the run's settings, and of events that are left out of every fold."""
+"""Queries of a journal for the run's settings, voided events and dead letters."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -11,7 +11,7 @@ from app.journal import JournalReader, history
 
 
 def voided_events(journal: JournalReader) -> Mapping[int, Event[EventVoided]]:
-    """Return what voided events, by the positions of the voided ones; the journal is read only if there are any."""
+    """Return the EVENT_VOIDED of each voided event, by the latter's position."""
     if not journal.landmark(EventVoided.event_type):
         return {}
     found = history(journal, types={EventVoided}, on_dead=lambda _: None)
@@ -24,15 +24,15 @@ def letters_about_events(journal: JournalReader) -> list[DeadLetter]:
 
 
 def open_letters(journal: JournalReader) -> list[DeadLetter]:
-    """Return the dead letters about recorded events that nobody voided."""
+    """Return the dead letters about recorded events that are not voided."""
     voided = voided_events(journal)
     return [letter for letter in letters_about_events(journal) if letter.position not in voided]
 
 
 def past_settings(journal: JournalReader) -> Iterator[RunSettings]:
-    """Iterate over the settings that were in force, the latest first; it is found however long the journal is.
+    """Iterate over the settings that were in force, the latest first.
 
-    Settings that a fold leaves out do not count: see ``Fold``.
+    Settings that a fold skips do not count: see ``Fold``.
     """
     left_out = voided_events(journal)
     for record in journal.headers_back(journal.landmark(RunConfigured.event_type)):

@@ -50,11 +50,11 @@ def _silent_stderr() -> Iterator[None]:
 
 
 def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
-    """Compare each configuration with the settings that it had last.
+    """Compare each configuration with its latest recorded settings.
 
     Args:
         past: the run's settings, the latest first; read only as far as a configuration was not played lately.
-        now: those that it shall have.
+        now: its new settings.
 
     Raises:
         BadSettings: a configuration that has a past would get another game, number of players or network.

@@ -37,7 +37,7 @@ def selfplay_schedule(
     *,
     opening_plies: int = 0,
 ) -> Schedule:
-    """Return ``games`` games with the seating of ``selfplay_seating``, all that is drawn drawn from ``seed``.
+    """Return ``games`` games with the seating of ``selfplay_seating``, drawn from ``seed``.
 
     Each game begins with 0 to ``opening_plies`` random decisions, every number as often.
     """

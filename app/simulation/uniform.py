@@ -232,7 +232,7 @@ class UniformScheduler(Controller[UniformRow]):
             case _ if decided := _decided(row, data, self.settings, key):
                 allocation.set_config(key, decided)
 
-    def _counts(self, row: Needy, key: str, score: float) -> bool:  # noqa: ARG002 - those beside a trigger look at them
+    def _counts(self, row: Needy, key: str, score: float) -> bool:  # noqa: ARG002 - needed by overrides
         """Whether rows of this quality are trained on: TrainAlways takes any."""
         return True
 

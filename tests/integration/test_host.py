@@ -457,7 +457,7 @@ async def test_a_rebuild_drops_what_was_decided_otherwise(lost, stage, monkeypat
     await stage.until(DaemonReady, stage.host("training_trigger", states), count=2)
     assert len(stage.of(TrainingRequested)) == 2
     assert not [name for owner, name in states.load()[1] if owner == "TrainingTrigger"]
-    assert "decisions that were taken otherwise are dropped" in capsys.readouterr().out
+    assert "decisions that differ from the recorded ones are dropped" in capsys.readouterr().out
 
 
 class SlowBus(MemoryBus):

@@ -73,14 +73,14 @@ def status(place: Place, *, as_json: bool) -> None:
 
 
 def is_running(place: Place, loaded: Loaded) -> bool:
-    """Tell whether a run is: `flyball up` holds its folder, or its broker answers, whatever keeps that running."""
+    """Return whether `flyball up` holds the folder or the broker answers."""
     return is_listening(bus_endpoint(place.folder, loaded.deployment)) or is_held(place.folder)
 
 
 def _last_heard(status: Status) -> str:
     if not status.daemons:
-        return "no daemon was ever heard of"
-    return f"it was last heard of {show_age(min(one.heard_seconds_ago for one in status.daemons))} ago"
+        return "no daemon has ever reported"
+    return f"its last event came {show_age(min(one.heard_seconds_ago for one in status.daemons))} ago"
 
 
 def _lead_seconds(reader: SqliteJournalReader) -> float:
