@@ -286,7 +286,7 @@ def test_status_of_a_run_that_ended_exits_with_3(run: Path, flyball: Flyball) ->
     shown = flyball("status")
     assert shown.exit_code == 3
     assert KEY in shown.stdout
-    assert f"The run in {run} is not running; it was last heard of" in shown.stderr
+    assert f"The run in {run} is not running; its last event came" in shown.stderr
     assert f"flyball --run {run} up" in shown.stderr
 
 

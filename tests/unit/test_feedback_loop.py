@@ -62,7 +62,7 @@ def of(said: list, kind: type) -> list:
 
 
 def knobs(loop: Driven, key: str = KEY) -> tuple:
-    """Return what the controller has set: the boost, its time and its end, and what follows from quality."""
+    """Return the controller's boost, with time and end, and its settings that follow from quality."""
     row = loop.row(key)
     return row.boost.multiplier, row.boost.set_us, row.boost.lasts_seconds, row.quality
 

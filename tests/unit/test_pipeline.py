@@ -144,7 +144,7 @@ def test_run_that_rises_no_more_stops_early(tmp_path) -> None:
 
 
 def test_run_without_evidence_of_a_plateau_goes_on(tmp_path) -> None:
-    """Eight games an evaluation tell nothing, however long no policy is better than the best."""
+    """Evaluations of eight games are too noisy to stop a run."""
     settings = settings_of(
         collection={"num_iterations": 12},
         ppo={"learning_rate": 1e-9},
