@@ -50,7 +50,7 @@ Purpose = Literal["rating", "gate"] | Reason
 LeagueRole = Literal["recent", "anchor", "elite", "lasting"]
 """Why a checkpoint is in the league; all but recent ones stay for ever (seed 001 §1).
 
-The newest two with the role ``lasting`` are the anchors that every model is rated against (ADR-014).
+The newest two with the role ``lasting`` are the anchors that every model is rated against (ADR-017).
 """
 
 Category = Literal["mirror", "peers", "exploitable", "baselines", "prioritised"]
