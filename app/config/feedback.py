@@ -1,4 +1,4 @@
-"""The thresholds of the feedback controllers (DESIGN §4). Units are in the names; defaults are the design's."""
+"""The thresholds of the feedback controllers. Units are in the names; defaults are the design's."""
 
 from itertools import pairwise
 from typing import Self

@@ -1,4 +1,4 @@
-"""What can be set for a training run of one command, ``flyball train``; keys as in seed 004 §5, and some more."""
+"""Settings of ``flyball train``."""
 
 from typing import Any, Literal, Self
 
@@ -75,7 +75,7 @@ class TrunkSettings(Settings):
 
 
 class PipelinePpoSettings(PpoSettings):
-    """PPO, with schedules over the iterations; the defaults are seed 004's."""
+    """PPO, with schedules over the iterations."""
 
     learning_rate: float = Field(default=3e-4, gt=0, le=1, description="of the first iteration")
     learning_rate_end: float | None = Field(default=None, gt=0, le=1, description="of the last iteration")
@@ -85,7 +85,7 @@ class PipelinePpoSettings(PpoSettings):
     entropy_coef_end: float | None = Field(default=None, ge=0, description="of the last iteration")
     entropy_trainings: int = Field(default=100, ge=1, description="unused here; collection.num_iterations counts")
     schedule: Literal["linear", "cosine"] = Field(default="linear", description="from first to last values")
-    epochs: int = Field(default=4, ge=1, description="also called ppo_epochs, as in seed 004")
+    epochs: int = Field(default=4, ge=1, description="also called ppo_epochs")
     normalize_advantages: bool = Field(default=True, description="of each batch, to mean 0 and deviation 1")
     target_kl: float = Field(default=0.05, gt=0, description="an epoch that ends above it is the last")
 

@@ -47,7 +47,7 @@ def _holds_boolean(value: Any) -> bool:
 
 
 class NetworkSettings(Settings):
-    """An actor-critic network with one shared trunk (seed 004 §3.2.1)."""
+    """An actor-critic network with one shared trunk."""
 
     hidden: tuple[int, ...] = Field(default=(256, 128), min_length=1)
 

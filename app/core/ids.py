@@ -1,7 +1,4 @@
-"""Identifiers. All of them are derived from their cause, so that doing a thing twice names it once.
-
-Source: DESIGN §1.8 (idempotent by construction).
-"""
+"""Identifiers. All are derived from their cause, so that a repetition has the same id."""
 
 from hashlib import blake2b
 from struct import Struct

@@ -24,7 +24,7 @@ been counted, ``advance`` takes one and the other to the next state. Tests name 
    episode reports its last distance (NaN: not reported): those that do may differ from those that do not.
 8. **Numbers are finite.** A reward that is not, or an infinite last distance, is an error.
 
-Sources: seed 002 with its errata; Gymnasium's ``AutoresetMode``; the quota is that of Stable-Baselines3's
+Sources: Gymnasium's ``AutoresetMode``; the quota is that of Stable-Baselines3's
 ``evaluate_policy``.
 """
 

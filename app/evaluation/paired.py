@@ -1,4 +1,4 @@
-"""The paired comparison of two policies at a card table: the same deals, seats and opponents for both (ERRATA 004).
+"""The paired comparison of two policies at a card table: the same deals, seats and opponents for both.
 
 Four equal players take 6.5 points a hand whatever they are worth, and a seat's points scatter by 6.8 around it, most
 of it luck of the deal. So a hero is compared with a reference policy that sits in its place when the same cards are

@@ -1,4 +1,4 @@
-"""Decisions: a knob was set, by its one owner (DESIGN §4)."""
+"""Decisions: a knob was set, by its one owner."""
 
 from typing import Annotated, ClassVar
 

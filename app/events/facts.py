@@ -1,4 +1,4 @@
-"""Facts: what happened. Past tense; a failure is a fact of its own (DESIGN §3)."""
+"""Facts: what happened. Past tense; a failure is a fact of its own."""
 
 from typing import Annotated, ClassVar, Literal, Self
 

@@ -1,4 +1,4 @@
-"""The base of all payloads, and the three kinds of event (DESIGN §1.3)."""
+"""The base of all payloads, and the three kinds of event."""
 
 from collections.abc import Mapping
 from enum import StrEnum

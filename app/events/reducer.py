@@ -2,7 +2,7 @@
 
 State is a table of frozen rows, keyed by what they are about (mostly a configuration key), so that the cost of an
 event does not depend on how many configurations there are. Whoever hosts a reducer applies the changes, writes the
-emissions as events that follow from their cause, and saves rows and cursor in one transaction (DESIGN §1.1, §3).
+emissions as events that follow from their cause, and saves rows and cursor in one transaction.
 """
 
 from collections.abc import Mapping

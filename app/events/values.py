@@ -45,16 +45,16 @@ that is doubted, against the opponent that the doubt is about, and decides wheth
 """
 
 Purpose = Literal["rating", "gate"] | Reason
-"""Games that rate a model are kept apart from those that decide its promotion (DESIGN §5)."""
+"""Games that rate a model are kept apart from those that decide its promotion."""
 
 LeagueRole = Literal["recent", "anchor", "elite", "lasting"]
-"""Why a checkpoint is in the league; all but recent ones stay for ever (seed 001 §1).
+"""Why a checkpoint is in the league; all but recent ones stay for ever.
 
 The newest two with the role ``lasting`` are the anchors that every model is rated against (ADR-017).
 """
 
 Category = Literal["mirror", "peers", "exploitable", "baselines", "prioritised"]
-"""Why matchmaking chose an opponent (seed 001 §3; the last is AlphaStar's)."""
+"""Matchmaking's category of an opponent (the last is AlphaStar's)."""
 
 
 class SampledOpponent(Value):

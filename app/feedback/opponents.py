@@ -10,7 +10,7 @@ DRAWS = 8
 """Lineups of a request: more vary the opponents more, fewer keep the batches of games against each larger."""
 
 DISTINCT = 2
-"""Different opponents at one table (cluster sampling, seed 001 §4)."""
+"""Different opponents at one table (cluster sampling)."""
 
 ITSELF = "mirror"
 

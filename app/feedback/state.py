@@ -1,6 +1,6 @@
-"""FeedbackState: all that the controllers know of one configuration (seed 003 §2, DESIGN §4).
+"""FeedbackState: all that the controllers know of one configuration.
 
-``None`` means not measured yet, never zero: a quality of 0 would block training for ever (ERRATA 003). Every method
+``None`` means not measured yet, never zero: a quality of 0 would block training for ever. Every method
 returns a new state; those that depend on the time take it as an argument.
 """
 

@@ -1,4 +1,4 @@
-"""Who plays whom in the background: tournaments that keep the ratings of a league together (seed 000 §3.1)."""
+"""Who plays whom in the background: tournaments that keep the ratings of a league together."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Whom to play in an evaluation: the strategies of the opponent pool (seed 000 §3.2)."""
+"""Whom to play in an evaluation: the strategies of the opponent pool."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,7 +5,7 @@ from math import cos, pi
 from app.config import PipelinePpoSettings
 
 CAUTION = 0.5
-"""What the learning rate and the clip are multiplied by after an update that diverged (ERRATA 004)."""
+"""What the learning rate and the clip are multiplied by after an update that diverged."""
 
 CURIOSITY = 1.5
 """What the entropy coefficient is multiplied by then: a policy that collapsed needs more of it."""

@@ -298,5 +298,5 @@ def _check_declared(reducer: Hosted, data: Payload) -> None:
     if type(data) is HyperparameterUpdated and data.parameter not in owned:
         raise UndeclaredEmission(
             f"{reducer.name} set {data.parameter}, which it does not own.",
-            hint="Publish an observation for its owner (DESIGN §4); if there is none, add it to its `parameters`.",
+            hint="Publish an observation for its owner; if there is none, add it to its `parameters`.",
         )

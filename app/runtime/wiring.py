@@ -1,7 +1,7 @@
-"""The coordination bootstrap: who emits what to whom, derived from what the reducers declare, and checked.
+"""The wiring of events: derived from the types that reducers declare, and checked.
 
-Seed 003 names the risk: complex event dependencies need careful wiring. Here nobody wires: a reducer declares what it
-reads and emits, and a loose end is an error before anything starts.
+No handler is subscribed by hand: a reducer declares the types it reads and emits, and a loose end is an error before
+anything starts.
 """
 
 from collections import defaultdict
@@ -72,7 +72,7 @@ KNOBS: Mapping[str, frozenset[type[Payload]]] = {
     "allocation of games": frozenset({SelfplayRequested}),
     "when to train": frozenset({TrainingRequested}),
 }
-"""The knobs of DESIGN §4, each with the events that set it."""
+"""Knobs, each with the events that set it."""
 
 TERMINAL: Mapping[type[Payload], str] = {
     DaemonFailed: "the status shows the error; the supervisor has started the daemon again",
@@ -157,7 +157,7 @@ def _check_one_owner(otherwise: str, names: frozenset[str]) -> None:
     if len(names) > 1:
         raise LooseEnd(
             f"{otherwise}: {', '.join(sorted(names))}.",
-            hint="One controller sets a knob; let the others publish observations (DESIGN §4).",
+            hint="One controller sets a knob; let the others publish observations.",
         )
 
 

@@ -1,6 +1,6 @@
 """Generalised advantage estimation (Schulman et al. 2016), for all episodes at once.
 
-An episode is what one seat did in one game, in the order of its steps (ERRATA 004).
+An episode is what one seat did in one game, in the order of its steps.
 """
 
 from dataclasses import dataclass

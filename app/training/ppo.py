@@ -1,4 +1,4 @@
-"""Proximal policy optimisation (Schulman et al. 2017), with the corrections of ERRATA 004."""
+"""Proximal policy optimisation (Schulman et al. 2017)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""CurriculumIntegration: each of its rules (seed 003 §4, DESIGN §4)."""
+"""CurriculumIntegration: each of its rules."""
 
 import pytest
 from driving import KEY, OTHER_KEY, Driven, gated, rated, run_settings, scored

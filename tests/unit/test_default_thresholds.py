@@ -1,4 +1,4 @@
-"""The thresholds that hold where nothing is set (DESIGN §4): through what controllers do, at them and beside them."""
+"""The thresholds that hold where nothing is set: through what controllers do, at them and beside them."""
 
 from datetime import timedelta
 from operator import attrgetter

@@ -1,4 +1,4 @@
-"""TrainingTrigger: each of its rules, at its threshold and beside it (DESIGN §4)."""
+"""TrainingTrigger: each of its rules, at its threshold and beside it."""
 
 import pytest
 from driving import KEY, NEED, NEW, OLD, Driven, distributed, run_settings, scored, trained

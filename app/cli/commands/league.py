@@ -80,9 +80,9 @@ def league(
     them. The audit reports how far the published ratings are off, how many of their 95% intervals cover the round
     robin's ratings, and how many pairs at least 60 Elo apart have the right order. Both scales get the same mean.
 
-    CONFIG --import FILE --registry FILE checks a league.json, exported or in the schema of seed 001 and written by
-    hand, and takes its agents and games over into the file that --registry names, of which CONFIG is. Known agents and
-    pairs stay as they are: doing it twice changes nothing. The league of a run is in its journal, and is not changed.
+    CONFIG --import FILE --registry FILE checks a league.json, exported or written by hand, and adds its agents and
+    games to the file that --registry names, which belongs to CONFIG. Known agents and pairs stay as they are, so a
+    repetition changes nothing. The league of a run is in its journal, and is not changed.
     """
     if imported or registry:
         if figure or document or audited_games:
