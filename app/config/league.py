@@ -1,4 +1,4 @@
-"""What can be set for the league: who enters and stays, and whom self-play meets."""
+"""Settings of the league: admission, retention and matchmaking."""
 
 from typing import Any, Literal, Self
 

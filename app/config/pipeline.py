@@ -23,7 +23,7 @@ class EnvSettings(Settings):
 
 
 class CollectionSettings(Settings):
-    """How much is played, and against whom."""
+    """Games of an iteration, and opponents."""
 
     games_per_iteration: int = Field(default=256, ge=1, description="played before each update")
     num_iterations: int = Field(default=100, ge=1, description="of collecting and updating")
@@ -127,7 +127,7 @@ class TrainingSettings(Settings):
 
 
 class LoggingSettings(Settings):
-    """What is written besides checkpoints."""
+    """Outputs other than checkpoints."""
 
     tensorboard: bool = Field(default=True, description="curves for it, in the output folder")
     csv_log: str = Field(default="training_log.csv", description="in the output folder; '' for none")

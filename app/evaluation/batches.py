@@ -105,7 +105,7 @@ def merge(batches: Sequence[Batch], outcomes: Sequence[BatchResult | FlyballErro
 
 
 class GauntletSpec(Settings):
-    """Which model plays whom."""
+    """A pairing of a model with an opponent."""
 
     store: Path
     config: GameConfig

@@ -56,7 +56,7 @@ class UnfinishedEpisodes(FlyballError):
 
 
 class NotFinite(FlyballError):
-    """An environment returned a number that is none (rule 8)."""
+    """An environment returned NaN or infinity (rule 8)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -59,7 +59,7 @@ _name = Decoder(_Named).decode
 
 
 def id_in(body: bytes) -> str | None:
-    """Return the id of an event, without reading the rest of it; None if that is none of ours."""
+    """Return the id of an event, without reading the rest; ``None`` if malformed."""
     try:
         return _name(body).id
     except ValueError:

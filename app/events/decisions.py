@@ -144,7 +144,7 @@ class ModelRolledBack(Decision, type="model.rolled_back", name="MODEL_ROLLED_BAC
     reason: Text
 
     def holds(self, current: str | None) -> bool:
-        """Whether it changes anything where this model is current: not if it was told twice, or came too late.
+        """Return whether it changes anything where this model is current: not if repeated or late.
 
         Where none is known to be current, it is believed.
         """

@@ -21,7 +21,7 @@ from app.events.values import (
 
 
 class SelfplayRequested(Request, type="selfplay.requested", name="SELFPLAY_REQUESTED", version=2):
-    """Play games with a model. ``worker`` is the one that shall do it.
+    """Play games with a model on ``worker``.
 
     Games that are in no lineup are played by the model alone, in all seats.
     """

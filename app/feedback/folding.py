@@ -88,7 +88,7 @@ class FeedbackFold:
         return Step() if after is state else Step({key: after})
 
     def _looked_at(self, rows: Mapping[str, FeedbackState], now: datetime) -> Mapping[str, FeedbackState]:
-        """Rate urgency anew once per check period: it grows with the time in which nothing happens."""
+        """Update urgency once per check period, because it grows with time alone."""
         period = timedelta(seconds=self.settings.feedback.stall.check_seconds)
         known = [rows[config.key] for config in self.settings.configs if config.key in rows]
         due = [one for one in known if one.last_urgency_update is None or now - one.last_urgency_update >= period]

@@ -9,7 +9,7 @@ the model it replaces, and a model that is no longer current is not replaced aga
 What an operator decided about the current model is adopted, in the journal's order, as if it had been decided here.
 
 A model that is current for another reason than its own promotion here is rated: one that an operator promoted has not
-been, as far as is known; of one that was gone back to, an unbiased rating is what the next ones are compared with.
+been, as far as is known; a model restored by a rollback is rated, as the reference of the next candidates.
 """
 
 import operator
@@ -188,7 +188,7 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
             if not candidate.plays_gate(data.model) or len(match.rotations) != rotation_outcomes(players):
                 return Step()
             if row.current and match.opponent_model != row.current.model:
-                return self._another_round(event, row, candidate)  # it says nothing of whom it would replace
+                return self._another_round(event, row, candidate)  # it says nothing about the current champion
             return self._judged(event, row, candidate.after(match, players))
         rating = {"rating_id": event.id, "elo": data.elo, "elo_stderr": data.elo_stderr}
         rated = candidate.model_copy(update=rating)

@@ -192,7 +192,7 @@ class Plan:
             self._lines.push(WAITING, self._tag(row), key)
 
     def _lacks(self, row: ConfigRow, key: str, needed: float | None) -> bool:
-        """Whether more games shall be played, ``needed`` rows making a training; ``None`` while there is none.
+        """Return whether more games are needed, ``needed`` rows making a training; ``None`` without one.
 
         As long as nothing is known of a request's rows, one has to suffice.
         """
@@ -255,12 +255,12 @@ class Plan:
             if key in self.settings:
                 self._request(ConfigKey(key), name, tag)
                 self.want(key)
-            else:  # it is not played any more: its place goes back, and it waits anew should it be taken up again
+            else:  # it is no longer played: it gives up its place, and waits again if it comes back
                 self.set_config(key, self.config(key).model_copy(update={"queued": False}))
                 self._freed(FREE, name, 1)
 
     def _free_place(self, key: str) -> str | None:
-        """Return a worker that would begin at once; if there is none, one at which a request may wait.
+        """Return a free worker, otherwise one at which a request may wait.
 
         Waiting there saves the moment between two requests. Where they are long that is nothing, and rows that come so
         much later are more often of a model that has been replaced.

@@ -37,7 +37,7 @@ class SelfplaySpec(Settings):
     store: Path
     config: GameConfig
     model: ModelHash
-    lineups: tuple[Lineup, ...] = Field(default=(), description="who else plays; without any, or besides, nobody")
+    lineups: tuple[Lineup, ...] = Field(default=(), description="seatings with other players; empty: self-play alone")
     games: int = Field(ge=1)
     seed: int = Field(ge=0)
     temperature: float = Field(gt=0, description="of the model; the others play at the configured one")

@@ -94,10 +94,10 @@ class Rollout:
 
     Args:
         table: where to play; its number of slots is how many games are in flight.
-        players: whom the seating's numbers name, the hero first.
+        players: by the seating's numbers, the hero first.
         schedule: the games.
         recorder: takes the hero's decisions; None for a match.
-        progress: told after every step how many games are over.
+        progress: called after every step with the number of finished games.
     """
 
     table: Table

@@ -88,7 +88,7 @@ def read_events(
         after: events up to this position are left out.
         types: event types wanted; None for all.
         reporter: the reader's name, for dead letters.
-        on_dead: is told of every event that can't be read, or is not what the frame's header says.
+        on_dead: called with every event that can't be read or contradicts the frame's header.
     """
     opened = (stored.open(reporter, on_dead) for stored in stored_in(record, after=after, types=types))
     return [event for event in opened if event is not None]

@@ -1,4 +1,4 @@
-"""Members of the league that a gauntlet is played against besides."""
+"""Members of the league in a gauntlet."""
 
 from collections.abc import Collection
 

@@ -2,7 +2,7 @@
 
 A worker's rows say which work is pending; ``jobs`` derives from them what should be running now. Nothing else is
 remembered, so a worker killed at any moment picks up by folding its rows and running what they still ask for. The
-result is a fact whose id follows from the request: told twice, it counts once.
+result is a fact whose id follows from the request, so a repetition counts once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
