@@ -111,7 +111,7 @@ class Hub:
         yield from self._fanout.deliver()
 
     def has_more(self) -> bool:
-        """Whether another round of deliveries is due at once."""
+        """Return whether another round of deliveries is due at once."""
         return self._fanout.has_more()
 
     def forget(self, peer: bytes) -> None:

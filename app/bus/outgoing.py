@@ -1,4 +1,4 @@
-"""What a client publishes: frames from the first byte to the acknowledgement. No sockets."""
+"""A client's outgoing frames, until their acknowledgement. No sockets."""
 
 import asyncio
 from collections import deque

@@ -125,7 +125,7 @@ class Chunk(Protocol):
 
 
 class Ledger(Protocol):
-    """What the bus asks of a journal."""
+    """The journal, as the bus needs it."""
 
     @property
     def head(self) -> int:
@@ -176,7 +176,7 @@ class Ledger(Protocol):
 
 
 class Spill(Protocol):
-    """What the bus asks of an outbox."""
+    """The outbox, as the bus needs it."""
 
     def put(self, frames: Sequence[bytes]) -> None:
         """Keep frames, in order; durable on return."""

@@ -30,7 +30,7 @@ class Reader:
         self._catching_up = True
 
     def is_due(self, head: int) -> bool:
-        """Whether something may be sent: events, or the end of the journal, and there is credit."""
+        """Return whether something may be sent: events, or the end of the journal, and there is credit."""
         return self._credit > 0 and (self.position < head or self._catching_up)
 
     def fell_behind(self) -> None:

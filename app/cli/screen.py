@@ -1,4 +1,4 @@
-"""What ``flyball up`` shows: a live picture on a terminal, a line for each thing of interest elsewhere."""
+"""Screen of ``flyball up``: a live picture on a terminal, otherwise a line for each notable event."""
 
 import sys
 from collections import deque
@@ -23,7 +23,7 @@ STREAM_LINES = 6
 
 
 def is_usual(report: ChildReport) -> bool:
-    """Whether nobody needs to be told."""
+    """Return whether nobody needs to be told."""
     return report.what == "started" or (report.what == "stopped" and not report.reason)
 
 

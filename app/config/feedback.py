@@ -63,7 +63,7 @@ class StallSettings(Settings):
 
 
 class QualitySettings(Settings):
-    """What poor data costs."""
+    """Penalties for poor data."""
 
     penalty_below: float = Field(default=0.3, ge=0, le=1)
     lift_at: float = Field(default=0.4, ge=0, le=1)

@@ -12,7 +12,7 @@ SELF = "self"
 
 
 class EnvSettings(Settings):
-    """What is played."""
+    """Games of an iteration."""
 
     reward_mode: Literal["terminal", "per_trick", "shaped"] = Field(
         default="terminal", description="how rewards are spread over a game; but for Hearts there is only its end"

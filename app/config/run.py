@@ -15,7 +15,7 @@ from app.core import ConfigKey, FlyballError, Name, is_broker
 LAPTOP: tuple[ConfigKey, ...] = tuple(
     ConfigKey(key) for key in ("tic_tac_toe_2p", "connect_four_2p", "breakthrough6_2p", "hex7_2p", "oh_hell_3p")
 )
-"""What two cores serve well."""
+"""Configurations that suit two cores."""
 
 PROFILES: dict[str, tuple[ConfigKey, ...]] = {"laptop": LAPTOP, "full": tuple(GAMES)}
 
@@ -40,7 +40,7 @@ class DeadlineSettings(Settings):
 
 
 class RunSettings(Settings):
-    """What is played and learned, from which seed, at which rhythm."""
+    """Settings of a run."""
 
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     tick_seconds: float = Field(default=10.0, ge=1e-3, le=MAX_SECONDS, description="period of CLOCK_TICK")
@@ -93,7 +93,7 @@ class RunSettings(Settings):
         return {config.key: config for config in self.configs}
 
     def __contains__(self, key: object) -> bool:
-        """Whether this run plays a configuration; a run folder may hold events about others it once played."""
+        """Return whether this run plays a configuration; a run folder may hold events about others it once played."""
         return key in self.by_key
 
     def config(self, key: str) -> GameConfig:

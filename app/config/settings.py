@@ -1,4 +1,4 @@
-"""What can be set for one game configuration. Frozen; unknown keys are errors; units are in the names."""
+"""Settings of one game configuration. Frozen; unknown keys are errors; units are in the names."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache

@@ -38,7 +38,7 @@ PlayerName = Annotated[str, Field(pattern=f"^({SHA256}|{RANDOM}|{HEURISTIC})$")]
 """Names a player: a model by its hash, a built-in one by its name."""
 
 ANCHOR = "anchor_"
-"""What the roles of lasting anchors begin with."""
+"""Prefix of the roles of lasting anchors."""
 
 NEWEST_ANCHOR = f"{ANCHOR}1"
 """The role of the newest lasting anchor."""

@@ -1,4 +1,4 @@
-"""What is known of each configuration: a fold over events."""
+"""The status of each configuration: a fold over events."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -23,7 +23,7 @@ from app.events import (
 )
 
 WINDOW_SECONDS = 60
-"""What "recent" means for rates."""
+"""Window of rates."""
 
 MICROSECONDS = 1_000_000
 Changes = dict[str, Any]

@@ -1,4 +1,4 @@
-"""What is known of each daemon: a fold over what they say of themselves."""
+"""The status of each daemon: a fold over its events."""
 
 from typing import Any, Literal
 

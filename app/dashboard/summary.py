@@ -20,7 +20,7 @@ from app.events import (
 
 HASH_DIGITS = 8
 UNKNOWN = "-"
-"""What stands for what is not known: never 0."""
+"""Placeholder of an unknown value: never 0."""
 
 LONG_TEXT = 60
 LONG_LIST = 4

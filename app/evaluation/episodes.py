@@ -1,4 +1,4 @@
-"""What an evaluation in environments counts, and how: the one specification, as a reducer.
+"""Metrics of an evaluation in environments: the one specification, as a reducer.
 
 N environments that reset themselves are stepped together; ``StepResult`` is what they returned, ``EvalState`` what has
 been counted, ``advance`` takes one and the other to the next state. Tests name the rules by their numbers.
@@ -61,7 +61,7 @@ class NotFinite(FlyballError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepResult:
-    """What N environments returned for one step.
+    """Results of one step in N environments.
 
     Attributes:
         reward: [N].
@@ -95,7 +95,7 @@ class Episode(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvalState:
-    """What has been counted so far; nothing in it is ever changed.
+    """Counts so far; immutable.
 
     Attributes:
         autoreset: how the environments reset themselves.
@@ -117,7 +117,7 @@ class EvalState:
 
     @property
     def complete(self) -> bool:
-        """Whether every environment has finished its quota."""
+        """Return whether every environment has finished its quota."""
         return len(self.episodes) == self.requested
 
     @property

@@ -1,4 +1,4 @@
-"""Whom a new model plays: built-in players, lasting anchors, the champion, a recent snapshot, members of the league."""
+"""A new model's opponents: built-in players, anchors, champions, members of the league."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Self
@@ -12,7 +12,7 @@ CHAMPION = "champion"
 MODEL = "model"
 
 MEMBER = "member_"
-"""What the roles of members drawn from the league begin with: a model keeps such a role for one gauntlet only."""
+"""Prefix of the roles of drawn members; a model keeps such a role for one gauntlet only."""
 
 
 class Opponent(Settings):
@@ -31,7 +31,7 @@ class Opponent(Settings):
 
     @property
     def player(self) -> str:
-        """What it is loaded by: its model's hash, or the name of a built-in player."""
+        """Its model's hash, or the name of a built-in player."""
         return self.model or self.kind
 
 

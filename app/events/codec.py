@@ -33,13 +33,13 @@ _reader: TypeAdapter[EnvelopeModel[Payload]] = TypeAdapter(
 
 
 class _Named(Struct):
-    """What an event is called; all else is passed over."""
+    """Id of an event; other fields are skipped."""
 
     id: str
 
 
 class _Kind(NamedTuple):
-    """What reading an event of one type takes, looked up once."""
+    """Cached tools to read events of one type."""
 
     dataversion: int
     about_config: bool

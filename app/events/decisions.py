@@ -110,7 +110,7 @@ class CurriculumRebalanced(Decision, type="curriculum.rebalanced", name="CURRICU
 
 
 class MatchmakingUpdated(Decision, type="league.matchmaking_updated", name="MATCHMAKING_UPDATED"):
-    """Whom a model meets in self-play from now on. The probabilities sum to 1."""
+    """A model's opponents in self-play from now on. The probabilities sum to 1."""
 
     model: ModelHash
     picks: tuple[OpponentPick, ...] = Field(min_length=1, max_length=MOST_ITEMS)

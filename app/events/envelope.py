@@ -60,7 +60,7 @@ class Envelope(Struct, Generic[P_co], frozen=True, kw_only=True, omit_defaults=T
 
 
 class EnvelopeModel(BaseModel, Generic[P_co]):
-    """What an envelope must be: JSON Schemas are made from it, and it has the last word.
+    """Definition of an envelope, from which JSON Schemas are made.
 
     Attributes are those of ``Envelope``, in the same order.
     """
@@ -104,7 +104,7 @@ def encode(envelope: Envelope[Payload]) -> bytes:
 
 
 class Cause(Value):
-    """What a later event needs to know of the event that led to it."""
+    """Reference to an event for the events that it causes."""
 
     id: EventId
     subject: str | None

@@ -11,7 +11,7 @@ TYPE_PREFIX = "flyball."
 
 
 class Kind(StrEnum):
-    """What an event is: something that happened, work that is wanted, or a knob that was set."""
+    """Kind of an event: a fact, a request, or a decision."""
 
     FACT = "fact"
     REQUEST = "request"
@@ -19,7 +19,7 @@ class Kind(StrEnum):
 
 
 class Scope(StrEnum):
-    """What an event is about: one configuration (its key is the envelope's subject) or the whole system."""
+    """Scope of an event: one configuration (its key is the envelope's subject) or the whole system."""
 
     CONFIG = "config"
     SYSTEM = "system"

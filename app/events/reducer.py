@@ -33,7 +33,7 @@ class Emission(NamedTuple):
 
 
 class Step(Struct, Generic[R], frozen=True):
-    """What one event leads to. A row that maps to ``None`` is deleted."""
+    """The effect of one event. A row that maps to ``None`` is deleted."""
 
     rows: Mapping[str, R | None] = MappingProxyType({})
     emissions: tuple[Emission, ...] = ()

@@ -74,7 +74,7 @@ class OpponentPick(Value):
 
 
 class AgentRating(Value):
-    """What an agent's games say of its strength; ``games`` is how many."""
+    """An agent's rating; ``games`` is how many it rests on."""
 
     agent: PlayerName
     elo: Rating
@@ -135,7 +135,7 @@ class MatchResult(Value):
 
     @property
     def player(self) -> str:
-        """Who the opponent is: its model's hash, or the name of a built-in player."""
+        """The opponent: its model's hash, or the name of a built-in player."""
         return self.opponent_model or self.opponent
 
     @model_validator(mode="after")
@@ -158,7 +158,7 @@ class MatchResult(Value):
 
 
 class TrainingMetrics(Value):
-    """What one PPO update looked like; means over its last epoch."""
+    """Metrics of one PPO update; means over its last epoch."""
 
     policy_loss: Figure
     value_loss: Figure

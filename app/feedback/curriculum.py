@@ -32,7 +32,7 @@ class CurriculumRow(Row, frozen=True):
 
 
 class Usual(NamedTuple):
-    """What is usual among all configurations: requests of self-play played so far, and Elo/h gained.
+    """Means over configurations: requests of self-play played so far, and Elo/h gained.
 
     The velocity is never below the least that is a measure: where all stand still, noise would decide who is fast.
     """

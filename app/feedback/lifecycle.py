@@ -80,7 +80,7 @@ class Candidate(Row, frozen=True):
         return self.model_copy(update={"rotations": summed, "games": self.games + match.games})
 
     def plays_gate(self, model: ModelHash) -> bool:
-        """Whether gate games of this model are the candidate's: it was rated, so they were asked for."""
+        """Return whether gate games of this model are the candidate's: it was rated, so they were asked for."""
         return self.model == model and self.rating_id is not None
 
 

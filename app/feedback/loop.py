@@ -66,7 +66,7 @@ class Awaited(Row, frozen=True):
     attempts: int
 
     def may_be_repeated(self, failed: ModelHash) -> bool:
-        """Whether it is the evaluation of this model that is awaited, and not tried too often yet."""
+        """Return whether it is the evaluation of this model that is awaited, and not tried too often yet."""
         return self.model == failed and self.attempts < MAX_ATTEMPTS
 
 

@@ -1,4 +1,4 @@
-"""Whom a request's games are played against, drawn from what matchmaking decided last. Pure: chance is the seed's."""
+"""Opponents of a request, drawn from the latest matchmaking. Pure: chance is the seed's."""
 
 from functools import lru_cache
 from typing import NamedTuple

@@ -41,7 +41,7 @@ UNCERTAIN_ELO = 100.0
 """A rating's standard error that doubles the priority."""
 
 EMPTY, FIRST = SchedulerRow(), ConfigRow()
-"""What stands for a row that is not there, and the row of a configuration of which nothing was heard."""
+"""Defaults for missing rows."""
 
 CREDIT_TURNS = 2
 """Turns at the lowest priority that one who was away may catch up."""
@@ -56,7 +56,7 @@ NEXT_PACED = page_name(PACED, 0)
 
 
 def is_due(rows: Mapping[str, SchedulerRow], now_us: int) -> bool:
-    """Whether the time of a configuration has come."""
+    """Return whether the time of a configuration has come."""
     page = rows.get(NEXT_PACED, EMPTY).page
     return page is not None and page[0][0] <= now_us
 

@@ -42,7 +42,7 @@ class Asked(Row, frozen=True):
 
 
 class ConfigRow(Row, frozen=True):
-    """What the scheduler knows of one configuration.
+    """The scheduler's row of one configuration.
 
     Attributes:
         model: the distributed model; without one there is nothing to play with.
@@ -139,7 +139,7 @@ class WorkerRow(Row, frozen=True):
 
 
 class QueueRow(Row, frozen=True):
-    """What holds for all lines together.
+    """State shared by all queues.
 
     Attributes:
         virtual: virtual time: the tag of the turn given last.

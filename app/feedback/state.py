@@ -64,7 +64,7 @@ class CanonicalFeedbackState(Value):
 
 
 class SignalFeedbackState(CanonicalFeedbackState):
-    """What orchestration adds: 6 fields."""
+    """Orchestration: 6 fields."""
 
     training_intensity: Intensity = "normal"
     exploration_boost: Annotated[float, Field(ge=1)] = 1.0
@@ -75,7 +75,7 @@ class SignalFeedbackState(CanonicalFeedbackState):
 
 
 class MonitoringFeedbackState(CanonicalFeedbackState):
-    """What monitoring adds: 9 fields and 4 methods."""
+    """Monitoring: 9 fields and 4 methods."""
 
     elo_trend: float | None = None
     elo_plateau_count: Count = 0

@@ -44,7 +44,7 @@ COLD_START_US = 10 * US
 
 
 class TrainingRow(Row, frozen=True):
-    """What the trigger knows of one configuration.
+    """The trigger's row of one configuration.
 
     Attributes:
         request: the training under way.
@@ -69,7 +69,7 @@ class TrainingRow(Row, frozen=True):
 
     @property
     def busy(self) -> bool:
-        """Whether a training, an evaluation or a change of the model is under way."""
+        """Return whether a training, an evaluation or a change of the model is under way."""
         return self.request is not None or self.candidate is not None or self.replaced
 
 

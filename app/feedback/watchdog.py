@@ -41,7 +41,7 @@ SEVERITIES: tuple[Severity, ...] = ("minor", "moderate", "severe", "critical")
 
 
 class Doubt(Row, frozen=True):
-    """What speaks against the latest models since nothing did.
+    """Evidence against the latest models since the sum was last zero.
 
     Attributes:
         total: the sum of log-likelihood ratios, the CUSUM.

@@ -33,7 +33,7 @@ LATEST_CHECKPOINT_PAGES = 2000
 """WAL pages after which a commit checkpoints, whoever waits for it."""
 
 BEGIN = "Start `flyball up` once, or choose another folder by --run."
-"""What to do where there is no journal yet."""
+"""Hint where there is no journal yet."""
 
 
 HEADER = b"SQLite format 3\0" + PAGE_BYTES.to_bytes(2, "big")

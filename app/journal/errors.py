@@ -1,4 +1,4 @@
-"""What can go wrong with stored events and state."""
+"""Errors of stored events and state."""
 
 import errno
 import os

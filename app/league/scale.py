@@ -16,7 +16,7 @@ PER_ELO = log(10) / ELO_SCALE
 """Natural logarithm of odds that an Elo stands for."""
 
 ANCHORS: Mapping[str, Elo] = MappingProxyType({RANDOM: Elo(0.0)})
-"""What every rating is measured from: the random bot is at zero."""
+"""Zero of all ratings: the random bot."""
 
 
 class RatingPrior(NamedTuple):

@@ -66,7 +66,7 @@ class RunState(Settings):
 
 
 class RunHead(Settings):
-    """What a run is: its first file."""
+    """Identity of a run: its first file."""
 
     config: ConfigKey
     seed: int = Field(ge=0)

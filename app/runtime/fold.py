@@ -41,7 +41,7 @@ HOST = "host"
 SETTINGS_KEY: RowKey = (HOST, "settings")
 VOIDED_KEY: RowKey = (HOST, "voided")
 CURRENT = "current "
-"""What the keys of rows begin with that say which model of a configuration is current."""
+"""Prefix of the keys of rows that hold a configuration's current model."""
 
 
 class CurrentModel(Row, frozen=True):
@@ -108,7 +108,7 @@ def written(rows: Changed) -> dict[RowKey, bytes | None]:
 
 
 SUCCESSIONS = frozenset({ModelPromoted, ModelRolledBack})
-"""What makes a model current."""
+"""Event types that make a model current."""
 
 
 class _Seat(NamedTuple):

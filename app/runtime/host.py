@@ -65,7 +65,7 @@ class Rhythm:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What a daemon is built from: the adapters behind its ports."""
+    """Adapters of a daemon's ports."""
 
     bus: Bus
     states: StateStore

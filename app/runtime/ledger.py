@@ -1,4 +1,4 @@
-"""What controllers conclude when a history is replayed, held against what was recorded. Pure.
+"""Recomputed conclusions of a replay, compared with the recorded ones. Pure.
 
 Ids follow from (controller, cause, index), so a conclusion and its record find each other by id. A daemon publishes its
 conclusions in the order of their causes, and, once it is ready, only then says that it has come further: what it must

@@ -40,7 +40,7 @@ _UNFOLDED: TypeAdapter[list[Unfolded]] = TypeAdapter(list[Unfolded])
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a replay found.
+    """The result of a replay.
 
     Attributes:
         position: of the last event read.

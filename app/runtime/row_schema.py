@@ -31,7 +31,7 @@ def schemas_of(reducers: Iterable[Any]) -> bytes:
 
 
 def readable(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> bool:
-    """Whether all saved rows of these reducers, or of these classes, were saved under the present schemas."""
+    """Return whether all saved rows of these reducers, or of these classes, were saved under the present schemas."""
     then = json.loads(saved.get(SCHEMAS_KEY, b"{}"))
     now = json.loads(schemas_of(reducers))
     return all(then.get(owner) == now[owner] for owner in {owner for owner, _ in saved} & now.keys())

@@ -14,7 +14,7 @@ from app.runtime.layers import GAME_TABLES, BadSettings, Layer, checked, environ
 
 DEFAULT, COMMAND_LINE = "default", "command line"
 NEEDED = frozenset({"game", "players"})
-"""What the table of a new configuration has to say."""
+"""Required keys of a new configuration."""
 
 M = TypeVar("M", bound=BaseModel)
 

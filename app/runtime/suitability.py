@@ -1,4 +1,4 @@
-"""Whether settings can run: here, and in a run folder that has a past."""
+"""Checks of settings: on this machine, and against a run's past."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from app.core import HEURISTIC, FlyballError
 from app.runtime.layers import BadSettings
 
 LASTING = ("game", "players", "network")
-"""What may not change once a configuration has models: they would not fit any more."""
+"""Settings that can't change once a configuration has models."""
 
 
 def check_playable(settings: RunSettings) -> None:

@@ -54,7 +54,7 @@ from app.runtime.registry import DAEMONS, DaemonSpec
 
 HOST = "every daemon"
 OPERATOR = "an operator"
-"""Who publishes with ``flyball emit``."""
+"""Producer of ``flyball emit``."""
 
 Edges = Mapping[type[Payload], frozenset[str]]
 

@@ -53,13 +53,13 @@ class SelfplaySpec(Settings):
 
     @property
     def opponents(self) -> tuple[str, ...]:
-        """Who else plays, each once: built-in players and models by name. The model itself is none."""
+        """The other players, each once: built-in players and models by name."""
         names = dict.fromkeys(name for lineup in self.lineups for name in lineup.opponents)
         return tuple(name for name in names if name != self.model)
 
 
 class SelfplayResult(Settings):
-    """What was played."""
+    """The result of self-play."""
 
     shard: str
     rows: int

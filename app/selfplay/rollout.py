@@ -46,7 +46,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decisions:
-    """What one player decided in one step: K rows of as many games. See ``app.store.Shard`` for the columns."""
+    """One player's decisions in one step: K rows of as many games. See ``app.store.Shard`` for the columns."""
 
     game: NDArray[np.int32]
     seat: NDArray[np.int8]

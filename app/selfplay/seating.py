@@ -1,4 +1,4 @@
-"""Who sits where in self-play, decided before the games begin and never changed within one."""
+"""Seating in self-play, fixed before the games begin."""
 
 from collections.abc import Sequence
 

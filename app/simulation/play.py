@@ -1,4 +1,4 @@
-"""What self-play and its inspection come to, computed from the truth."""
+"""Outcomes of self-play and inspection, computed from the truth."""
 
 from numpy.random import Generator
 

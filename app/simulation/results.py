@@ -1,4 +1,4 @@
-"""What a simulated run came to, in figures."""
+"""Figures of a simulated run."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

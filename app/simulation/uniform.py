@@ -54,7 +54,7 @@ class Needy(Row, frozen=True):
     needs: Needs = Needs()
 
     def wants(self, settings: RunSettings, key: str) -> bool:
-        """Whether its model lacks rows. While training is paused, one request at a time may end the pause."""
+        """Return whether its model lacks rows. While training is paused, one request at a time may end the pause."""
         if self.model is None:
             return False
         needed = self.needs.rows(settings, key)
@@ -62,7 +62,7 @@ class Needy(Row, frozen=True):
 
 
 class Lease(Row, frozen=True):
-    """What a worker was asked for, and when."""
+    """A worker's request, and its time."""
 
     key: ConfigKey
     request: EventId
@@ -233,7 +233,7 @@ class UniformScheduler(Controller[UniformRow]):
                 allocation.set_config(key, decided)
 
     def _counts(self, row: Needy, key: str, score: float) -> bool:  # noqa: ARG002 - needed by overrides
-        """Whether rows of this quality are trained on: TrainAlways takes any."""
+        """Return whether rows of this quality are trained on: TrainAlways takes any."""
         return True
 
 

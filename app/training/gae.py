@@ -20,7 +20,7 @@ class UnfinishedEpisode(FlyballError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trajectory:
-    """What advantages are made of: R rows in any order; see ``app.store.Shard`` for their meaning."""
+    """Input of advantages: R rows in any order; see ``app.store.Shard`` for their meaning."""
 
     game: NDArray[np.int32]
     seat: NDArray[np.int8]

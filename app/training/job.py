@@ -22,7 +22,7 @@ from app.training.samples import explained_variance
 
 
 class InitialiseSpec(Settings):
-    """What ``initialise`` needs: ``store`` is the folder of the blob store."""
+    """Arguments of ``initialise``; ``store`` is the folder of the blob store."""
 
     store: str
     config: GameConfig
@@ -30,7 +30,7 @@ class InitialiseSpec(Settings):
 
 
 class TrainSpec(Settings):
-    """What ``train`` needs. ``step`` is the base model's; the new model's is one higher."""
+    """Arguments of ``train``. ``step`` is the base model's; the new model's is one higher."""
 
     store: str
     config: GameConfig

@@ -79,7 +79,7 @@ class Champions(Value):
 
     @property
     def cause(self) -> Cause | None:
-        """What the oldest request is about."""
+        """The oldest request."""
         return self.pending[0].cause if self.pending else None
 
     @property

@@ -1,4 +1,4 @@
-"""What the games of an evaluation say of strength: its model's, and that of others."""
+"""Ratings from an evaluation's games: its model's, and changed ones of others."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
