@@ -8,7 +8,8 @@ from app.policy import bytes_to_parameters, parameters_to_bytes
 from app.store import FileStore, get_shard, put_checkpoint
 from app.training import first_model
 
-CONFIG = GAMES["connect_four_2p"]
+FULL_GAMES = GAMES["connect_four_2p"].selfplay.model_copy(update={"opening_plies": 0})
+CONFIG = GAMES["connect_four_2p"].model_copy(update={"selfplay": FULL_GAMES})
 
 
 def ignore(progress) -> None:

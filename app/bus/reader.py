@@ -10,7 +10,7 @@ TELL_AFTER = 1024
 
 
 class Reader:
-    """What one subscriber was sent, and how much more it may be.
+    """Deliveries to one subscriber, and its credit.
 
     Args:
         number: the subscription's id on its connection.

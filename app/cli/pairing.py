@@ -31,7 +31,7 @@ PARTS = 4
 
 @dataclass(frozen=True, slots=True)
 class PairedRequest:
-    """What to play; ``reference`` None compares with each opponent itself, in the policy's place."""
+    """Options of the command; ``reference`` ``None`` compares with each opponent itself, in the policy's place."""
 
     config_key: str
     policy: str

@@ -89,6 +89,19 @@ def open_journal(place: Place) -> Iterator[SqliteJournalReader]:
         reader.close()
 
 
+@contextmanager
+def open_run(place: Place) -> Iterator[SqliteJournalReader]:
+    """Open the run's journal for conclusions from it, which take its settings.
+
+    Raises:
+        NotAJournal: there is none.
+        ForeignSettings: this version can read none of the settings.
+    """
+    with open_journal(place) as reader:
+        last_settings(reader)
+        yield reader
+
+
 def check_config(reader: JournalReader | None, config_key: str | None) -> None:
     """Refuse a configuration that neither the run nor Flyball knows.
 

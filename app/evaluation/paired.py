@@ -22,7 +22,7 @@ CONFIDENCE = 0.95
 
 
 class HandResults(Settings):
-    """What a policy's hands came to, in order of the deals, P consecutive ones each: the policy in seats 0 … P - 1."""
+    """Results of a policy's hands, in order of the deals, P each: the policy in seats 0 … P - 1."""
 
     points: tuple[float, ...] = ()
     win_shares: tuple[float, ...] = Field(default=(), description="1 for the fewest points alone, else the part of it")

@@ -71,7 +71,7 @@ class HistoryEntry(Value):
 
 
 class LeagueMetadata(Value):
-    """What the file is about. ``sha256`` is that of all the rest; one who edits the file takes it out.
+    """Metadata of the file. ``sha256`` is that of the rest; remove it when editing by hand.
 
     ``champion`` and ``last_good`` need be no agents of the file: a model may be current and no member of the league.
     """

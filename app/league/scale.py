@@ -20,7 +20,7 @@ ANCHORS: Mapping[str, Elo] = MappingProxyType({RANDOM: Elo(0.0)})
 
 
 class RatingPrior(NamedTuple):
-    """What is believed of a rating before any game: a normal distribution, worth a fifth of a game by default."""
+    """Prior of a rating: a normal distribution, worth a fifth of a game by default."""
 
     mean: Elo = Elo(0.0)
     deviation: float = 800.0

@@ -46,7 +46,7 @@ class ChildSpec:
 
 @dataclass(frozen=True, slots=True)
 class ChildReport:
-    """What happened to a child.
+    """A change of a child process.
 
     Attributes:
         name: the child.

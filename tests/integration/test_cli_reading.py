@@ -15,6 +15,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
+from hashes import sha
 from recorded_run import KEY, recording, write_journal
 
 from app.cli import main
@@ -322,8 +323,12 @@ def test_emit_validates_without_a_broker(run: Path, flyball: Flyball, tmp_path: 
         (["ROLLBACK_REQUESTED", '{"model": "m", "reason": ""}', "--config-key", KEY], 2, "reason"),
         (["ROLLBACK_REQUESTED", "nonsense", "--config-key", KEY], 2, "flyball events schema ROLLBACK_REQUESTED"),
         (["ROLLBACK_REQUESTED", "@/nowhere", "--config-key", KEY], 2, "/nowhere cannot be read"),
-        (["ROLLBACK_REQUESTED", '{"model": "m", "reason": "r"}'], 2, "--config-key"),
-        (["ROLLBACK_REQUESTED", '{"model": "m", "reason": "r"}', "--config-key", "chess_2p"], 4, "chess_2p"),
+        (["ROLLBACK_REQUESTED", json.dumps({"model": sha("m"), "reason": "r"})], 2, "--config-key"),
+        (
+            ["ROLLBACK_REQUESTED", json.dumps({"model": sha("m"), "reason": "r"}), "--config-key", "chess_2p"],
+            4,
+            "chess_2p",
+        ),
         (["CLOCK_TICK", '{"period_seconds": 1}', "--config-key", KEY], 2, "whole system"),
         (["ROLLBACK", "{}"], 4, "no event type"),
     ],

@@ -23,7 +23,7 @@ from app.runtime.replaying import replay
 from app.runtime.row_schema import SCHEMAS_KEY
 
 Flyball = Callable[..., Result]
-EVENTS = 4000
+EVENTS = 6_000
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +167,7 @@ def renamed(event: Event[Payload]) -> Any:
 
 
 def test_what_if_shows_decisions_by_configuration_and_in_time(run, events):
-    found = told(flyball(run, "--what-if", "--set", "feedback.stall.velocity=-1e9", "--json"))
+    found = told(flyball(run, "--what-if", "--set", "feedback.stall.velocity=-1e6", "--json"))
     stalls = [event for event in events if isinstance(event.data, PlateauDetected)]
     assert stalls
     lost = [one for one in found["differences"] if "upper_bound" in (one["before"] or ())]

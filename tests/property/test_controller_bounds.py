@@ -27,7 +27,7 @@ EXAMPLES = settings(max_examples=200, phases=[Phase.explicit, Phase.reuse, Phase
 HISTORIES = stories(READS, max_size=80)
 HYPERPARAMETERS = {
     "epochs": (3, 8),
-    "games_per_iteration": (256, 1024),
+    "games_per_iteration": (256, 4 * 512),
     "quality_threshold": (0.3, 0.5),
     "base_temperature": (0.5, 1.0),
 }
@@ -66,12 +66,12 @@ def what_the_gauntlet_sets_is_clamped(update):
 def settings_of_trainings_are_clamped(told):
     assert 1e-6 <= told.learning_rate <= 1e-3
     assert 1 <= told.epochs <= 8
-    assert 1 <= told.games_per_iteration <= 1024
+    assert 1 <= told.games_per_iteration <= 4 * 512
 
 
 def selfplay_is_no_colder_than_the_clamp(request):
     assert request.temperature >= 0.5
-    assert request.games == 256
+    assert request.games in {config.selfplay.games_per_request for config in CONFIGS}
 
 
 def trainings_are_on_rows_of_the_model_that_they_begin_with(request):

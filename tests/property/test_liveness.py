@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from driving import HOUR, KEY, OTHER_KEY, distributed, gated, match, played, rated, scored, trained
+from hashes import sha
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -119,7 +120,7 @@ class ConstantRun:
         self._said += 1
         waiting = [originate(data, event_id=f"said-{self._said}", time=EPOCH, subject=key)]
         while waiting:
-            event = Event(waiting.pop(0), len(self.events) + 1, self._now_us, "test@laptop")
+            event = Event(waiting.pop(0), len(self.events) + 1, self._now_us, "broker@laptop")
             self.events.append(event)
             self.board.feed([event])
             self._open.append(event)
@@ -148,7 +149,7 @@ class ConstantRun:
             case SelfplayRequested(worker=worker, games=games) if self._trouble != "no games":
                 rows = Needs().most_rows(self.settings, key) * 4
                 shard = ShardRef(
-                    key=derive_id("shard", event.id),
+                    key=sha(event.id),
                     rows=rows,
                     games=games,
                     model=asked.model,

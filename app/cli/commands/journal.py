@@ -18,7 +18,7 @@ from app.events.frames import DeadLetter
 from app.journal import DamagedDatabase, OtherFormat, SqliteJournal, history, rebuild
 from app.journal.errors import WAY_OUT
 from app.runtime.clock import SystemClock
-from app.runtime.past import letters_about_events, voided_events
+from app.runtime.past import recorded_dead_letters, voided_events
 
 
 class NothingToVoid(FlyballError):
@@ -109,9 +109,9 @@ def repair(place: Place, *, position: int | None, reason: str | None, timeout: f
     if (position is None) != (not reason):
         raise click.UsageError("--void and --reason go together: give the event's position, and why it is voided.")
     with open_journal(place) as reader:
-        letters, voided = letters_about_events(reader), voided_events(reader)
+        letters, voided = recorded_dead_letters(reader), voided_events(reader)
         if position is None:
-            _list_letters(letters, voided, as_json=as_json)
+            _list_dead_letters(letters, voided, as_json=as_json)
             return
         about = [letter for letter in letters if letter.position == position]
         if not about:
@@ -126,7 +126,9 @@ def repair(place: Place, *, position: int | None, reason: str | None, timeout: f
     tell({"position": recorded, "id": envelope.id}, as_json=as_json)
 
 
-def _list_letters(letters: Sequence[DeadLetter], voided: Mapping[int, Event[EventVoided]], *, as_json: bool) -> None:
+def _list_dead_letters(
+    letters: Sequence[DeadLetter], voided: Mapping[int, Event[EventVoided]], *, as_json: bool
+) -> None:
     for letter in letters:
         void = voided.get(letter.position)
         row = {

@@ -9,7 +9,7 @@ from rich.table import Table
 from app.cli.figures import figure_option
 from app.cli.output import note, show, write_json
 from app.cli.place import Place, json_option, placed
-from app.cli.selecting import check_config, check_played, open_journal
+from app.cli.selecting import check_config, check_played, open_run
 from app.config import RunSettings
 from app.core import LEAST_P, FlyballError, reading, writing
 from app.dashboard import LEAGUES_READ, LeagueView, draw_league, read_leagues, short, show_progress
@@ -107,7 +107,7 @@ def league(
 
 def _leagues(place: Place, config_key: str | None) -> dict[str, LeagueView]:
     """Read the league of a configuration, or of all that have one. Raises ``UnknownConfig`` or ``NoLeague``."""
-    with open_journal(place) as reader:
+    with open_run(place) as reader:
         check_config(reader, config_key)
         views = read_leagues(history(reader, types=LEAGUES_READ, on_dead=lambda letter: note(letter.error)))
         if config_key is None:
@@ -132,7 +132,7 @@ def _save(place: Place, key: str, view: LeagueView, figure: Path | None, documen
 def _audit(place: Place, key: str, view: LeagueView, games: int, workers: int, *, as_json: bool) -> None:
     from app.cli.auditing import audit_json, audit_league, show_audit  # loads torch
 
-    with open_journal(place) as reader:
+    with open_run(place) as reader:
         settings = last_settings(reader) or RunSettings()
     found = audit_league(place, view, settings.config(key), settings.seed, games=games, workers=workers)
     if as_json:

@@ -15,7 +15,7 @@ from app.cli.bus import connected
 from app.cli.checking import check_journal
 from app.cli.output import note, write_event, write_json
 from app.cli.place import Place, json_option, placed
-from app.cli.selecting import Selection, check_config, complete_types, open_journal, select
+from app.cli.selecting import Selection, check_config, complete_types, open_run, select
 from app.cli.supposing import suppose
 from app.events import Envelope, Event, Payload, follow
 from app.journal import SqliteJournalReader
@@ -76,7 +76,7 @@ def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
         model current. RUN_CONFIGURED is skipped: only the broker publishes it.
     """
     mode = _mode(ctx)
-    with open_journal(place) as reader:
+    with open_run(place) as reader:
         check_config(reader, options["config_key"])
         _check_span(reader.head, options["first"], options["last"])
         if mode == "check":

@@ -5,7 +5,7 @@ import click
 from app.cli.bus import NotRunning, is_listening
 from app.cli.output import note, show, stdout_console, write_json
 from app.cli.place import Place, json_option, placed
-from app.cli.selecting import open_journal
+from app.cli.selecting import open_run
 from app.cli.watching import read_board
 from app.config import Deployment, RunSettings
 from app.core.steady_time import SECOND_US, SLOWED, SMALL_JUMP_US
@@ -14,7 +14,7 @@ from app.events.envelope import EPOCH
 from app.journal import SqliteJournalReader
 from app.runtime.clock import MICROSECOND, SystemClock
 from app.runtime.ground import is_held
-from app.runtime.past import open_letters
+from app.runtime.past import open_dead_letters
 from app.runtime.settings import Loaded
 from app.runtime.sockets import bus_endpoint
 
@@ -44,9 +44,9 @@ def status(place: Place, *, as_json: bool) -> None:
     not read yet. jobs: what it computes now, and can at most. A configuration that waits for something has a line that
     says for what, and what to do.
     """
-    with open_journal(place) as reader:
+    with open_run(place) as reader:
         board = read_board(place.folder, reader, lambda letter: note(f"{letter.position}: {letter.error}"))
-        head, unfolded = reader.head, {letter.position for letter in open_letters(reader)}
+        head, unfolded = reader.head, {letter.position for letter in open_dead_letters(reader)}
         lead_seconds = _lead_seconds(reader)
     loaded = place.load()
     silent_seconds = silent_after(board.settings, loaded.deployment)

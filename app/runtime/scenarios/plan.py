@@ -34,7 +34,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a scenario does.
+    """The steps of a scenario.
 
     Attributes:
         key: the configuration that it is about; ``None``: whichever is concerned.
