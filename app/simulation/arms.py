@@ -47,7 +47,7 @@ class Arm:
 
     @property
     def factories(self) -> tuple[Factory, ...]:
-        """Return factories of one Fold's reducers; FeedbackState comes first."""
+        """Factories of one Fold's reducers; FeedbackState comes first."""
         return cast("tuple[Factory, ...]", (FeedbackFold, *self.controllers))
 
 
