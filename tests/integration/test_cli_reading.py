@@ -440,7 +440,7 @@ def test_damage_is_told_at_once_with_one_exit_code(run: Path, flyball: Flyball, 
     (run / "journal.sqlite").write_bytes(bytes(range(256)) * 64)
     junk = flyball(*words)
     assert (junk.exit_code, junk.stdout) == (1, "")
-    assert "journal.sqlite is damaged or no database" in junk.stderr
+    assert "journal.sqlite is damaged or not a Flyball database" in junk.stderr
 
 
 @pytest.mark.parametrize("change", ["UPDATE marks SET next = next + 4", "UPDATE landmarks SET position = 2"])

@@ -35,7 +35,7 @@ class BadData:
         if known.blocked:
             return "is kept from training by the quality of its data already"
         if known.shard is None:
-            return "has no games to compare false ones with; let the loop play first"
+            return "has no games to compare false ones with"
         return None if known.model and store.has(known.model) else "has no current model in the store"
 
     def plan(self, known: Known, store: BlobStore) -> Plan:
