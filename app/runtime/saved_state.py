@@ -75,7 +75,7 @@ class SavedState:
 
     def start_over(self) -> None:
         """Restart the rebuild at the first event, without its saved progress."""
-        _, saved = self._store.load()
+        self.settled, saved = self._store.load()
         self._new = {key: None for key in saved if _of_rebuild(key)}
         self.dropped, self.rebuilding = 0, True
 
