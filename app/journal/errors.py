@@ -78,7 +78,7 @@ def _explain(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> StorageEr
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not _has_room(path)):
         return StorageFull(f"No room to write {path}.", hint="Free some disk space, then start again.")
     if code in BROKEN:
-        return DamagedDatabase(f"{path} is damaged or no database ({error}).")
+        return DamagedDatabase(f"{path} is damaged or not a database ({error}).")
     return StorageError(f"{path} could not be used: {error}.", hint="Look at the file's owner, mode and disk.")
 
 
