@@ -1,6 +1,6 @@
 """Policies as files for programs that are not ours, and a player of them that needs NumPy and nothing else.
 
-This module imports nothing of Flyball, so it can be copied to where a policy shall play::
+This module imports nothing of Flyball, so it can be copied to where a policy plays::
 
     policy = read_policy("policy.npz")
     logits, values = policy.forward(observations)                # [N, D] to [N, A] and [N]

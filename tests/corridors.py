@@ -40,7 +40,7 @@ class Corridor(gymnasium.Env[np.ndarray, int]):
 
 
 class BrokenCorridor(Corridor):
-    """Raises while it is made, reset or stepped, as its id says."""
+    """An environment that raises when made, reset or stepped, as its id says."""
 
     def __init__(self, broken: str) -> None:
         super().__init__()

@@ -43,7 +43,7 @@ def run_settings(*keys: str, **feedback: Any) -> RunSettings:
 
 
 def folded(fold: Fold, event: Event[Payload]) -> Outcome:
-    """Fold one event; every reducer has to be able to."""
+    """Fold one event without an error."""
     outcome = fold.feed([event])
     assert outcome.failures == []
     return outcome

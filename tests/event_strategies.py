@@ -146,7 +146,7 @@ def splits(draw: st.DrawFn, whole: int) -> list[int]:
 
 @st.composite
 def parity_checks(draw: st.DrawFn, **fields: SearchStrategy[Any]) -> ParityChecked:
-    """Draw checks with no more failures than games."""
+    """Draw PARITY_CHECKED payloads with no more failures than games."""
     values = {name: draw(field) for name, field in fields.items()}
     return ParityChecked(**{**values, "failures": draw(st.integers(0, values["checked"]))})
 

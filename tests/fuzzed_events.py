@@ -1,4 +1,4 @@
-"""Events that validation accepts and nobody would expect: extreme numbers, few names, any order."""
+"""Random valid events: extreme numbers, few names, any order."""
 
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
@@ -34,7 +34,7 @@ MOST_ITEMS = 4
 
 
 class Fuzzer:
-    """Draws payloads and events; the same seed draws the same."""
+    """A generator of payloads and events, determined by its seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -65,7 +65,7 @@ class Fuzzer:
         return (self.model(kind) for kind in order)
 
     def model(self, kind: type[BaseModel]) -> Any:
-        """Draw an instance of a model. What its validators refuse is drawn again."""
+        """Draw an instance of a model; redraw what its validators refuse."""
         while True:
             fields = {name: self.value(field.annotation, field.metadata) for name, field in kind.model_fields.items()}
             try:
@@ -74,7 +74,7 @@ class Fuzzer:
                 continue
 
     def _fitting(self, kind: type[BaseModel], fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return fields that have to fit together."""
+        """Return fields that depend on each other."""
         if kind is MatchResult:
             outcomes, players = self.random.choice(sorted(PLAYERS_OF.items()))
             rotations = [0] * outcomes
@@ -89,7 +89,7 @@ class Fuzzer:
         return {}
 
     def value(self, annotation: Any, metadata: list[Any]) -> Any:
-        """Draw what an annotation admits."""
+        """Draw a value of an annotation's type."""
         if annotation in self._simple:
             return self._simple[annotation]()
         supertype = getattr(annotation, "__supertype__", None)

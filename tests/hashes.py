@@ -1,8 +1,8 @@
-"""Content hashes of what does not exist."""
+"""Made-up content hashes."""
 
 from hashlib import sha256
 
 
 def sha(name: str) -> str:
-    """Return the hash that stands for a model or a shard of this name."""
+    """Return a content hash derived from a name."""
     return sha256(name.encode()).hexdigest()

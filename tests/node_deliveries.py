@@ -1,4 +1,4 @@
-"""Shards as a cluster delivers them, to measure how well bad nodes are told from poor data."""
+"""A cluster's shards, to measure how well a quarantine tells bad nodes from poor data."""
 
 from heapq import heappop, heappush
 

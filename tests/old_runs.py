@@ -1,4 +1,4 @@
-"""Run folders of earlier versions, which every later version has to open and go on with.
+"""Run folders of earlier versions, which every later version must open and continue.
 
 Each is a small real run, packed: settings, journal, saved state, outboxes and the store, named for the commit that made
 it. Before a release, keep a folder of it with::
@@ -16,7 +16,7 @@ from running_loop import BRISK, running_loop
 
 FOLDER = Path(__file__).parent / "replay" / "old_runs"
 KEPT = ("flyball.toml", "journal.sqlite", "outbox", "state", "store")
-"""Logs, curves and the reserve are made again."""
+"""Files that a start makes again."""
 
 LOOPS = 2
 SMALL = BRISK.replace("[games.tic_tac_toe_2p]", "[games.tic_tac_toe_2p]\nnetwork = { hidden = [8] }", 1)
@@ -24,7 +24,7 @@ SMALL = BRISK.replace("[games.tic_tac_toe_2p]", "[games.tic_tac_toe_2p]\nnetwork
 
 
 def unpack(name: str, into: Path) -> Path:
-    """Unpack the run folder that the version ``name`` left, and return it."""
+    """Unpack the run folder of the version ``name``, and return it."""
     with tarfile.open(FOLDER / f"{name}.tar.xz") as archive:
         archive.extractall(into, filter="data")
     return into / "run"

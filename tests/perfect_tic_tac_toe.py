@@ -16,7 +16,7 @@ Stones = frozenset[int]
 
 @cache
 def worth(mine: Stones, theirs: Stones) -> int:
-    """Return what a position is worth to the side to move under perfect play: 1 a win, 0 a draw, -1 a loss."""
+    """Return a position's value for the side to move: 1 a win, 0 a draw, -1 a loss."""
     if any(theirs.issuperset(line) for line in LINES):
         return -1
     free = frozenset(range(CELLS)) - mine - theirs
@@ -24,13 +24,13 @@ def worth(mine: Stones, theirs: Stones) -> int:
 
 
 def best_moves(mine: Stones, theirs: Stones) -> list[int]:
-    """Return the cells that keep what the position is worth."""
+    """Return the cells that keep the position's value."""
     free = frozenset(range(CELLS)) - mine - theirs
     return sorted(cell for cell in free if -worth(theirs, mine | {cell}) == worth(mine, theirs))
 
 
 class PerfectPlayer:
-    """Chooses evenly among the best moves, at any temperature."""
+    """A player that chooses evenly among the best moves, at any temperature."""
 
     def forward(
         self, obs: Observations, mask: Mask, temperature: float = 1.0

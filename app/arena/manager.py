@@ -1,4 +1,4 @@
-"""EvaluationManager: gauntlets spread over an engine's processes, awaited or in the background (seed 000).
+"""EvaluationManager: gauntlets spread over an engine's processes, awaited or in the background.
 
 A snapshot is played: the checkpoint that the store holds under the model's hash. Whoever trains meanwhile has its own
 network, optimiser and games, and nothing here can touch them.

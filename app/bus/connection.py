@@ -17,7 +17,7 @@ TURN = 64
 
 
 class Listener(Protocol):
-    """What a connection tells its owner."""
+    """Callbacks of a connection to its owner."""
 
     def on_up(self) -> None:
         """Say that the broker can be reached (again)."""

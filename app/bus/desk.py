@@ -1,4 +1,4 @@
-"""Cursors and dead letters at the broker: what clients ask for besides events. No sockets."""
+"""Cursors and dead letters at the broker: requests of clients other than events. No sockets."""
 
 from app.bus import wire
 from app.bus.ports import Ledger

@@ -1,4 +1,4 @@
-"""What can go wrong on the bus."""
+"""Errors of the bus."""
 
 from app.core import FlyballError
 

@@ -1,4 +1,4 @@
-"""Who gets what of the journal: live subscribers from memory, laggards from the journal. No sockets."""
+"""Fan-out to subscribers: live ones from memory, laggards from the journal. No sockets."""
 
 from collections.abc import Iterator, Sequence
 
@@ -80,7 +80,7 @@ class Fanout:
                 yield key[0], message
 
     def has_more(self) -> bool:
-        """Whether another round would deliver something."""
+        """Return whether another round would deliver something."""
         return any(reader.is_due(self._recent.head) for reader in self._readers.values())
 
     def _catch_up(self, key: tuple[bytes, int], reader: Reader, head: int) -> list[bytes] | None:

@@ -111,7 +111,7 @@ class Hub:
         yield from self._fanout.deliver()
 
     def has_more(self) -> bool:
-        """Whether another round of deliveries is due at once."""
+        """Return whether another round of deliveries is due at once."""
         return self._fanout.has_more()
 
     def forget(self, peer: bytes) -> None:
@@ -129,7 +129,7 @@ class Hub:
 
     def _hello(self, peer: bytes, hello: wire.Hello, now: float) -> None:
         if is_broker(hello.producer):
-            raise ProtocolError(f"{hello.producer!r} is the name of a broker: a client needs another one.")
+            raise ProtocolError(f"{hello.producer!r} is a broker's name: choose another name for the client.")
         if peer not in self._sessions and len(self._sessions) >= self._limits.max_sessions:
             return self._greet(
                 peer, self._limits.retry_ms, f"The broker serves {self._limits.max_sessions} connections already."

@@ -6,7 +6,7 @@ from app.config import Settings
 
 
 class BrokerLimits(Settings):
-    """What one broker bears. Beyond it a client is refused or slowed down, never the others."""
+    """Limits of one broker. Beyond them a client is refused or slowed down, never the others."""
 
     max_message_bytes: int = Field(default=4 << 20, ge=1 << 16, description="a larger message breaks its connection")
     max_sessions: int = Field(default=8192, ge=1, description="connections that said hello")

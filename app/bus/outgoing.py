@@ -1,4 +1,4 @@
-"""What a client publishes: frames from the first byte to the acknowledgement. No sockets."""
+"""A client's outgoing frames, until their acknowledgement. No sockets."""
 
 import asyncio
 from collections import deque
@@ -84,7 +84,7 @@ class Outgoing:
         return bool(self._frames) or len(self._builder) > 0
 
     def add(self, drafts: Sequence[Draft], ticket: Ticket, now: float) -> None:
-        """Add events, in order; ``ticket`` is told their positions."""
+        """Add events, in order; ``ticket`` receives their positions."""
         offset = 0
         while offset < len(drafts):
             start = len(self._builder)

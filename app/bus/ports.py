@@ -98,7 +98,7 @@ class Bus(Protocol):
         ...
 
     async def bury(self, letter: DeadLetter) -> None:
-        """Keep a dead letter; durable on return. One reporter's letter about a position is kept once.
+        """Keep a dead letter; durable on return. A reporter's dead letter about a position is kept once.
 
         Raises:
             BrokerUnavailable: not answered in time.
@@ -125,7 +125,7 @@ class Chunk(Protocol):
 
 
 class Ledger(Protocol):
-    """What the bus asks of a journal."""
+    """The journal, as the bus needs it."""
 
     @property
     def head(self) -> int:
@@ -176,7 +176,7 @@ class Ledger(Protocol):
 
 
 class Spill(Protocol):
-    """What the bus asks of an outbox."""
+    """The outbox, as the bus needs it."""
 
     def put(self, frames: Sequence[bytes]) -> None:
         """Keep frames, in order; durable on return."""

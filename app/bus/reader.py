@@ -6,11 +6,11 @@ from app.bus.recent import Piece
 from app.bus.wire import EVENTS, EVENTS_FORM
 
 TELL_AFTER = 1024
-"""Positions passed over silently, at most, before an idle filtered subscriber is told to advance its cursor."""
+"""Most positions skipped before an idle filtered subscriber is sent a cursor to advance to."""
 
 
 class Reader:
-    """What one subscriber was sent, and how much more it may be.
+    """Deliveries to one subscriber, and its credit.
 
     Args:
         number: the subscription's id on its connection.
@@ -30,11 +30,11 @@ class Reader:
         self._catching_up = True
 
     def is_due(self, head: int) -> bool:
-        """Whether something may be sent: there is news, or it is still to be told that there is none, and credit."""
+        """Return whether something may be sent: events, or the end of the journal, and there is credit."""
         return self._credit > 0 and (self.position < head or self._catching_up)
 
     def fell_behind(self) -> None:
-        """Note that it is served from the journal: it is told when it has caught up."""
+        """Note that it is served from the journal until it has caught up."""
         self._catching_up = True
 
     def consumed(self, position: int) -> None:

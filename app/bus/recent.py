@@ -48,7 +48,7 @@ class Recent:
             self._dropped = 0
 
     def holds(self, after: int) -> bool:
-        """Whether all that follows a position is here."""
+        """Return whether all that follows a position is here."""
         return after >= self.head or (self._dropped < len(self._firsts) and after + 1 >= self._firsts[self._dropped])
 
     def read(self, after: int, types: AbstractSet[str] | None, max_bytes: int) -> Piece:

@@ -1,4 +1,4 @@
-"""What a client may publish. The broker goes by the frame's header; readers refuse events that contradict it."""
+"""Rights of clients. The broker checks a frame's header; readers refuse events that contradict it."""
 
 from app.core import FlyballError
 from app.events import RunConfigured
@@ -9,14 +9,14 @@ BROKER_ONLY = frozenset({RunConfigured.event_type})
 
 
 class NotPermitted(FlyballError):
-    """A client published what the broker alone may publish."""
+    """A client published an event of a type in ``BROKER_ONLY``."""
 
 
 def check_rights(frame: Frame) -> None:
     """Refuse a client's frame that holds an event of a type in ``BROKER_ONLY``.
 
     Raises:
-        NotPermitted: it does; names the type.
+        NotPermitted: the frame holds such an event; names the types.
     """
     if reserved := sorted(BROKER_ONLY.intersection(frame.types)):
         raise NotPermitted(

@@ -28,7 +28,7 @@ class Sequencer:
     """Gives each new event the next position.
 
     What it has admitted must be appended to the journal before anything else happens; when that fails, the
-    sequencer is ahead of the journal and must be built anew.
+    sequencer is ahead of the journal and must be rebuilt.
 
     Args:
         head: position of the journal's last event.

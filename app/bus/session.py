@@ -29,7 +29,7 @@ class Bucket:
         return 0.0
 
     def is_full(self, now: float) -> bool:
-        """Whether it is as good as a new one."""
+        """Return whether it is as good as a new one."""
         self._refill(now)
         return self._tokens >= BURST_SECONDS * self._rate
 
@@ -87,7 +87,7 @@ class Lives:
 
 @dataclass(slots=True)
 class Session:
-    """What the broker knows of one connection.
+    """The broker's state of one connection.
 
     Attributes:
         producer: its name.

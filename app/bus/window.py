@@ -1,4 +1,4 @@
-"""What the broker remembers of recent events, to know one that is published again."""
+"""Ids of recent events, to recognise repetitions."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class IdWindow:
                 positions.pop(old, None)
 
     def is_new(self, ids: Sequence[int]) -> bool:
-        """Whether none of the ids is remembered or occurs twice."""
+        """Return whether none of the ids is remembered or occurs twice."""
         return self._positions.keys().isdisjoint(ids) and len(set(ids)) == len(ids)
 
     def position(self, event_id: int) -> int:

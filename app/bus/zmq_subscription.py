@@ -30,7 +30,7 @@ class Delivery(NamedTuple):
 
 
 class Owner(Protocol):
-    """What a subscription needs of its bus."""
+    """The bus, as a subscription needs it."""
 
     endpoint: str
     producer: str

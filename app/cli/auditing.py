@@ -1,4 +1,4 @@
-"""``flyball league CONFIG --audit GAMES``: a round robin of members that the run's ratings do not know of."""
+"""``flyball league CONFIG --audit GAMES``: compare ratings with an independent round robin."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -20,10 +20,10 @@ from app.runtime.work.evaluation import RECENT
 from app.store import FileStore
 
 FEWEST_MEMBERS = 12
-"""With fewer the figures are of little use; the audit says so."""
+"""Members below which the audit warns that its figures say little."""
 
 MOST_MEMBERS = 24
-"""Of more, so many are played, evenly spaced in training, the newest among them: 276 pairs."""
+"""At most so many members play (276 pairs): evenly spaced in training, the newest included."""
 
 WORST = 5
 
@@ -37,11 +37,11 @@ def audit_league(place: Place, view: LeagueView, config: GameConfig, seed: int, 
 
     Args:
         place: the run, whose store the models are read from.
-        view: the league as the journal has it.
+        view: the league, from the journal.
         config: its configuration.
         seed: of the run; games of the audit derive seeds that the run never uses.
-        games: of each pair, rounded up to whole rotations.
-        workers: processes that play.
+        games: per pair, rounded up to whole rotations.
+        workers: number of processes.
 
     Raises ``TooFewMembers``, and ``NothingPlayed`` or ``LostGames`` where a model cannot be played.
     """
@@ -100,7 +100,7 @@ async def _play(
                 for match in result.results
                 if match.opponent_model
             )
-            note(f"{number}/{len(names) - 1} members have played everybody.")
+            note(f"{number}/{len(names) - 1} members have played all others.")
     finally:
         await engine.close()
     return played

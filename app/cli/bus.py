@@ -18,7 +18,7 @@ class NotRunning(FlyballError):
 
 
 def is_listening(endpoint: str) -> bool:
-    """Whether anybody listens at the address of a broker."""
+    """Return whether anybody listens at the address of a broker."""
     transport, _, rest = endpoint.partition("://")
     with suppress(OSError):
         if transport == "ipc":

@@ -20,7 +20,7 @@ from app.runtime.replaying import Report
 from app.runtime.stories import NonDeterministicReplay, Story, verify
 
 MOST_UNFOLDED = 10
-"""Events named that were not folded; all are counted."""
+"""How many failed events are named; all are counted."""
 
 
 def check_journal(

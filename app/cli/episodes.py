@@ -27,7 +27,7 @@ from app.evaluation import EvalState, StepResult, trajectory_rows
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentRequest:
-    """What to play; the options of the command, one for one."""
+    """Options of the command."""
 
     environment: str
     policy: str

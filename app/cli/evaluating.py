@@ -29,7 +29,7 @@ class LostGames(FlyballError):
 
 @dataclass(frozen=True, slots=True)
 class GameRequest:
-    """What to play; ``games`` against each opponent and ``temperature`` None for what the configuration says."""
+    """Options of the command; ``games`` and ``temperature`` ``None``: the configuration's."""
 
     config_key: str
     model: str

@@ -100,7 +100,7 @@ class LazyGroup(click.Group):
     """A group that imports a command's module when the command is used."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the group's own part of the command line, having refused options that are given twice."""
+        """Refuse options that are given twice, then parse the group's own."""
         if not ctx.resilient_parsing:  # completing a word
             _refuse_repetitions(self, ctx, args, frozenset())
         return super().parse_args(ctx, args)
@@ -146,9 +146,9 @@ class LazyGroup(click.Group):
 
 
 def _refuse_repetitions(command: click.Command, ctx: click.Context, args: list[str], given: frozenset[str]) -> None:
-    """Refuse an option that is given twice, here or in a subcommand, unless its values add up.
+    """Refuse an option that is given twice, unless it collects values.
 
-    The parser would keep the last value, and say nothing of the others.
+    Otherwise the parser would silently keep the last value.
 
     Args:
         command: which parses the arguments.

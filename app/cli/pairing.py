@@ -23,7 +23,7 @@ from app.store import FileStore
 
 JOB = "app.arena.hands:hands"
 HANDS = 4000
-"""Against each opponent, unless another number is asked for: they show half a point, ERRATA 004."""
+"""Default hands against each opponent, enough to detect half a point."""
 
 PARTS = 4
 """For each process, so that none is left alone with the last."""
@@ -31,7 +31,7 @@ PARTS = 4
 
 @dataclass(frozen=True, slots=True)
 class PairedRequest:
-    """What to play; ``reference`` None compares with each opponent itself, in the policy's place."""
+    """Options of the command; ``reference`` ``None`` compares with each opponent itself, in the policy's place."""
 
     config_key: str
     policy: str

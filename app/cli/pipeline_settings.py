@@ -14,7 +14,7 @@ from app.runtime.overrides import pair
 
 YAML = (".yaml", ".yml")
 RENAMED = {"ppo.ppo_epochs": "ppo.epochs"}
-"""Keys of seed 004 that have another name here."""
+"""Other names of keys."""
 
 
 def training_settings(config: GameConfig, file: Path | None, assignments: Sequence[str]) -> PipelineSettings:

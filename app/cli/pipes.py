@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 GONE = (errno.EPIPE, errno.EIO)
-"""What writing fails with when a pipe or a terminal has no other end any more."""
+"""Errors of writing to a closed pipe or terminal."""
 
 
 @contextmanager

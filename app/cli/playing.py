@@ -24,7 +24,7 @@ class NeverCame(FlyballError):
 
 
 class Audience(Protocol):
-    """Who is told how a scenario goes."""
+    """Receiver of a scenario's progress."""
 
     def began(self, trouble: Event[Any]) -> None:
         """The trouble is recorded."""

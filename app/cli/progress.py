@@ -1,4 +1,4 @@
-"""What ``flyball train`` shows while it runs: a bar on a terminal, a line for each iteration elsewhere."""
+"""Progress of ``flyball train``: a bar on a terminal, otherwise a line for each iteration."""
 
 import sys
 from contextlib import AbstractContextManager

@@ -1,4 +1,4 @@
-"""Opponents as ``--against`` names them: ``recent:3`` stands for members of a run's league (seed 000 §3.2)."""
+"""Opponents as ``--against`` names them: ``recent:3`` stands for members of a run's league."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

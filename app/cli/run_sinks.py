@@ -1,4 +1,4 @@
-"""What a run of ``flyball train`` leaves in its folder, and what is made of it at the end."""
+"""Sinks and final report of ``flyball train``."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager

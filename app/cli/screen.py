@@ -1,4 +1,4 @@
-"""What ``flyball up`` shows: a live picture on a terminal, a line for each thing of interest elsewhere."""
+"""Screen of ``flyball up``: a live picture on a terminal, otherwise a line for each notable event."""
 
 import sys
 from collections import deque
@@ -16,14 +16,14 @@ from app.events import Event
 from app.runtime.supervisor import ChildReport
 
 PINNED_LINES = 6
-"""Rare events and failures: of these at most so many are shown, one for each kind and configuration or daemon."""
+"""Most pinned lines: one for each notable event type or failure, and configuration or daemon."""
 
 STREAM_LINES = 6
-"""Lines of what happens all the time."""
+"""Most lines of ordinary events."""
 
 
 def is_usual(report: ChildReport) -> bool:
-    """Whether nobody needs to be told."""
+    """Return whether nobody needs to be told."""
     return report.what == "started" or (report.what == "stopped" and not report.reason)
 
 
@@ -103,10 +103,10 @@ class LineScreen:
 
 
 class LiveScreen:
-    """A picture that is painted again and again: configurations, daemons, rare events, and the latest of the rest.
+    """A live picture: configurations, daemons, notable events, and the latest others.
 
-    It has the terminal's other screen to itself: what was painted there before a terminal changed its size would
-    otherwise be wrapped into new lines that nobody wipes out. The last picture stays on the ordinary screen.
+    It uses the terminal's alternate screen, because otherwise a resize wraps the old picture into lines that are
+    never cleared. The last picture stays on the ordinary screen.
 
     Args:
         title: the first line, while it is live.
@@ -120,7 +120,7 @@ class LiveScreen:
         self._live = Live(console=stdout_console(), auto_refresh=False, screen=True)
 
     def report(self, report: ChildReport) -> None:
-        """Pin what happened to a process, when it is out of the ordinary."""
+        """Pin a process report that is out of the ordinary."""
         if not is_usual(report):
             self._pin(report.what, report.name, _line(describe(report), "red"))
 
@@ -170,7 +170,7 @@ class LiveScreen:
         return [status_table(self._status, self._live.console.width), "", daemons_text(self._status), ""]
 
     def _lines(self, room: int) -> list[RenderableType]:
-        """Return the lines below the tables: those pinned first, where there is little room those alone."""
+        """Return the lines below the tables: the pinned ones, then others as far as there is room."""
         pinned = list[RenderableType](self._pinned.values())[-PINNED_LINES:]
         if pinned and self._stream:
             pinned.append("")
@@ -183,7 +183,7 @@ def _line(text: str, style: str) -> Text:
 
 
 def choose_screen(title: str, *, as_json: bool) -> Screen:
-    """Return the screen that suits stdout; ``title`` is the first line of a picture."""
+    """Return the screen that suits stdout."""
     if not as_json and sys.stdout.isatty():
         return LiveScreen(title)
     return LineScreen(as_json=as_json)

@@ -36,7 +36,7 @@ class Selection:
     config_key: str | None
 
     def admits(self, event_type: str, subject: str) -> bool:
-        """Whether events of a type about a subject are wanted."""
+        """Return whether events of a type about a subject are wanted."""
         named = self.types is None or any(payload.event_type == event_type for payload in self.types)
         return named and self.config_key in (None, subject)
 
@@ -67,7 +67,7 @@ def _matching(pattern: str) -> list[type[Payload]]:
 
 
 def complain(letter: DeadLetter) -> None:
-    """Say that an event can't be read."""
+    """Warn on stderr that an event can't be read."""
     note(f"The event at position {letter.position} can't be read: {letter.error}")
 
 

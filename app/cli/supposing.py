@@ -22,7 +22,7 @@ SIGNS: dict[Change, str] = {"missing": "-", "added": "+", "replaced": ">", "chan
 """The kinds of change, in the order of the summary."""
 
 WORK = frozenset(payload for payload in CATALOGUE if payload.kind is Kind.REQUEST) | {OpponentSampled}
-"""Requests for work, and the opponents drawn for them: nearly all of them differ after the first decision that does."""
+"""Only counted by default, because nearly all of them differ after the first different decision."""
 
 Counts = Counter[tuple[str, Change, str]]
 """By configuration, kind of change and name."""
@@ -37,9 +37,9 @@ def suppose(
     last: int | None,
     as_json: bool,
 ) -> None:
-    """Print where conclusions part: in short first, then by configuration and in time.
+    """Print differences: a summary first, then a list by configuration and time.
 
-    Without patterns, what is ``WORK`` is only counted.
+    Without patterns, events in ``WORK`` are only counted.
     """
     if not assignments:
         raise click.UsageError("Say what would be different: --set KEY=VALUE.")
@@ -61,7 +61,7 @@ def suppose(
 
 
 def _is_shown(one: Divergence, selection: Selection) -> bool:
-    """Whether a difference is listed: a promotion that becomes a request is one of promotions too."""
+    """Return whether either side of a difference is selected."""
     payloads = [type(envelope.data) for envelope in one.envelopes]
     if selection.types is not None:
         return not selection.types.isdisjoint(payloads)
@@ -84,7 +84,7 @@ def _divergences(
 
 
 def _sum_up(firsts: Mapping[str, Divergence], counts: Counts) -> None:
-    """Say how much differs by kind of change, then for each configuration, in the order in which they part."""
+    """Print counts by kind of change, then by configuration, in order of their first difference."""
     if not firsts:
         note("Nothing differs.")
         return
@@ -101,7 +101,7 @@ def _sum_up(firsts: Mapping[str, Divergence], counts: Counts) -> None:
 
 
 def _by_kind(counts: Counts) -> dict[Change, list[tuple[str, int]]]:
-    """Return names and counts over all configurations by kind of change: work last, the most frequent first."""
+    """Return (name, count) pairs by kind of change: the most frequent first, ``WORK`` last."""
     work = {payload.seed_name for payload in WORK}
     totals: dict[Change, Counter[str]] = {kind: Counter() for kind in SIGNS}
     for (_, kind, name), count in sorted(counts.items()):

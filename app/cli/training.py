@@ -31,7 +31,7 @@ class Interrupted(FlyballError):
 
 @dataclass(frozen=True, slots=True)
 class TrainRequest:
-    """What the command line says; ``seed`` None where it says nothing."""
+    """Options of the command; ``seed`` ``None``: not given."""
 
     config: GameConfig
     file: Path | None

@@ -16,7 +16,7 @@ from app.runtime.past import voided_events
 INTERESTING: frozenset[type[Payload]] = frozenset(
     {ModelPromoted, PromotionRejected, *(payload for payload in CATALOGUE if payload.notable)}
 )
-"""What somebody who looks now and then wants to have seen."""
+"""Event types kept on the screen, for a reader who looks now and then."""
 
 AT_ONCE = 5000
 """Events read before others get their turn."""

@@ -1,4 +1,4 @@
-"""What is set for one installation rather than for one run: where it runs, how it is reached, how it is watched."""
+"""Settings of an installation: hosts, addresses, monitoring."""
 
 from ipaddress import ip_address
 from typing import Literal

@@ -1,4 +1,4 @@
-"""The thresholds of the feedback controllers (DESIGN §4). Units are in the names; defaults are the design's."""
+"""The thresholds of the feedback controllers. Units are in the names; defaults are the design's."""
 
 from itertools import pairwise
 from typing import Self
@@ -8,17 +8,17 @@ from pydantic import Field, model_validator
 from app.config.settings import MAX_TEMPERATURE, Settings
 
 MAX_SECONDS, MAX_HOURS = 1e8, 25_000.0
-"""The longest durations, some three years: dates and microseconds overflow with much longer ones."""
+"""Longest duration, about three years: much longer ones overflow dates and microseconds."""
 
 MAX_ELO = 10_000.0
-"""The largest difference in rating: one in 10^25 games is won across it. The largest velocity is it in 36 s."""
+"""Largest difference in Elo; the weaker player scores 1 in 10^25. The largest velocity is this in 36 s."""
 
 MAX_VELOCITY = 100 * MAX_ELO
 MAX_FACTOR = 100.0
-"""The largest factor on amounts of work, and the most standard errors: what is beyond never happens."""
+"""Largest factor on amounts of work, and largest number of standard errors."""
 
 MAX_BOOST = 10.0
-"""The largest multiplier that EXPLORATION_BOOST may say."""
+"""Largest multiplier of EXPLORATION_BOOST."""
 
 
 def _ascending(settings: Settings, *names: str, equal: bool = True) -> None:
@@ -63,7 +63,7 @@ class StallSettings(Settings):
 
 
 class QualitySettings(Settings):
-    """What poor data costs."""
+    """Penalties for poor data."""
 
     penalty_below: float = Field(default=0.3, ge=0, le=1)
     lift_at: float = Field(default=0.4, ge=0, le=1)
@@ -162,7 +162,9 @@ class WatchdogSettings(Settings):
     design_drop_elo: float = Field(
         default=100.0, gt=0, le=MAX_ELO, description="the alternative that the test looks for"
     )
-    threshold: float = Field(default=2.6, gt=0, le=MAX_FACTOR, description="h; larger is slower and falser less often")
+    threshold: float = Field(
+        default=2.6, gt=0, le=MAX_FACTOR, description="h; larger: slower detection, fewer false alarms"
+    )
     drift_elo: float = Field(
         default=15.0, ge=0, le=MAX_ELO, description="standard deviation by which good models differ from those before"
     )
@@ -209,41 +211,44 @@ class SchedulerSettings(Settings):
 
     staleness_hours: float = Field(default=1.0, gt=0, le=MAX_HOURS)
     starvation_floor: float = Field(
-        default=0.25, ge=1 / MAX_FACTOR, le=1, description="share of an equal share nobody falls below"
+        default=0.25,
+        ge=1 / MAX_FACTOR,
+        le=1,
+        description="least worker time of a configuration, as a share of an equal share",
     )
     waiting_seconds: float = Field(
-        default=10.0, ge=0, le=MAX_SECONDS, description="of a request: longer ones do not wait at workers that are busy"
+        default=10.0, ge=0, le=MAX_SECONDS, description="of a request; a longer one does not wait for a busy worker"
     )
     idle_seconds: float = Field(
         default=60.0,
         gt=0,
         le=MAX_SECONDS,
-        description="between games that only show whether what blocks or pauses training is gone",
+        description="between requests while training is blocked or paused",
     )
     lease_seconds: float = Field(
         default=600.0,
         gt=0,
         le=MAX_SECONDS,
-        description="without a sign of a request for so long it is repeated: a result, or a heartbeat that names it",
+        description="a request is repeated after so long without a result or a heartbeat that names it",
     )
     node_silent_seconds: float = Field(default=30.0, gt=0, le=MAX_SECONDS)
 
 
 class NodeSettings(Settings):
-    """When a worker is left alone, and for how long."""
+    """Pauses and quarantine of workers (ADR-019)."""
 
-    failures: int = Field(default=3, ge=1, description="requests that fail in a row, after which a worker pauses")
+    failures: int = Field(default=3, ge=1, description="failed requests in a row that pause a worker")
     pause_seconds: float = Field(default=30.0, gt=0, le=1e6, description="the first pause; doubled with each failure")
     longest_pause_seconds: float = Field(default=1800.0, gt=0, le=1e6)
     far_below: float = Field(
-        default=0.2, gt=0, le=1, description="quality by which a shard must lie below all others' to be called bad"
+        default=0.2, gt=0, le=1, description="a bad shard scores this far below all that others delivered"
     )
     bad_shards: int = Field(default=3, ge=1, description="bad shards in a row that put a worker into quarantine")
     quarantine_seconds: float = Field(
-        default=600.0, gt=0, le=1e6, description="until the first probe; doubled with each bad probe"
+        default=600.0, gt=0, le=1e6, description="until a quarantine's first probe; doubled with each bad probe"
     )
     longest_quarantine_seconds: float = Field(default=21_600.0, gt=0, le=1e6)
-    good_probes: int = Field(default=3, ge=1, description="in a row that end a quarantine")
+    good_probes: int = Field(default=3, ge=1, description="good probes in a row that end a quarantine")
 
     @model_validator(mode="after")
     def _ascending_times(self) -> Self:

@@ -33,7 +33,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             engine="flyball",
             builtins=_WITH_HEURISTIC,
             rows_per_training=24_576,
-            # It takes exploration, then many steps; with less entropy, games soon end after a dozen moves.
+            # With less entropy, games soon end after a dozen moves, and training stops improving.
             ppo=PpoSettings(gae_lambda=0.9, epochs=4, batch_size=512, entropy_coef=0.06, entropy_coef_end=0.03),
             selfplay=_games(512, openings=4),
         ),

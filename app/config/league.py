@@ -1,4 +1,4 @@
-"""What can be set for the league: who enters and stays, and whom self-play meets."""
+"""Settings of the league: admission, retention and matchmaking."""
 
 from typing import Any, Literal, Self
 
@@ -11,7 +11,7 @@ Curve = Literal["even", "hard", "var"]
 
 
 class AdmissionSettings(Settings):
-    """The geometric schedule of seed 001 §1, with the retention that its errata ask for. Steps are trainings."""
+    """The geometric admission schedule, and retention. Steps are trainings."""
 
     founders: int = Field(default=2, ge=1, description="checkpoints that are there before the schedule is heeded")
     recent_every: int = Field(default=10, ge=1, description="steps between recent checkpoints")
@@ -28,7 +28,7 @@ class AdmissionSettings(Settings):
 
 
 class MatchmakingSettings(Settings):
-    """Shares of the categories (seed 001 §3); those of empty ones go to the others in proportion.
+    """Shares of the categories; those of empty ones go to the others in proportion.
 
     ``prioritised`` is AlphaStar's: the whole league, weighted by ``curve`` (Vinyals et al. 2019).
     """
@@ -65,7 +65,7 @@ MATCHMAKING: dict[str, MatchmakingSettings] = {
 
 
 class TournamentSettings(Settings):
-    """Matches among members of the league, played when nothing else is to be evaluated (seed 000 §3.1)."""
+    """Matches among members of the league, played when nothing else is to be evaluated."""
 
     placement: int = Field(default=10, ge=0, description="members that a new one is placed against")
     games: int = Field(default=40, ge=2, le=10_000, description="of each pairing")

@@ -1,4 +1,4 @@
-"""What can be set for a training run of one command, ``flyball train``; keys as in seed 004 §5, and some more."""
+"""Settings of ``flyball train``."""
 
 from typing import Any, Literal, Self
 
@@ -12,7 +12,7 @@ SELF = "self"
 
 
 class EnvSettings(Settings):
-    """What is played."""
+    """Games of an iteration."""
 
     reward_mode: Literal["terminal", "per_trick", "shaped"] = Field(
         default="terminal", description="how rewards are spread over a game; but for Hearts there is only its end"
@@ -23,7 +23,7 @@ class EnvSettings(Settings):
 
 
 class CollectionSettings(Settings):
-    """How much is played, and against whom."""
+    """Games of an iteration, and opponents."""
 
     games_per_iteration: int = Field(default=256, ge=1, description="played before each update")
     num_iterations: int = Field(default=100, ge=1, description="of collecting and updating")
@@ -75,7 +75,7 @@ class TrunkSettings(Settings):
 
 
 class PipelinePpoSettings(PpoSettings):
-    """PPO, with schedules over the iterations; the defaults are seed 004's."""
+    """PPO, with schedules over the iterations."""
 
     learning_rate: float = Field(default=3e-4, gt=0, le=1, description="of the first iteration")
     learning_rate_end: float | None = Field(default=None, gt=0, le=1, description="of the last iteration")
@@ -83,9 +83,9 @@ class PipelinePpoSettings(PpoSettings):
     gae_lambda: float = Field(default=0.95, ge=0, le=1, description=GAE_LAMBDA)
     entropy_coef: float = Field(default=0.01, ge=0, description="weight of the entropy, of the first iteration")
     entropy_coef_end: float | None = Field(default=None, ge=0, description="of the last iteration")
-    entropy_trainings: int = Field(default=100, ge=1, description="nothing here: the iterations of the run count")
+    entropy_trainings: int = Field(default=100, ge=1, description="unused here; collection.num_iterations counts")
     schedule: Literal["linear", "cosine"] = Field(default="linear", description="from first to last values")
-    epochs: int = Field(default=4, ge=1, description="also called ppo_epochs, as in seed 004")
+    epochs: int = Field(default=4, ge=1, description="also called ppo_epochs")
     normalize_advantages: bool = Field(default=True, description="of each batch, to mean 0 and deviation 1")
     target_kl: float = Field(default=0.05, gt=0, description="an epoch that ends above it is the last")
 
@@ -104,11 +104,12 @@ class TrainingSettings(Settings):
 
     max_episodes: int | None = Field(default=None, ge=1, description="games, after which no iteration begins")
     early_stopping: bool = Field(
-        default=False, description="end once the last evaluations show that the outcome no longer rises: see patience"
+        default=False, description="end the run once the outcome no longer rises: see patience"
     )
-    patience: int = Field(default=20, ge=3, description="evaluations that must show it")
+    patience: int = Field(default=20, ge=3, description="evaluations that early stopping looks at")
     least_rise: float = Field(
-        default=0.02, description="of the outcome over so many evaluations; a run that certainly rises by less ends"
+        default=0.02,
+        description="of the outcome over these evaluations; early stopping ends a run that certainly rises by less",
     )
     checkpoint_frequency: int = Field(
         default=5, ge=1, description="iterations from one to the next; a resumed run repeats fewer"
@@ -126,7 +127,7 @@ class TrainingSettings(Settings):
 
 
 class LoggingSettings(Settings):
-    """What is written besides checkpoints."""
+    """Outputs other than checkpoints."""
 
     tensorboard: bool = Field(default=True, description="curves for it, in the output folder")
     csv_log: str = Field(default="training_log.csv", description="in the output folder; '' for none")

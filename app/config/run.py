@@ -15,20 +15,20 @@ from app.core import ConfigKey, FlyballError, Name, is_broker
 LAPTOP: tuple[ConfigKey, ...] = tuple(
     ConfigKey(key) for key in ("tic_tac_toe_2p", "connect_four_2p", "breakthrough6_2p", "hex7_2p", "oh_hell_3p")
 )
-"""What two cores serve well."""
+"""Configurations that suit two cores."""
 
 PROFILES: dict[str, tuple[ConfigKey, ...]] = {"laptop": LAPTOP, "full": tuple(GAMES)}
 
 
 class ForeignSettings(FlyballError):
-    """A journal holds settings that this program does not know, or that the broker did not publish."""
+    """Recorded settings are unknown to this version, or not from the broker."""
 
 
 class DeadlineSettings(Settings):
-    """Seconds that one attempt at a job may take; after them its process is killed and replaced.
+    """Seconds for one attempt at a job, after which its process is killed and replaced.
 
-    Generous on purpose: a deadline is for jobs that hang. ``evaluation.batch_seconds`` of each game is that of a batch
-    of evaluation games.
+    Generous on purpose: a deadline is for jobs that hang. A batch of evaluation games has the deadline
+    ``evaluation.batch_seconds`` of its game.
     """
 
     selfplay_seconds: float = Field(default=7200.0, gt=0, le=MAX_SECONDS, description="of a request for games")
@@ -40,7 +40,7 @@ class DeadlineSettings(Settings):
 
 
 class RunSettings(Settings):
-    """What is played and learned, from which seed, at which rhythm."""
+    """Settings of a run."""
 
     seed: int = Field(default=0, ge=0, lt=1 << 63)
     tick_seconds: float = Field(default=10.0, ge=1e-3, le=MAX_SECONDS, description="period of CLOCK_TICK")
@@ -65,14 +65,14 @@ class RunSettings(Settings):
 
     @classmethod
     def recorded(cls, settings: Mapping[str, Any], source: str) -> Self:
-        """Return the settings that a RUN_CONFIGURED holds.
+        """Return the settings in a RUN_CONFIGURED.
 
         Args:
             settings: its settings.
             source: who published it.
 
         Raises:
-            ForeignSettings: it is not the broker's, or the settings are another version's.
+            ForeignSettings: the broker did not publish them, or another version wrote them.
         """
         if not is_broker(source):
             raise ForeignSettings(
@@ -93,7 +93,7 @@ class RunSettings(Settings):
         return {config.key: config for config in self.configs}
 
     def __contains__(self, key: object) -> bool:
-        """Whether this run plays a configuration; a run folder may hold events about others it once played."""
+        """Return whether this run plays a configuration; a run folder may hold events about others it once played."""
         return key in self.by_key
 
     def config(self, key: str) -> GameConfig:

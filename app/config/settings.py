@@ -1,4 +1,4 @@
-"""What can be set for one game configuration. Frozen; unknown keys are errors; units are in the names."""
+"""Settings of one game configuration. Frozen; unknown keys are errors; units are in the names."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -47,7 +47,7 @@ def _holds_boolean(value: Any) -> bool:
 
 
 class NetworkSettings(Settings):
-    """An actor-critic network with one shared trunk (seed 004 §3.2.1)."""
+    """An actor-critic network with one shared trunk."""
 
     hidden: tuple[int, ...] = Field(default=(256, 128), min_length=1)
 
@@ -69,10 +69,12 @@ class PpoSettings(Settings):
     gae_lambda: float = Field(default=0.75, ge=0, le=1, description=GAE_LAMBDA)
     clip_epsilon: float = Field(default=0.2, gt=0, lt=1, description="ratios of probabilities count in 1 +- it")
     value_coef: float = Field(default=0.5, ge=0, description="weight of the critic's loss")
-    entropy_coef: float = Field(default=0.03, ge=0, description="weight of the entropy, at first")
-    entropy_coef_end: float | None = Field(default=None, ge=0, description="at last; unset: it stays as it is")
+    entropy_coef: float = Field(default=0.03, ge=0, description="entropy coefficient, at first")
+    entropy_coef_end: float | None = Field(
+        default=None, ge=0, description="entropy coefficient in the end; unset: constant"
+    )
     entropy_trainings: int = Field(
-        default=100, ge=1, description="trainings of the daemons from the first to the last weight of the entropy"
+        default=100, ge=1, description="trainings of the daemons until entropy_coef_end is reached"
     )
     max_grad_norm: float = Field(default=0.5, gt=0, description="longer gradients are shortened to it")
     epochs: int = Field(default=3, ge=1, description="passes over the rows")
@@ -84,7 +86,7 @@ class PpoSettings(Settings):
 
 
 MAX_TEMPERATURE = 10.0
-OPENINGS = "a game begins with so many random decisions at most; how many is drawn"
+OPENINGS = "a game begins with 0 to this many random decisions"
 
 
 class SelfplaySettings(Settings):
@@ -107,7 +109,7 @@ class EvaluationSettings(Settings):
     members: int = Field(default=3, ge=0, description="other members of the league, drawn among those near in strength")
     anchor_games: int = Field(default=50, ge=1, description="against each other opponent")
     saturated_games: int = Field(
-        default=20, ge=1, description="against whom the champion beats, or loses to, in over nine games of ten"
+        default=20, ge=1, description="against opponents whose score against the champion is one-sided (over 90%)"
     )
     temperature: float = Field(
         default=0.3, ge=0, le=10, description="of both sides; 0 is greedy: only chance and openings make games differ"

@@ -58,7 +58,7 @@ def lineups(weights: Mapping[T, float], count: int, *, seats: int, distinct: int
 
     Every seat has the distribution of the weights, whatever ``distinct`` is: at most so many draws are made, and each
     is cloned over neighbouring seats, as evenly as possible. That keeps the number of models in memory small (cluster
-    sampling, seed 001 §4).
+    sampling).
 
     Args:
         weights: see ``Wheel``.

@@ -1,7 +1,4 @@
-"""Identifiers. All of them are derived from their cause, so that doing a thing twice names it once.
-
-Source: DESIGN §1.8 (idempotent by construction).
-"""
+"""Identifiers. All are derived from their cause, so that a repetition has the same id."""
 
 from hashlib import blake2b
 from struct import Struct
@@ -41,7 +38,7 @@ PlayerName = Annotated[str, Field(pattern=f"^({SHA256}|{RANDOM}|{HEURISTIC})$")]
 """Names a player: a model by its hash, a built-in one by its name."""
 
 ANCHOR = "anchor_"
-"""What the roles of lasting anchors begin with."""
+"""Prefix of the roles of lasting anchors."""
 
 NEWEST_ANCHOR = f"{ANCHOR}1"
 """The role of the newest lasting anchor."""
@@ -53,7 +50,7 @@ _LENGTH = Struct(">I")
 
 
 def is_broker(producer: str) -> bool:
-    """Return whether a producer's name is that of a broker."""
+    """Return whether a producer is a broker."""
     return producer.partition("@")[0] == BROKER
 
 

@@ -1,4 +1,4 @@
-"""How this program starts itself in another process."""
+"""The command that starts this program in another process."""
 
 import sys
 
@@ -6,7 +6,6 @@ import sys
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
     """Return the command that runs a module of this program.
 
-    Without ``-P`` Python would look into the working directory first, and a folder there that happens to be named
-    ``app`` would be run in place of ours.
+    Without ``-P`` Python would look into the working directory first, and would run a folder named ``app`` there.
     """
     return (sys.executable, "-P", "-m", module, *arguments)

@@ -68,7 +68,7 @@ def gsprt_llr(counts: Sequence[float], elo0: float, elo1: float) -> float:
 
 
 def sprt_bounds(alpha: float, beta: float) -> tuple[float, float]:
-    """Return Wald's bounds on a log-likelihood ratio: H1 is rejected at the first, accepted at the second."""
+    """Return Wald's bounds on a log-likelihood ratio: (H1 rejected, H1 accepted)."""
     return log(beta / (1 - alpha)), log((1 - beta) / alpha)
 
 

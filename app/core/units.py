@@ -1,4 +1,4 @@
-"""Numbers that carry their unit or their uncertainty (DESIGN §1.6)."""
+"""Numbers that carry their unit or their uncertainty."""
 
 from math import sqrt
 from typing import NewType, Self

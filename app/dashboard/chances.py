@@ -1,4 +1,4 @@
-"""Whom the current model meets in self-play."""
+"""Opponents of the current model in self-play."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What is known of each configuration: a fold over events."""
+"""The status of each configuration: a fold over events."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -25,7 +25,7 @@ from app.events import (
 )
 
 WINDOW_SECONDS = 60
-"""What "recent" means for rates."""
+"""Window of rates."""
 
 MICROSECONDS = 1_000_000
 Changes = dict[str, Any]
@@ -40,7 +40,7 @@ class Decided(Value):
 
 
 REMEMBERED = 16
-"""Champions whose place in the sequence is known; gauntlets meet the sixth last."""
+"""Remembered champions; gauntlets play the sixth last."""
 
 
 class PastChampion(Value):
@@ -58,7 +58,7 @@ class Progress(Value):
 
 
 class Boosted(Value):
-    """An exploration boost: the factor on the sampling temperature, and for how long."""
+    """An exploration boost: factor on the sampling temperature, and its end."""
 
     multiplier: float
     since_us: int
@@ -68,12 +68,12 @@ class Boosted(Value):
 class ConfigRow(Value):
     """One configuration.
 
-    ``since_us`` is when it was first heard of; ``played`` counts games by second, over the window; ``evaluated`` is
-    the model of the last evaluation as long as nobody has decided about it. ``loops`` counts trainings that were
+    ``since_us`` is the time of its first event; ``played`` counts games by second, over the window; ``evaluated`` is
+    the model of the last evaluation until it is promoted or rejected. ``loops`` counts trainings that were
     evaluated and decided about, ``promotions`` and ``rejections`` the decisions, operators' included; the initial
     model, which nobody trained, counts in none of them. ``champions`` are the latest ones, the current model last.
-    ``blocked`` is why training is blocked, if it is; ``quality`` what the training intensity was set for; ``overdue``
-    that no evaluation comes; ``undistributed`` why the current model is not where it is to be played with.
+    ``blocked`` is why training is blocked; ``quality`` the one that the training intensity follows; ``overdue`` the
+    latest EVALUATION_OVERDUE since the last evaluation; ``undistributed`` the failure to distribute the current model.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""What is known of each daemon: a fold over what they say of themselves."""
+"""The status of each daemon: a fold over its events."""
 
 from typing import Any, Literal
 
@@ -40,12 +40,12 @@ class DaemonRow(Value):
     quarantined: bool = False
 
     def state_at(self, now_us: int, silent_after_seconds: float, *, running: bool) -> State:
-        """Return the state: ``silent`` when nothing was heard for too long, ``gone`` when the run has ended without it.
+        """Return the state; ``silent``: no event for too long, ``gone``: the run ended without a stop.
 
         Args:
             now_us: the time of day.
-            silent_after_seconds: how long a daemon may say nothing.
-            running: whether the run is; if not, none of its daemons is, whatever it said last.
+            silent_after_seconds: longest time between events of a daemon.
+            running: whether the run is running; if not, no daemon is.
         """
         if self.state not in ("started", "ready"):
             return self.state
@@ -68,7 +68,7 @@ def fold_daemon(row: DaemonRow | None, event: Event[Payload]) -> DaemonRow:
 
 
 def fold_trouble(row: DaemonRow, data: Trouble) -> DaemonRow:
-    """Return a worker's row after an event that says how far it is trusted."""
+    """Return a worker's row after a pause, a quarantine, or the end of one."""
     match data:
         case NodeDegraded(error=error):
             return row.model_copy(update={"degraded": True, "error": error})

@@ -43,14 +43,14 @@ LEAGUES_READ: frozenset[type[Payload]] = LEAGUE_READS | {MatchmakingUpdated, Opp
 
 @dataclass(slots=True)
 class LeagueView:
-    """One configuration's league, as far as it was read.
+    """One configuration's league, up to the last event read.
 
     Attributes:
         league: members and their games, as the keeper sees them.
         pairs: totals of all rated games.
-        rated: rated models, the latest last, with the step of their training and their rating as told last.
+        rated: rated models, the latest last, with the step of their training and their latest published rating.
         promoted: the models that became current.
-        picks: whom the current model meets in self-play, and why.
+        picks: opponents of the current model in self-play, with reasons.
         met: games of self-play by category.
         config: what the status knows of the configuration from the same events.
     """

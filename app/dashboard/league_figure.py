@@ -16,7 +16,7 @@ INCHES = (12.0, 5.0)
 
 
 def draw_league(view: LeagueView, title: str, path: Path) -> None:
-    """Draw Elo over steps (hero, baselines, past best; seed 001 §2) and the members' scores against each other.
+    """Draw Elo over steps (hero, baselines, past best) and the members' scores against each other.
 
     Raises as ``app.telemetry.drawn`` does.
     """

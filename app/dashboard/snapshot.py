@@ -53,7 +53,7 @@ def _read(path: Path) -> BoardState | None:
 
 
 def _belongs(state: BoardState, reader: JournalReader) -> bool:
-    """Whether the journal has the event that was counted last, at its place, and no event was voided since."""
+    """Return whether the journal still holds the last counted event, and no event was voided since."""
     if not reader.landmark(EventVoided.event_type) <= state.position <= reader.head or not state.position:
         return False
     event: Event[Any] | None = next(history(reader, after=state.position - 1, on_dead=lambda _: None), None)

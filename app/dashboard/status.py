@@ -37,8 +37,8 @@ class Decision(Value):
 class ConfigStatus(Value):
     """One configuration; ``None`` is what is not known yet.
 
-    ``blocked`` says why no training is allowed, ``paused`` that the data is too poor to train on, ``boost`` by how much
-    exploration is boosted; None and False where that is not so.
+    ``blocked`` is the reason of a training block, ``paused`` whether data is too poor to train on, ``boost`` the factor
+    of an exploration boost.
     """
 
     key: str
@@ -78,7 +78,7 @@ class DaemonStatus(Value):
 
 
 class Status(Value):
-    """A run at one time, or as it was last known; ``position`` is that of the last event counted."""
+    """A run at one time; ``position`` is that of the last event counted."""
 
     time: datetime
     running: bool
@@ -139,7 +139,7 @@ class Board:
                 self._configs[event.subject] = fold_config(row, event)
 
     def _configure(self, event: Event[RunConfigured]) -> None:
-        """Take in the run's settings; those that every fold leaves out are left out here too."""
+        """Take in the run's settings, except those that every fold skips."""
         with suppress(ForeignSettings):
             self.settings = RunSettings.recorded(event.data.settings, event.source)
             for config in self.settings.configs:
@@ -150,8 +150,8 @@ class Board:
 
         Args:
             now: the time of day.
-            silent_after_seconds: a running daemon of which nothing was heard for longer is called silent.
-            running: whether the run is; the journal alone cannot tell how it was ended.
+            silent_after_seconds: a running daemon without events for longer is silent.
+            running: whether the run is running; the journal alone can't show a crash.
         """
         now_us = round((now - EPOCH).total_seconds() * MICROSECONDS)
         return Status(
@@ -163,15 +163,15 @@ class Board:
         )
 
     def _played(self) -> list[ConfigRow]:
-        """Return the rows of the configurations that are played; earlier ones are kept for when they are again."""
+        """Return the rows of the configurations in the run's settings."""
         if self.settings is None:
             return list(self._configs.values())
         return [self._configs[config.key] for config in self.settings.configs]
 
     def _present(self) -> list[DaemonRow]:
-        """Return the daemons of nodes where one has not stopped; where all have, those of the node that stopped last.
+        """Return the daemons of nodes that have not stopped, otherwise of the node that stopped last.
 
-        A node that left in order would otherwise stay in the table for ever.
+        Without this rule a node that was shut down would stay in the table for ever.
         """
         rows = list(self._daemons.values())
         nodes = {row.node for row in rows if row.state != "stopped"}

@@ -20,7 +20,7 @@ from app.events import (
 
 HASH_DIGITS = 8
 UNKNOWN = "-"
-"""What stands for what is not known: never 0."""
+"""Placeholder of an unknown value: never 0."""
 
 LONG_TEXT = 60
 LONG_LIST = 4
@@ -46,7 +46,7 @@ def show_rate(rate: Rate | None) -> str:
 
 
 def show_progress(progress: Progress | None) -> str:
-    """Return the score against an earlier champion, and how many loops ago that was current; a dash when unknown."""
+    """Return the score against an earlier champion and its age in loops; a dash when unknown."""
     if progress is None:
         return UNKNOWN
     score = progress.score

@@ -1,4 +1,4 @@
-"""What a configuration waits for, and what an operator can do about it."""
+"""Reasons why a configuration waits, with an operator's remedy."""
 
 from app.config import RunSettings
 from app.dashboard.configs import ConfigRow
@@ -6,7 +6,7 @@ from app.dashboard.summary import short
 
 
 def waiting_for(row: ConfigRow, settings: RunSettings) -> str | None:
-    """Say what a configuration waits for and what an operator can do; ``None`` where it waits for nothing."""
+    """Return what a configuration waits for, with a remedy; ``None`` for nothing."""
     if (failed := row.undistributed) is not None:
         return f"model {short(failed.model)} cannot be distributed (attempt {failed.attempt}): {failed.error}"
     if row.blocked is not None:

@@ -1,4 +1,4 @@
-"""One job, carried out where the engine put it, told of in frames.
+"""One job in a compute process, reported in frames.
 
 A frame is a JSON object with one key: ``progress``, ``result``, ``error``, or ``lost`` for a worker that died.
 """
@@ -34,7 +34,7 @@ def perform(function: str, spec: JsonObject, send: Callable[[JsonObject], None])
     try:
         result = resolve(function)(spec, lambda progress: send({"progress": progress}))
         send({"result": result})
-    except Exception as error:  # noqa: BLE001  # the boundary: whatever a job raises is told to who asked for it
+    except Exception as error:  # noqa: BLE001  # the boundary: whatever a job raises is reported to its caller
         send({"error": _described(error)})
 
 

@@ -8,7 +8,7 @@ from app.core import FlyballError
 JsonObject = dict[str, Any]
 Report = Callable[[JsonObject], None]
 Job = Callable[[JsonObject, Report], JsonObject]
-"""What an engine runs: ``def job(spec, report) -> result``; everything that crosses is JSON."""
+"""A job: ``def job(spec, report) -> result``; everything that crosses is JSON."""
 
 
 class JobFailed(FlyballError):

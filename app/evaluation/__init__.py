@@ -1,4 +1,4 @@
-"""Evaluation as pure functions: whom to play, what the games say, how good experience is."""
+"""Evaluation as pure functions: opponents, statistics, quality of experience."""
 
 from app.evaluation.batches import (
     ATTEMPTS,

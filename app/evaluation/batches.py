@@ -1,7 +1,7 @@
 """A gauntlet in batches of games: split for several processes, and put together again.
 
-Opponents are split as well as games: a single champion would keep one process busy and leave the others idle (ERRATA
-000). A batch that was lost costs its games only.
+Opponents are split as well as games, because a single champion would otherwise keep one process busy and leave the
+others idle. A lost batch costs only its own games.
 """
 
 from collections.abc import Mapping, Sequence
@@ -105,7 +105,7 @@ def merge(batches: Sequence[Batch], outcomes: Sequence[BatchResult | FlyballErro
 
 
 class GauntletSpec(Settings):
-    """Which model plays whom."""
+    """A pairing of a model with an opponent."""
 
     store: Path
     config: GameConfig

@@ -1,4 +1,4 @@
-"""What an evaluation in environments counts, and how: the one specification, as a reducer.
+"""Metrics of an evaluation in environments: the one specification, as a reducer.
 
 N environments that reset themselves are stepped together; ``StepResult`` is what they returned, ``EvalState`` what has
 been counted, ``advance`` takes one and the other to the next state. Tests name the rules by their numbers.
@@ -24,7 +24,7 @@ been counted, ``advance`` takes one and the other to the next state. Tests name 
    episode reports its last distance (NaN: not reported): those that do may differ from those that do not.
 8. **Numbers are finite.** A reward that is not, or an infinite last distance, is an error.
 
-Sources: seed 002 with its errata; Gymnasium's ``AutoresetMode``; the quota is that of Stable-Baselines3's
+Sources: Gymnasium's ``AutoresetMode``; the quota is that of Stable-Baselines3's
 ``evaluate_policy``.
 """
 
@@ -56,12 +56,12 @@ class UnfinishedEpisodes(FlyballError):
 
 
 class NotFinite(FlyballError):
-    """An environment returned a number that is none (rule 8)."""
+    """An environment returned NaN or infinity (rule 8)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepResult:
-    """What N environments returned for one step.
+    """Results of one step in N environments.
 
     Attributes:
         reward: [N].
@@ -95,7 +95,7 @@ class Episode(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvalState:
-    """What has been counted so far; nothing in it is ever changed.
+    """Counts so far; immutable.
 
     Attributes:
         autoreset: how the environments reset themselves.
@@ -117,7 +117,7 @@ class EvalState:
 
     @property
     def complete(self) -> bool:
-        """Whether every environment has finished its quota."""
+        """Return whether every environment has finished its quota."""
         return len(self.episodes) == self.requested
 
     @property

@@ -1,4 +1,4 @@
-"""Whom a new model plays: built-in players, lasting anchors, the champion, a recent snapshot, members of the league."""
+"""A new model's opponents: built-in players, anchors, champions, members of the league."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Self
@@ -12,7 +12,7 @@ CHAMPION = "champion"
 MODEL = "model"
 
 MEMBER = "member_"
-"""What the roles of members drawn from the league begin with: a model keeps such a role for one gauntlet only."""
+"""Prefix of the roles of drawn members; a model keeps such a role for one gauntlet only."""
 
 
 class Opponent(Settings):
@@ -31,7 +31,7 @@ class Opponent(Settings):
 
     @property
     def player(self) -> str:
-        """What it is loaded by: its model's hash, or the name of a built-in player."""
+        """Its model's hash, or the name of a built-in player."""
         return self.model or self.kind
 
 
@@ -46,17 +46,17 @@ def plan_gauntlet(
 ) -> tuple[Opponent, ...]:
     """Return the opponents of ``model``, the random bot first.
 
-    A model never plays itself (a champion cannot lose rating by beating itself, ERRATA 000) and no model twice.
+    A model never plays itself, because a champion would lose rating by beating itself, and plays no model twice.
     The numbers of games are rounded up so that every seat is taken equally often.
 
     Args:
         model: the hero.
-        candidates: models by their role; of those that are there, the first role counts.
+        candidates: models by their role; a model with several roles keeps the first.
         builtins: players by name.
         settings: how many games.
         players: of a game.
-        saturated: built-in players and models, by what they are loaded by, whose games tell next to nothing about
-            models like this one: few are played, to see that it is still so. The champion and the newest lasting
+        saturated: built-in players and models with a one-sided score against models like this one. Few games are
+            played with them, to notice when the score changes. The champion and the newest lasting
             anchor are played in full, because the gate and the watchdog depend on them.
     """
 
@@ -80,10 +80,10 @@ def plan_gauntlet(
 
 
 def plan_matches(players: Iterable[str], games: int, config: GameConfig) -> tuple[Opponent, ...]:
-    """Return opponents as they are named: members of the league, by content hash, and built-in players.
+    """Return opponents: league members by content hash, and built-in players.
 
     Args:
-        players: whom to play.
+        players: their names.
         games: against each; rounded up so that every seat is taken equally often.
         config: decides how many seats there are.
     """

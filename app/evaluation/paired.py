@@ -1,4 +1,4 @@
-"""The paired comparison of two policies at a card table: the same deals, seats and opponents for both (ERRATA 004).
+"""The paired comparison of two policies at a card table: the same deals, seats and opponents for both.
 
 Four equal players take 6.5 points a hand whatever they are worth, and a seat's points scatter by 6.8 around it, most
 of it luck of the deal. So a hero is compared with a reference policy that sits in its place when the same cards are
@@ -22,7 +22,7 @@ CONFIDENCE = 0.95
 
 
 class HandResults(Settings):
-    """What a policy's hands came to, in order of the deals, P consecutive ones each: the policy in seats 0 … P - 1."""
+    """Results of a policy's hands, in order of the deals, P each: the policy in seats 0 … P - 1."""
 
     points: tuple[float, ...] = ()
     win_shares: tuple[float, ...] = Field(default=(), description="1 for the fewest points alone, else the part of it")

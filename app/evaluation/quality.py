@@ -29,7 +29,7 @@ FLOOR = 1 / 10
 
 
 class ShardStatistics(Settings):
-    """What is counted in a shard."""
+    """Counts of a shard."""
 
     rows: int = Field(ge=1)
     distinct_positions: int = Field(ge=1)

@@ -25,7 +25,7 @@ class OpponentScore(NamedTuple):
 
 
 class Prior(NamedTuple):
-    """What is believed of a rating before any game: a normal distribution."""
+    """Prior of a rating: a normal distribution."""
 
     mean: Elo = Elo(0.0)
     deviation: float = 800.0

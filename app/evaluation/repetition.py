@@ -1,8 +1,8 @@
-"""Whether a shard repeats the games of earlier ones, rather than holding games that were played anew.
+"""Detection of shards that repeat the games of earlier ones.
 
 Games repeat by themselves where a game is small or its players are sure of themselves, so a count of repeated games
 says nothing. What a repeated game says depends on how probable it was: each is a likelihood ratio of "copied" against
-"played anew", the probability of the latter being that of its moves under the policy that played, which is recorded.
+"newly played", the probability of the latter being that of its moves under the policy that played, which is recorded.
 
 Two ways of copying are considered, each of which leaves half of the games alone:
 
@@ -10,7 +10,7 @@ Two ways of copying are considered, each of which leaves half of the games alone
 - in place: the game at the same place of one earlier shard: 1/2 + 1/2 / p.
 
 The evidence is the logarithm of their mixture (half from a bag, half in place, the shards alike). For a shard that was
-played anew the expectation of the ratio is at most 1 whatever came before, so that it exceeds x with a probability of
+newly played the expectation of the ratio is at most 1 whatever came before, so that it exceeds x with a probability of
 at most 1/x (Markov's inequality; V. Vovk and R. Wang, "E-values: Calibration, combination and applications", 2021).
 Chance and opponents, whose probabilities a shard does not record, are taken for certain: p is then too large, and the
 evidence too small.
@@ -27,7 +27,7 @@ Games = Sequence[bytes]
 """The games of a shard in order, each in a form that is equal for equal games."""
 
 FALSE_ALARMS = 1e-9
-"""Share of shards that are taken for copies though they were played anew, at most."""
+"""Largest share of newly played shards that are taken for copies."""
 
 CERTAIN = -log(FALSE_ALARMS)
 """Evidence, nats, from which on a shard is taken for a copy."""

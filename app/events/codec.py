@@ -33,13 +33,13 @@ _reader: TypeAdapter[EnvelopeModel[Payload]] = TypeAdapter(
 
 
 class _Named(Struct):
-    """What an event is called; all else is passed over."""
+    """Id of an event; other fields are skipped."""
 
     id: str
 
 
 class _Kind(NamedTuple):
-    """What reading an event of one type takes, looked up once."""
+    """Cached tools to read events of one type."""
 
     dataversion: int
     about_config: bool
@@ -59,7 +59,7 @@ _name = Decoder(_Named).decode
 
 
 def id_in(body: bytes) -> str | None:
-    """Return the id of an event, without reading the rest of it; None if that is none of ours."""
+    """Return the id of an event, without reading the rest; ``None`` if malformed."""
     try:
         return _name(body).id
     except ValueError:

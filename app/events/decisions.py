@@ -1,4 +1,4 @@
-"""Decisions: a knob was set, by its one owner (DESIGN §4)."""
+"""Decisions: a knob was set, by its one owner."""
 
 from typing import Annotated, ClassVar
 
@@ -56,12 +56,12 @@ class TrainingUnblocked(Decision, type="quality.training_unblocked", name="TRAIN
 
 
 class NodeQuarantined(Decision, type="node.quarantined", name="NODE_QUARANTINED", notable=True):
-    """A worker delivers bad shards: those nobody trained on yet are dropped, and it plays nothing but probes."""
+    """A worker delivers bad shards: untrained ones are dropped, and it plays only probes."""
 
     scope: ClassVar[Scope] = Scope.SYSTEM
 
     worker: Name
-    lasts_seconds: Seconds = Field(description="until its first probe")
+    lasts_seconds: Seconds = Field(description="until the quarantine's first probe")
     reason: Text
 
 
@@ -110,7 +110,7 @@ class CurriculumRebalanced(Decision, type="curriculum.rebalanced", name="CURRICU
 
 
 class MatchmakingUpdated(Decision, type="league.matchmaking_updated", name="MATCHMAKING_UPDATED"):
-    """Whom a model meets in self-play from now on. The probabilities sum to 1."""
+    """A model's opponents in self-play from now on. The probabilities sum to 1."""
 
     model: ModelHash
     picks: tuple[OpponentPick, ...] = Field(min_length=1, max_length=MOST_ITEMS)
@@ -144,7 +144,7 @@ class ModelRolledBack(Decision, type="model.rolled_back", name="MODEL_ROLLED_BAC
     reason: Text
 
     def holds(self, current: str | None) -> bool:
-        """Whether it changes anything where this model is current: not if it was told twice, or came too late.
+        """Return whether it changes anything where this model is current: not if repeated or late.
 
         Where none is known to be current, it is believed.
         """

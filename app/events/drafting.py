@@ -24,7 +24,7 @@ def follow(
     time: datetime | None = None,
     evidence: Cause | None = None,
 ) -> Envelope[Payload]:
-    """Write an event caused by another. Its id follows from (who, cause, index): done twice, it is one event.
+    """Return an event caused by another, with an id derived from (by, cause, index).
 
     Args:
         data: the payload.
@@ -33,7 +33,7 @@ def follow(
         index: which consequence of the same cause this is.
         subject: the configuration, when it isn't the cause's.
         time: when it happened; without one, when its cause was recorded.
-        evidence: an earlier event that it follows from; its cause then only said when.
+        evidence: an earlier event that it follows from, when ``cause`` only set the time, as ticks do.
     """
     origin = evidence or cause
     about_config = data.scope is Scope.CONFIG

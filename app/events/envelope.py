@@ -23,7 +23,7 @@ TRACEPARENT = r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"
 TRACEPARENT_LENGTH = 55
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(2200, 1, 1, tzinfo=UTC)
-"""Times of events are from ``EPOCH`` on and before this: no computation with them overflows."""
+"""Bound on times of events, with ``EPOCH``, so that no computation with them overflows."""
 
 SEQUENCE_DIGITS = 19
 """As many as the largest position has (2**63 - 1): the specification wants sequences that sort as text."""
@@ -60,7 +60,7 @@ class Envelope(Struct, Generic[P_co], frozen=True, kw_only=True, omit_defaults=T
 
 
 class EnvelopeModel(BaseModel, Generic[P_co]):
-    """What an envelope must be: JSON Schemas are made from it, and it has the last word.
+    """Definition of an envelope, from which JSON Schemas are made.
 
     Attributes are those of ``Envelope``, in the same order.
     """
@@ -104,7 +104,7 @@ def encode(envelope: Envelope[Payload]) -> bytes:
 
 
 class Cause(Value):
-    """What a later event needs to know of the event that led to it."""
+    """Reference to an event for the events that it causes."""
 
     id: EventId
     subject: str | None

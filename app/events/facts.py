@@ -1,4 +1,4 @@
-"""Facts: what happened. Past tense; a failure is a fact of its own (DESIGN §3)."""
+"""Facts: what happened. Past tense; a failure is a fact of its own."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -88,7 +88,7 @@ class ParityChecked(Fact, type="quality.parity_checked", name="PARITY_CHECKED", 
 
 
 class InspectionFailed(Fact, type="quality.inspection_failed", name="INSPECTION_FAILED", notable=True):
-    """A shard could not be inspected: nothing is known of it, and nobody trains on it."""
+    """A shard could not be inspected; it is never trained on."""
 
     request_id: EventId
     shard: ShardKey
@@ -144,7 +144,7 @@ class LossAnomalyDetected(
     value: Figure
     expected: Figure
     deviations: Figure
-    consecutive: PositiveCount = Field(description="trainings in a row with a metric out of range, this one included")
+    consecutive: PositiveCount = Field(description="trainings in a row with a metric out of range, including this one")
 
 
 class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_COMPLETED", version=2):
@@ -157,7 +157,7 @@ class EvaluationCompleted(Fact, type="evaluation.completed", name="EVALUATION_CO
     results: tuple[MatchResult, ...] = Field(min_length=1, max_length=MOST_ITEMS)
     elo: Rating
     elo_stderr: RatingError
-    lost_games: Count = Field(description="planned, and not played: their processes died, hung or failed")
+    lost_games: Count = Field(description="games planned but not played: their processes died, hung or failed")
     seconds: Seconds = Field(description="of computing, all processes together")
 
 
@@ -205,7 +205,7 @@ class PlateauDetected(Fact, type="evaluation.plateau_detected", name="PLATEAU_DE
 
 
 class EvaluationOverdue(Fact, type="evaluation.overdue", name="EVALUATION_OVERDUE", notable=True):
-    """No evaluation came for the whole stall window: whether the configuration improves is not known any more."""
+    """No evaluation came for the whole stall window, so improvement is unknown."""
 
     hours: float = Field(gt=0, le=1e6, description="of running without an evaluation")
     model: ModelHash | None = Field(description="whose evaluation is awaited; None: none was asked for")
@@ -221,7 +221,7 @@ class ModelDistributed(Fact, type="model.distributed", name="MODEL_DISTRIBUTED")
 
 
 class DistributionFailed(Fact, type="model.distribution_failed", name="MODEL_DISTRIBUTION_FAILED", notable=True):
-    """The current model of a configuration could not be distributed; it is tried again after a while."""
+    """The current model could not be distributed; the distributor tries again later."""
 
     model: ModelHash
     step: Count
@@ -331,7 +331,7 @@ class NodeLost(SystemFact, type="node.lost", name="NODE_LOST", notable=True):
 
 
 class NodeDegraded(SystemFact, type="node.degraded", name="NODE_DEGRADED", notable=True):
-    """Requests fail at a worker in a row: it gets none for a while, then one at a time until one succeeds."""
+    """Requests failed in a row: the worker pauses, then gets one at a time until one succeeds."""
 
     worker: Name
     failures: PositiveCount = Field(description="in a row")
@@ -340,13 +340,13 @@ class NodeDegraded(SystemFact, type="node.degraded", name="NODE_DEGRADED", notab
 
 
 class NodeRecovered(SystemFact, type="node.recovered", name="NODE_RECOVERED", notable=True):
-    """A degraded worker delivered a shard again: it gets requests as before."""
+    """A paused worker delivered a good shard: it gets requests as before."""
 
     worker: Name
 
 
 class NodeProbed(Fact, type="node.probed", name="NODE_PROBED"):
-    """A shard that a quarantined worker played as a probe was inspected. It counts for nothing else."""
+    """A quarantined worker's probe was inspected; its rows count for nothing else."""
 
     request_id: EventId
     worker: ShardWorker
@@ -362,7 +362,7 @@ class ClockTick(SystemFact, type="clock.tick", name="CLOCK_TICK"):
 
 
 class EventVoided(SystemFact, type="event.voided", name="EVENT_VOIDED"):
-    """An operator voided a recorded event: every fold leaves it out from now on."""
+    """An operator voided a recorded event: every fold skips it from now on."""
 
     position: Annotated[Position, Field(ge=1)]
     reason: Annotated[Text, Field(min_length=1)]

@@ -1,4 +1,4 @@
-"""The base of all payloads, and the three kinds of event (DESIGN §1.3)."""
+"""The base of all payloads, and the three kinds of event."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,7 +11,7 @@ TYPE_PREFIX = "flyball."
 
 
 class Kind(StrEnum):
-    """What an event is: something that happened, work that is wanted, or a knob that was set."""
+    """Kind of an event: a fact, a request, or a decision."""
 
     FACT = "fact"
     REQUEST = "request"
@@ -19,7 +19,7 @@ class Kind(StrEnum):
 
 
 class Scope(StrEnum):
-    """What an event is about: one configuration (its key is the envelope's subject) or the whole system."""
+    """Scope of an event: one configuration (its key is the envelope's subject) or the whole system."""
 
     CONFIG = "config"
     SYSTEM = "system"
@@ -69,10 +69,10 @@ class Value(BaseModel):
 
 
 class Payload(Value):
-    """The data of one event type. No field has a default: what matters is said (DESIGN §1.3).
+    """The data of one event type. No field has a default, because a forgotten value would be recorded unnoticed.
 
     Class arguments: ``type`` is the CloudEvents type without its prefix, ``name`` the event name. ``notable`` marks
-    what is rare and matters to an operator: it is logged at INFO, and stays on the screen of ``flyball up``.
+    a rare event that matters to an operator: it is logged at INFO, and stays on the screen of ``flyball up``.
     """
 
     kind: ClassVar[Kind]

@@ -2,7 +2,7 @@
 
 State is a table of frozen rows, keyed by what they are about (mostly a configuration key), so that the cost of an
 event does not depend on how many configurations there are. Whoever hosts a reducer applies the changes, writes the
-emissions as events that follow from their cause, and saves rows and cursor in one transaction (DESIGN §1.1, §3).
+emissions as events that follow from their cause, and saves rows and cursor in one transaction.
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ class Emission(NamedTuple):
 
     Attributes:
         data: the payload.
-        subject: what it is about; ``None``: what the event that was folded is about.
-        evidence: what it follows from, when that is an earlier event: a tick only says that it is time to look.
+        subject: the configuration; ``None``: the cause's.
+        evidence: the earlier event that it follows from, when the cause only set the time, as ticks do.
     """
 
     data: Payload
@@ -33,7 +33,7 @@ class Emission(NamedTuple):
 
 
 class Step(Struct, Generic[R], frozen=True):
-    """What one event leads to. A row that maps to ``None`` is deleted."""
+    """The effect of one event. A row that maps to ``None`` is deleted."""
 
     rows: Mapping[str, R | None] = MappingProxyType({})
     emissions: tuple[Emission, ...] = ()

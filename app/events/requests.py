@@ -21,7 +21,7 @@ from app.events.values import (
 
 
 class SelfplayRequested(Request, type="selfplay.requested", name="SELFPLAY_REQUESTED", version=2):
-    """Play games with a model. ``worker`` is the one that shall do it.
+    """Play games with a model on ``worker``.
 
     Games that are in no lineup are played by the model alone, in all seats.
     """
@@ -32,7 +32,7 @@ class SelfplayRequested(Request, type="selfplay.requested", name="SELFPLAY_REQUE
     games: PositiveCount
     seed: Seed
     temperature: Temperature = Field(description="of the model; its opponents play at the configured one")
-    probe: bool = Field(description="the worker is in quarantine: the rows only show whether it still has to be")
+    probe: bool = Field(description="a probe of a quarantined worker: its rows decide only about the quarantine")
 
 
 class TrainingRequested(Request, type="training.requested", name="TRAINING_REQUESTED", version=2):

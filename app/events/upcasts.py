@@ -62,19 +62,19 @@ def _among_members(data: dict[str, Any]) -> dict[str, Any]:
 @upcast("flyball.evaluation.failed", 1)
 @upcast("flyball.training.failed", 1)
 def _same(data: dict[str, Any]) -> dict[str, Any]:
-    """Nothing to change: only what a field may say has grown."""
+    """Change nothing: a field only admits more values."""
     return data
 
 
 @upcast("flyball.daemon.heartbeat", 1)
 def _of_no_request(data: dict[str, Any]) -> dict[str, Any]:
-    """Name no request: leases ran on through heartbeats then."""
+    """Add an empty list of requests: heartbeats renewed all leases then."""
     return {**data, "requests": ()}
 
 
 @upcast("flyball.selfplay.requested", 1)
 def _no_probe(data: dict[str, Any]) -> dict[str, Any]:
-    """Take a request for an ordinary one: there was no quarantine."""
+    """Mark a request as no probe: there was no quarantine."""
     return {**data, "probe": False}
 
 

@@ -1,4 +1,4 @@
-"""What several payloads are made of. Every number has a range and every text a bound, so that no event stops a fold."""
+"""Value types of payloads. Numbers have ranges and texts bounds, so that no event stops a fold."""
 
 from typing import Annotated, Literal, Self
 
@@ -30,12 +30,12 @@ Velocity = Annotated[EloPerHour, Field(ge=-1e12, le=1e12)]
 
 
 def _cut(text: object) -> object:
-    """Shorten a text, and replace what UTF-8 cannot say: a failure must be reportable whatever its message."""
+    """Shorten a text and replace what UTF-8 can't encode, so that any failure can be reported."""
     return text.encode(errors="replace").decode()[:TEXT_LENGTH] if isinstance(text, str) else text
 
 
 Text = Annotated[str, BeforeValidator(_cut), Field(max_length=TEXT_LENGTH)]
-"""Explains something to people: an error, a reason. A longer one is cut."""
+"""An error or a reason, for people. A longer text is cut."""
 
 Reason = Literal["tournament", "retest"]
 """Why single matches are played.
@@ -45,16 +45,16 @@ that is doubted, against the opponent that the doubt is about, and decides wheth
 """
 
 Purpose = Literal["rating", "gate"] | Reason
-"""Games that rate a model are kept apart from those that decide its promotion (DESIGN §5)."""
+"""Games that rate a model are kept apart from those that decide its promotion."""
 
 LeagueRole = Literal["recent", "anchor", "elite", "lasting"]
-"""Why a checkpoint is in the league; all but recent ones stay for ever (seed 001 §1).
+"""Why a checkpoint is in the league; all but recent ones stay for ever.
 
-The newest two with the role ``lasting`` are the anchors that every model is rated against (ADR-014).
+The newest two with the role ``lasting`` are the anchors that every model is rated against (ADR-017).
 """
 
 Category = Literal["mirror", "peers", "exploitable", "baselines", "prioritised"]
-"""Why matchmaking chose an opponent (seed 001 §3; the last is AlphaStar's)."""
+"""Matchmaking's category of an opponent (the last is AlphaStar's)."""
 
 
 class SampledOpponent(Value):
@@ -74,7 +74,7 @@ class OpponentPick(Value):
 
 
 class AgentRating(Value):
-    """What an agent's games say of its strength; ``games`` is how many."""
+    """An agent's rating; ``games`` is how many it rests on."""
 
     agent: PlayerName
     elo: Rating
@@ -98,7 +98,7 @@ ShardWorker = Annotated[
 
 
 class ShardRef(Value):
-    """Where rows of experience lie, who played them, and what they are about."""
+    """A shard of experience: its place, its worker and its content."""
 
     key: ShardKey
     worker: ShardWorker
@@ -135,7 +135,7 @@ class MatchResult(Value):
 
     @property
     def player(self) -> str:
-        """Who the opponent is: its model's hash, or the name of a built-in player."""
+        """The opponent: its model's hash, or the name of a built-in player."""
         return self.opponent_model or self.opponent
 
     @model_validator(mode="after")
@@ -158,7 +158,7 @@ class MatchResult(Value):
 
 
 class TrainingMetrics(Value):
-    """What one PPO update looked like; means over its last epoch."""
+    """Metrics of one PPO update; means over its last epoch."""
 
     policy_loss: Figure
     value_loss: Figure

@@ -1,4 +1,4 @@
-"""The feedback controllers: pure reducers that read events and turn knobs (seed 003, DESIGN §4)."""
+"""The feedback controllers: pure reducers that read events and turn knobs."""
 
 from app.feedback.controller import Controller
 from app.feedback.curriculum import CurriculumIntegration

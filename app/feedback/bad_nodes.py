@@ -1,15 +1,15 @@
 """Bad nodes: workers whose shards are worse than what others deliver for the same configuration (ADR-019).
 
-Evidence is always relative: what all workers deliver alike is the configuration's fault, or its data's. A worker is put
-into quarantine
+Evidence is relative to other workers: what all deliver alike is the configuration's fault. A worker is put into
+quarantine
 
-- at its first shard whose games break the rules, if of the workers that delivered the configuration's latest shards no
-  more than half break them;
-- after some shards in a row that each score far below all that others delivered for its configuration meanwhile.
+- at its first shard whose games break the rules, unless more than half of the workers with recent shards of the
+  configuration break them;
+- after several shards in a row that each score far below all shards of others for its configuration since then.
 
-In quarantine it plays probes now and then. Good ones in a row end the quarantine, a bad one makes it longer. A probe,
-too, is held only against what others delivered meanwhile: otherwise the last worker of a run, whose others have left,
-would stay in quarantine for ever.
+A quarantined worker plays probes. Good probes in a row end the quarantine, a bad one makes it longer. A probe is
+compared only with shards that others delivered meanwhile, because otherwise a run's last worker would stay in
+quarantine for ever.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,11 @@ from app.core import ConfigKey
 from app.events import NodeQuarantined, NodeReleased, Payload, Row
 
 LATEST = 12
-"""Shards of a configuration that are remembered."""
+"""Latest shards remembered for each configuration."""
 
 
 class Delivered(Row, frozen=True):
-    """A shard: who delivered it, and when it was inspected; without a score its games break the rules."""
+    """A shard: its worker and the time of its inspection; no score: its games break the rules."""
 
     worker: str
     at_us: int
@@ -31,12 +31,12 @@ class Delivered(Row, frozen=True):
 
 
 class NodeRow(Row, frozen=True):
-    """What is known of one worker.
+    """The quarantine state of one worker.
 
     Attributes:
-        times_us: of its latest shards, as many as bad ones in a row make a quarantine; or when that began or ended.
+        times_us: of its latest ``bad_shards`` shards, or when a quarantine began or ended.
         bad: its shards in a row that were far below all others.
-        quarantines: in a row, each longer than the one before; 0: it is in none.
+        quarantines: in a row, each longer than the one before; 0: not in quarantine.
         good_probes: in a row.
         broken: the configuration whose rules its games broke, if that began the quarantine.
     """
@@ -49,13 +49,13 @@ class NodeRow(Row, frozen=True):
 
 
 class NodeWatch:
-    """What one event about a configuration's shards says of the workers.
+    """The workers of a configuration's shards, updated by one event.
 
     Args:
         settings: the thresholds.
         key: the configuration.
         delivered: its latest shards, oldest first.
-        load: returns what is known of a worker.
+        load: returns a worker's row.
         now_us: when the event was recorded.
     """
 
@@ -73,7 +73,7 @@ class NodeWatch:
         self.said: list[Payload] = []
 
     def node(self, worker: str) -> NodeRow:
-        """Return what is known of a worker."""
+        """Return a worker's row."""
         return self.changed.get(worker) or self._load(worker)
 
     def score(self, worker: str, score: float) -> None:
@@ -129,7 +129,7 @@ class NodeWatch:
         self.said.append(NodeQuarantined(worker=worker, lasts_seconds=lasts, reason=reason))
 
     def _is_far_below(self, worker: str, score: float) -> bool | None:
-        """Return whether a score is far below all that others delivered meanwhile; ``None`` when that is nothing."""
+        """Return whether a score is far below all of others meanwhile; ``None`` without others."""
         times_us = self.node(worker).times_us
         since_us = times_us[0] if times_us else 0
         others = [

@@ -1,12 +1,11 @@
-"""CurriculumIntegration: which share of self-play each configuration gets (seed 003 §4).
+"""CurriculumIntegration: each configuration's share of self-play.
 
-Weights follow evaluations: with each rating the shares are looked at again, and a cooldown keeps them from swinging.
+Weights follow evaluations: each rating may change the shares, and a cooldown keeps them from swinging.
 A configuration that improves faster, or has played less than the others, weighs more; one whose data is poor weighs
-less. What is unknown counts neither way. Weights are clamped and average 1: the least of them is the floor below which
-none starves.
+less. What is unknown counts neither way. Weights are clamped and average 1: the least weight is the starvation floor.
 
-All of it is relative to the other configurations. How much Elo an hour is fast depends on the cluster and on how far
-learning has come; and games of 8 moves are played by the hundred while one of 150 is: they are counted in requests.
+All measures are relative to the other configurations, because Elo an hour depends on the cluster and on the stage of
+learning. Games are counted in requests, because a hundred games of 8 moves take as long as one of 150.
 """
 
 from bisect import bisect_left, bisect_right
@@ -33,7 +32,7 @@ class CurriculumRow(Row, frozen=True):
 
 
 class Usual(NamedTuple):
-    """What is usual among all configurations: requests of self-play played so far, and Elo/h gained.
+    """Means over configurations: requests of self-play played so far, and Elo/h gained.
 
     The velocity is never below the least that is a measure: where all stand still, noise would decide who is fast.
     """

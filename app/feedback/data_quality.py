@@ -1,4 +1,4 @@
-"""What the quality of data sets: the rate of self-play, the intensity of training, and whether there is any."""
+"""Rules on the quality of data: rate of self-play, intensity and block of training."""
 
 from app.config.feedback import FeedbackSettings, IntensitySettings, QualitySettings
 from app.events import (
@@ -15,7 +15,7 @@ US = 1_000_000
 
 
 class QualityRow(Row, frozen=True):
-    """What quality has set for one configuration; a block that somebody else set is ``held`` until one lifts it."""
+    """Quality's settings of one configuration; an operator's block is ``held`` until lifted."""
 
     penalised: bool = False
     blocked: bool = False

@@ -35,10 +35,10 @@ SPACINGS = 18
 
 
 def longest_between_sweeps(settings: RunSettings) -> timedelta:
-    """Return the longest time between two sweeps of a run that is on.
+    """Return the longest time between two sweeps of a running loop.
 
-    Sweeps come at the first tick after each check period. Twice as long without one is a run that was off, since some
-    time in the check period after the last one.
+    Sweeps come at the first tick after each check period. After twice as long without a sweep, the run
+    was off since the check period after the last one.
     """
     return timedelta(seconds=2 * (settings.feedback.stall.check_seconds + settings.tick_seconds))
 
@@ -88,7 +88,7 @@ class FeedbackFold:
         return Step() if after is state else Step({key: after})
 
     def _looked_at(self, rows: Mapping[str, FeedbackState], now: datetime) -> Mapping[str, FeedbackState]:
-        """Rate urgency anew once per check period: it grows with the time in which nothing happens."""
+        """Update urgency once per check period, because it grows with time alone."""
         period = timedelta(seconds=self.settings.feedback.stall.check_seconds)
         known = [rows[config.key] for config in self.settings.configs if config.key in rows]
         due = [one for one in known if one.last_urgency_update is None or now - one.last_urgency_update >= period]

@@ -1,4 +1,4 @@
-"""GauntletFeedbackController: a gauntlet's results set the work and the noise of coming trainings (DESIGN §4)."""
+"""GauntletFeedbackController: a gauntlet's results set the work and the noise of coming trainings."""
 
 from collections.abc import Mapping
 from typing import ClassVar

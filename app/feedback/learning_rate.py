@@ -1,4 +1,4 @@
-"""EvaluationFeedbackHandler: the learning rate follows the gain in rating (DESIGN §4).
+"""EvaluationFeedbackHandler: the learning rate follows the gain in rating.
 
 Ratings come with errors of tens of Elo, and the rule is asked every hour: a mean gain that is not significant counts as
 none. Without that, noise alone lowers a learning rate by a tenth of itself a day, for a cut is larger than a raise.
@@ -78,7 +78,7 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
                 # The leap back up to the model from before is no gain.
                 return Step({event.subject: row.model_copy(update={"elos": (), "stderrs": ()})})
             case TrainingFailed(reason="diverged"):
-                # A divergence calls for a lower learning rate (ERRATA 004), at once.
+                # A divergence calls for a lower learning rate, at once.
                 factor = self.settings.feedback.learning_rate.lower_factor
                 lowered = self._set(row, row.learning_rate * factor, event.recorded_us)
                 return _told(event.subject, lowered, "the training diverged")

@@ -67,13 +67,13 @@ def information(games: int, score: float) -> float:
 
 
 class Level(Row, frozen=True):
-    """What is known of how much stronger than an opponent good models are, Elo and Elo squared.
+    """Estimate of good models' strength above an opponent, Elo and Elo squared.
 
-    It is never below 0: the opponent was the current model once, and however slowly models get worse, they shall not
+    It is never below 0: the opponent was the current model once, and however slowly models get worse, they must not
     get worse than it unnoticed.
 
     Attributes:
-        opponent: whom it is measured against; ``None``: the random bot.
+        opponent: the reference; ``None``: the random bot.
     """
 
     opponent: ModelHash | None
@@ -82,7 +82,7 @@ class Level(Row, frozen=True):
 
     @property
     def player(self) -> str:
-        """What the opponent is named by in requests and results."""
+        """The opponent's name in requests and results."""
         return self.opponent or RANDOM
 
     @classmethod

@@ -9,7 +9,7 @@ the model it replaces, and a model that is no longer current is not replaced aga
 What an operator decided about the current model is adopted, in the journal's order, as if it had been decided here.
 
 A model that is current for another reason than its own promotion here is rated: one that an operator promoted has not
-been, as far as is known; of one that was gone back to, an unbiased rating is what the next ones are compared with.
+been, as far as is known; a model restored by a rollback is rated, as the reference of the next candidates.
 """
 
 import operator
@@ -80,7 +80,7 @@ class Candidate(Row, frozen=True):
         return self.model_copy(update={"rotations": summed, "games": self.games + match.games})
 
     def plays_gate(self, model: ModelHash) -> bool:
-        """Whether gate games of this model are the candidate's: it was rated, so they were asked for."""
+        """Return whether gate games of this model are the candidate's: it was rated, so they were asked for."""
         return self.model == model and self.rating_id is not None
 
 
@@ -188,7 +188,7 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
             if not candidate.plays_gate(data.model) or len(match.rotations) != rotation_outcomes(players):
                 return Step()
             if row.current and match.opponent_model != row.current.model:
-                return self._another_round(event, row, candidate)  # it says nothing of whom it would replace
+                return self._another_round(event, row, candidate)  # it says nothing about the current champion
             return self._judged(event, row, candidate.after(match, players))
         rating = {"rating_id": event.id, "elo": data.elo, "elo_stderr": data.elo_stderr}
         rated = candidate.model_copy(update=rating)
@@ -243,14 +243,14 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
 
 
 def _at_least(elo: float) -> str:
-    """Say what is known of a candidate that is not this much stronger: it is better than that."""
+    """Describe a candidate that is at least this much stronger."""
     if elo < 0:
         return f"not {-elo:g} Elo worse"
     return f"more than {elo:g} Elo better" if elo > 0 else "better"
 
 
 def _below(elo: float) -> str:
-    """Say what is known of a candidate that is weaker than this."""
+    """Describe a candidate that is not this much stronger."""
     if elo > 0:
         return f"not {elo:g} Elo better"
     return f"more than {-elo:g} Elo worse" if elo < 0 else "worse"

@@ -1,12 +1,12 @@
-"""Within what bounds trainings and self-play may be set: whoever takes in a value that was decided bounds it here.
+"""Bounds on tunable parameters; every consumer clamps with ``bounded``.
 
-An operator may publish any number, and journals hold what was published. The bounds are of a run's settings, which
-payloads know nothing of; what is configured beyond them may stay. The owner of the learning rate keeps it within
-narrower ones: it lowers one that is above the maximum, and does not raise it again.
+An operator may publish any number, and journals hold what was published. Payloads can't hold these bounds, because
+the bounds depend on a run's settings. A value that is configured beyond them stays. The owner of the learning rate has
+narrower bounds: it lowers a rate above the maximum, and never raises one above it.
 
-No quality threshold lies above the quality from which on a configuration trains (``intensity.reduced``). The smoothed
-quality is a mean of scores, so where it allows training at least one score reaches the threshold. Above it, a
-configuration could play for ever: too good to pause, and too poor to train on.
+No quality threshold counts for more than ``intensity.reduced``, the quality at which training begins. The smoothed
+quality is a mean of scores, so where it allows training, at least one score reaches the threshold. With a higher
+threshold a configuration could play for ever: too good to pause, and too poor to train on.
 """
 
 from app.config import RunSettings

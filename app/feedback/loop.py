@@ -1,7 +1,7 @@
-"""FeedbackLoopController: evaluations after trainings, stalls, and what the quality of data calls for (seed 003 §3).
+"""FeedbackLoopController: evaluations after trainings, stalls, quality of data.
 
-Where no evaluation comes for the whole stall window, nothing says whether a configuration improves. That is no plateau,
-and exploration would not bring an evaluation: it is said once (EVALUATION_OVERDUE), and the status tells what to do.
+Where no evaluation comes for the whole stall window, improvement is unknown. That is not a plateau, and exploration
+would not bring an evaluation. So EVALUATION_OVERDUE is emitted once, and the status shows a remedy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,13 +49,13 @@ ADOPTED = (ExplorationBoost, NodeQuarantined, NodeReleased, TrainingBlockedByQua
 """Decisions that an operator may take too: its owner goes on from them."""
 
 UNSEEN = 16
-"""Own decisions that it waits to see recorded; it knows them by their ids, and does not take them for an operator's."""
+"""Most own decisions awaiting their record; their ids tell them from an operator's."""
 
 SWEEP = ""
 """The row that says when all configurations were last looked at."""
 
 NODE = "node:"
-"""What the keys of rows begin with that are about a worker."""
+"""Prefix of the keys of workers' rows."""
 
 
 class Awaited(Row, frozen=True):
@@ -66,17 +66,17 @@ class Awaited(Row, frozen=True):
     attempts: int
 
     def may_be_repeated(self, failed: ModelHash) -> bool:
-        """Whether it is the evaluation of this model that is awaited, and not tried too often yet."""
+        """Return whether it is the evaluation of this model that is awaited, and not tried too often yet."""
         return self.model == failed and self.attempts < MAX_ATTEMPTS
 
 
 class FeedbackRow(Row, frozen=True):
-    """What the controller remembers of one configuration, or of one worker (``node``).
+    """The controller's row of one configuration, or of one worker (``node``).
 
     Attributes:
         awaited: the model whose evaluation is awaited.
-        rated_us: when it was evaluated last, or first looked at; time in which the run was off is left out.
-        overdue: it was said that no evaluation comes.
+        rated_us: when it was evaluated last, or first seen; moved on by the time in which the run was off.
+        overdue: EVALUATION_OVERDUE was emitted since the last evaluation.
         evaluated: the last evaluation.
         inspected: the last inspected shard.
         unseen: the latest own decisions that an operator may take too and that are not recorded yet.
@@ -158,7 +158,7 @@ class FeedbackLoopController(Controller[FeedbackRow]):
     def _awaiting(
         self, step: Step[FeedbackRow], rows: Mapping[str, FeedbackRow], event: Event[Payload]
     ) -> Step[FeedbackRow]:
-        """Return a step whose rows know the ids of its decisions, so that they are not taken for an operator's."""
+        """Return a step whose rows hold the ids of its decisions, to tell them from an operator's."""
         changed = dict(step.rows)
         for index, (data, subject, _) in enumerate(step.emissions):
             if isinstance(data, ADOPTED):
@@ -192,7 +192,7 @@ class FeedbackLoopController(Controller[FeedbackRow]):
     def _inspected(  # noqa: C901 - what an inspection says of both sides, in one place
         self, rows: Mapping[str, FeedbackRow], event: Event[Payload], states: Mapping[str, FeedbackState]
     ) -> Step[FeedbackRow]:
-        """Hold an inspected shard against its configuration, or against its worker alone."""
+        """Attribute an inspected shard to its configuration or to its worker alone."""
         settings, key = self.settings.feedback, event.subject
         row = rows.get(key) or FIRST
         watch = NodeWatch(
@@ -211,7 +211,7 @@ class FeedbackLoopController(Controller[FeedbackRow]):
                     quality, said = apply_parity(row.quality, checked, failures, settings.quality)
                 if quality.blocked and not row.quality.blocked:
                     accused = [name for name, one in rows.items() if one.node.broken == key and one.node.quarantines]
-                    for name in sorted(accused):  # rows are in another order after a restart: ids depend on the order
+                    for name in sorted(accused):  # because rows change their order at a restart, and ids depend on it
                         watch.release(name.removeprefix(NODE), f"others break the rules of {key} as well")
             case NodeProbed(worker=str(worker), score=score):
                 watch.probe(worker, score)
@@ -232,7 +232,7 @@ class FeedbackLoopController(Controller[FeedbackRow]):
     def _check(
         self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]
     ) -> tuple[FeedbackRow, Sequence[Emission]]:
-        """Look for a stall or a pause. Where evaluations are overdue, old ones say nothing of now."""
+        """Look for a stall or a pause; overdue evaluations void the rating history."""
         look = Look(
             now=event.recordedtime,
             now_us=event.recorded_us,
@@ -253,7 +253,7 @@ class FeedbackLoopController(Controller[FeedbackRow]):
         off_us = now_us - last if timedelta(microseconds=now_us - last) > longest_between_sweeps(self.settings) else 0
         changed: dict[str, FeedbackRow | None] = {SWEEP: FeedbackRow(swept_us=now_us)}
         emissions = list[Emission]()
-        for config in self.settings.configs:  # rows are in another order after a restart: ids depend on the order
+        for config in self.settings.configs:  # because rows change their order at a restart, and ids depend on it
             row = rows.get(config.key) or FIRST
             row = row.model_copy(update={"rated_us": now_us if row.rated_us is None else row.rated_us + off_us})
             row, overdue = self._missed(row, now_us)
@@ -263,7 +263,7 @@ class FeedbackLoopController(Controller[FeedbackRow]):
         return Step(changed, tuple(emissions))
 
     def _missed(self, row: FeedbackRow, now_us: int) -> tuple[FeedbackRow, Sequence[Emission]]:
-        """Say once that no evaluation came for the whole stall window."""
+        """Emit EVALUATION_OVERDUE once per gap in evaluations."""
         assert row.rated_us is not None  # the sweep has just set it
         hours = (now_us - row.rated_us) / US / SECONDS_PER_HOUR
         if row.overdue or hours < self.settings.feedback.stall.window_hours:
@@ -279,7 +279,7 @@ def _row_of(data: Payload, subject: str) -> str:
 
 
 def _seen(row: FeedbackRow, event: Event[Payload]) -> FeedbackRow:
-    """Return the row after an own decision was recorded: it was taken in when it was taken."""
+    """Return the row after an own decision was recorded; its effect is already in the row."""
     unseen = tuple(one for one in row.unseen if one != event.id)
     if not isinstance(event.data, ExplorationBoost):
         return row.model_copy(update={"unseen": unseen})

@@ -18,7 +18,7 @@ US = 1_000_000
 
 
 class Needs(Row, frozen=True):
-    """What decisions have made of a configuration's needs; ``None``: as configured.
+    """A configuration's needs after decisions; ``None``: as configured.
 
     More games per iteration are more requests, not longer ones: more workers play them side by side, and less is lost
     with a worker, or when the model is replaced (measured, ADR-012).
@@ -69,6 +69,6 @@ class Needs(Row, frozen=True):
         return config.rows_per_training * share * (self.games_per_iteration or usual) / usual
 
     def usable(self, settings: RunSettings, key: str, score: float) -> bool:
-        """Whether a shard of this quality may be trained on."""
+        """Return whether a shard of this quality may be trained on."""
         wanted = settings.min_quality if self.quality_threshold is None else self.quality_threshold
         return score >= bounded("quality_threshold", wanted, settings, key)

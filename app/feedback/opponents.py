@@ -1,4 +1,4 @@
-"""Whom a request's games are played against, drawn from what matchmaking decided last. Pure: chance is the seed's."""
+"""Opponents of a request, drawn from the latest matchmaking. Pure: chance is the seed's."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -10,7 +10,7 @@ DRAWS = 8
 """Lineups of a request: more vary the opponents more, fewer keep the batches of games against each larger."""
 
 DISTINCT = 2
-"""Different opponents at one table (cluster sampling, seed 001 §4)."""
+"""Different opponents at one table (cluster sampling)."""
 
 ITSELF = "mirror"
 

@@ -41,22 +41,22 @@ UNCERTAIN_ELO = 100.0
 """A rating's standard error that doubles the priority."""
 
 EMPTY, FIRST = SchedulerRow(), ConfigRow()
-"""What stands for a row that is not there, and the row of a configuration of which nothing was heard."""
+"""Defaults for missing rows."""
 
 CREDIT_TURNS = 2
 """Turns at the lowest priority that one who was away may catch up."""
 
 MOST_LEASES = 2
-"""A request is believed to have taken as long as so many leases: what takes longer was given up before."""
+"""Longest time between requests that counts, in leases, because later ones were given up."""
 
 NEWEST_GAP = 1 / 32
-"""Least weight of the newest time between two requests in their mean: several are made at once, then none for long."""
+"""Least weight of the newest time between requests in the mean, because requests come in bursts."""
 
 NEXT_PACED = page_name(PACED, 0)
 
 
 def is_due(rows: Mapping[str, SchedulerRow], now_us: int) -> bool:
-    """Whether the time of a configuration has come."""
+    """Return whether the time of a configuration has come."""
     page = rows.get(NEXT_PACED, EMPTY).page
     return page is not None and page[0][0] <= now_us
 
@@ -131,11 +131,11 @@ class Plan:
                 self.set_worker(asked.worker, worker.model_copy(update={"serving": tuple(serving)}))
 
     def blame(self, row: ConfigRow, name: str | None, error: str) -> ConfigRow:
-        """Count a failed request against its worker, which pauses after several in a row, each time for longer.
+        """Count a failed request against its worker; several in a row pause it, each time longer.
 
-        It does not pause for a configuration that failed at another worker, too, and has brought no good shard since
-        this one began to fail: an unreadable model would stop one worker after the other. What fails during a pause was
-        asked for before.
+        A configuration pauses no worker if it also failed at another worker and has brought no good shard since this
+        worker began to fail, because an unreadable model would otherwise stop one worker after the other. Failures
+        during a pause don't count: they were requested before it.
         """
         worker = self.worker(name) if name else None
         if name is None or worker is None or worker.rests_until_us is not None:
@@ -152,7 +152,7 @@ class Plan:
         return row.model_copy(update={"failed_at": row.failed_at or name})
 
     def trust(self, name: str | None) -> None:
-        """Forget a worker's failures: it has delivered a shard."""
+        """Forget a worker's failures after a good shard."""
         if name and (worker := self.worker(name)) and worker.failures:
             if worker.pauses:
                 self.emit(NodeRecovered(worker=name))
@@ -161,7 +161,7 @@ class Plan:
             self.set_worker(name, worker.model_copy(update=changed))
 
     def forget_worker(self, name: str, worker: WorkerRow, keys: Iterable[str], *, played: bool) -> None:
-        """Expect nothing of a worker any more, nor, if ``played``, of what it has played and nobody has inspected."""
+        """Drop a worker's requests and, if ``played``, its uninspected shards."""
         self.set_worker(name, worker.model_copy(update={"serving": ()}))
         for key in keys:
             row = self.config(key)
@@ -192,7 +192,7 @@ class Plan:
             self._lines.push(WAITING, self._tag(row), key)
 
     def _lacks(self, row: ConfigRow, key: str, needed: float | None) -> bool:
-        """Whether more games shall be played, ``needed`` rows making a training; ``None`` while there is none.
+        """Return whether more games are needed, ``needed`` rows making a training; ``None`` without one.
 
         As long as nothing is known of a request's rows, one has to suffice.
         """
@@ -215,10 +215,10 @@ class Plan:
         return max(row.finish, self.queue.virtual - CREDIT_TURNS * row.seconds / lowest)
 
     def _due_us(self, row: ConfigRow, needed: float | None) -> int:
-        """Return when the next request may be made: without pause and penalty now.
+        """Return the earliest time of the next request: now, unless paused or penalised.
 
-        A penalty stretches what usually passes between two requests, as measured: how many workers there are, and who
-        else wants them, counts for more than how long a request takes.
+        A penalty stretches the measured mean time between two requests, because that depends more on the number of
+        workers and on other configurations than on the length of a request.
         """
         if not row.requests:
             return self.now_us
@@ -228,9 +228,9 @@ class Plan:
         return row.requested_us + int(seconds * US)
 
     def _gap_seconds(self, row: ConfigRow) -> float | None:
-        """Return the mean time between requests now that one more is made; under a penalty it stays what it was.
+        """Return the mean time between requests, updated by a new one; constant under a penalty.
 
-        No time counts for more than leases do: the run may have been off.
+        Each time is capped at ``MOST_LEASES`` leases, because the run may have been off.
         """
         if not row.requests or row.rate < 1:
             return row.gap_seconds
@@ -255,12 +255,12 @@ class Plan:
             if key in self.settings:
                 self._request(ConfigKey(key), name, tag)
                 self.want(key)
-            else:  # it is not played any more: its place goes back, and it waits anew should it be taken up again
+            else:  # it is no longer played: it gives up its place, and waits again if it comes back
                 self.set_config(key, self.config(key).model_copy(update={"queued": False}))
                 self._freed(FREE, name, 1)
 
     def _free_place(self, key: str) -> str | None:
-        """Return a worker that would begin at once; if there is none, one at which a request may wait.
+        """Return a free worker, otherwise one at which a request may wait.
 
         Waiting there saves the moment between two requests. Where they are long that is nothing, and rows that come so
         much later are more often of a model that has been replaced.

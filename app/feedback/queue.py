@@ -21,15 +21,15 @@ passed over when they are drawn."""
 
 
 class Asked(Row, frozen=True):
-    """A request whose rows have not come yet.
+    """A request without a result.
 
     Attributes:
-        worker: who was asked.
+        worker: that has it.
         at_us: when it was made.
-        seen_us: when there was a sign of it last: it was made, a heartbeat named it, or it was played.
+        seen_us: when it was made, named by a heartbeat, or played, whichever came last.
         probe: its worker is in quarantine, and its rows do not count.
-        ended: it was played, or failed: its worker is free of it.
-        failed: nothing is to be expected of it any more; the next sweep gives it up.
+        ended: it was played, or failed, and no longer occupies its worker.
+        failed: the next sweep gives it up.
     """
 
     request: EventId
@@ -42,24 +42,24 @@ class Asked(Row, frozen=True):
 
 
 class ConfigRow(Row, frozen=True):
-    """What the scheduler knows of one configuration.
+    """The scheduler's row of one configuration.
 
     Attributes:
         model: the distributed model; without one there is nothing to play with.
         candidate: the latest trained model, which awaits its verdict.
-        shards: those of the model that are good enough and not trained on yet, oldest first.
+        shards: those of the model that are good enough and untrained, oldest first.
         out: the requests that are under way, oldest first.
         good_us: when its latest good shard was inspected.
         failed_at: the worker at which a request failed first since then.
         rows_per_game: of the latest shard; ``None`` before the first.
         requested_us: when the latest request was made.
         gap_seconds: mean time between requests without a penalty; ``None`` before the second.
-        finish: virtual time at which its last turn was over.
+        finish: virtual time at the end of its last turn.
         seconds: worker time of its last request.
         queued: it waits for a worker, or for its time.
         due_us: the time that it waits for.
-        cause: the latest event about it that changed anything here: what its requests follow from when a tick, or
-            another configuration's event, gives it its turn.
+        cause: the latest event that changed this row: the evidence of requests that a tick, or another
+            configuration's event, triggers.
     """
 
     model: ModelHash | None = None
@@ -84,7 +84,7 @@ class ConfigRow(Row, frozen=True):
 
     @property
     def fresh_rows(self) -> int:
-        """How many rows wait for a training."""
+        """Rows that wait for a training."""
         return sum([shard.rows for shard in self.shards])
 
     def asked(self, request: EventId) -> Asked | None:
@@ -93,20 +93,20 @@ class ConfigRow(Row, frozen=True):
 
 
 class WorkerRow(Row, frozen=True):
-    """One self-play worker: how much it does at once, for whom, and when it was last heard.
+    """One self-play worker: capacity, requests and health.
 
     Attributes:
         node: where it runs.
-        capacity: how many requests it plays at once.
+        capacity: requests that it plays at once.
         serving: the configurations of its requests, oldest first.
-        heard_us: when it was last heard.
+        heard_us: time of its last event.
         holds: the requests that its latest heartbeat named.
         lost: its heartbeats have stopped.
         failures: of its requests in a row.
         failing_us: when the first of them failed.
-        pauses: in a row; after one it gets one request at a time until one succeeds.
+        pauses: in a row; after a pause it gets one request at a time until one succeeds.
         quarantined: it gets one request at a time, a probe.
-        rests_until_us: it gets none until then.
+        rests_until_us: end of its pause.
     """
 
     node: str
@@ -139,7 +139,7 @@ class WorkerRow(Row, frozen=True):
 
 
 class QueueRow(Row, frozen=True):
-    """What holds for all lines together.
+    """State shared by all queues.
 
     Attributes:
         virtual: virtual time: the tag of the turn given last.

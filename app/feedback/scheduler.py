@@ -2,10 +2,10 @@
 
 A configuration wants games while its current model lacks fresh rows. Its priority is its curriculum weight (velocity,
 data deficit, quality), raised by staleness and by the uncertainty of its rating, within bounds whose ratio is the
-starvation floor. A quality penalty stretches the time between its requests. Workers are known by what they say of
-themselves: their capacity when they are ready, by heartbeats their life and the requests they hold. What a lost one was
-asked for is asked again; one at which requests fail in a row pauses, and is tried again later (ADR-019). A request's
-opponents are drawn from what matchmaking decided for its model.
+starvation floor. A quality penalty stretches the time between its requests. Workers announce their capacity when they
+are ready; their heartbeats name the requests they hold. A lost worker's requests are repeated. A worker with several
+failed requests in a row pauses, and is tried again later (ADR-019). A request's opponents are drawn from the
+matchmaking of its model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,11 +62,11 @@ MOST_CAPACITY = 1024
 """Jobs that a worker is believed to run at once: each is a place in a line."""
 
 MOST_DEADLINES = 4
-"""Deadlines of self-play after which a request is given up, whatever heartbeats say: two attempts at it, and two at the
-one before it. Otherwise a worker that dies of a request and names it in between would keep it for ever."""
+"""Deadlines of self-play after which a request is given up despite heartbeats: two attempts at it, and two at the one
+before it. Otherwise a worker that dies of a request and names it in between would keep it for ever."""
 
 HEARD = (DaemonHeartbeat, DaemonReady, DaemonStopped)
-"""What a worker says of itself. The commonest first: pydantic takes long to say that a model is none of a class."""
+"""Events about workers, the most frequent first, because pydantic's failed isinstance checks are slow."""
 
 
 class SelfplayScheduler(Controller[SchedulerRow]):
@@ -155,7 +155,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
                 return plan.forget(key, row, [asked])
             case SelfplayFailed(worker=worker, error=error) | QualityDegraded(worker=worker, reason=error):
                 if asked := row.asked(data.request_id):
-                    # The next sweep repeats it: a failure that comes back must not spin.
+                    # The next sweep repeats it, because an immediate repetition would spin on a persistent failure.
                     return plan.blame(plan.release(key, row, asked, failed=True), worker, error)
                 return None
             case InspectionFailed(request_id=request) if asked := row.asked(request):
@@ -210,7 +210,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
                 plan.want(key)
 
     def _end_leases(self, plan: Plan, key: str) -> None:
-        """Give up the requests of a configuration that failed, or of which there was no sign for too long."""
+        """Give up a configuration's failed requests and those whose lease has ended."""
         before = plan.config(key)
         row = _with_signs(plan, before)
         silent_us = plan.now_us - self.settings.feedback.scheduler.lease_seconds * US
@@ -225,7 +225,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
 
 
 def _quarantine(plan: Plan, data: NodeQuarantined | NodeReleased, keys: Sequence[str]) -> None:
-    """Begin or end a quarantine: what the worker was asked for is asked of others, its rows do not count."""
+    """Begin or end a quarantine: the worker's requests are repeated, its rows do not count."""
     worker = plan.worker(data.worker)
     if isinstance(data, NodeReleased):
         if worker is not None:
@@ -270,9 +270,9 @@ def _noted(rows: Mapping[str, SchedulerRow], key: str, data: Payload) -> dict[st
 
 
 def _heard(plan: Plan, data: DaemonHeartbeat | DaemonReady | DaemonStopped) -> None:
-    """Note that a worker lives, or has stopped; a ready one says how much it can do.
+    """Update a worker's life and capacity.
 
-    One that pauses after failures is tried at once when it is ready anew: it may have been repaired.
+    A paused worker that restarts is tried at once, because it may have been repaired.
     """
     name = f"{data.daemon}@{data.node}"
     worker, alive = plan.worker(name), {"heard_us": plan.now_us, "lost": False}
@@ -290,7 +290,7 @@ def _heard(plan: Plan, data: DaemonHeartbeat | DaemonReady | DaemonStopped) -> N
 
 
 def _look_after(plan: Plan, name: str, silent_seconds: float) -> None:
-    """Give a worker up that was not heard for too long; end a pause that is over."""
+    """Declare silent workers lost; end pauses that are over."""
     worker = plan.worker(name)
     if worker is None or worker.lost:
         return
@@ -302,7 +302,7 @@ def _look_after(plan: Plan, name: str, silent_seconds: float) -> None:
 
 
 def _give_up(plan: Plan, name: str) -> None:
-    """Expect nothing of a worker any more, and ask its requests of others. One that stopped in order is not lost."""
+    """Repeat a worker's requests elsewhere; a worker that stopped in order is not lost."""
     worker = plan.worker(name)
     if worker is not None and not worker.lost:
         lost = worker.model_copy(update={"lost": True, "holds": ()})
@@ -310,7 +310,7 @@ def _give_up(plan: Plan, name: str) -> None:
 
 
 def _with_signs(plan: Plan, row: ConfigRow) -> ConfigRow:
-    """Note when the requests of a configuration were last named by their workers' heartbeats."""
+    """Renew the leases of requests that their workers' heartbeats named."""
 
     def seen(asked: Asked) -> Asked:
         worker = None if asked.ended else plan.worker(asked.worker)

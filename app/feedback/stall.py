@@ -1,8 +1,8 @@
-"""Stall detection: improvement below the threshold for the whole window brings more exploration (seed 003 §3).
+"""Stall detection: slow improvement over the whole window brings an exploration boost.
 
 A stall is declared only when the *upper* confidence bound of the slope lies below the threshold and the history covers
-the window (ERRATA 003). Where the ratings of a window are too few or too noisy to tell, it is widened until they do,
-no further: what was long ago says nothing of now. None of the narrower windows may look like improvement, which may
+the window. Where the ratings of a window are too few or too noisy, it is widened until they suffice, and no further,
+because old ratings say nothing about the present. None of the narrower windows may look like improvement, which may
 have begun at any time, and none may show a decline: a line over a sudden drop is flat or falls, whatever was learned
 before it and since. Boosts have a cap, a time to live, and decay step by step.
 
@@ -25,7 +25,7 @@ US = 1_000_000
 
 
 class BoostRow(Row, frozen=True):
-    """The exploration boost in force, when it was last set, when a stall was last looked for.
+    """The exploration boost in force, with the times of the last change and check.
 
     Attributes:
         lasts_seconds: how long an operator's boost lasts; ``None``: as long as those that are set here.
@@ -40,12 +40,12 @@ class BoostRow(Row, frozen=True):
 
 
 class Look(NamedTuple):
-    """What a look at a configuration shows.
+    """One configuration at one sweep.
 
     Attributes:
         now: the time.
         now_us: the same, microseconds since 1970.
-        history: ratings, oldest first; none where evaluations are overdue, for they say nothing of now.
+        history: ratings, oldest first; empty where evaluations are overdue.
         evaluated: the last evaluation.
         paused_by: the shard whose quality pauses training; ``None`` when training is not paused.
     """

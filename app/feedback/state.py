@@ -1,6 +1,6 @@
-"""FeedbackState: all that the controllers know of one configuration (seed 003 §2, DESIGN §4).
+"""FeedbackState: all that the controllers know of one configuration.
 
-``None`` means not measured yet, never zero: a quality of 0 would block training for ever (ERRATA 003). Every method
+``None`` means not measured yet, never zero: a quality of 0 would block training for ever. Every method
 returns a new state; those that depend on the time take it as an argument.
 """
 
@@ -64,7 +64,7 @@ class CanonicalFeedbackState(Value):
 
 
 class SignalFeedbackState(CanonicalFeedbackState):
-    """What orchestration adds: 6 fields."""
+    """Orchestration: 6 fields."""
 
     training_intensity: Intensity = "normal"
     exploration_boost: Annotated[float, Field(ge=1)] = 1.0
@@ -75,7 +75,7 @@ class SignalFeedbackState(CanonicalFeedbackState):
 
 
 class MonitoringFeedbackState(CanonicalFeedbackState):
-    """What monitoring adds: 9 fields and 4 methods."""
+    """Monitoring: 9 fields and 4 methods."""
 
     elo_trend: float | None = None
     elo_plateau_count: Count = 0

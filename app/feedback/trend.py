@@ -1,6 +1,6 @@
 """The slope of a rating over time, with its standard error.
 
-Online Elo at K = 32 wanders with a standard deviation of 53 Elo, so that differences of it say nothing (ERRATA 003).
+Online Elo at K = 32 wanders with a standard deviation of 53 Elo, so that differences of it say nothing.
 Here each evaluation's maximum-likelihood rating counts by its own precision, evaluations close in time are pooled, and
 the velocity is the weighted least-squares slope. Its error takes the larger of what the ratings' errors imply and what
 the scatter about the line shows.

@@ -44,13 +44,13 @@ COLD_START_US = 10 * US
 
 
 class TrainingRow(Row, frozen=True):
-    """What the trigger knows of one configuration.
+    """The trigger's row of one configuration.
 
     Attributes:
-        request: the training that is under way.
-        candidate: the model that came out of the last one and awaits its verdict.
-        replaced: the current model was rolled back, and the one gone back to is not distributed yet.
-        cause: the latest event that changed anything of it.
+        request: the training under way.
+        candidate: the last training's model, until it is promoted or rejected.
+        replaced: after a rollback, until the restored model is distributed.
+        cause: the latest event that changed this row.
     """
 
     model: ModelHash | None
@@ -69,7 +69,7 @@ class TrainingRow(Row, frozen=True):
 
     @property
     def busy(self) -> bool:
-        """Whether a training, an evaluation or a change of the model is under way."""
+        """Return whether a training, an evaluation or a change of the model is under way."""
         return self.request is not None or self.candidate is not None or self.replaced
 
 
@@ -127,14 +127,14 @@ class TrainingTrigger(Controller[TrainingRow]):
         return self._asked({key: changed}, event) if self._may_train(key, changed, event) else Step({key: changed})
 
     def _may_train(self, key: str, row: TrainingRow, event: Event[Payload]) -> bool:
-        """Whether a training may begin now; ticks ask too, for a cooldown ends without any other event."""
+        """Return whether a training may begin now; asked at ticks too, because a cooldown ends without an event."""
         idle_us, cooldown = event.recorded_us - row.last_training_us, self.settings.feedback.trigger.cooldown_seconds
-        if row.model is None:  # the first model failed to come about, and there is nothing to fall back on
+        if row.model is None:  # the initial model failed, and there is no other
             return not row.busy and isinstance(event.data, ClockTick) and idle_us >= COLD_START_US
         return not row.busy and not row.blocked and idle_us >= cooldown * US and self._enough(key, row)
 
     def _asked(self, rows: Mapping[str, TrainingRow], event: Event[Payload]) -> Step[TrainingRow]:
-        """Ask for a training of each of these configurations; for the initial model of those that have none."""
+        """Request a training of each configuration, or its initial model where it has none."""
         asked, emissions = dict[str, TrainingRow | None](), list[Emission]()
         for key, row in rows.items():
             update = {
@@ -203,7 +203,7 @@ class TrainingTrigger(Controller[TrainingRow]):
 
 
 def _without_shards_of(worker: str, rows: Mapping[str, TrainingRow]) -> dict[str, TrainingRow]:
-    """Return the rows that hold shards of a worker without these."""
+    """Return the changed rows, without the shards of a worker."""
     kept = {key: tuple(shard for shard in row.shards if shard.worker != worker) for key, row in rows.items()}
     return {
         key: rows[key].model_copy(update={"shards": shards})

@@ -6,8 +6,8 @@ the level, measured too (``app.feedback.level``); the alternative is a drop of `
 nothing is wrong the sum keeps coming back to zero, so the model promoted when it last was there is the last good one.
 
 An anchor was the current model when it became one, so the level above it begins at 0 exactly. After an alarm the model
-that was gone back to, whoever decided it, is rated again and has to reach the level too. One that an operator went back
-to without an alarm is good by decision, and the level begins anew with what is measured of it.
+restored by any rollback is rated again and has to reach the level too. One that an operator went back
+to without an alarm is good by decision, and the level restarts with its measurements.
 
 A sum that is on its way to the threshold is looked into at once: the model in question is retested, rather than the
 next one rated hours later. A retest has few games, as another can follow, and none against anybody else.
@@ -41,7 +41,7 @@ SEVERITIES: tuple[Severity, ...] = ("minor", "moderate", "severe", "critical")
 
 
 class Doubt(Row, frozen=True):
-    """What speaks against the latest models since nothing did.
+    """Evidence against the latest models since the sum was last zero.
 
     Attributes:
         total: the sum of log-likelihood ratios, the CUSUM.
@@ -60,7 +60,7 @@ class WatchRow(Row, frozen=True):
     """One configuration's test.
 
     Attributes:
-        current: the model promoted last, or gone back to.
+        current: the model promoted last, or restored by a rollback.
         step: its step.
         previous: the model that was current before it.
         evaluated: the latest evaluated model that is not current, or was not then.
@@ -197,7 +197,7 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
 
 
 def _gone_back(row: WatchRow, model: ModelHash, step: int, *, alarm: bool) -> WatchRow:
-    """Begin anew with a model that was gone back to.
+    """Reset the test after a rollback.
 
     Without an alarm it was an operator's choice, and is good by decision. After one it is tested like any other,
     whoever decided it: by luck, a bad one may have been taken for the last good. Should it fail, none is known to be

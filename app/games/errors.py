@@ -1,4 +1,4 @@
-"""What goes wrong at a table."""
+"""Errors of a table."""
 
 from app.core import FlyballError
 

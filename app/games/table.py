@@ -38,7 +38,7 @@ class Symmetry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableSpec:
-    """What there is to know of a game before it is played.
+    """Description of a game.
 
     Attributes:
         players: number of seats.
@@ -87,7 +87,7 @@ class Table(Protocol):
 
     @property
     def spec(self) -> TableSpec:
-        """What the game is like."""
+        """The game's description."""
         ...
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""Damage of a journal: records that are not what was written, and rows beside them that are wrong."""
+"""Detection of damaged records, and of rows that contradict the records."""
 
 import sqlite3
 from collections import Counter
@@ -14,12 +14,12 @@ from app.journal.queries import COLUMNS, continued, open_header, open_record, si
 
 
 class Derived:
-    """What the tables beside the frames must hold, derived from records.
+    """Content of the other tables, derived from records.
 
     Attributes:
         head: position of the last event; 0 when there is none.
         marks: for each (producer, epoch as SQLite stores it) the number after its last event. The journal's may be
-            larger: events that were refused or known already are counted and not recorded.
+            larger, because refused and known events are numbered and not recorded.
         used: position of that event.
         landmarks: position of the latest event of each type in ``LANDMARKS``.
     """
@@ -40,7 +40,7 @@ class Derived:
 
 
 def damage_after(db: sqlite3.Connection, after: int) -> Iterator[FlyballError]:
-    """Iterate over damage: of the records after a position, and of all rows of the other tables.
+    """Iterate over damage of the records after a position, and of all other tables.
 
     Rows are compared with the records, unless one of those is damaged.
     """
@@ -66,7 +66,7 @@ def check(db: sqlite3.Connection, after: int) -> None:
 
 
 def _damaged_records(db: sqlite3.Connection, after: int, derived: Derived) -> Iterator[DamagedRecord]:
-    position = None if after else 0  # None: where the record before ends is not known
+    position = None if after else 0  # None: the end of the record before is unknown
     with closing(db.execute("SELECT first, head, bodies FROM frames WHERE first > ? ORDER BY first", (after,))) as rows:
         for row in rows:
             try:

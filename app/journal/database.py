@@ -33,11 +33,11 @@ LATEST_CHECKPOINT_PAGES = 2000
 """WAL pages after which a commit checkpoints, whoever waits for it."""
 
 BEGIN = "Start `flyball up` once, or choose another folder by --run."
-"""What to do where there is no journal yet."""
+"""Hint where there is no journal yet."""
 
 
 HEADER = b"SQLite format 3\0" + PAGE_BYTES.to_bytes(2, "big")
-"""How each of our files begins."""
+"""First bytes of every SQLite file."""
 
 Migration = Callable[[sqlite3.Connection], None]
 """Brings a file from one format to the next, within a transaction."""
@@ -45,12 +45,12 @@ Migration = Callable[[sqlite3.Connection], None]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """The present format of a kind of file.
+    """The current format of a kind of file.
 
     Attributes:
         kind: 32 bits that mark the file as ours (SQLite's ``application_id``).
         schema: the statements that create the tables.
-        migrations: for each older format, from 0 on, how to bring a file to the next one.
+        migrations: from each older format, 0 first, to the next one.
     """
 
     kind: int
@@ -86,7 +86,7 @@ class Database:
         StorageError: its folder can't be made or written.
         NotAJournal: the file is something else.
         OtherFormat: a newer program wrote it.
-        DamagedDatabase: it is not what was written.
+        DamagedDatabase: its content has changed since it was written.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ def open_read_only(path: Path, form: Format) -> sqlite3.Connection:
     Raises:
         NotAJournal: there is none, or it is something else.
         OtherFormat: it is of an older or a newer format.
-        DamagedDatabase: its header or its schema is not what was written.
+        DamagedDatabase: its header or its schema is damaged.
     """
     if not path.is_file():
         raise NotAJournal(f"There is no journal at {path}.", hint=BEGIN)
@@ -170,7 +170,7 @@ def open_read_only(path: Path, form: Format) -> sqlite3.Connection:
 
 
 def structural_damage(connection: sqlite3.Connection) -> Iterator[str]:
-    """Check the structure of all pages and iterate over what is wrong."""
+    """Check the structure of all pages and iterate over problems."""
     for (problem,) in connection.execute("PRAGMA integrity_check"):
         if problem != "ok":
             yield problem.replace("\n", " ")
@@ -205,17 +205,17 @@ def _open(path: Path, form: Format, synchronous: str) -> sqlite3.Connection:
 
 
 def _check_header(path: Path) -> None:
-    """Refuse a file that begins otherwise than SQLite's and ours: SQLite would read its pages at wrong places."""
+    """Refuse a file with another header, because SQLite would misread its pages."""
     if not path.is_file():
         return
     with path.open("rb") as file:
         found = file.read(len(HEADER))
     if found and found != HEADER:
-        raise DamagedDatabase(f"{path} is damaged or no database of Flyball's: its header is wrong.")
+        raise DamagedDatabase(f"{path} is damaged or not a Flyball database: its header is wrong.")
 
 
 def _version(path: Path, connection: sqlite3.Connection, form: Format) -> int:
-    """Return the format of a file of this kind, which is not newer than the present one."""
+    """Return the format of a file of this kind; refuse a newer one than the current."""
     found = connection.execute("PRAGMA application_id").fetchone()[0]
     if found != form.kind:
         if connection.execute("PRAGMA page_count").fetchone()[0] == 0:

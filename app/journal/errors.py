@@ -1,4 +1,4 @@
-"""What can go wrong with stored events and state."""
+"""Errors of stored events and state."""
 
 import errno
 import os
@@ -14,11 +14,11 @@ LEAST_ROOM_BYTES = 64 << 10
 """With less than this a disk counts as full: SQLite's WAL index grows by 32 KiB at a time."""
 
 BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG}
-"""What SQLite says of damage. A constraint fails, or a value is too big, only where a page was changed."""
+"""SQLite's errors for damage; failed constraints and oversized values come only from changed pages."""
 
 WAY_OUT = (
-    "Restore it from a copy. Of a journal, `flyball journal verify` lists all damage, and `flyball journal rebuild` "
-    "mends what follows from its records."
+    "Restore it from a copy. For a journal, `flyball journal verify` lists all damage, and `flyball journal rebuild` "
+    "repairs it if all records are sound."
 )
 
 
@@ -43,14 +43,14 @@ class OtherFormat(NotAJournal):
 
 
 class DamagedDatabase(NotAJournal):
-    """The file is not what was once written."""
+    """The file's content has changed since it was written."""
 
     def __init__(self, message: str, *, hint: str = WAY_OUT) -> None:
         super().__init__(message, hint=hint)
 
 
 class DamagedRow(DamagedDatabase):
-    """A row beside the frames is not what was once written."""
+    """A row of a table other than ``frames`` has a wrong checksum."""
 
     def __init__(self, table: str, key: object) -> None:
         super().__init__(f"Damaged journal: the checksum of {key!r} in its table {table} is wrong.")
@@ -78,7 +78,7 @@ def _explain(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> StorageEr
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not _has_room(path)):
         return StorageFull(f"No room to write {path}.", hint="Free some disk space, then start again.")
     if code in BROKEN:
-        return DamagedDatabase(f"{path} is damaged or no database ({error}).")
+        return DamagedDatabase(f"{path} is damaged or not a database ({error}).")
     return StorageError(f"{path} could not be used: {error}.", hint="Look at the file's owner, mode and disk.")
 
 

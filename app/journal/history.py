@@ -21,7 +21,7 @@ def history(
         journal: read from, a bounded part at a time.
         after: begin after this position.
         types: payload classes wanted; None for all. The bodies of the others are not read.
-        on_dead: is told of events that can't be read; without it they are an error.
+        on_dead: called with events that can't be read; without it they are an error.
 
     Raises:
         DamagedRecord: a record is damaged, or, without ``on_dead``, an event can't be read.

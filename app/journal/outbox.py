@@ -25,7 +25,7 @@ class SqliteOutbox:
     Raises:
         StorageInUse: another process writes it.
         NotAJournal: the file is something else.
-        DamagedDatabase: it is not what was written.
+        DamagedDatabase: its content has changed since it was written.
     """
 
     def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES) -> None:
@@ -47,7 +47,7 @@ class SqliteOutbox:
             rows = self._db.connection.execute("SELECT epoch, base, frame FROM frames ORDER BY number").fetchall()
         for epoch, base, frame in rows:
             if not _is_frame(epoch, base, frame):
-                raise DamagedDatabase(f"{self._db.path} is damaged: a frame in it is not what was kept.")
+                raise DamagedDatabase(f"{self._db.path} is damaged: the checksum of a frame is wrong.")
         return [frame for _, _, frame in rows]
 
     def remove(self, keys: Collection[tuple[int, int]]) -> None:

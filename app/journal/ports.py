@@ -1,4 +1,4 @@
-"""What is asked of stored events and state. The adapters of a port lie beside it and share one contract suite."""
+"""Ports of stored events and state. Adapters of a port share one contract suite."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Protocol
 from app.events.frames import DeadLetter, Record
 
 StateKey = tuple[str, str]
-"""What a row of state is about: its kind, and its name within the kind."""
+"""Key of a row of state: its kind, and its name within the kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Journal(JournalReader, Protocol):
             marks: the next sequence number for each (producer, epoch). Those of a producer's latest epochs are kept,
                 eight at least.
             cursors: durable cursors to set.
-            letters: dead letters to keep; one reporter's letter about a position is kept once.
+            letters: dead letters to keep; a reporter's dead letter about a position is kept once.
 
         Raises:
             OutOfOrder: the records do not continue the journal.

@@ -41,7 +41,7 @@ COLUMNS: Mapping[str, str] = {
     "cursors": "name, position",
     "dead_letters": "number, position, producer, reporter, error, body",
 }
-"""What the checksum of a row covers, for each table beside the frames."""
+"""Columns that a row's checksum covers, for each table other than ``frames``."""
 
 
 def add_checksums(db: sqlite3.Connection) -> None:
@@ -60,7 +60,7 @@ FORMAT = Format(0x464C5932, (FRAMES, *SIDE_TABLES), (add_checksums,))  # "FLY2"
 
 
 def save_row(db: sqlite3.Connection, table: str, *values: str | int | bytes) -> None:
-    """Insert or replace a row of a table beside the frames, with its checksum."""
+    """Insert or replace a row of a table other than ``frames``, with its checksum."""
     db.execute(_saving(table), (*values, checksum_of(table, *values)))
 
 
@@ -74,10 +74,10 @@ def _saving(table: str) -> str:
 
 
 def rows_of(db: sqlite3.Connection, table: str, where: str = "TRUE", *values: str | int) -> Iterator[tuple[Any, ...]]:
-    """Iterate over rows of a table beside the frames.
+    """Iterate over rows of a table other than ``frames``.
 
     Raises:
-        DamagedRow: a row is not what was written.
+        DamagedRow: a row's checksum is wrong.
     """
     for row in verified_rows(db, table, where, *values):
         if isinstance(row, DamagedRow):
@@ -88,7 +88,7 @@ def rows_of(db: sqlite3.Connection, table: str, where: str = "TRUE", *values: st
 def verified_rows(
     db: sqlite3.Connection, table: str, where: str = "TRUE", *values: str | int
 ) -> Iterator[tuple[Any, ...] | DamagedRow]:
-    """Iterate over rows of a table beside the frames, with an error in the place of each that is damaged."""
+    """Iterate over rows of a table other than ``frames``, with an error in place of a damaged one."""
     query = f"SELECT {COLUMNS[table]}, checksum FROM {table} WHERE {where}"  # noqa: S608 - constants
     with closing(db.execute(query, values)) as rows:
         for *row, checksum in rows:
@@ -96,7 +96,7 @@ def verified_rows(
 
 
 def checksum_of(table: str, *values: object) -> int:
-    """Return the CRC-32 of a row: of the table's name, and of its values with their types."""
+    """Return the CRC-32 of a table's name and of a row's values with their types."""
     total = crc32(table.encode())
     for value in values:
         raw = value if isinstance(value, bytes) else str(value).encode()
@@ -114,7 +114,7 @@ def open_record(first: int, head: object, bodies: object) -> Record:
     """Read a record from its row.
 
     Raises:
-        DamagedRecord: it is not what was written.
+        DamagedRecord: its checksum is wrong.
     """
     if not isinstance(head, bytes) or not isinstance(bodies, bytes):
         raise damaged(first, "a value of another type")
@@ -125,7 +125,7 @@ def open_header(first: int, head: object) -> Record:
     """Read a record without its bodies.
 
     Raises:
-        DamagedRecord: its header is not what was written.
+        DamagedRecord: its header's checksum is wrong.
     """
     if not isinstance(head, bytes):
         raise damaged(first, "a value of another type")
@@ -155,7 +155,7 @@ def read_chunk(db: sqlite3.Connection, after: int, limit: int, max_bytes: int, t
 
 
 def _check_end(db: sqlite3.Connection, after: int) -> None:
-    """Refuse an index that ends before its table does: readers would stop there as if nothing followed."""
+    """Refuse an index that ends before its table, because readers would miss the rest."""
     query = "SELECT max(first), EXISTS (SELECT 1 FROM frames WHERE first > ?) FROM frames"
     last, found = db.execute(query, (after,)).fetchone()
     if last is not None and last > after and not found:
@@ -163,7 +163,7 @@ def _check_end(db: sqlite3.Connection, after: int) -> None:
 
 
 def continued(record: Record, position: int, *, begun: bool) -> int:
-    """Return where a record ends that holds the events after a position.
+    """Return the end of the record that holds the events after a position.
 
     Args:
         record: the next record.
@@ -221,7 +221,7 @@ def landmark(db: sqlite3.Connection, event_type: str) -> int:
 
 
 def is_kept(db: sqlite3.Connection, letter: DeadLetter) -> bool:
-    """Return whether a dead letter of the same reporter about the same recorded event is kept already."""
+    """Return whether the reporter's dead letter about the same recorded event is kept already."""
     query = "SELECT 1 FROM dead_letters WHERE position = ? AND reporter = ?"
     return letter.position > 0 and db.execute(query, (letter.position, letter.reporter)).fetchone() is not None
 

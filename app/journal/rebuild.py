@@ -1,4 +1,4 @@
-"""Rebuilding a journal whose records are sound: what can be derived from them is derived."""
+"""Rebuilding a journal whose records are sound from these records."""
 
 import os
 import sqlite3
@@ -14,11 +14,11 @@ from app.journal.errors import DamagedRow, StorageError, explained
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What became of a journal.
+    """The result of a rebuild.
 
     Attributes:
         head: position of the last event.
-        before: the file as it was, kept beside the new one.
+        before: the damaged file, kept beside the new one.
         lost: what could not be read and does not follow from the records.
     """
 
@@ -30,13 +30,13 @@ class Rebuilt:
 def rebuild(path: Path) -> Rebuilt:
     """Copy a journal's records into a new file, and derive the rest.
 
-    Marks and landmarks follow from the records. A mark may come out too low: a frame that is sent again is then known
-    by the ids of its events. Cursors and dead letters are copied as far as they can be read.
+    Marks and landmarks follow from the records. A mark may come out too low; then the ids of its events identify a
+    frame that is sent again. Cursors and dead letters are copied as far as they can be read.
 
     Raises:
         StorageError: an earlier rebuild kept a file that this one would replace.
         StorageInUse: a broker writes it.
-        DamagedRecord: a record is damaged, and follows from nothing.
+        DamagedRecord: a record is damaged, and can't be derived.
         DamagedDatabase: the records can't be reached.
     """
     new, before = path.with_name(path.name + ".rebuilt"), path.with_name(path.name + ".damaged")

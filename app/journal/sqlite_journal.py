@@ -14,7 +14,7 @@ from app.journal.ports import Chunk
 
 RESERVE_BYTES = 4 << 20
 CHECKED_EVENTS = 200_000
-"""Events whose records are checked at a start: what takes about a second."""
+"""Latest events whose records are checked at a start; takes about a second."""
 
 MAX_DEAD_LETTERS = 10_000
 PAGES_PER_COMMIT = 3
@@ -24,9 +24,9 @@ PAGES_PER_COMMIT = 3
 class SqliteJournal:
     """The one writer of a journal file.
 
-    What ``append`` has returned from survives kill -9 and a loss of power. Every row is checksummed, and a damaged
-    one is refused. Opening checks the structure of the file, the tables beside the frames, and the latest records;
-    see ADR-021.
+    Once ``append`` returns, its records survive kill -9 and a loss of power. Every row is checksummed, and a damaged
+    one is refused. Opening checks the structure of the file, the latest records, and all rows of the other tables
+    (ADR-021).
 
     Args:
         path: the file; created when missing, migrated when it is of an older format.

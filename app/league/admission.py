@@ -1,4 +1,4 @@
-"""Who enters a league, and who leaves it: two rules, not one (ERRATA 001).
+"""Admission to a league, and retention: two rules, not one.
 
 With the seed's single rule every tenth checkpoint stayed for ever. Here recent checkpoints expire; anchors and elites
 stay, and so do the current model and the one that a rollback would go back to.
@@ -13,7 +13,7 @@ from app.league.league import League
 
 
 class Retirement(NamedTuple):
-    """Who leaves, and why."""
+    """Members that leave, with reasons."""
 
     agent: Agent
     reason: Literal["expired", "evicted"]

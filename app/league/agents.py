@@ -1,4 +1,4 @@
-"""Who is in a league."""
+"""Agents of a league."""
 
 from typing import Literal, Self
 
@@ -47,7 +47,7 @@ class Agent(Value):
 
     @property
     def permanent(self) -> bool:
-        """Whether it stays for ever: baselines, and checkpoints with more than the role of a recent one."""
+        """Return whether it stays for ever: baselines, and checkpoints with more than the role of a recent one."""
         return self.kind == "baseline" or not _PASSING.issuperset(self.roles)
 
     def rated(self, elo: float, stderr: float, matches: int) -> Self:

@@ -1,4 +1,4 @@
-"""Audit of published ratings: how far they are from a round robin that took no part in them."""
+"""Audit of published ratings against an independent round robin."""
 
 from collections.abc import Iterable, Mapping
 from math import hypot, sqrt
@@ -12,7 +12,7 @@ from app.league.ratings import Estimate, Ratings
 from app.league.totals import PairTotals, total
 
 APART_ELO = 60.0
-"""Two members that are at least so far apart have to be published in the right order."""
+"""Least difference at which the order of two published ratings is judged."""
 
 
 class Audited(NamedTuple):
@@ -21,7 +21,7 @@ class Audited(NamedTuple):
     Attributes:
         agent: its id.
         published: its rating as published.
-        found: its rating by the round robin, moved onto the published scale.
+        found: its rating by the round robin, on the published scale.
         covered: whether the two agree within a 95% interval, the round robin's own error included.
     """
 
@@ -32,18 +32,18 @@ class Audited(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The published rating less the one found, Elo."""
+        """Published rating minus the round robin's, Elo."""
         return self.published.elo - self.found.elo
 
 
 class Audit(NamedTuple):
-    """What a round robin says of published ratings.
+    """The errors of published ratings.
 
     Attributes:
         members: those who played it, the worst error first.
         rms: root mean square of their errors, Elo.
         coverage: share of the members whose two ratings agree.
-        apart: pairs of members that are at least ``APART_ELO`` apart for certain, by the round robin.
+        apart: pairs of members that are certainly at least ``APART_ELO`` apart, by the round robin.
         ordered: how many of these pairs are published in the right order.
         equal_weights_rms: ``rms`` of a round robin that is fitted without misfit: one-sided games, which bend and
             compress a scale, count in it by their whole number.
@@ -58,7 +58,7 @@ class Audit(NamedTuple):
 
 
 def audit(published: Mapping[str, Estimate], played: Iterable[PairTotals]) -> Audit:
-    """Compare published ratings with those that a round robin alone comes to.
+    """Compare published ratings with a fit of a round robin alone.
 
     The round robin has no zero, so both scales are aligned by their means over the members that played. Where the
     random bot is placed moves all ratings of learned models alike, and is not judged here.

@@ -1,6 +1,6 @@
 """Bradley-Terry: the ratings that explain all games of two at once.
 
-P(first beats second) = 1 / (1 + 10 ** (-(difference in Elo) / 400)); the ratings of most posterior probability under a
+P(first beats second) = 1 / (1 + 10 ** (-(difference in Elo) / 400)); the maximum a posteriori ratings under a
 weak normal prior, with their covariance, measured from anchors. Source: R. A. Bradley and M. E. Terry, Biometrika 39
 (1952), 324-345.
 
@@ -35,13 +35,13 @@ from app.league.totals import PairTotals, total
 Indices = NDArray[np.int64]
 
 TELLING = 0.09
-"""p (1 - p) at a score of 90%: pairs with less say too little for a test of how well ratings explain scores."""
+"""p (1 - p) at a score of 90%; pairs below it are too one-sided for the chi-squared test."""
 
 LEAST_VARIANCE = 1e-6
 
 ROUNDS = 100
 SETTLED = 0.001 * PER_ELO
-"""The fit is repeated until no strength changes by more: what a pair counts as follows from the strengths."""
+"""Largest change of a strength at convergence; a pair's weight depends on the strengths."""
 
 
 def fit_bradley_terry(
@@ -120,17 +120,17 @@ class _Games:
 
     @cached_property
     def cells(self) -> Indices:
-        """Where the pairs stand in a matrix of agents, its rows one after the other: diagonal, then opponents [4 M]."""
+        """Flat indices of the pairs in a matrix of agents: diagonal, then opponents [4 M]."""
         turned = np.concatenate((self.second, self.first))
         return np.concatenate((self.sides * (self.agents + 1), self.sides * self.agents + turned))
 
     def counted(self, strengths: Floats, misfit: float) -> Self:
-        """Return the games with each pair's counting as fewer, because ratings may not explain its score."""
+        """Return the games with each pair's number reduced by the misfit."""
         share = 1 / (1 + self.games * self._misfit(strengths, misfit) / self._variance(strengths))
         return replace(self, games=share * self.games, score=share * self.score)
 
     def excess(self, strengths: Floats, misfit: float) -> float:
-        """Return chi-squared of the telling pairs over its degrees of freedom, the misfit regarded; at least 1."""
+        """Return chi-squared over its degrees of freedom, given the misfit; at least 1."""
         if not misfit:
             return 1.0
         expected = self._expected(strengths)

@@ -1,6 +1,6 @@
-"""``league.json``: a league in the schema of seed 001 §1, and back without loss.
+"""``league.json``: a league as a document, and back without loss.
 
-What the seed's schema lacks is added beside it, and may be left out of a file written by hand. ``history`` has one
+Optional fields may be missing from a file written by hand. ``history`` has one
 entry for each pair that met, the sum of its games: the file stays small. A checkpoint's name is its content hash; its
 ``path`` is the same, for that is where the store has it.
 """
@@ -71,7 +71,7 @@ class HistoryEntry(Value):
 
 
 class LeagueMetadata(Value):
-    """What the file is about. ``sha256`` is that of all the rest; one who edits the file takes it out.
+    """Metadata of the file. ``sha256`` is that of the rest; remove it when editing by hand.
 
     ``champion`` and ``last_good`` need be no agents of the file: a model may be current and no member of the league.
     """

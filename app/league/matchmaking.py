@@ -1,6 +1,6 @@
-"""Matchmaking: whom a model meets in self-play (seed 001 §3, as its errata correct it).
+"""Matchmaking: a model's opponents in self-play.
 
-The category is drawn first, then the agent in it: the seed's weights per agent gave any shares but those it promised. A
+The category is drawn first, then the agent in it, because weights per agent would give other shares. A
 category without members leaves its share to the others, in proportion. Agents may be in several categories: a baseline
 of about the hero's rating is a peer too.
 """

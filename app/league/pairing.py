@@ -1,4 +1,4 @@
-"""Who plays whom in the background: tournaments that keep the ratings of a league together (seed 000 §3.1)."""
+"""Pairings of background tournaments, which connect the ratings of a league."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,10 +1,9 @@
-"""Whose games rate models: those whose ratings are told, and what they played among each other.
+"""The pool: the agents whose games among each other give the published ratings.
 
-A rating stands for all games that it rests on only as long as these are remembered, and is comparable with another one
-only if both follow from one fit. So nobody leaves who may be rated again, and whoever is rated is so with all others.
-The games of everybody else are forgotten: most are of candidates, which are trained against the models before them,
-beat these by more than they gain on anybody else, and would stretch the scale from one generation to the next (ADR-014
-has the figures).
+Two ratings are comparable only if they follow from one fit of games that are all remembered. So an agent stays in the
+pool as long as it may be rated again, and all its members are rated together. The games of all other agents are
+forgotten. Most are games of candidates, which are trained against their predecessors and beat them by more than they
+gain on other agents; these games would stretch the scale with each generation (ADR-017).
 
 Learned models are rated by their games against each other. A built-in player takes some games off everybody, because
 of openings and noise, so its games count only against models that it scores a tenth or more against: these place it,
@@ -29,22 +28,22 @@ CANDIDATES = 2
 BUILTINS: frozenset[str] = frozenset(get_args(Builtin))
 
 MISFIT = 0.03
-"""How far ratings leave scores unexplained; round robins of connect four and hex showed 0.02 to 0.05 (ADR-014)."""
+"""Standard deviation of a pair's true score about the fit; round robins showed 0.02 to 0.05 (ADR-017)."""
 
 PRIOR = RatingPrior(deviation=1600.0)
-"""So wide that it does not pull in models that are far above the random bot, along a chain of uncertain links."""
+"""Standard deviation of the prior, so wide that it does not pull strong models towards the random bot."""
 
 SATURATED = 0.9
-"""A mean score from which on games against a built-in player tell nothing."""
+"""Mean score beyond which games against a built-in player say almost nothing."""
 
 
 def saturated(score: float) -> bool:
-    """Return whether a mean score, of either side, is so one-sided that more games would tell nothing."""
+    """Return whether either side's mean score is too one-sided to learn from more games."""
     return max(score, 1 - score) > SATURATED
 
 
 def rate(pairs: Iterable[PairTotals], agents: Iterable[str] = (), anchors: Mapping[str, Elo] = ANCHORS) -> Ratings:
-    """Return the ratings of all agents named in some totals, of the anchors and of others: costs milliseconds.
+    """Return the ratings of all agents in some totals, of the anchors and of others.
 
     Saturated games against built-in players count only where nothing else connects two agents, the least saturated
     first (Kruskal's algorithm). Without any, those who beat such a player would be rated as if they had no games.
@@ -99,7 +98,7 @@ class Pool(Value):
         return self.model_copy(update={"candidates": candidates, "pairs": tuple(pairs)})
 
     def ratings(self, hero: str, played: Iterable[PairTotals] = ()) -> Ratings:
-        """Fit all games together, and those of a model, which may have finished none."""
+        """Fit all games together, including those of a model that may have none."""
         return rate((*self.pairs, *played), agents=(hero,))
 
     def games(self, played: Iterable[PairTotals] = ()) -> Counter[str]:

@@ -76,7 +76,7 @@ class Ratings(Value):
         return Estimate(Elo(self.elo[a] - self.elo[b]), sqrt(max(0.0, variance)))
 
     def comparable(self) -> dict[str, Estimate]:
-        """Return all ratings with errors of their own: the error of a difference is the root of the sum of two squares.
+        """Return ratings with quasi-variances: squared errors add up in a difference.
 
         These errors hold between any two agents, the anchor too, whose own is what is unknown of the scale's zero. An
         error over the anchor would contain that zero, which all agents share, and tell nothing of their order. They

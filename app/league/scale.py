@@ -16,11 +16,11 @@ PER_ELO = log(10) / ELO_SCALE
 """Natural logarithm of odds that an Elo stands for."""
 
 ANCHORS: Mapping[str, Elo] = MappingProxyType({RANDOM: Elo(0.0)})
-"""What every rating is measured from: the random bot is at zero."""
+"""Zero of all ratings: the random bot."""
 
 
 class RatingPrior(NamedTuple):
-    """What is believed of a rating before any game: a normal distribution, worth a fifth of a game by default."""
+    """Prior of a rating: a normal distribution, worth a fifth of a game by default."""
 
     mean: Elo = Elo(0.0)
     deviation: float = 800.0

@@ -1,4 +1,4 @@
-"""Whom to play in an evaluation: the strategies of the opponent pool (seed 000 §3.2)."""
+"""Strategies of the opponent pool of an evaluation."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ PRIOR_GAMES = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a strategy is asked for.
+    """Arguments of a strategy.
 
     Attributes:
         hero: who looks for opponents; a member of the league or not, it is never its own.

@@ -1,4 +1,4 @@
-"""What two agents' games came to: all that ratings, matchmaking and the search for cycles need of them."""
+"""Totals of two agents' games, for ratings, matchmaking and the search for cycles."""
 
 from collections.abc import Iterable
 from typing import Self

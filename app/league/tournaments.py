@@ -1,7 +1,7 @@
-"""Background tournaments: which members of the league play each other when there is nothing else to evaluate.
+"""Background tournaments: matches of members while there is nothing else to evaluate.
 
-They connect the ratings of a league. Gauntlets alone would not do: a new model meets those it was trained against, and
-who enters the league was lucky in its gauntlet.
+They connect the ratings of a league. Gauntlets alone would be biased: a new model plays those it was trained against,
+and a member was admitted by a lucky gauntlet.
 """
 
 from collections import defaultdict
@@ -16,15 +16,14 @@ from app.league.pairing import Pairing, placement, round_robin
 from app.league.pool import saturated
 
 OPPONENTS_AT_ONCE = 4
-"""Opponents of one request. An evaluation breaks matches off, and longer ones would be played again and again."""
+"""Most opponents of one request, because an evaluation interrupts it and it then starts again."""
 
 
 def tournaments(league: League, newcomer: Agent, settings: TournamentSettings, seed: int) -> Iterator[MatchesRequested]:
     """Iterate over the matches that an admission leads to.
 
-    The new member is placed on the ladder. When its step is due, all meet all: each pair once, in the rounds of the
-    circle method, so that nobody's games come all at the end. Pairs whose ratings make the score one-sided are left
-    out.
+    The new member plays placement matches. When its step is due, a round robin follows, in the order of the circle
+    method, so that each member's games are spread evenly. Pairs with a one-sided expected score are skipped.
 
     Args:
         league: with the new member.

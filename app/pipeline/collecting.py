@@ -44,7 +44,7 @@ def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineS
         game: what is played.
         model: whose games they are.
         policy: the model, playing; its rows are recorded.
-        settings: how many games, and against whom.
+        settings: number of games, and opponents.
         seed: of all that is drawn.
     """
     asked = settings.collection
@@ -61,7 +61,7 @@ def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineS
 
 
 def lessons(game: RunGame, teacher: Player, model: ModelHash, games: int, seed: int) -> Collected:
-    """Let a teacher play all seats. ``model`` is who shall learn from it."""
+    """Let a teacher play all seats; ``model`` learns from it."""
     schedule = selfplay_schedule(games, game.config.players, [], (1.0,), seed)
     return _play(game, [teacher], schedule, _meta(game, model, (), 1.0, seed))
 

@@ -56,10 +56,10 @@ def final_evaluations(game: RunGame, policy: Player, settings: TrainingSettings,
 
 
 def most_rise(evaluations: Sequence[tuple[float, float]]) -> float:
-    """Return the upper 95% bound of how much the outcome rose from the first evaluation to the last.
+    """Return the upper 95% bound on the rise of the outcome over some evaluations.
 
-    The rise is that of the least-squares line. Evaluations are noisier than what a policy gains from one to the next,
-    so neither a series without a new best nor a single slump is evidence that training is over.
+    The rise is that of the least-squares line, from the first evaluation to the last. A line, because evaluations are
+    noisier than a policy's gain between two of them: a series without a new best, or a slump, is no evidence.
 
     Args:
         evaluations: at least two outcomes with their standard errors, oldest first, made at even intervals.

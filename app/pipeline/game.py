@@ -1,4 +1,4 @@
-"""What a run plays: the configuration as its settings change it, and who else sits at the table."""
+"""A run's game: the configuration changed by its settings, and the other players."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class RunGame:
 
     @cached_property
     def spec(self) -> TableSpec:
-        """What the game is like."""
+        """The game's description."""
         return open_table(self.config, slots=0).spec
 
     def points(self, returns: NDArray[np.float32]) -> NDArray[np.int64] | None:

@@ -1,4 +1,4 @@
-"""What a training run says of each iteration, and who listens."""
+"""Reports of a training run's iterations, and their sinks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Distributions:
-    """What histograms are made of: a sample of the iteration's rows, under the policy that came out of it.
+    """Data of histograms: a sample of the iteration's rows under the resulting policy.
 
     Attributes:
         logits: [K] of the legal actions of all sampled rows, as the network says them.

@@ -13,7 +13,7 @@ from app.training import EpochMetrics, Samples, TrainingDiverged, improve
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What came of an update.
+    """The result of an update.
 
     Attributes:
         checkpoint: the new policy; the old one where the update diverged.

@@ -1,4 +1,4 @@
-"""What is measured within an iteration: time, and samples for histograms."""
+"""Measurements within an iteration: time, and samples for histograms."""
 
 from collections.abc import Mapping
 from time import perf_counter, process_time

@@ -39,8 +39,8 @@ class TrainingRun:
         game: what is played.
         settings: of the run.
         seed: of all that is drawn.
-        sinks: are told of every iteration.
-        say: is told of what else happens, in words.
+        sinks: receive every iteration.
+        say: receives other messages, in words.
     """
 
     place: RunPlace
@@ -132,7 +132,7 @@ class TrainingRun:
         )
         for sink in self.sinks:
             sink.write(iteration, policy)
-        if self._is_due(number):  # not before all have been told: a run goes on after what it says it has done
+        if self._is_due(number):  # only after all sinks, because a resumed run continues after the checkpoint
             self.place.save(after, self._current)
         return after
 

@@ -5,10 +5,10 @@ from math import cos, pi
 from app.config import PipelinePpoSettings
 
 CAUTION = 0.5
-"""What the learning rate and the clip are multiplied by after an update that diverged (ERRATA 004)."""
+"""Factor on learning rate and clip after a divergence."""
 
 CURIOSITY = 1.5
-"""What the entropy coefficient is multiplied by then: a policy that collapsed needs more of it."""
+"""Factor on the entropy coefficient after a divergence, because a collapsed policy needs more."""
 
 
 def scheduled(settings: PipelinePpoSettings, progress: float, recoveries: int) -> PipelinePpoSettings:

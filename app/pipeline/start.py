@@ -28,7 +28,7 @@ def check_start(settings: PipelineSettings, *, begun: bool) -> None:
 
 
 def first_policy(game: RunGame, settings: PipelineSettings, seed: int, say: Callable[[str], None]) -> Checkpoint:
-    """Return the policy that a run begins with; ``say`` is told how cloning goes."""
+    """Return the policy that a run begins with; ``say`` receives the progress of cloning."""
     drawn = _checkpoint(*first_model(game.config, game.spec, derive_seed(seed, "parameters")), None)
     return drawn if settings.collection.initial_policy == "random" else _cloned(game, drawn, settings, seed, say)
 

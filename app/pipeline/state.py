@@ -59,14 +59,14 @@ class RunState(Settings):
     @model_validator(mode="before")
     @classmethod
     def _of_earlier_versions(cls, values: Any) -> Any:
-        """Drop the count of evaluations without a new best, by which earlier versions stopped."""
+        """Drop the earlier versions' count of evaluations without a new best."""
         return (
             {name: value for name, value in values.items() if name != "stale"} if isinstance(values, dict) else values
         )
 
 
 class RunHead(Settings):
-    """What a run is: its first file."""
+    """Identity of a run: its first file."""
 
     config: ConfigKey
     seed: int = Field(ge=0)

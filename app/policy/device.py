@@ -10,7 +10,7 @@ _DEVICE = re.compile(r"cpu|cuda(?::(\d+))?")
 
 
 class UnknownDevice(FlyballError):
-    """A device that is none."""
+    """Unknown device name."""
 
 
 def missing_device(device: str) -> str | None:

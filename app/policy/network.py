@@ -1,4 +1,4 @@
-"""The actor-critic network of seed 004 §3.2.1: one shared trunk, a policy head and a value head."""
+"""The actor-critic network: one shared trunk, a policy head and a value head."""
 
 from itertools import pairwise
 from math import sqrt
@@ -13,7 +13,7 @@ MASKED_LOGIT = -1e9
 """Stands for minus infinity: its probability underflows to exactly 0 and its gradient is 0, not NaN."""
 
 TRUNK_GAIN, POLICY_GAIN, VALUE_GAIN = sqrt(2.0), 0.01, 1.0
-"""Orthogonal gains (ERRATA 004): a first policy close to uniform, a critic of unit scale."""
+"""Orthogonal gains: a first policy close to uniform, a critic of unit scale."""
 
 
 class ActorCritic(nn.Module):

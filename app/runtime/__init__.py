@@ -1,3 +1,3 @@
-"""What runs daemons: host, fold, jobs, registry and wiring. Its modules are imported one by one, lazily."""
+"""The daemon runtime: host, fold, jobs, registry and wiring. Its modules are imported one by one, lazily."""
 
 __all__: list[str] = []

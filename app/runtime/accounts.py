@@ -1,7 +1,7 @@
-"""How far daemons have come by their own accounts. Pure.
+"""Positions up to which daemons have published all their conclusions. Pure.
 
-A daemon says at which position it is when it is ready, with every sign of life, and when it leaves. Unless it is still
-catching up, it has published by then all that followed from events up to there.
+DAEMON_READY, DAEMON_HEARTBEAT and DAEMON_STOPPED hold the daemon's position. Unless the daemon is still catching up,
+it has published all conclusions from events up to there.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ class Accounts:
     """The positions up to which daemons have published everything.
 
     Args:
-        settled: position by daemon.
+        settled: position by daemon, up to which everything is published.
         ready: daemons, as daemon@node, that are ready.
     """
 
@@ -36,7 +36,7 @@ class Accounts:
         self.ready = set(ready)
 
     def add(self, told: DaemonFact) -> None:
-        """Take in what a daemon says of itself."""
+        """Take in a daemon's event about itself."""
         who = f"{told.daemon}@{told.node}"
         if type(told) is DaemonStarted:
             self.ready.discard(who)
@@ -46,20 +46,20 @@ class Accounts:
             self.reach(told.daemon, told.position)
 
     def reach(self, daemon: str, position: int) -> None:
-        """Note that a daemon has published what followed up to a position."""
+        """Note that a daemon has published all conclusions up to a position."""
         self.settled[daemon] = max(self.settled[daemon], position)
 
 
 class Past:
-    """What is settled about a daemon: how far it had come, and what it had published of its conclusions by then.
+    """A daemon's published conclusions, up to a settled position.
 
     Args:
         daemon: its name.
         emits: the types of its conclusions.
-        settled: a position that it is known to have reached.
+        settled: a position up to which it has published everything.
 
     Attributes:
-        recorded: (id, type) of what it published.
+        recorded: (id, type) of its published conclusions.
     """
 
     def __init__(self, daemon: str, emits: frozenset[type[Payload]], settled: int) -> None:
@@ -70,7 +70,7 @@ class Past:
 
     @property
     def reads(self) -> frozenset[type[Payload]]:
-        """The types that it has to see, from the journal's first event to its last."""
+        """Event types to feed to ``add``, from the whole journal."""
         return self._emits | ACCOUNTS | {EventVoided}
 
     @property

@@ -36,7 +36,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 class BrokerVoice:
-    """What the broker says of itself and of the time."""
+    """Events of the broker: its life, and the clock's ticks."""
 
     def __init__(self, deployment: Deployment, boot: str, version: str) -> None:
         self.source = f"{BROKER}@{deployment.node}"

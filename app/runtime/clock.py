@@ -25,12 +25,12 @@ class SystemClock:
 
 
 class RecordingClock:
-    """The clock by which events are recorded: it never goes back and never stands still, whatever the machine's does.
+    """The broker's clock for records: never goes back, never stands still.
 
     Args:
         clock: the machine's.
         recorded_us: time of the last record, microseconds since 1970 UTC.
-        alarm: is told when the time of day has jumped, and when it agrees again.
+        alarm: called with a warning when the time of day has jumped, and when it agrees again.
     """
 
     def __init__(self, clock: Clock, recorded_us: int, alarm: Callable[[str], None]) -> None:

@@ -34,7 +34,7 @@ PATIENCE_SECONDS = 7 * 24 * 3600.0
 """How long a daemon waits for the broker to come back: nothing it could do instead would be better."""
 
 OPENING_USEC = 3_600_000_000
-"""How long the broker may check and migrate its journal, in microseconds: an hour is enough for a terabyte."""
+"""Longest check and migration of the journal at a start, in microseconds: enough for a terabyte."""
 
 LAST_WORDS_SECONDS = 2.0
 """How long a failed daemon tries to tell the bus why."""
@@ -91,7 +91,9 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     states = opened(SqliteStateStore, folder.state(spec.name), "its content is rebuilt from the journal")
-    outbox = opened(SqliteOutbox, folder.outbox(spec.name), "what was in it is concluded again, or done again")
+    outbox = opened(
+        SqliteOutbox, folder.outbox(spec.name), "its unsent conclusions are derived again, and its jobs run again"
+    )
     processes = deployment.evaluation_processes if spec.worker is Evaluator else spec.capacity
     engine = LocalEngine(processes, deployment.threads_per_job, nice=5) if spec.worker else None
     sink = spec.sink(folder.curves) if spec.sink else None
@@ -112,7 +114,7 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
 
 
 def opened(kind: Callable[[Path], F], path: Path, consequence: str) -> F:
-    """Open a file of a daemon's own; a damaged one is set aside, since nothing depends on it but time.
+    """Open a file of a daemon's own; set a damaged one aside and begin a new one.
 
     Args:
         kind: opens it.

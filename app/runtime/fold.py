@@ -41,7 +41,7 @@ HOST = "host"
 SETTINGS_KEY: RowKey = (HOST, "settings")
 VOIDED_KEY: RowKey = (HOST, "voided")
 CURRENT = "current "
-"""What the keys of rows begin with that say which model of a configuration is current."""
+"""Prefix of the keys of rows that hold a configuration's current model."""
 
 
 class CurrentModel(Row, frozen=True):
@@ -51,7 +51,7 @@ class CurrentModel(Row, frozen=True):
 
 
 class VoidedEvents(Row, frozen=True):
-    """Positions of the events that an operator voided, and that the saved rows leave out."""
+    """Positions of voided events that the saved rows don't contain."""
 
     positions: tuple[int, ...]
 
@@ -69,7 +69,7 @@ class Conclusion(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """An event that a reducer could not fold: the reducer, the event, the error. The reducer's rows are as before."""
+    """A reducer's failure at an event; its rows are as before the event."""
 
     by: str
     event: Event[Payload]
@@ -78,13 +78,13 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class Outcome:
-    """What a batch of events led to.
+    """The outcome of a batch of events.
 
     Attributes:
-        conclusions: what the reducers said.
+        conclusions: events that the reducers emitted.
         changed: rows to save (``None``: deleted).
-        failures: what could not be folded.
-        dropped: how many steps were left out because they would have decided otherwise than what is recorded.
+        failures: events that could not be folded.
+        dropped: number of steps dropped because their decisions differ from the recorded ones.
     """
 
     conclusions: list[Conclusion] = field(default_factory=list)
@@ -108,7 +108,7 @@ def written(rows: Changed) -> dict[RowKey, bytes | None]:
 
 
 SUCCESSIONS = frozenset({ModelPromoted, ModelRolledBack})
-"""What makes a model current."""
+"""Event types that make a model current."""
 
 
 class _Seat(NamedTuple):
@@ -127,19 +127,19 @@ class _Seat(NamedTuple):
 class Fold:
     """The state of some reducers, folded from events.
 
-    The reducers are built from the settings in RUN_CONFIGURED, and built anew when a later one brings other
-    settings; their rows stay. They are given what is about the system, or about a configuration that the run still
-    plays. FeedbackState, if hosted, comes first: controllers see it as each event leaves it.
+    The reducers are built from the settings in RUN_CONFIGURED, and rebuilt when a later one brings other settings;
+    their rows stay. They receive events about the system and about configurations in the run's settings. FeedbackState,
+    if hosted, folds each event first, so that controllers see it up to date.
 
-    Stale rollbacks are dropped: told twice, a rollback counts once. Where rollbacks are read, promotions have to be.
+    Stale rollbacks are dropped. Reducers that read rollbacks must read promotions too.
 
-    An event that a reducer cannot fold costs that event, for that reducer: its rows stay as they were, the failure is
-    in the outcome, and the other reducers go on. An event that an operator voided is given to nobody.
+    A reducer that fails at an event skips it: its rows stay as they were, the failure is in the outcome, and the other
+    reducers go on. Voided events are skipped by all reducers.
 
     Args:
         factories: build the reducers from a run's settings.
         saved: rows to go on from.
-        voided: positions of events that are left out, besides those that were left out when the rows were saved.
+        voided: positions of voided events, in addition to those in ``saved``.
     """
 
     def __init__(
@@ -175,16 +175,16 @@ class Fold:
 
     @property
     def to_void(self) -> frozenset[int]:
-        """Positions that were voided after they had been folded: a fold without them has to begin at the start."""
+        """Positions that were voided after they were folded; they require a new fold."""
         return frozenset(self._to_void)
 
     def feed(self, events: Iterable[Event[Payload]], recorded: Collection[Recorded] | None = None) -> Outcome:
         """Fold events in order.
 
         Args:
-            events: what happened.
-            recorded: all decisions that were published about these events, when that is settled. A step that would
-                have decided otherwise is dropped with its rows, because those would wait for answers that nobody gives.
+            events: in the journal's order.
+            recorded: all published decisions caused by these events, if they are settled. A step with other decisions
+                is dropped with its rows, because those would wait for answers that never come.
         """
         outcome = Outcome()
         for event in events:
@@ -203,7 +203,7 @@ class Fold:
         return outcome
 
     def _configured(self, event: Event[Any], outcome: Outcome) -> bool:
-        """Take in the run's settings; return whether they can be used. Otherwise those before them stay in force."""
+        """Take in the run's settings; return whether they are usable. If not, the former ones stay in force."""
         try:
             settings = RunSettings.recorded(event.data.settings, event.source)
         except ForeignSettings as error:
@@ -250,7 +250,7 @@ class Fold:
 
 
 def voided_in(saved: Mapping[RowKey, bytes]) -> frozenset[int]:
-    """Return the positions of the events that saved rows leave out."""
+    """Return the positions of voided events in saved rows."""
     row = saved.get(VOIDED_KEY)
     return frozenset() if row is None else frozenset(VoidedEvents.model_validate_json(row).positions)
 
@@ -298,5 +298,5 @@ def _check_declared(reducer: Hosted, data: Payload) -> None:
     if type(data) is HyperparameterUpdated and data.parameter not in owned:
         raise UndeclaredEmission(
             f"{reducer.name} set {data.parameter}, which it does not own.",
-            hint="Publish an observation for its owner (DESIGN §4); if there is none, add it to its `parameters`.",
+            hint="Publish an observation for its owner; if there is none, add it to its `parameters`.",
         )

@@ -54,7 +54,7 @@ def held(folder: RunFolder) -> Iterator[None]:
 
 
 def is_held(folder: RunFolder) -> bool:
-    """Tell whether a supervisor holds a folder."""
+    """Return whether a supervisor holds a folder."""
     try:
         with folder.up_lock.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: several may ask at once

@@ -49,10 +49,10 @@ FAREWELL_SECONDS = 2.0
 
 
 READ_BY_ALL: frozenset[type[Payload]] = frozenset({RunConfigured, EventVoided})
-"""What every daemon reads, in addition to what its reducers read and emit."""
+"""Event types that every daemon reads, in addition to its reducers' own."""
 
 STARTING_USEC = 120_000_000
-"""How much more time a start asks of systemd whenever it has come further, in microseconds."""
+"""Extension of systemd's start timeout at each sign of progress, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Rhythm:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What a daemon is built from: the adapters behind its ports."""
+    """Adapters of a daemon's ports."""
 
     bus: Bus
     states: StateStore
@@ -133,16 +133,16 @@ class Host:
 
     @property
     def _settled(self) -> int:
-        """A position up to which the daemon has published what follows; unless it is ready, that of its saved state."""
+        """A position up to which the daemon has published everything; unless it is ready, its saved state's."""
         return self._cursor if self._ready else self._saved_cursor
 
     async def _rebuild(self, settled: int) -> None:
-        """Fold what is settled, from where the rebuild was when it was last saved; then replace the old rows.
+        """Fold the settled past, from the last saved progress on; then replace the old rows.
 
-        Decisions that were taken otherwise are dropped, with the steps that led to them: history stays as it was.
+        Steps whose decisions differ from the recorded ones are dropped, so that history stays as it was.
 
         Args:
-            settled: a position up to which the daemon is known to have published everything.
+            settled: a position up to which the daemon has published everything.
         """
         past = await self._read_past(settled)
         if not past.voided <= self._fold.voided:
@@ -161,10 +161,12 @@ class Host:
                     self._cursor = min(batch.position, past.settled)
                     if self._cursor == past.settled or batch.position >= batch.head:
                         break
-                    await asyncio.sleep(0)  # otherwise nothing would be saved, and the watchdog not be told
+                    await asyncio.sleep(0)  # otherwise progress is not saved, and the watchdog not notified
         if self._saved.dropped:
             self._log.warning(
-                "decisions that were taken otherwise are dropped", count=self._saved.dropped, until=past.settled
+                "decisions that differ from the recorded ones are dropped",
+                count=self._saved.dropped,
+                until=past.settled,
             )
         self._saved.complete(self._cursor, written(self._unsaved))
         self._saved_cursor, self._unsaved = self._cursor, {}
@@ -179,10 +181,10 @@ class Host:
         self._concluded.clear()
 
     async def _read_past(self, settled: int) -> Past:
-        """Find out how far the daemon had come, what it had published, and what operators voided."""
+        """Read the daemon's settled position and conclusions, and the voided events."""
         past = Past(self._spec.name, self._spec.emits, settled)
         async with self._ports.bus.subscribe(past.reads, after=0) as subscription:
-            end: int | None = None  # what is published from now on is not past
+            end: int | None = None  # later events are not past
             async for batch in subscription:
                 past.add(batch.events)
                 end = batch.head if end is None else end
@@ -217,7 +219,7 @@ class Host:
                 await self._become_ready()
 
     async def _bury(self, failures: Sequence[Failure]) -> None:
-        """Put events that a reducer could not fold into the dead letters, and say so."""
+        """Keep events that a reducer could not fold as dead letters, and log them."""
         for failure in failures:
             event = failure.event
             self._log.error(
@@ -252,9 +254,9 @@ class Host:
         self._ports.notifier.tell("READY=1", f"STATUS=caught up at {self._cursor}")
 
     async def _watch(self) -> None:
-        """Tell systemd's watchdog that the event loop turns, whether the broker is there or not.
+        """Notify systemd's watchdog while the event loop runs, with or without a broker.
 
-        A start may take as long as it needs while it comes further: each time it has, it is given more time.
+        Each sign of progress extends the start's timeout.
         """
         before = self._cursor
         while True:
@@ -279,7 +281,7 @@ class Host:
     def _save(self) -> None:
         """Save state and cursor together, unless conclusions that belong to them are not published yet.
 
-        State that holds what a voided event led to is not saved: a rebuild without that event is due.
+        State that contains a voided event is not saved, because a rebuild without the event is due.
         """
         if self._fold.to_void or self._concluded:
             return

@@ -51,7 +51,7 @@ class JobRunner:
     def reconcile(self, group: asyncio.TaskGroup, worker: Worker[Any, Any], jobs: Iterable[Job[Any]]) -> None:
         """Start the wanted jobs that don't run yet, as far as there is room; cancel those no longer wanted.
 
-        A job that has told its result is not started again while the worker has not seen the telling.
+        A finished job is not started again before the worker has read its published result.
         """
         if self._draining:
             return

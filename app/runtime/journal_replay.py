@@ -18,7 +18,7 @@ PART = 64
 
 
 class CheckpointAhead(FlyballError):
-    """A checkpoint lies further on in the journal than the replay shall go."""
+    """A checkpoint lies beyond the replay's end."""
 
 
 def replay_journal(
@@ -52,7 +52,8 @@ def replay_journal(
         break
     if after > end:
         raise CheckpointAhead(
-            f"The checkpoint is at position {after}, the replay shall end at {end}.", hint="Remove it, or go further."
+            f"The checkpoint is at position {after}, beyond the replay's end at {end}.",
+            hint="Remove it, or go further.",
         )
     for position, stored in parts(reader, after, end, replay.reads):
         replay.feed_stored(stored, keep=checkpoints is not None)

@@ -1,4 +1,4 @@
-"""What controllers conclude when a history is replayed, held against what was recorded. Pure.
+"""Recomputed conclusions of a replay, compared with the recorded ones. Pure.
 
 Ids follow from (controller, cause, index), so a conclusion and its record find each other by id. A daemon publishes its
 conclusions in the order of their causes, and, once it is ready, only then says that it has come further: what it must
@@ -58,13 +58,13 @@ class Difference(Value):
 
 
 class Handover(Value):
-    """Where a daemon's program changed, and what it would decide otherwise about events before that position.
+    """A change of a daemon's program, with its differences from earlier decisions.
 
     Attributes:
         daemon: its name.
         version: of the program that decides since then.
         position: of the first event after the change.
-        differing: decisions of earlier programs that this one would take otherwise, or would not take, or would take.
+        differing: decisions about earlier events that only one of the programs takes, or that differ.
     """
 
     daemon: str
@@ -92,14 +92,14 @@ _SAVED: TypeAdapter[Saved] = TypeAdapter(Saved)
 
 
 class Ledger:
-    """Conclusions that wait for their record, and the balance of those that found it.
+    """Conclusions that await their record, and counts of those that were recorded.
 
     Args:
         daemons: whose controllers conclude.
         first: differences before this position are not looked at.
         saved: what ``dump`` returned once.
-        voids: (position of a voided event, position where it was voided) pairs. What daemons concluded in between
-            was concluded with the event, and is recomputed without it: it is not looked at.
+        voids: (position of a voided event, position where it was voided) pairs. Conclusions in between
+            are not compared: the recorded ones include the event, the recomputed ones do not.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Ledger:
             self._judge_stranger(event)
 
     def _is_judged(self, position: int) -> bool:
-        """Return whether conclusions from the event at a position are looked at."""
+        """Return whether conclusions from the event at a position are compared."""
         return position >= self._first and not any(event <= position <= void for event, void in self._voids)
 
     def settles(self, stored: Stored) -> bool:
@@ -203,7 +203,7 @@ class Ledger:
             self._keep(_unexpected(event))
 
     def _follows_from_voided(self, daemon: str, position: int) -> bool:
-        """Whether a decision may have followed from an event that was voided after it, before the daemon knew."""
+        """Return whether a decision may follow from an event that was voided after it."""
         settled = self._accounts.settled[daemon]
         return any(voided < position and settled <= void for voided, void in self._voids)
 

@@ -1,4 +1,4 @@
-"""What a journal says of the run's settings, and of events that are left out of every fold."""
+"""Queries of a journal for the run's settings, voided events and dead letters."""
 
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
@@ -11,28 +11,28 @@ from app.journal import JournalReader, history
 
 
 def voided_events(journal: JournalReader) -> Mapping[int, Event[EventVoided]]:
-    """Return what voided events, by the positions of the voided ones; the journal is read only if there are any."""
+    """Return the EVENT_VOIDED of each voided event, by the latter's position."""
     if not journal.landmark(EventVoided.event_type):
         return {}
     found = history(journal, types={EventVoided}, on_dead=lambda _: None)
     return {event.data.position: event for event in found}
 
 
-def letters_about_events(journal: JournalReader) -> list[DeadLetter]:
+def recorded_dead_letters(journal: JournalReader) -> list[DeadLetter]:
     """Return the dead letters about recorded events, in the order of the journal."""
     return sorted((letter for letter in journal.dead_letters() if letter.position), key=lambda one: one.position)
 
 
-def open_letters(journal: JournalReader) -> list[DeadLetter]:
-    """Return the dead letters about recorded events that nobody voided."""
+def open_dead_letters(journal: JournalReader) -> list[DeadLetter]:
+    """Return the dead letters about recorded events that are not voided."""
     voided = voided_events(journal)
-    return [letter for letter in letters_about_events(journal) if letter.position not in voided]
+    return [letter for letter in recorded_dead_letters(journal) if letter.position not in voided]
 
 
 def past_settings(journal: JournalReader) -> Iterator[RunSettings]:
-    """Iterate over the settings that were in force, the latest first; it is found however long the journal is.
+    """Iterate over the settings that were in force, the latest first.
 
-    Settings that a fold leaves out do not count: see ``Fold``.
+    Settings that a fold skips do not count: see ``Fold``.
 
     Raises:
         ForeignSettings: the broker recorded settings, and this version can read none of them.

@@ -28,7 +28,7 @@ class ForeignCheckpoint(FlyballError):
 
 
 class Unfolded(NamedTuple):
-    """An event that was left out: its position, who could not fold or read it, and why."""
+    """A skipped event: position, the reducer that failed or could not read it, and the error."""
 
     position: int
     by: str
@@ -40,18 +40,18 @@ _UNFOLDED: TypeAdapter[list[Unfolded]] = TypeAdapter(list[Unfolded])
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a replay found.
+    """The result of a replay.
 
     Attributes:
-        position: of the last event that was looked at.
-        matched: how many conclusions agree with their record, by seed name.
-        foreign: recorded decisions, requests and observations of operators: facts of life, not recomputed.
+        position: of the last event read.
+        matched: number of conclusions that agree with their record, by event name.
+        foreign: recorded decisions, requests and observations of operators, which are not recomputed.
         in_flight: conclusions that their daemon may not have published yet when the journal ends.
         unfolded: events that a controller could not fold, or that nobody can read.
-        voided: positions of the events that an operator voided: they are left out.
+        voided: positions of voided events, which are skipped.
         differences: the first of them, in the order of the journal.
         differing: how many there are.
-        handovers: where daemons' programs changed; what differs before is not among the differences.
+        handovers: changes of daemons' programs; earlier differences are counted there only.
         state_hash: of all rows of all controllers.
     """
 
@@ -110,7 +110,7 @@ class Replay:
         if not readable(rows, controllers(daemons)):
             raise ForeignCheckpoint("The checkpoint is of another version of flyball.", hint="Remove it.")
         if rows and voided_in(rows) != self._voids.keys():
-            raise ForeignCheckpoint("Since the checkpoint was made, an event was voided.", hint="Remove it.")
+            raise ForeignCheckpoint("An event was voided since the checkpoint was saved.", hint="Remove it.")
         self.ledger = Ledger(daemons, first=first, saved=rows.pop(LEDGER_KEY, None), voids=self._voids.items())
         self._run = rows.pop(RUN_KEY, b"").decode()
         self._unfolded = _UNFOLDED.validate_json(rows.pop(UNFOLDED_KEY, b"[]"))

@@ -1,6 +1,6 @@
-"""Saved rows of another version: told by the schemas saved beside them, and carried over where they can be read.
+"""Saved rows of another version: recognised by their schemas, carried over where readable.
 
-A reducer whose rows come to mean something else under the same names must rename a field.
+A reducer that changes the meaning of a field must rename the field.
 """
 
 import json
@@ -22,7 +22,7 @@ SCHEMAS_KEY: RowKey = (HOST, "schemas")
 
 
 def schemas_of(reducers: Iterable[Any]) -> bytes:
-    """Return what is to be saved for reducers, or their classes: a hash of each one's row type, and of the settings.
+    """Return the schemas to save: a hash of each reducer's row type, and of the settings.
 
     Descriptions don't count.
     """
@@ -31,19 +31,19 @@ def schemas_of(reducers: Iterable[Any]) -> bytes:
 
 
 def readable(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> bool:
-    """Whether all saved rows of these reducers, or of these classes, were saved under the present schemas."""
+    """Return whether all saved rows of these reducers, or of these classes, were saved under the present schemas."""
     then = json.loads(saved.get(SCHEMAS_KEY, b"{}"))
     now = json.loads(schemas_of(reducers))
     return all(then.get(owner) == now[owner] for owner in {owner for owner, _ in saved} & now.keys())
 
 
 def program_of(reducers: Iterable[Any]) -> str:
-    """Return the version of this program for a daemon: two that differ may decide otherwise about the same rows."""
+    """Return the version of a daemon's program; other versions may decide differently."""
     return f"{version('flyball')}+rows.{sha256(schemas_of(reducers)).hexdigest()[:8]}"
 
 
 def carried_over(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> dict[RowKey, bytes] | None:
-    """Return saved rows as the present schemas have them; None where one can't be read.
+    """Return saved rows under the current schemas; ``None`` if one is unreadable.
 
     Fields that are gone are left out, and new ones get their defaults.
     """

@@ -11,18 +11,18 @@ from app.runtime.fold import RowKey
 from app.runtime.row_schema import SCHEMAS_KEY, carried_over, readable, schemas_of
 
 REBUILD = "rebuild "
-"""What the kinds of rows begin with that belong to a rebuild."""
+"""Prefix of the kinds of a rebuild's rows."""
 
 PROGRESS_KEY: RowKey = ("rebuild", "progress")
 
 
 class Progress(Row, frozen=True):
-    """How far a rebuild has come.
+    """Saved progress of a rebuild.
 
     Attributes:
         position: of the last event folded.
-        dropped: decisions that were left out, since they were taken otherwise.
-        schemas: of its rows; those of another version are not gone on with.
+        dropped: steps dropped because their decisions differ from the recorded ones.
+        schemas: of its rows; a rebuild by another version starts over.
     """
 
     position: int
@@ -44,7 +44,7 @@ class SavedState:
         cursor: where to go on.
         rows: rows to go on from.
         settled: the cursor of the rows that a rebuild replaces; 0 when there are none.
-        dropped: decisions that the rebuild has left out so far.
+        dropped: steps that the rebuild has dropped so far.
         rebuilding: whether a rebuild is due or under way.
 
     Raises:
@@ -74,7 +74,7 @@ class SavedState:
             self._new = dict.fromkeys(saved.keys() - old.keys())
 
     def start_over(self) -> None:
-        """Have the rows rebuilt from the first event, without what a rebuild has saved so far."""
+        """Restart the rebuild at the first event, without its saved progress."""
         self.settled, saved = self._store.load()
         self._new = {key: None for key in saved if _of_rebuild(key)}
         self.dropped, self.rebuilding = 0, True

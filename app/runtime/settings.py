@@ -14,7 +14,7 @@ from app.runtime.layers import GAME_TABLES, BadSettings, Layer, checked, environ
 
 DEFAULT, COMMAND_LINE = "default", "command line"
 NEEDED = frozenset({"game", "players"})
-"""What the table of a new configuration has to say."""
+"""Required keys of a new configuration."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -87,7 +87,7 @@ def _assemble(layers: Sequence[Layer]) -> Loaded:
 
 
 def _check_thresholds(run: RunSettings, origins: Mapping[str, str]) -> None:
-    """Refuse to be told a quality threshold that has no effect. Journals may hold such; there the lower one counts."""
+    """Refuse a quality threshold that has no effect; in journals the lower bound counts."""
     reduced = run.feedback.intensity.reduced
     told = {
         "min_quality": run.min_quality,
@@ -96,8 +96,8 @@ def _check_thresholds(run: RunSettings, origins: Mapping[str, str]) -> None:
     for key, threshold in told.items():
         if key in origins and threshold > reduced:
             raise BadSettings(
-                f"{key} ({origins[key]}): {threshold:g} lies above feedback.intensity.reduced {reduced:g}, from which "
-                "quality on a configuration trains.",
+                f"{key} ({origins[key]}): {threshold:g} lies above feedback.intensity.reduced {reduced:g}, the "
+                "quality at which training begins.",
                 hint=f"Lower {key}, or raise feedback.intensity.reduced.",
             )
 

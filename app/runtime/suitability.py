@@ -1,4 +1,4 @@
-"""Whether settings can run: here, and in a run folder that has a past."""
+"""Checks of settings: on this machine, and against a run's past."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from app.core import HEURISTIC, FlyballError
 from app.runtime.layers import BadSettings
 
 LASTING = ("game", "players", "network")
-"""What may not change once a configuration has models: they would not fit any more."""
+"""Settings that can't change once a configuration has models."""
 
 
 def check_playable(settings: RunSettings) -> None:
@@ -50,11 +50,11 @@ def _silent_stderr() -> Iterator[None]:
 
 
 def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
-    """Compare each configuration with the settings that it had last.
+    """Compare each configuration with its latest recorded settings.
 
     Args:
         past: the run's settings, the latest first; read only as far as a configuration was not played lately.
-        now: those that it shall have.
+        now: its new settings.
 
     Raises:
         BadSettings: a configuration that has a past would get another game, number of players or network.

@@ -46,7 +46,7 @@ class ChildSpec:
 
 @dataclass(frozen=True, slots=True)
 class ChildReport:
-    """What happened to a child.
+    """A change of a child process.
 
     Attributes:
         name: the child.
@@ -87,7 +87,7 @@ class Supervisor:
     Args:
         specs: in order of starting. The first is what the others need: it is stopped last.
         clock: measures uptimes.
-        report: is told of everything that happens.
+        report: called with every event of a process.
         drain_seconds: a child that takes longer to stop is killed.
         backoff: waits between starts.
     """
@@ -150,7 +150,7 @@ class _Child:
         self.cut_short = False
 
     async def keep(self, stop: asyncio.Event) -> None:
-        """Start the process, and again whenever it ends, until it shall leave."""
+        """Start the process, and restart it whenever it ends, until asked to stop."""
         failures = 0
         while not self._leaving.is_set():
             began = self._clock.monotonic()

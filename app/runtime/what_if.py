@@ -24,15 +24,15 @@ from app.runtime.replaying import controllers
 SOURCE = "what-if@replay"
 
 Change = Literal["missing", "added", "replaced", "changed"]
-"""A conclusion drawn only with the run's own settings, only with the others, one of another type, one that differs."""
+"""Missing with the other settings, added, of another type, or with other content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """A conclusion that comes out otherwise.
+    """A conclusion that other settings change.
 
     Attributes:
-        kind: how.
+        kind: of change.
         position: of its cause.
         time: when that was recorded.
         by: the controller.
@@ -109,9 +109,9 @@ class WhatIf:
 
 
 def _otherwise(cause: Event[Payload], before: Conclusion, after: Conclusion) -> list[Divergence]:
-    """Tell what became of a conclusion from two that have one id, which counts what a cause led to.
+    """Compare two conclusions with one id, which numbers the conclusions of a cause.
 
-    They may be about two configurations: then neither is what became of the other.
+    Two about different configurations are unrelated: one is missing, the other added.
     """
     if before.envelope.subject == after.envelope.subject:
         same_type = type(before.envelope.data) is type(after.envelope.data)

@@ -1,7 +1,7 @@
-"""The coordination bootstrap: who emits what to whom, derived from what the reducers declare, and checked.
+"""The wiring of events: derived from the types that reducers declare, and checked.
 
-Seed 003 names the risk: complex event dependencies need careful wiring. Here nobody wires: a reducer declares what it
-reads and emits, and a loose end is an error before anything starts.
+No handler is subscribed by hand: a reducer declares the types it reads and emits, and a loose end is an error before
+anything starts.
 """
 
 from collections import defaultdict
@@ -54,7 +54,7 @@ from app.runtime.registry import DAEMONS, DaemonSpec
 
 HOST = "every daemon"
 OPERATOR = "an operator"
-"""Who publishes with ``flyball emit``."""
+"""Producer of ``flyball emit``."""
 
 Edges = Mapping[type[Payload], frozenset[str]]
 
@@ -72,20 +72,20 @@ KNOBS: Mapping[str, frozenset[type[Payload]]] = {
     "allocation of games": frozenset({SelfplayRequested}),
     "when to train": frozenset({TrainingRequested}),
 }
-"""The knobs of DESIGN §4, each with the events that set it."""
+"""Knobs, each with the events that set it."""
 
 TERMINAL: Mapping[type[Payload], str] = {
     DaemonFailed: "the status shows the error; the supervisor has started the daemon again",
     DaemonStarted: "the status counts starts",
-    EventVoided: "every daemon's host leaves the voided event out, and people read it",
-    NodeDegraded: "the scheduler, who says it, pauses the worker; the status shows it",
-    NodeRecovered: "the scheduler, who says it, gives the worker requests again; the status shows it",
+    EventVoided: "every daemon's host skips the voided event, and people read it",
+    NodeDegraded: "the scheduler, which emits it, pauses the worker; the status shows it",
+    NodeRecovered: "the scheduler, which emits it, resumes requests to the worker; the status shows it",
     NodeLost: "the scheduler, who says it, gives the node's work to others at once; people read it",
     OpponentSampled: "the request that comes with it says who plays; people read why, and tests the shares",
     PlateauDetected: "the boost that answers it comes with it, from the same controller; people read it",
     RegressionCleared: "people read it",
     EvaluationOverdue: "the status shows it, with what an operator can do",
-    DistributionFailed: "the distributor, who says it, tries again; people read it",
+    DistributionFailed: "the distributor, which emits it, tries again; people read it",
     EvaluationProgress: "dashboards show it",
     TrainingProgress: "the curves show it",
     TrainingStarted: "the status shows it",
@@ -157,7 +157,7 @@ def _check_one_owner(otherwise: str, names: frozenset[str]) -> None:
     if len(names) > 1:
         raise LooseEnd(
             f"{otherwise}: {', '.join(sorted(names))}.",
-            hint="One controller sets a knob; let the others publish observations (DESIGN §4).",
+            hint="One controller sets a knob; let the others publish observations.",
         )
 
 

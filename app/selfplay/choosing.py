@@ -16,7 +16,7 @@ GREEDY = -1.0
 
 
 class Choices(NamedTuple):
-    """What a player decided in K positions: actions, their log-probabilities, and the values it sees."""
+    """A player's decisions in K positions: actions, log-probabilities and values."""
 
     action: NDArray[np.int32]
     log_prob: Floats

@@ -17,7 +17,7 @@ from app.store import BlobStore, FileStore, Shard, delete_shard, get_shard
 
 
 class InspectionSpec(Settings):
-    """What to inspect."""
+    """Arguments of an inspection."""
 
     store: Path
     config: GameConfig
@@ -30,7 +30,7 @@ class InspectionSpec(Settings):
 
 
 class InspectionResult(Settings):
-    """What was found. With failures the shard must not be trained on, whatever its score."""
+    """Result of an inspection. A shard with failures must not be trained on, whatever its score."""
 
     score: float
     components: dict[str, float]

@@ -37,7 +37,7 @@ class SelfplaySpec(Settings):
     store: Path
     config: GameConfig
     model: ModelHash
-    lineups: tuple[Lineup, ...] = Field(default=(), description="who else plays; without any, or besides, nobody")
+    lineups: tuple[Lineup, ...] = Field(default=(), description="seatings with other players; empty: self-play alone")
     games: int = Field(ge=1)
     seed: int = Field(ge=0)
     temperature: float = Field(gt=0, description="of the model; the others play at the configured one")
@@ -53,13 +53,13 @@ class SelfplaySpec(Settings):
 
     @property
     def opponents(self) -> tuple[str, ...]:
-        """Who else plays, each once: built-in players and models by name. The model itself is none."""
+        """The other players, each once: built-in players and models by name."""
         names = dict.fromkeys(name for lineup in self.lineups for name in lineup.opponents)
         return tuple(name for name in names if name != self.model)
 
 
 class SelfplayResult(Settings):
-    """What was played."""
+    """The result of self-play."""
 
     shard: str
     rows: int

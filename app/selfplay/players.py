@@ -1,4 +1,4 @@
-"""Who plays: a model's policy, or a built-in player."""
+"""Players: a model's policy, or a built-in player."""
 
 from typing import Protocol
 

@@ -17,7 +17,7 @@ HERO = 0
 """The player whose decisions are recorded: the first of the list."""
 
 _OPENING = -1
-"""Stands in for the player while a game is in its random opening."""
+"""Player index during a game's random opening."""
 
 _REFILL = 8  # an eighth of the slots may be empty
 
@@ -32,8 +32,8 @@ class Schedule:
         temperatures: of each player: divides its logits; 0 always takes the most probable action.
         seed: of the players' choices, together with a game's number.
         first: number of the first game; parts of a larger whole give what the whole would.
-        openings: of each game [G], how many of its first decisions are taken at random, drawn from its own seed:
-            games of one seed open alike. They are recorded for nobody, since no player made them. None: nowhere any.
+        openings: number of random decisions at the start of each game [G], drawn from its own seed, so that games of
+            one seed open alike. They are no rows of any player. ``None``: no game has any.
     """
 
     seeds: Sequence[int]
@@ -46,7 +46,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decisions:
-    """What one player decided in one step: K rows of as many games. See ``app.store.Shard`` for the columns."""
+    """One player's decisions in one step: K rows of as many games. See ``app.store.Shard`` for the columns."""
 
     game: NDArray[np.int32]
     seat: NDArray[np.int8]
@@ -94,10 +94,10 @@ class Rollout:
 
     Args:
         table: where to play; its number of slots is how many games are in flight.
-        players: whom the seating's numbers name, the hero first.
+        players: by the seating's numbers, the hero first.
         schedule: the games.
         recorder: takes the hero's decisions; None for a match.
-        progress: told after every step how many games are over.
+        progress: called after every step with the number of finished games.
     """
 
     table: Table
@@ -109,7 +109,7 @@ class Rollout:
     _steps: Indices = field(init=False)
     _choices: Streams = field(init=False)
     _deals: Streams = field(init=False)
-    _openings: Indices = field(init=False)  # decisions at random in each game
+    _openings: Indices = field(init=False)  # random decisions at the start of each game
     _over: int = field(init=False, default=0)
     _begun: int = field(init=False, default=0)
 

@@ -1,4 +1,4 @@
-"""Who sits where in self-play, decided before the games begin and never changed within one."""
+"""Seating in self-play, fixed before the games begin."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,7 @@ def selfplay_schedule(
     *,
     opening_plies: int = 0,
 ) -> Schedule:
-    """Return ``games`` games with the seating of ``selfplay_seating``, all that is drawn drawn from ``seed``.
+    """Return ``games`` games with the seating of ``selfplay_seating``, drawn from ``seed``.
 
     Each game begins with 0 to ``opening_plies`` random decisions, every number as often.
     """

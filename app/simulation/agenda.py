@@ -27,7 +27,7 @@ class Appointment(NamedTuple):
 
 
 class Agenda:
-    """What will happen, soonest first; what is due at the same time happens in the order it was entered."""
+    """Future events, soonest first; simultaneous ones in the order of entry."""
 
     def __init__(self, now_us: int = START_US) -> None:
         self.now_us = now_us

@@ -29,7 +29,7 @@ BASELINES: Mapping[ControllerClass, ControllerClass] = {
     SelfplayScheduler: UniformScheduler,
     TrainingTrigger: TrainAlways,
 }
-"""What stands in for a controller without which the loop would stop. The others are simply left out."""
+"""Replacements of controllers that the loop needs; other controllers are omitted."""
 
 ALL, NONE, WITHOUT = "all", "none", "without "
 
@@ -47,7 +47,7 @@ class Arm:
 
     @property
     def factories(self) -> tuple[Factory, ...]:
-        """What builds the reducers of one Fold; FeedbackState comes first."""
+        """Factories of one Fold's reducers; FeedbackState comes first."""
         return cast("tuple[Factory, ...]", (FeedbackFold, *self.controllers))
 
 

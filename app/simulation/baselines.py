@@ -1,4 +1,4 @@
-"""What stands in for a controller that is left out: the simplest thing that keeps the loop turning.
+"""Baselines that replace a controller: the simplest rules that keep the loop going.
 
 An evaluation after every training, promotion of whatever was trained, training as soon as there are enough rows. None
 of them looks at quality, ratings or troubles. They honour what other controllers decide about the learning rate, the

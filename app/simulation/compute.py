@@ -1,4 +1,4 @@
-"""What the cluster's jobs come to: trainings, gauntlets and distributions, computed from the truth."""
+"""Outcomes of trainings, gauntlets and distributions, computed from the truth."""
 
 from typing import Any
 

@@ -73,7 +73,7 @@ class Node:
         self._play_next()
 
     def forget_requests(self) -> None:
-        """Drop all requests: in quarantine nobody waits for them."""
+        """Drop all requests, because the scheduler expects none from a quarantined worker."""
         self._queue.clear()
         self._playing = None
 

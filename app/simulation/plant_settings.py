@@ -46,7 +46,7 @@ class TimeSettings(Settings):
 
 
 class ClusterSettings(Settings):
-    """What the cluster is made of."""
+    """The cluster's nodes."""
 
     trainers_per_config: float = Positive
     evaluators_per_config: float = Positive
@@ -97,7 +97,7 @@ class EpisodeSettings(Settings):
 
 
 class TroubleSettings(Settings):
-    """What goes wrong: on nodes, and in whole configurations."""
+    """Troubles of nodes and of whole configurations."""
 
     dead_nodes: EpisodeSettings
     slow_nodes: EpisodeSettings
@@ -110,7 +110,7 @@ class TroubleSettings(Settings):
 
 
 class QualitySettings(Settings):
-    """What the inspection of a shard finds."""
+    """Results of a shard's inspection."""
 
     healthy: float = Probability
     noise_sd: float = NonNegative

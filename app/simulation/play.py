@@ -1,4 +1,4 @@
-"""What self-play and its inspection come to, computed from the truth."""
+"""Outcomes of self-play and inspection, computed from the truth."""
 
 from numpy.random import Generator
 
@@ -21,7 +21,7 @@ BROKEN_GAMES = 0.3
 """Share of games that do not replay, in the severest parity trouble."""
 
 AT_ONCE_SECONDS = 1.0
-"""How long a request takes to fail on a node that fails."""
+"""Time until a request fails on a failing node."""
 
 LENGTH_SD = 0.03
 """Relative standard deviation of a shard's number of rows."""

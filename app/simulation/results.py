@@ -1,4 +1,4 @@
-"""What a simulated run came to, in figures."""
+"""Figures of a simulated run."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -63,7 +63,7 @@ class RunResult(Settings):
             hour.
         floor: the least share of worker time that a configuration had, as a share of an equal share: on any one day,
             and over the whole time.
-        unfolded: events that a controller could not fold, with the error; they were left out.
+        unfolded: events that a controller could not fold, with the error.
     """
 
     arm: str

@@ -18,7 +18,7 @@ from app.simulation.agenda import Agenda
 
 
 class Computed(NamedTuple):
-    """What a job comes to: how long it takes, and its result or its error."""
+    """The outcome of a job: duration, and result or error."""
 
     seconds: float
     outcome: Json | FlyballError

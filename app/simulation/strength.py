@@ -22,7 +22,7 @@ from app.simulation.plant_settings import CurveSettings, LearningSettings, Plant
 
 
 class ShardTruth(NamedTuple):
-    """What a shard of experience is really worth.
+    """True worth of a shard of experience.
 
     ``flawed`` is the share of rows that teach the wrong thing, ``unruly`` how bad it is that games broke the rules.
     """
@@ -42,7 +42,7 @@ class Exploit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ModelTruth:
-    """What a model is really worth, Elo over the random bot.
+    """True strength of a model, Elo over the random bot.
 
     Attributes:
         trend: what it has learned: its strength apart from its luck.

@@ -1,4 +1,4 @@
-"""What goes wrong, and when: drawn once from the seed, the same whichever controllers run."""
+"""Troubles and their times: drawn once from the seed, the same for all controllers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ def severity_at(episodes: Sequence[Episode], now_us: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class NodeTroubles:
-    """What happens to one node."""
+    """Troubles of one node."""
 
     dead: tuple[Episode, ...]
     slow: tuple[Episode, ...]

@@ -54,7 +54,7 @@ class Needy(Row, frozen=True):
     needs: Needs = Needs()
 
     def wants(self, settings: RunSettings, key: str) -> bool:
-        """Whether its model lacks rows. While training is paused, one request at a time may end the pause."""
+        """Return whether its model lacks rows. While training is paused, one request at a time may end the pause."""
         if self.model is None:
             return False
         needed = self.needs.rows(settings, key)
@@ -62,7 +62,7 @@ class Needy(Row, frozen=True):
 
 
 class Lease(Row, frozen=True):
-    """What a worker was asked for, and when."""
+    """A worker's request, and its time."""
 
     key: ConfigKey
     request: EventId
@@ -232,8 +232,8 @@ class UniformScheduler(Controller[UniformRow]):
             case _ if decided := _decided(row, data, self.settings, key):
                 allocation.set_config(key, decided)
 
-    def _counts(self, row: Needy, key: str, score: float) -> bool:  # noqa: ARG002 - those beside a trigger look at them
-        """Whether rows of this quality are trained on: TrainAlways takes any."""
+    def _counts(self, row: Needy, key: str, score: float) -> bool:  # noqa: ARG002 - needed by overrides
+        """Return whether rows of this quality are trained on: TrainAlways takes any."""
         return True
 
 

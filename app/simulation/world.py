@@ -1,4 +1,4 @@
-"""What is really so: the true strength of every model, the true worth of every shard."""
+"""The truth of a simulation: every model's strength, every shard's worth."""
 
 from dataclasses import replace
 from hashlib import sha256

@@ -21,7 +21,7 @@ class NoModel(DamagedBlob):
 
 
 class Manifest(Settings):
-    """What a model is: for which configuration and network, after how many trainings, grown from which model."""
+    """Metadata of a model: configuration, network, step and parent."""
 
     version: Literal[1] = 1
     config_key: ConfigKey

@@ -9,7 +9,7 @@ from app.store.files import FileStore
 
 
 class DistributionSpec(Settings):
-    """What the job is given."""
+    """Arguments of the job."""
 
     store: Path
     model: ModelHash | None

@@ -1,4 +1,4 @@
-"""Experience as lines of JSON, for programs that are not ours: seed 004's schema, and the legal mask.
+"""Experience as lines of JSON, for other programs.
 
 A line is one decision; see ``Experience``. It takes fifty times the room and the time of a shard, which stays what is
 trained on: a file that is read becomes one.

@@ -1,4 +1,4 @@
-"""What a run shows of itself: structured logs after OpenTelemetry's data model, and training curves."""
+"""Structured logs after OpenTelemetry's data model, and training curves."""
 
 from app.telemetry.board import Board
 from app.telemetry.curves import CURVES, Point, points

@@ -1,7 +1,7 @@
 """Training curves: what the events of a run say, as points over the training step.
 
-Evaluations lie beside the trainings that made their models, in one record for a configuration (seed 000: not one for
-each evaluation). Points carry the time of their event, so the same journal gives the same curves.
+Evaluations share a record with the trainings that made their models, one record for each configuration. Points carry
+the time of their event, so the same journal gives the same curves.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def points(data: Payload) -> Iterator[Point]:  # noqa: ARG001 - the argument tha
 
 @points.register
 def _(data: TrainingCompleted) -> Iterator[Point]:
-    """``train/policy_loss``, ``train/entropy`` …, named as seed 004 §7 names them."""
+    """``train/policy_loss``, ``train/entropy`` …"""
     yield Point(f"{TRAIN}/rows", data.rows, data.step)
     for name, value in data.metrics or ():
         if value is not None:
@@ -42,7 +42,7 @@ def _(data: TrainingCompleted) -> Iterator[Point]:
 
 @points.register
 def _(data: EvaluationCompleted) -> Iterator[Point]:
-    """``evaluation/elo``, ``evaluation/score/random`` …; rating snapshots of model and opponents (seed 000).
+    """``evaluation/elo``, ``evaluation/score/random`` …; rating snapshots of model and opponents.
 
     Gate games, which decide a promotion and rate nothing, have a score of their own.
     """
@@ -67,6 +67,6 @@ def _(data: EvaluationCompleted) -> Iterator[Point]:
 
 @points.register
 def _(data: CheckpointAdded) -> Iterator[Point]:
-    """``league/elo/past_best``: a new high score of the league (seed 001 §2)."""
+    """``league/elo/past_best``: a new high score of the league."""
     if "elite" in data.roles:
         yield Point(f"{LEAGUE}/past_best", data.elo, data.step)

@@ -14,7 +14,7 @@ from app.telemetry.sink import LogFile
 
 
 class Logger:
-    """What structlog writes finished lines to."""
+    """Destination of structlog's lines."""
 
     def __init__(self, sink: LogFile, name: str = "") -> None:
         self._sink, self.name = sink, name

@@ -1,6 +1,6 @@
 """The network's derivative by hand, for the CPU.
 
-There, autograd adds an eighth to the time of a small network's passes: it makes each gradient anew and adds it to
+There, autograd adds an eighth to the time of a small network's passes: it allocates each gradient and adds it to
 one of zeros. This writes products over it. What it needs of a network is what an ``ActorCritic`` is: linear
 layers, a ReLU after each, under two linear heads: whoever changes its ``features`` or ``heads`` changes this too, and
 the tests, which compare it with autograd, say so.

@@ -1,4 +1,4 @@
-"""Whether a model and shards belong to the training asked for."""
+"""Checks that a model and shards belong to the requested training."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
 """Generalised advantage estimation (Schulman et al. 2016), for all episodes at once.
 
-An episode is what one seat did in one game, in the order of its steps (ERRATA 004).
+An episode is what one seat did in one game, in the order of its steps.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class UnfinishedEpisode(FlyballError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trajectory:
-    """What advantages are made of: R rows in any order; see ``app.store.Shard`` for their meaning."""
+    """Input of advantages: R rows in any order; see ``app.store.Shard`` for their meaning."""
 
     game: NDArray[np.int32]
     seat: NDArray[np.int8]

@@ -22,7 +22,7 @@ from app.training.samples import explained_variance
 
 
 class InitialiseSpec(Settings):
-    """What ``initialise`` needs: ``store`` is the folder of the blob store."""
+    """Arguments of ``initialise``; ``store`` is the folder of the blob store."""
 
     store: str
     config: GameConfig
@@ -30,7 +30,7 @@ class InitialiseSpec(Settings):
 
 
 class TrainSpec(Settings):
-    """What ``train`` needs. ``step`` is the base model's; the new model's is one higher."""
+    """Arguments of ``train``. ``step`` is the base model's; the new model's is one higher."""
 
     store: str
     config: GameConfig
@@ -90,9 +90,9 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
 
 
 def annealed(ppo: PpoSettings, step: int) -> PpoSettings:
-    """Return the settings of the training that begins at ``step``: the weight of the entropy falls linearly to its end.
+    """Return the settings of the training at ``step``: the entropy coefficient falls linearly.
 
-    A model that is rolled back takes its step along, so what is learned again is explored again.
+    The step belongs to the model, so after a rollback exploration returns to the restored model's level.
     """
     if ppo.entropy_coef_end is None:
         return ppo

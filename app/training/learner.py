@@ -19,7 +19,7 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, slots=True)
 class Improvement(Generic[M]):
-    """What came of a training: two safetensors files, and the metrics of the last epoch.
+    """The result of a training: two safetensors files, and the metrics of the last epoch.
 
     ``gradients`` are the norms of the last batch's gradient, clipped, by parameter.
     """

@@ -1,4 +1,4 @@
-"""Proximal policy optimisation (Schulman et al. 2017), with the corrections of ERRATA 004."""
+"""Proximal policy optimisation (Schulman et al. 2017)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ def update(
         samples: what was played by a policy that is, or was shortly before, the network.
         settings: coefficients and limits.
         generator: shuffles, on the CPU, so that a seed means the same on every device.
-        report: told the number, from 1, and the metrics of each epoch.
+        report: called with the number, from 1, and the metrics of each epoch.
     """
     for epoch in range(1, settings.epochs + 1):
         batches = minibatches(samples, settings.batch_size, generator)

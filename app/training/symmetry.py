@@ -13,12 +13,12 @@ from app.training.samples import Samples
 
 
 def oriented(samples: Samples, symmetries: Sequence[Symmetry], generator: torch.Generator) -> Samples:
-    """Return the samples, each as it is or as one of its images, drawn evenly; nothing that was given is changed.
+    """Return each sample as it is or as one of its images, drawn evenly; copies.
 
     The log-probability stays that of the action as it was played, since the original drew it: PPO's ratio is then the
     importance weight of the image, and its clip lets the policy approach an image until it treats it like the original.
-    So the KL divergence of an update counts by how much images are treated otherwise. The policy's own log-probability
-    of the image would hide that, and makes policies collapse (ADR-022).
+    So the KL divergence of an update includes the policy's asymmetry. The policy's own log-probability of the image
+    would hide that, and makes policies collapse (ADR-022).
     """
     if not symmetries:
         return samples

@@ -1,4 +1,4 @@
-"""Each configuration trained by another version of this program and by this one, for the same processor time.
+"""Compare each configuration under another version and this one, at equal processor time.
 
 Run with ``python tests/benchmarks/bench_configurations.py CHECKOUT [--seconds 60] [--seed 1] [KEY ...]``. CHECKOUT is a
 folder of the other version, for instance of ``git worktree add``. Both train by their defaults, without early stopping,
@@ -22,7 +22,7 @@ from app.core import HEURISTIC
 
 HERE = Path(__file__).parents[2]
 PILOT = 6
-"""Iterations that tell how long one takes."""
+"""Iterations that measure the time of one."""
 
 ALL_ITERATIONS = ("training.early_stopping=false", "training.final_games=0", "logging.log_level=WARNING")
 
@@ -63,7 +63,7 @@ def scores(key: str, model: Path, opponents: list[str], games: int) -> Iterator[
 
 
 def row(config: GameConfig, checkout: Path, seconds: float, seed: int, games: int) -> str:
-    """Train a configuration by both versions and return what came of it, as a row of a table."""
+    """Train a configuration under both versions; return a row of the table."""
     bots = ["random", *([HEURISTIC] if HEURISTIC in config.builtins else [])]
     with TemporaryDirectory() as scratch:
         folders = {"before": Path(scratch) / "before", "after": Path(scratch) / "after"}

@@ -161,7 +161,7 @@ def policy() -> Policy:
 
 
 def sequential_hands(seed: int, hands: int = 12) -> int:
-    """Do the same as seed 004 does it: one position a forward pass, a ``Categorical`` for each, a record a decision.
+    """Play sequentially: one position a forward pass, a ``Categorical`` for each, a record a decision.
 
     It asks about forced moves as well, a quarter more decisions a hand than ours. The observation is OpenSpiel's
     information state, of which the network sees 270 features, so that it is no larger than ours: encoding them as

@@ -1,4 +1,4 @@
-"""How often sound nodes are put into quarantine, and how soon bad ones are.
+"""Measure false alarms of the quarantine, and its delay.
 
     python tests/benchmarks/bench_nodes.py [SEEDS]
 

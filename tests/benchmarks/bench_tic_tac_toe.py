@@ -1,4 +1,4 @@
-"""How often a model of tic-tac-toe loses to a perfect player: both seats, from the empty board.
+"""Measure how often a tic-tac-toe model loses to a perfect player.
 
 Run with ``python tests/benchmarks/bench_tic_tac_toe.py MODEL [--run FOLDER]``. MODEL is what ``flyball eval --model``
 takes; with the folder of a run of ``flyball up``, ``current`` is its champion. The temperature is that of the

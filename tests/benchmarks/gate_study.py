@@ -1,4 +1,4 @@
-"""What a promotion gate selects: strength after equal processor time, on a real game, with several seeds.
+"""Compare promotion gates by strength after equal processor time, with several seeds.
 
 Each arm is a pair of hypotheses for ``feedback.lifecycle``. For each seed and arm ``flyball up`` runs in a folder of
 its own until its processes have used a number of processor seconds; wall time would depend on the neighbours. Then the
@@ -36,7 +36,7 @@ GATES = "[feedback.lifecycle]\nelo0 = {}\nelo1 = {}\n"
 
 
 def processor_seconds(process: int) -> float:
-    """Return what a process and its descendants have used, with those that have ended."""
+    """Return the processor seconds of a process and its descendants, ended ones included."""
     parents, ticks = dict[int, int](), dict[int, int]()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -67,7 +67,7 @@ def play(folder: Path, key: str, seed: int, arm: str, cpu_seconds: float) -> Non
 
 
 def outcome(folder: Path, key: str) -> dict[str, object]:
-    """Return a run's champion and what its gate decided."""
+    """Return a run's champion and its gate's decisions."""
     reader = SqliteJournalReader(RunFolder(folder).journal)
     counts = {ModelPromoted: 0, PromotionRejected: 0}
     events = list(history(reader, types=LEAGUES_READ))
@@ -89,7 +89,7 @@ def round_robin(store: Path, key: str, models: list[str], games: int) -> Iterato
 
 
 def report(runs: dict[tuple[int, str], dict[str, object]], strengths: dict[str, float]) -> dict[str, object]:
-    """Compare the arms seed by seed with the gate that promotes whoever is not 40 Elo worse."""
+    """Compare the arms, seed by seed, with the gate at [-40, 0] Elo."""
     base, found = "not 40 worse", {}
     for arm in ARMS:
         own = {seed: strengths[run["champion"]] for (seed, name), run in runs.items() if name == arm}
@@ -105,7 +105,7 @@ def report(runs: dict[tuple[int, str], dict[str, object]], strengths: dict[str, 
 
 
 def main() -> None:
-    """Run the study and write what it found as JSON, a line for each run first."""
+    """Run the study and write JSON: a line for each run, then the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--config", default="connect_four_2p", choices=list(GAMES))

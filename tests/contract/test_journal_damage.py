@@ -60,7 +60,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def content(path: Path) -> dict[str, Any] | None:
-    """Return all that a file holds; None when it can't be read."""
+    """Return a file's content; None when it can't be read."""
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
             return {name: db.execute(query).fetchall() for name, query in CONTENT.items()}
@@ -69,7 +69,7 @@ def content(path: Path) -> dict[str, Any] | None:
 
 
 def damage(path: Path) -> list[str]:
-    """Return what verifying tells; a refusal to open the file counts."""
+    """Return the damage that verifying lists, or the refusal to open the file."""
     try:
         with closing(SqliteJournalReader(path)) as reader:
             return [problem.message for problem in reader.damage()]
@@ -119,7 +119,7 @@ def test_verifying_while_a_broker_writes_finds_no_damage(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("table", [*TABLES, "sqlite_schema"])
 def test_flips_are_found_or_change_nothing(table: str, sound: Path, tmp_path: Path) -> None:
-    """Guarantee (ADR-021): no flipped bit of any table passes for what was written."""
+    """Guarantee (ADR-021): a flipped bit of any table is detected."""
     file, before = tmp_path / "journal.sqlite", content(sound)
     used = used_bytes(sound, table)
     found = 0
@@ -171,7 +171,7 @@ def test_damage_beside_the_records_is_told(change: str, told: str, sound: Path, 
 
 
 def test_a_wrong_mark_is_never_acknowledged(sound: Path, tmp_path: Path) -> None:
-    """A mark that was too high let the broker acknowledge events that were never recorded."""
+    """Otherwise a mark too high makes the broker acknowledge events that it never records."""
     with closing(SqliteJournal(fill(tmp_path / "journal.sqlite"))) as journal:
         journal._db.connection.execute("UPDATE marks SET next = next + 4")
         with pytest.raises(DamagedDatabase, match="table marks"):
@@ -192,7 +192,7 @@ def walk(reader: SqliteJournalReader) -> Iterator[Record]:
 
 
 def test_an_index_that_leads_elsewhere_is_refused(sound: Path, tmp_path: Path) -> None:
-    """Two child pages change places: what is read then is sound, and not what was asked for."""
+    """Two child pages swapped: their rows are sound, but at wrong keys."""
     file = tmp_path / "journal.sqlite"
     shutil.copyfile(sound, file)
     raw = bytearray(file.read_bytes())

@@ -1,4 +1,4 @@
-"""Seed 001's league in a file under real training: eight processes, a thousand steps, one registry."""
+"""A league in a file under real training: eight processes, a thousand steps, one registry."""
 
 import multiprocessing
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Two self-play workers under real hosts, of which one fails at once: it pauses, and the other plays on."""
+"""Two self-play workers under real hosts: the failing one pauses, the other goes on."""
 
 import asyncio
 from collections import Counter

@@ -125,7 +125,7 @@ def test_nonsense_is_answered_with_an_error_and_harms_nobody(stranger, parts):
 
 
 def test_settings_of_a_client_are_a_dead_letter(stranger, journal):
-    """No client changes the settings of a run, whatever program it is."""
+    """RUN_CONFIGURED is refused from every client."""
     stranger.hello()
     configured = originate(RunConfigured(run_id="run", settings={}), event_id="configured", time=StepClock().now())
     kind, text = stranger.say(b"F", frame(configured))
@@ -152,7 +152,7 @@ def test_hello_in_the_broker_s_name_is_refused(stranger):
     hello = {"greeting": 1, "producer": "broker@localhost", "epochs": []}
     kind, text = stranger.say(b"H", json.dumps(hello).encode())
     assert kind == b"X"
-    assert b"is the name of a broker" in text
+    assert b"is a broker's name" in text
 
 
 def test_a_connection_that_did_not_say_hello_is_told_to(stranger):

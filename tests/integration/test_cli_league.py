@@ -158,7 +158,11 @@ def test_a_registry_that_is_refused_is_left_as_it_is_with_no_lock_beside_it(run:
     ("words", "code", "said"),
     [
         (["x_2p", "--registry", "r.json"], 2, "Say all three"),
-        (["x_2p", "--import", __file__, "--registry", "r.json", "--plot", "x.svg"], 2, "--import goes without --plot"),
+        (
+            ["x_2p", "--import", __file__, "--registry", "r.json", "--plot", "x.svg"],
+            2,
+            "--import can't be combined with --plot",
+        ),
         (["hex9_9p"], 4, "There is no configuration"),
         (["hex7_2p"], 4, "does not play hex7_2p. hint: It plays connect_four_2p, tic_tac_toe_2p."),
         (["--plot", "x.svg"], 2, "Say of which configuration"),

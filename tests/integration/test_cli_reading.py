@@ -287,7 +287,7 @@ def test_status_of_a_run_that_ended_exits_with_3(run: Path, flyball: Flyball) ->
     shown = flyball("status")
     assert shown.exit_code == 3
     assert KEY in shown.stdout
-    assert f"The run in {run} is not running; it was last heard of" in shown.stderr
+    assert f"The run in {run} is not running; its last event came" in shown.stderr
     assert f"flyball --run {run} up" in shown.stderr
 
 
@@ -440,7 +440,7 @@ def test_damage_is_told_at_once_with_one_exit_code(run: Path, flyball: Flyball, 
     (run / "journal.sqlite").write_bytes(bytes(range(256)) * 64)
     junk = flyball(*words)
     assert (junk.exit_code, junk.stdout) == (1, "")
-    assert "journal.sqlite is damaged or no database" in junk.stderr
+    assert "journal.sqlite is damaged or not a" in junk.stderr
 
 
 @pytest.mark.parametrize("change", ["UPDATE marks SET next = next + 4", "UPDATE landmarks SET position = 2"])

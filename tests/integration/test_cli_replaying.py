@@ -218,7 +218,7 @@ def test_what_if_lists_verdicts_that_become_requests(run):
 
 
 def test_what_if_lists_sampled_opponents_on_demand(run):
-    """They are counted, and listed where they are asked for."""
+    """They are counted, and listed on request."""
     found = told(flyball(run, *MORE_GAMES, "--json"))
     sampled = found["summary"]["missing"]["OPPONENT_SAMPLED"]
     assert sampled > 0

@@ -94,7 +94,7 @@ def test_ctrl_c_says_where_the_run_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", GAMES)
 def test_training_evaluates_at_the_temperature_of_eval(key: str) -> None:
-    """What eval takes where it is not told otherwise is the configuration's."""
+    """The defaults of ``eval`` are the configuration's."""
     assert training_settings(GAMES[key], None, ()).training.eval_temperature == GAMES[key].evaluation.temperature
 
 

@@ -143,7 +143,7 @@ async def test_cancelling_stops_the_games(store, engine) -> None:
 
 
 async def test_training_is_untouched_by_evaluation(store) -> None:
-    """Seed 000 put the module into eval mode and back; here nothing of training is even reachable."""
+    """An evaluation can't reach the module in training, so it can't change its mode."""
     spec = gauntlet(store)
     files = {path: hashlib.sha256(path.read_bytes()).digest() for path in store.rglob("*") if path.is_file()}
     network = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5).eval())

@@ -1,4 +1,4 @@
-"""A job that hangs, in a real process under a real daemon: killed, replaced, and said."""
+"""A hanging job in a real process: killed, replaced, and reported by an event."""
 
 import asyncio
 from pathlib import Path
@@ -33,7 +33,7 @@ def answer(spec, report):
 
 
 class HangingEngine(LocalEngine):
-    """Real processes in which every job hangs, whatever it was meant to be."""
+    """An engine of real processes in which every job hangs."""
 
     async def run(self, function, spec, on_progress=None, deadline_seconds=None):
         return await super().run("hanging:hang", {}, on_progress, deadline_seconds)

@@ -385,7 +385,7 @@ async def test_what_was_concluded_but_never_published_is_published_when_it_is_re
 
 
 def of_another_version(states: MemoryStateStore) -> None:
-    """Make saved state what another version might have left: rows that this one can't read."""
+    """Replace saved state with rows that this version can't read."""
     cursor, _ = states.load()
     unfit = {("TrainingTrigger", KEY): b'{"another": 1}', ("TrainingTrigger", "gone"): b'{"trainings": "x"}'}
     states.save(cursor, {**unfit, SCHEMAS_KEY: b'{"TrainingTrigger": "another"}'})
@@ -416,7 +416,7 @@ async def test_a_rebuild_comes_to_the_same_and_decides_nothing(lost, capsys):
 
 
 async def test_rows_of_another_version_are_carried_over(stage, capsys):
-    """A field that is gone is left out, a new one has its default, and no history is folded again."""
+    """Removed fields are dropped, new ones get defaults, and no history is folded again."""
     states = MemoryStateStore()
     await stage.until(DaemonReady, stage.host("training_trigger", states))
     cursor, rows = states.load()
@@ -451,7 +451,7 @@ class Talkative(TrainingTrigger):
 
 @pytest.mark.parametrize("lost", [False, True], ids=["of another version", "lost"])
 async def test_a_rebuild_drops_what_was_decided_otherwise(lost, stage, monkeypatch, capsys):
-    """What is recorded stays what was decided, and no row waits for the answer to a request that nobody published."""
+    """Recorded decisions stay, and no row waits for the answer to an unpublished request."""
     states = MemoryStateStore()
     await stage.until(DaemonReady, stage.host("training_trigger", states))
     if lost:
@@ -462,7 +462,7 @@ async def test_a_rebuild_drops_what_was_decided_otherwise(lost, stage, monkeypat
     await stage.until(DaemonReady, stage.host("training_trigger", states), count=2)
     assert len(stage.of(TrainingRequested)) == 2
     assert not [name for owner, name in states.load()[1] if owner == "TrainingTrigger"]
-    assert "decisions that were taken otherwise are dropped" in capsys.readouterr().out
+    assert "decisions that differ from the recorded ones are dropped" in capsys.readouterr().out
 
 
 class SlowBus(MemoryBus):
@@ -482,7 +482,7 @@ class SlowBus(MemoryBus):
 
 
 def progress(states: MemoryStateStore) -> int:
-    """Return how far a rebuild has come by what is saved of it."""
+    """Return a rebuild's saved progress."""
     row = states.load()[1].get(PROGRESS_KEY)
     return json.loads(row)["position"] if row else 0
 
@@ -499,7 +499,7 @@ class Systemd(Notifier):
 
 
 async def test_a_killed_rebuild_goes_on_where_it_was(stage, capsys):
-    """The old rows stay until the rebuild has caught up; what it has done so far is saved beside them."""
+    """The old rows stay until the rebuild has caught up; its progress is saved beside them."""
     states, systemd = MemoryStateStore(), Systemd()
     for number in range(8):
         await stage.publish(trained(), f"training {number}")
@@ -587,7 +587,7 @@ class Counts(Row, frozen=True):
 
 
 class Picky:
-    """Remembers positions; cannot fold what is about the shard of zeros while ``picky``."""
+    """Remembers positions; fails at the shard of zeros while ``picky``."""
 
     name, row, picky = "Picky", Counts, True
     reads, emits = frozenset({QualityDegraded}), frozenset()
@@ -612,7 +612,7 @@ PICKY = DaemonSpec("picky", "counts", (Picky, Easy))
 
 
 def positions_in(states: MemoryStateStore) -> dict[str, tuple[int, ...]]:
-    """Return what the reducers have saved."""
+    """Return the reducers' saved rows."""
     rows = states.load()[1]
     return {
         reducer.name: Counts.model_validate_json(rows[reducer.name, KEY]).positions
@@ -676,7 +676,7 @@ async def test_host_event_voided_while_it_runs_is_left_out_at_once():
 
 
 async def test_host_void_publishes_nothing_about_the_past():
-    """History stays as it was: the trigger asked for trainings, and does not ask again."""
+    """Recorded history stays: the trigger does not repeat its requests."""
     stage, states = Stage(), MemoryStateStore()
     await stage.configure()
     await stage.until(TrainingRequested, stage.host("training_trigger", states), count=2)

@@ -56,11 +56,11 @@ case "$*" in
     "-m pip"*) echo "$@";;
 esac
 """
-"""A Python that makes environments of copies of itself, and says what pip is told."""
+"""A script in place of Python that copies itself into a venv and prints pip's arguments."""
 
 
 def installed(folder: Path, *words: str) -> list[str]:
-    """Make an environment, and return what is said."""
+    """Make an environment and return the output."""
     python = folder / "python3"
     python.write_text(PYTHON.format(venv=folder / "venv"))
     python.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Run folders of earlier versions: opened, migrated, gone on with."""
+"""Run folders of earlier versions: opened, migrated, continued."""
 
 import json
 import sqlite3
@@ -66,7 +66,7 @@ def test_a_killed_migration_leaves_the_old_format(run: Path, monkeypatch: pytest
 
 @pytest.mark.timeout(400)
 def test_an_old_run_goes_on(run: Path) -> None:
-    """All daemons take up the state that the old version saved, and close another loop."""
+    """All daemons continue from the old version's state, and close another loop."""
     settings = (run / "flyball.toml").read_text()
     with closing(SqliteJournal(run / "journal.sqlite")) as journal:
         end = journal.head

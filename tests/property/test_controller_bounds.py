@@ -1,4 +1,4 @@
-"""What holds for the decisions of all controllers, whatever the history: bounds and cooldowns (DESIGN §4)."""
+"""What holds for the decisions of all controllers, whatever the history: bounds and cooldowns."""
 
 from collections import defaultdict
 from datetime import timedelta

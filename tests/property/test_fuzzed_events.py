@@ -1,4 +1,4 @@
-"""No event that validation accepts stops a fold, whatever it says and whenever it comes."""
+"""No event that validation accepts stops a fold, whatever its content and time."""
 
 from collections import Counter
 from itertools import islice

@@ -1,4 +1,4 @@
-"""No configuration stands still for ever: it trains, or is boosted, or its status says what it waits for.
+"""No configuration stands still for ever: it trains, is boosted, or its status says why it waits.
 
 Over all settings that validation accepts, and all constant qualities of data. The controllers are real; whoever works
 for them answers at once and always the same.
@@ -46,16 +46,16 @@ from app.runtime.fold import Fold
 from app.runtime.replaying import controllers
 
 ANSWERS_A_ROUND = 40
-"""Requests that are answered between two ticks; the rest waits."""
+"""Most requests that are answered between two ticks."""
 
 CONFIGS = (GAMES[KEY], GAMES[OTHER_KEY])
 UNITS_SECONDS = (0.1, 60.0, 3600.0, 1e5)
 MAGNITUDES = (0.2, 1.0, 5.0)
 SETTLING = 30
-"""Rounds before anything is expected."""
+"""Rounds before the first check."""
 
 PATIENCE = 150
-"""Rounds until something has to be seen."""
+"""Rounds within which something must happen."""
 
 EXAMPLES = settings(max_examples=40, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 
@@ -68,11 +68,11 @@ ASCENDING = {
     "nodes": [("pause_seconds", "longest_pause_seconds"), ("quarantine_seconds", "longest_quarantine_seconds")],
     "trigger": [("hot_path", "accelerated", "normal", "reduced")],
 }
-"""Settings that validation wants in order, and their draws would rarely be."""
+"""Settings whose values must ascend; independent draws rarely do."""
 
 
 class ConstantRun:
-    """All controllers, and workers whose every answer is the same.
+    """All controllers, and workers that always give the same answer.
 
     Args:
         settings: of the run.
@@ -108,7 +108,7 @@ class ConstantRun:
                 self._say(data)
 
     def status(self, key: str) -> ConfigStatus:
-        """Return what `flyball status` says of a configuration."""
+        """Return a configuration's `flyball status`."""
         status = self.board.status(EPOCH + timedelta(microseconds=self._now_us), silent_after_seconds=1e9, running=True)
         return next(config for config in status.configs if config.key == key)
 
@@ -230,7 +230,7 @@ def is_boosted(run: ConstantRun, key: str) -> bool:
 @EXAMPLES
 @given(data=st.data())
 def test_nothing_stands_still_whatever_settings_and_quality(trouble: str | None, data: st.DataObject) -> None:
-    """Without troubles a configuration trains where its quality allows it, and is boosted where not."""
+    """Without troubles a configuration trains if its quality suffices, and otherwise is boosted."""
     chosen = data.draw(run_settings())
     quality = data.draw(st.floats(0, 1) | st.sampled_from([0.3, 0.5, 0.55, 0.6]))
     run = ConstantRun(chosen, quality, trouble, heuristic=data.draw(st.sampled_from([0.0, 0.5, 0.95])))

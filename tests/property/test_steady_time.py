@@ -26,7 +26,7 @@ def run(readings: list[tuple[int, int]], recorded_us: int = 0) -> list[tuple[int
 
 @given(READINGS)
 def test_recorded_time_goes_on_and_never_back(readings: list[tuple[int, int]]) -> None:
-    """Whatever the clock does, recorded time makes at least nine tenths of the progress of the monotonic clock."""
+    """Recorded time makes at least nine tenths of the monotonic clock's progress."""
     times = [time for _, time in run(readings)]
     for before, after in pairwise(times):
         elapsed = after.monotonic_us - before.monotonic_us
@@ -36,7 +36,7 @@ def test_recorded_time_goes_on_and_never_back(readings: list[tuple[int, int]]) -
 
 @given(READINGS, OFFSETS_US)
 def test_a_clock_that_stays_is_followed(readings: list[tuple[int, int]], offset: int) -> None:
-    """Behind it by less than the hold time; ahead of it, recorded time is caught up with at a tenth of its lead."""
+    """A clock behind recorded time catches up within ten times the lead."""
     times = run(readings)
     begun = times[-1][1]
     steps = [(10 * SECOND_US, offset)] * 8
@@ -57,7 +57,7 @@ def test_a_jump_that_is_corrected_in_time_leaves_no_trace(jump: int, lasts: int)
 
 @given(st.integers(SMALL_JUMP_US + 1, 400 * DAY_US))
 def test_a_lasting_jump_is_taken_and_its_correction_slows(jump: int) -> None:
-    """A corrected clock froze recorded time for as long as the jump had been."""
+    """Otherwise a corrected clock freezes recorded time for as long as the jump."""
     taken = run([(SECOND_US, jump)] * 62)
     assert taken[-1][0] == taken[-1][1].now_us
     assert [time.relation for _, time in taken].count("ahead") == HOLD_US // SECOND_US

@@ -66,7 +66,7 @@ def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         process.wait()
     assert failed["daemon"] == "training"
-    assert "training.sqlite is damaged or no database" in failed["reason"]
+    assert "training.sqlite is damaged or not a" in failed["reason"]
     assert failed["delay"] == 0.5
 
 

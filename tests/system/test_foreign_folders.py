@@ -1,4 +1,4 @@
-"""Folders in the working directory that are named as our packages are: nothing of them is ever run."""
+"""Folders in the working directory with our packages' names: their code never runs."""
 
 import subprocess
 from pathlib import Path
@@ -19,7 +19,7 @@ TRAINING = (
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
-    """Return a working directory with packages of somebody else's; running them would end the process."""
+    """Return a working directory with foreign packages whose import ends the process."""
     for name in ("app", "daemons"):
         package = tmp_path / name
         package.mkdir()
@@ -47,7 +47,7 @@ def test_foreign_packages_stay_out_of_commands(foreign: Path, words: tuple[str, 
 
 
 def test_foreign_packages_stay_out_of_a_loop(foreign: Path) -> None:
-    """Daemons start, and so do the processes that they have jobs run in."""
+    """Daemons and their job processes start."""
     with running_loop(foreign / "run", cwd=foreign) as loop:
         loop.wait_for("games", lambda: loop.events(SelfplayComplete))
         assert FOREIGN not in loop.logs()

@@ -1,4 +1,4 @@
-"""FeedbackLoopController and bad nodes: what is a worker's fault, what its configuration's (ADR-019)."""
+"""FeedbackLoopController tells a worker's faults from its configuration's (ADR-019)."""
 
 import numpy as np
 import pytest
@@ -67,7 +67,7 @@ class TestParity:
         loop.feed(shard(B), key=OTHER_KEY)
         assert verdicts(loop.feed(parity(A))) == [(TrainingBlockedByQuality, None)]
 
-    def test_where_most_workers_break_rules_training_blocks_and_all_are_free(self, loop):
+    def test_loop_most_workers_break_rules_blocks_training_not_nodes(self, loop):
         loop.feed(shard(A), shard(B), shard(C))
         assert verdicts(loop.feed(parity(A))) == [(NodeQuarantined, A)]
         assert verdicts(loop.feed(parity(B))) == [(TrainingBlockedByQuality, None), (NodeReleased, A)]

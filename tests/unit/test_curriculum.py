@@ -1,4 +1,4 @@
-"""CurriculumIntegration: each of its rules (seed 003 §4, DESIGN §4)."""
+"""CurriculumIntegration: each of its rules."""
 
 import pytest
 from driving import KEY, OTHER_KEY, Driven, gated, rated, run_settings, scored
@@ -79,7 +79,7 @@ def curriculum():
 
 
 def test_an_evaluation_rebalances_at_once_and_names_itself(curriculum):
-    """A tick does not: what has changed since the last evaluation is only time."""
+    """A tick does not, because only time has changed since the last evaluation."""
     curriculum.feed(played(5000), key=OTHER_KEY, at=1)
     assert not curriculum.feed(TICK, key=None, at=2)
     (rebalanced,) = curriculum.envelopes(rated(), at=3)

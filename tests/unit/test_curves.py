@@ -1,4 +1,4 @@
-"""Curves lie in one record a configuration, evaluations beside the trainings that made their models (seed 000)."""
+"""Curves lie in one record a configuration, evaluations beside the trainings that made their models."""
 
 from datetime import timedelta
 from pathlib import Path

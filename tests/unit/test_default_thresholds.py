@@ -1,4 +1,4 @@
-"""The thresholds that hold where nothing is set (DESIGN §4): through what controllers do, at them and beside them."""
+"""The thresholds that hold where nothing is set: through what controllers do, at them and beside them."""
 
 from datetime import timedelta
 from operator import attrgetter
@@ -80,7 +80,7 @@ def test_severity_is_by_drops_of_20_35_50_and_75_elo(drop, severity):
     assert severity_of(drop, thresholds) == severity
 
 
-def test_the_gauntlet_stops_at_8_epochs_4_times_the_games_a_quality_of_05_and_a_temperature_of_05():
+def test_gauntlet_at_its_limits_changes_nothing_more():
     gauntlet = Driven(GauntletFeedbackController)
     for hour in range(1, 20):
         gauntlet.feed(rated(0, match(0.1), match(0.95, opponent="heuristic")), at=hour * HOUR)

@@ -115,7 +115,7 @@ def test_a_trajectory_has_every_step_that_counts_and_no_other(mode: AutoresetMod
 
 
 def test_nothing_of_a_training_next_door_is_touched() -> None:
-    """Seed 002, D1: evaluating in the training's environment left its observations out of step."""
+    """Evaluating in the training's environment would leave its observations out of step."""
     settings = NetworkSettings(hidden=(4,))
     network = ActorCritic(settings, 1, 2)
     network.load_state_dict(init_policy(settings, 1, 2, seed=0))

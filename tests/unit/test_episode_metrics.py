@@ -1,4 +1,4 @@
-"""The rules of ``app.evaluation.episodes``, by their numbers, and what seed 002's version of each would say."""
+"""The rules of ``app.evaluation.episodes``, by their numbers, each with a naive version's result."""
 
 from collections.abc import Iterable, Sequence
 from itertools import cycle, islice
@@ -45,7 +45,7 @@ def failure(steps: int, dist: float = 5.0) -> Script:
 
 
 def first_to_end(results: Iterable[StepResult], episodes: int) -> list[bool]:
-    """Seed 002, D2: stop exactly when as many episodes as asked for are collected, wherever they ended."""
+    """Naive rule: stop exactly when as many episodes as asked for are collected, wherever they ended."""
     collected: list[bool] = []
     for result in results:
         ended = np.flatnonzero(result.done | result.trunc)
@@ -86,7 +86,7 @@ def test_rule_2_the_environments_own_word_decides() -> None:
 
 
 def test_rule_3_short_episodes_are_not_favoured() -> None:
-    """64 environments, 32 episodes, success in 10 steps, failure in 100, as likely: seed 002 measures 1.00."""
+    """64 environments, 32 episodes, success in 10 steps, failure in 100, as likely: the naive rule measures 1.00."""
     rng = np.random.default_rng(2)
     scripts = [[goal(10) if rng.random() < 0.5 else failure(100) for _ in range(40)] for _ in range(64)]
     biased = first_to_end(steps_of(scripts, "same_step"), 32)
@@ -112,7 +112,7 @@ def test_rule_3_what_an_environment_plays_beyond_its_quota_is_not_counted() -> N
 def test_rule_4_the_step_that_resets_belongs_to_no_episode() -> None:
     scripts = [[goal(3), goal(3)]]
     assert evaluated(scripts, 2, "next_step").mean_steps == 3
-    # Seed 002 resets its accumulators and goes on counting: under next_step the reset is a step of the next episode.
+    # The naive rule resets its accumulators and counts on: under next_step the reset is a step of the next episode.
     lengths, steps = [], 0
     for result in steps_of(scripts, "next_step"):
         steps += 1
@@ -147,7 +147,7 @@ def test_rule_5_unfinished_episodes_are_an_error_with_the_counts(autoreset: Auto
     with pytest.raises(UnfinishedEpisodes, match=r"^3 of 6 episodes ended .* 1 of 2 environments"):
         evaluated(scripts, 6, autoreset, max_steps=60)
     silently = first_to_end(islice(steps_of(scripts, autoreset), 60), 6)
-    assert np.mean(silently) == 1.0  # seed 002: a perfect score, from the episodes that happened to end
+    assert np.mean(silently) == 1.0  # the naive rule: a perfect score, from the episodes that happened to end
 
 
 def test_rule_6_medians_are_lower_medians_of_the_successes() -> None:

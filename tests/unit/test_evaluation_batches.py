@@ -29,7 +29,7 @@ def outcome(games: int, verdict: str = "won") -> dict:
 
 
 def test_a_single_opponent_is_split_too() -> None:
-    """ERRATA 000: one future per opponent gives a single champion no parallelism."""
+    """One future per opponent would give a single champion no parallelism."""
     assert [(batch.first, batch.games) for batch in gauntlet(100).batches] == [(0, 40), (40, 40), (80, 20)]
 
 
@@ -49,14 +49,13 @@ def test_the_parts_say_who_plays_which_games() -> None:
 
 
 def test_a_model_is_never_its_own_opponent() -> None:
-    """ERRATA 000."""
     batch = {"opponent": {"name": "champion", "kind": "model", "model": HERO, "games": 2}, "first": 0, "games": 2}
     with pytest.raises(ValidationError, match="cannot be its own opponent"):
         BatchSpec(store="store", config=CONFIG, model=HERO, batch=batch, seed=0)
 
 
 def test_a_lost_batch_costs_its_games_and_the_rest_stand() -> None:
-    """ERRATA 000: one worker's failure loses only its batch."""
+    """One worker's failure loses only its batch."""
     result = gauntlet(40, 60).gather([outcome(40), FAILED, outcome(20, "lost")])
     assert [(match.opponent, match.games, match.wins) for match in result.results] == [
         ("random", 40, 40),
@@ -67,7 +66,7 @@ def test_a_lost_batch_costs_its_games_and_the_rest_stand() -> None:
 
 
 def test_each_opponents_result_is_of_its_own_games() -> None:
-    """ERRATA 000: not of the aggregate."""
+    """Not the interval of the aggregate."""
     result = gauntlet(40, 40).gather([outcome(40), outcome(40, "lost")])
     assert [match.score.mean for match in result.results] == [1.0, 0.0]
 

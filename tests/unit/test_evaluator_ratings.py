@@ -41,7 +41,7 @@ class Run:
         return said
 
     def round_robin(self, games: int = 400) -> list[PairTotals]:
-        """Return games of all members against each other that no rating rests on."""
+        """Return games of all members against each other, used by no rating."""
         steps = [agent.step for agent in self.keeper.row().league.checkpoints]
         played = []
         for one, other in combinations(sorted(steps), 2):

@@ -1,4 +1,4 @@
-"""What payloads refuse: what no program could mean, and what could stop a fold."""
+"""Payloads refuse nonsensical values and values that could stop a fold."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -45,7 +45,7 @@ BOUNDS: dict[str, tuple[set[str], ...]] = {
     "array": ({"maxItems"},),
     "object": ({"properties", "maxProperties"},),
 }
-"""Of each set of keywords, the schema of a value of this type needs one."""
+"""Bounding keywords by JSON type; a schema needs one of each set."""
 
 
 def unbounded(schema: Any, where: str) -> Iterator[str]:

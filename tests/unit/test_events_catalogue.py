@@ -1,4 +1,4 @@
-"""The catalogue says what DESIGN §3's table says."""
+"""The catalogue of events."""
 
 import pytest
 

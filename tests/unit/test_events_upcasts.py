@@ -152,7 +152,7 @@ UNNAMED: list[tuple[Payload, dict[str, Any]]] = [
     (DaemonHeartbeat(daemon="training", node="laptop", position=1, lag=0, jobs=1, requests=()), {}),
     (TrainingFailed(request_id="t", reason="diverged", error="x"), {}),
 ]
-"""Payloads as they are read, each with what version 1 held in other words."""
+"""Payloads, each with the fields that version 1 held differently."""
 
 
 @pytest.mark.parametrize(("now", "otherwise"), UNNAMED, ids=lambda one: getattr(one, "seed_name", ""))

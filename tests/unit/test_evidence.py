@@ -1,4 +1,4 @@
-"""What is decided on a sweep follows from its evidence: a tick only says that it is time to look."""
+"""Decisions of a sweep are caused by their evidence, not by the tick."""
 
 from functools import cache
 
@@ -25,7 +25,7 @@ def run() -> tuple[Event[Payload], ...]:
 
 
 def causes(event: Event[Payload]) -> list[str]:
-    """Return the names of what led to an event, the first cause first."""
+    """Return the names of an event's causes, the first cause first."""
     found = trace(run, event.id, causes=1 << 30, effects=0)
     return [node.event.data.seed_name for node in found.nodes[:-1]]
 

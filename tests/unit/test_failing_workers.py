@@ -75,7 +75,7 @@ def good(request: str, worker: str, rows: int = 1) -> SelfplayComplete:
 class TestLeases:
     @staticmethod
     def pass_time(driven: Driven, seconds: float, *requests: str, start: float = 0.0) -> list:
-        """Let a worker beat and the clock tick; return what is said."""
+        """Let a worker beat and the clock tick; return the emitted events."""
         times = range(int(start), int(start + seconds) + 1, 10)
         return [p for at in times for p in driven.feed(beat(A, *requests), TICK, key=None, at=at)]
 
@@ -104,7 +104,7 @@ class TestLeases:
         assert len(of(self.pass_time(driven, 60, start=890 + LEASE), SelfplayRequested)) == 1
 
     def test_request_that_is_never_done_is_given_up_all_the_same(self):
-        """Its worker dies of it again and again, and names it in between."""
+        """Its worker dies of it repeatedly, and its heartbeats name it in between."""
         settings = run_settings().model_copy(update={"deadlines": DeadlineSettings(selfplay_seconds=600.0)})
         driven = Driven(SelfplayScheduler, settings)
         driven.feed(ready(A), key=None)
@@ -207,7 +207,7 @@ class TestFailures:
         done = [at for at, _ in farm.asked if at > 3.5 * 3600]
         assert len(done) > 50, "it goes on as soon as a probe succeeds"
 
-    def test_configuration_that_fails_everywhere_pauses_one_worker_at_most(self):
+    def test_configuration_failing_everywhere_pauses_one_worker(self):
         driven = scheduler_of(A, B, keys=(KEY, OTHER_KEY))
         driven.feed(distributed(), key=KEY)
         said, failed = [], set()

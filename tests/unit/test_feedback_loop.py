@@ -1,4 +1,4 @@
-"""FeedbackLoopController: each of its rules, at its threshold and beside it (DESIGN §4)."""
+"""FeedbackLoopController: each of its rules, at its threshold and beside it."""
 
 from datetime import datetime, timedelta
 
@@ -62,7 +62,7 @@ def of(said: list, kind: type) -> list:
 
 
 def knobs(loop: Driven, key: str = KEY) -> tuple:
-    """Return what the controller has set: the boost, its time and its end, and what follows from quality."""
+    """Return the controller's boost, with time and end, and its settings that follow from quality."""
     row = loop.row(key)
     return row.boost.multiplier, row.boost.set_us, row.boost.lasts_seconds, row.quality
 
@@ -83,7 +83,7 @@ class TestStall:
         assert not of(climb(loop, 7.0, hours=12), ExplorationBoost)
 
     def test_it_is_the_upper_bound_that_counts(self):
-        """A slope of 3 Elo/h that is known only to within 4 is not known to be below 5 (ERRATA 003)."""
+        """A slope of 3 Elo/h that is known only to within 4 is not known to be below 5."""
         loop = Driven(FeedbackLoopController, run_settings())
         for hour in np.arange(0, 8, 1 / 3):
             assert not of(loop.feed(rated(3.0 * hour, stderr=60.0), at=hour * HOUR), ExplorationBoost)
@@ -190,7 +190,7 @@ class TestStall:
         assert [knobs(loop, key) for key in (KEY, OTHER_KEY)] == decided
 
     def test_false_alarms_on_a_healthy_run_are_rare(self):
-        """+10 Elo/h with 20 Elo of noise: at most 5% of days have a stall (ERRATA 003: K=32 Elo had a third)."""
+        """+10 Elo/h with 20 Elo of noise: at most 5% of days have a stall, against a third with online Elo."""
         rng, alarmed, days = np.random.default_rng(5), 0, 40
         for _ in range(days):
             loop = Driven(FeedbackLoopController, run_settings())

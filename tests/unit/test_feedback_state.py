@@ -1,4 +1,4 @@
-"""FeedbackState: its fields, what is unknown, its four methods, and how events fill it (DESIGN §4, ERRATA 003)."""
+"""FeedbackState: its fields, what is unknown, its four methods, and how events fill it."""
 
 from datetime import timedelta
 

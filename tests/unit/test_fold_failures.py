@@ -1,4 +1,4 @@
-"""Events that a fold cannot use cost themselves, for whom they concern, and nothing else."""
+"""A failed event is skipped by the reducer that fails, and by no other."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -35,13 +35,13 @@ DEGRADED = QualityDegraded(request_id="r", worker="selfplay_worker@laptop", shar
 
 
 class Count(Row, frozen=True):
-    """How many events were folded."""
+    """Number of events folded."""
 
     count: int
 
 
 class Counting:
-    """Counts events of each configuration, and says so."""
+    """Counts events of each configuration, and emits the count."""
 
     name: ClassVar[str] = "Counting"
     row: ClassVar[type[Count]] = Count
@@ -58,7 +58,7 @@ class Counting:
 
 
 class Picky(Counting):
-    """Counts, and cannot count what is about the shard of zeros."""
+    """Counts, and fails at the shard of zeros."""
 
     name: ClassVar[str] = "Picky"
 
@@ -70,7 +70,7 @@ class Picky(Counting):
 
 
 class Mute(Counting):
-    """Counts, and says what it does not declare."""
+    """Counts, and emits an undeclared type."""
 
     name: ClassVar[str] = "Mute"
     emits: ClassVar[frozenset[type[Payload]]] = frozenset()

@@ -1,4 +1,4 @@
-"""What Shogi's rules library decides where seed 000 leaves it open or has it wrong (ERRATA 000)."""
+"""Rulings of Shogi's rules library on doubtful points."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Rewards of Hearts (ERRATA 004): whichever way they are spread, those of a hand sum to its outcome."""
+"""Rewards of Hearts: whichever way they are spread, those of a hand sum to its outcome."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_the_rewards_of_an_episode_sum_to_its_outcome(rewards: str, game: str) -
 
 
 def test_a_moon_is_the_best_result_in_every_mode() -> None:
-    """The document takes its 26 points for a loss of 1; the errata make it a gain of 1."""
+    """26 points by a moon are a gain of 1, not a loss."""
     for rewards in MODES:
         shard = shard_of(rewards, 600)
         moons, seats = np.nonzero(shard.returns > 0.99)

@@ -1,4 +1,4 @@
-"""Hearts of a model against itself: what seed 004 §9 asks of collecting experience."""
+"""Experience of Hearts from a model's self-play."""
 
 from time import process_time
 
@@ -35,7 +35,7 @@ def test_legal_masking() -> None:
 
 
 def test_records_of_a_hand() -> None:
-    """52 plays and 12 or no passes a hand (ERRATA 004), less those without a choice; all seats, in turn order."""
+    """52 plays and 12 or no passes a hand, less those without a choice; all seats, in turn order."""
     shard = collect(400)
     rows = np.bincount(shard.game)
     assert 40 < rows.mean() < 55

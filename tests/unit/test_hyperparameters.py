@@ -1,4 +1,4 @@
-"""GauntletFeedbackController and EvaluationFeedbackHandler: each rule at its threshold and beside it (DESIGN §4)."""
+"""GauntletFeedbackController and EvaluationFeedbackHandler: each rule at its threshold and beside it."""
 
 import pytest
 from driving import HOUR, KEY, NEW, OLD, Driven, match, rated, run_settings, trained

@@ -1,4 +1,4 @@
-"""Who enters a league and who leaves it: seed 001 §1 as its errata correct it."""
+"""Admission to a league and retention."""
 
 import pytest
 from leagues import checkpoint, league_of, model

@@ -1,4 +1,4 @@
-"""The audit of ratings: what it says of published ratings that are right, stretched, swapped or too sure."""
+"""The audit of ratings that are right, stretched, swapped or too certain."""
 
 from itertools import combinations
 
@@ -54,7 +54,7 @@ def test_ratings_that_are_too_sure_are_not_covered():
 
 
 def test_pairs_near_60_elo_are_no_evidence_of_order():
-    """Ten games a pair tell nobody for certain that two are so far apart."""
+    """Ten games a pair are too few to be certain of a difference."""
     published = {name: Estimate(Elo(elo), 15.0) for name, elo in STRENGTHS.items()}
     assert audit(published, played(10)).apart < audit(published, played()).apart
 

@@ -1,4 +1,4 @@
-"""Online Elo, against what seeds 000 and 001 do (ERRATA 000, 001). Their versions stand here for comparison."""
+"""Online Elo, compared with two naive versions."""
 
 from collections import Counter
 
@@ -27,8 +27,8 @@ def duels(first: str, second: str, wins: int, losses: int, seed: int = 0) -> lis
     return [PlayedGame.duel(first, second, score) for score in scores.tolist()]
 
 
-def document_000(ratings: dict[str, float], first: str, second: str, results: list[str], k: float = 32.0) -> None:
-    """Do as ``OpponentPool.update_ratings`` of seed 000."""
+def by_mean_score(ratings: dict[str, float], first: str, second: str, results: list[str], k: float = 32.0) -> None:
+    """Update both players by the mean score of a match."""
     ra, rb, n = ratings[first], ratings[second], len(results)
     sa = (results.count("agent_win") + results.count("draw") / 2) / n
     sb = 1 - sa
@@ -36,8 +36,8 @@ def document_000(ratings: dict[str, float], first: str, second: str, results: li
     ratings[second] = rb + k * (sb - expected_score(rb - ra))
 
 
-def document_001(game_results: dict[str, float], elo_ratings: dict[str, float], k: float = 32.0) -> dict[str, float]:
-    """Do as ``update_elo_multiplayer`` of seed 001."""
+def by_pairs(game_results: dict[str, float], elo_ratings: dict[str, float], k: float = 32.0) -> dict[str, float]:
+    """Update all players pair by pair, with K divided by 6."""
     new_elos = dict(elo_ratings)
     agents = list(game_results)
     for i, a in enumerate(agents):
@@ -64,8 +64,8 @@ def test_a_match_is_rated_game_by_game_and_comes_near_the_gap_that_explains_it()
     assert np.mean(gaps) == pytest.approx(191, abs=15)
     averaged, at_once = {"a": 0.0, "b": 0.0}, {"a": 0.0, "b": 0.0}
     results = ["agent_win"] * 75 + ["opponent_win"] * 25
-    document_000(averaged, "a", "b", results)
-    document_000(at_once, "a", "b", results, k=32.0 * 100)
+    by_mean_score(averaged, "a", "b", results)
+    by_mean_score(at_once, "a", "b", results, k=32.0 * 100)
     assert averaged["a"] - averaged["b"] == pytest.approx(16)
     assert at_once["a"] - at_once["b"] == pytest.approx(1600)
     fit = fit_bradley_terry([PairTotals.of_games("a", "b", 75, 0, 25)], anchors={"b": 0.0})
@@ -82,7 +82,7 @@ def test_an_agent_is_not_its_own_opponent() -> None:
     """In the document a champion that beats itself in every game loses: its second entry overwrites the first."""
     assert elo_changes({"run": 1500.0}, PlayedGame.duel("run", "run", 1.0)) == {"run": 0.0}
     document = {"run": 1500.0}
-    document_000(document, "run", "run", ["agent_win"] * 20)
+    by_mean_score(document, "run", "run", ["agent_win"] * 20)
     assert document["run"] < 1500
     with pytest.raises(ValueError, match="its own opponent"):
         PairTotals.of_games("run", "run", 20, 0, 0)
@@ -95,7 +95,7 @@ def test_each_opponent_is_rated_from_its_own_games() -> None:
     assert rated.ratings["strong"] > 100
     document = {"hero": 0.0, "weak": 0.0, "strong": 0.0}
     for opponent in ("weak", "strong"):
-        document_000(document, "hero", opponent, ["agent_win"] * 20 + ["opponent_win"] * 20)
+        by_mean_score(document, "hero", opponent, ["agent_win"] * 20 + ["opponent_win"] * 20)
     assert document == {"hero": 0.0, "weak": 0.0, "strong": 0.0}
     together = total([PairTotals.of_games("hero", "weak", 20, 0, 0), PairTotals.of_games("strong", "hero", 20, 0, 0)])
     fit = fit_bradley_terry(together, anchors={"hero": 0.0})
@@ -110,7 +110,7 @@ def test_seats_are_mapped_to_agents() -> None:
     agents = ("hero", "old", "old", "old", "bot", "bot", "bot")
     outcome = tuple(float(place) for place in range(7, 0, -1))
     with pytest.raises(KeyError, match="austria"):
-        document_001(dict(zip(SEVEN, outcome, strict=True)), dict.fromkeys(agents, 1000.0))
+        by_pairs(dict(zip(SEVEN, outcome, strict=True)), dict.fromkeys(agents, 1000.0))
     changes = elo_changes(dict.fromkeys(agents, 1000.0), PlayedGame.of(agents, outcome))
     assert changes.keys() == {"hero", "old", "bot"}
     assert changes["hero"] > 0 > changes["bot"]
@@ -119,7 +119,7 @@ def test_seats_are_mapped_to_agents() -> None:
 def test_clones_are_not_rated_against_each_other() -> None:
     """A table of one agent says nothing. The document, powers mapped, lets the seat that is named first gain."""
     assert elo_changes({"a": 0.0}, PlayedGame.of(("a",) * 7, range(7))) == {"a": 0.0}
-    by_seat = document_001(dict(zip(SEVEN, range(7), strict=True)), dict.fromkeys(SEVEN, 0.0))
+    by_seat = by_pairs(dict(zip(SEVEN, range(7), strict=True)), dict.fromkeys(SEVEN, 0.0))
     assert max(by_seat.values()) == pytest.approx(16)
     clones = PlayedGame.of(("a", "a", "b"), (2.0, 0.0, 1.0))
     assert elo_changes({"a": 0.0, "b": 0.0}, clones) == pytest.approx({"a": 0.0, "b": 0.0})
@@ -131,7 +131,7 @@ def test_clones_are_compared_seat_by_seat_and_not_by_their_mean() -> None:
     change = elo_changes({"hero": 0.0, "old": 0.0}, game)["hero"]
     assert change == pytest.approx(32 / 3 * (2 - 3 * 0.5))
     means = {"hero": 5.0, "old": (4.0 + 3.0 + 100.0) / 3}
-    assert document_001(means, {"hero": 0.0, "old": 0.0})["hero"] < 0 < change
+    assert by_pairs(means, {"hero": 0.0, "old": 0.0})["hero"] < 0 < change
 
 
 @pytest.mark.parametrize("players", [2, 3, 4, 7])
@@ -141,7 +141,7 @@ def test_the_weight_of_a_pair_follows_the_number_of_players(players) -> None:
     outcome = [1.0] + [0.0] * (players - 1)
     equals = dict.fromkeys(agents, 0.0)
     assert elo_changes(equals, PlayedGame.of(agents, outcome))["a0"] == pytest.approx(16)
-    document = document_001(dict(zip(agents, outcome, strict=True)), equals)["a0"]
+    document = by_pairs(dict(zip(agents, outcome, strict=True)), equals)["a0"]
     assert (document == pytest.approx(16)) == (players == 7)
 
 
@@ -171,7 +171,7 @@ def test_ratings_survive_a_restart_bit_for_bit() -> None:
 
 
 def test_a_constant_player_wanders_by_more_than_decisions_bear() -> None:
-    """Why nothing is decided by online Elo: the strength never changes, its rating does by some 50 Elo (ERRATA 003)."""
+    """Why nothing is decided by online Elo: the strength never changes, its rating does by some 50 Elo."""
     rng, rated, seen = np.random.default_rng(0), table(a=100.0, b=0.0), []
     for _ in range(4000):
         rated = rated.after([PlayedGame.duel("a", "b", float(rng.random() < expected_score(100)))])

@@ -1,4 +1,4 @@
-"""Whom a model meets: seed 001 §3 and AlphaStar's curves; shares are tested by chi-squared."""
+"""Matchmaking by category and by AlphaStar's curves; shares are tested by chi-squared."""
 
 from collections import Counter
 from math import sqrt

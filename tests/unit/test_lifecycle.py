@@ -1,4 +1,4 @@
-"""ModelLifecycleCoordinator: promotion by GSPRT, rollback, each rule at its threshold and beside it (DESIGN §4)."""
+"""ModelLifecycleCoordinator: promotion by GSPRT, rollback, each rule at its threshold and beside it."""
 
 import pytest
 from driving import NEW, OLD, Driven, gated, match, rated, run_settings, trained
@@ -103,7 +103,7 @@ class TestGate:
         assert rejected.evidence.statistic == "not trained from the current model"
 
     def test_it_is_pairs_of_games_that_count(self, lifecycle):
-        """52 of 100 games prove nothing, unless every pair is a draw but two that were won whole (ERRATA 004)."""
+        """52 of 100 games prove nothing, unless every pair is a draw but two that were won whole."""
         candidate(lifecycle)
         (undecided,) = lifecycle.feed(gated(52, 0, 48))
         assert isinstance(undecided, EvaluationRequested)

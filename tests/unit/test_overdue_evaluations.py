@@ -1,4 +1,4 @@
-"""No evaluation within the stall window is a stall of its own kind: said once, and shown with what can be done."""
+"""EVALUATION_OVERDUE: emitted once per gap, and shown with a remedy."""
 
 from datetime import timedelta
 
@@ -69,7 +69,7 @@ def test_time_in_which_the_run_was_off_is_not_overdue(loop):
 
 
 def test_overdue_evaluations_are_no_plateau(loop):
-    """Flat ratings say nothing of the time after them."""
+    """Flat ratings are no evidence about the time after them."""
     said = []
     for third in range(21):
         said += loop.feed(rated(0.0, stderr=4.0), at=1200 * third)

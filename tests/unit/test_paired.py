@@ -106,7 +106,7 @@ def test_one_hand_a_deal_says_what_four_would_where_all_seats_are_alike() -> Non
 
 @pytest.mark.parametrize("level", ["easy", "normal"])
 def test_points_among_equals_say_nothing_of_how_good_they_are(level: str) -> None:
-    """6.5 a hand, or 19.5 where the moon was shot: an identity at any table of four equals (ERRATA 004)."""
+    """6.5 a hand, or 19.5 where the moon was shot: an identity at any table of four equals."""
     hands = play_hands(CONFIG, LEVELS[level], LEVELS[level], HandsPlan(60, 2))
     assert set(np.reshape(hands.points, (-1, 4)).mean(axis=1).tolist()) <= {6.5, 19.5}
     assert np.mean(hands.win_shares) == pytest.approx(0.25)

@@ -144,7 +144,7 @@ def test_run_that_rises_no_more_stops_early(tmp_path) -> None:
 
 
 def test_run_without_evidence_of_a_plateau_goes_on(tmp_path) -> None:
-    """Eight games an evaluation tell nothing, however long no policy is better than the best."""
+    """Evaluations of eight games are too noisy to stop a run."""
     settings = settings_of(
         collection={"num_iterations": 12},
         ppo={"learning_rate": 1e-9},
@@ -211,7 +211,7 @@ def test_schedules_go_from_first_to_last_and_diverging_makes_them_careful() -> N
     assert scheduled(cosine, 0.25, 0).learning_rate > scheduled(ppo, 0.25, 0).learning_rate
     careful = scheduled(ppo, 0, 1)
     assert careful.learning_rate == 5e-4
-    assert careful.clip_epsilon == 0.1, "lower, not higher (ERRATA 004)"
+    assert careful.clip_epsilon == 0.1, "lower, not higher"
     steady = PipelinePpoSettings()
     assert scheduled(steady, 1, 0) == steady
 
@@ -238,7 +238,7 @@ def test_rows_are_those_of_the_seats_that_learn(opponents, all_seats, seats) -> 
 
 
 def test_all_passing_directions_come_up_and_no_game_twice() -> None:
-    """On-policy data: new deals each iteration (ERRATA 004)."""
+    """On-policy data: new deals each iteration."""
     settings = settings_of(env={"reward_mode": "per_trick"})
     game = run_game(GAMES["hearts_4p"], settings)
     first, second = (collect(game, MODEL, RandomPlayer(), settings, seed).outcomes.histories for seed in (1, 2))

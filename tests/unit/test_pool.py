@@ -90,7 +90,7 @@ def test_saturated_games_with_a_bot_bend_no_scale():
     assert ratings.difference(model(12), model(0)).elo == pytest.approx(1200.0, abs=40)
 
 
-def test_a_bot_that_all_beat_is_rated_by_its_least_saturated_games():
+def test_bot_beaten_by_all_is_rated_by_its_least_saturated_pair():
     even = games("one", "two", 0.0)
     beaten = [PairTotals.of_games("one", "random", 970, 0, 30), PairTotals.of_games("two", "random", 930, 0, 70)]
     ratings = rate([even, *beaten])
@@ -119,7 +119,7 @@ def test_one_sided_games_hardly_bend_the_scale():
 
 
 def test_scores_that_ratings_cannot_explain_widen_all_intervals():
-    """Rock, paper, scissors: nobody is better, and the intervals say how little that explains."""
+    """Rock, paper, scissors: all are equal, and wide intervals show the misfit."""
     even = [games(one, other, 0.0) for one, other in combinations("abcd", 2)]
     circle = [games(one, other, 150.0) for one, other in ("ab", "bc", "cd", "da")] + even[1:2] + even[4:5]
     calm, torn = (rate(pairs, anchors={}).difference("a", "b").stderr for pairs in (even, circle))

@@ -77,7 +77,7 @@ def learn(samples: Samples, settings: PpoSettings = SETTINGS, *, seed: int = 1, 
 
 
 def test_the_value_loss_takes_the_larger_error_of_each_sample_not_of_the_means():
-    """Where the first sample is worse clipped and the second unclipped, the two readings differ (ERRATA 004)."""
+    """Where the first sample is worse clipped and the second unclipped, the two readings differ."""
     values, old, target = torch.tensor([1.0, 1.0]), torch.tensor([0.0, 0.0]), torch.tensor([1.0, 0.0])
     elementwise = ((1 - 0.2) ** 2 + 1.0**2) / 2
     max_of_means = max((0 + 1) / 2, (0.8**2 + 0.2**2) / 2)
@@ -150,7 +150,7 @@ def test_the_derivative_by_hand_is_autograd_s(hidden):
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.25])
 def test_at_the_start_the_policy_is_the_one_that_played_mask_and_temperature_included(temperature):
-    """With the mask or the temperature left out of the update, every ratio would already be off (ERRATA 004)."""
+    """With the mask or the temperature left out of the update, every ratio would already be off."""
     played = on_policy(temperature=temperature)
     _, metrics = losses(*base_network()(played.obs), played, SETTINGS)
     _, _, _, kl, clipped = metrics.tolist()

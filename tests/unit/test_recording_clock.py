@@ -1,4 +1,4 @@
-"""The broker's clock: what it records by, and when it raises the alarm."""
+"""The broker's recording clock and its alarms."""
 
 from datetime import UTC, datetime, timedelta
 

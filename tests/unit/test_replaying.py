@@ -170,7 +170,7 @@ def test_until_it_is_ready_again_a_daemon_has_not_published_what_it_concludes(ru
 
 @pytest.mark.parametrize("later", [False, True], ids=["before the change", "after it"])
 def test_decisions_of_another_version_are_told_apart(run, later):
-    """What differs before a daemon's program changed is no sign that the journal does not replay."""
+    """Differences from an earlier program are no failure of a replay."""
     promotion = first(run, ModelPromoted, 3)
     beats = [event for event in run if isinstance(event.data, DaemonHeartbeat)]
     beats = [beat for beat in beats if beat.data.daemon == "model_lifecycle"]

@@ -73,7 +73,7 @@ NEW = row(value(wins=(int, ...), draws=(int, 0)), seen=int, more=tuple[int, ...]
 KEPT = b'{"inner": {"wins": 3, "gone": 1}, "seen": 2, "gone": {"x": 1}, "more": [4]}'
 
 
-def test_fields_that_are_gone_are_left_out_and_new_ones_get_defaults() -> None:
+def test_rows_of_other_fields_drop_old_ones_and_default_new_ones() -> None:
     carried = carried_over({("a", "x"): KEPT, ("gone", "y"): b"junk"}, [Reducer("a", NEW)])
     assert carried is not None
     assert json.loads(carried["a", "x"]) == {"inner": {"wins": 3, "draws": 0}, "seen": 2, "more": [4]}

@@ -117,7 +117,7 @@ class TestChoosing:
             ),
             ("regression", (promoted(),), "not in the store"),
             ("stall", (promoted(), boosted(1.5)), "has stalled already"),
-            ("bad-data", (promoted(),), "no games yet"),
+            ("bad-data", (promoted(),), "no games to compare"),
             ("bad-data", (promoted(), played("r")), "no current model in the store"),
             ("bad-data", (promoted(), TrainingBlockedByQuality(reason="x")), "kept from training .* already"),
             ("dead-node", (), "no current model"),

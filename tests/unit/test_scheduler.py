@@ -1,4 +1,4 @@
-"""SelfplayScheduler: demand, workers, leases, priorities, pace (DESIGN §4). Whom it plays: test_scheduler_opponents."""
+"""SelfplayScheduler: demand, workers, leases, priorities, pace. Whom it plays: test_scheduler_opponents."""
 
 from collections import Counter
 

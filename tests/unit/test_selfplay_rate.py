@@ -1,4 +1,4 @@
-"""A quality penalty lowers the rate of self-play by what it says, counted in requests over hours."""
+"""A quality penalty lowers the rate of self-play requests by its factor."""
 
 from collections import Counter
 from heapq import heapify, heappop, heappush
@@ -18,7 +18,7 @@ from app.events import (
 from app.feedback import SelfplayScheduler
 
 WARM_UP, MEASURED = 60, 60
-"""Requests' times before the penalty, and under it."""
+"""Lengths of warm-up and measurement, as multiples of a request's time."""
 
 PAUSED = TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.2)
 

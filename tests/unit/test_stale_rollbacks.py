@@ -1,4 +1,4 @@
-"""A rollback from a model that is not current any more changes nothing, whoever reads it (ERRATA: idempotent)."""
+"""A rollback from a model that is no longer current changes nothing, for any reader."""
 
 import pytest
 from driving import KEY, NEW, OLD, OTHER_KEY, distributed, run_settings

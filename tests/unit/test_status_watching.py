@@ -181,7 +181,7 @@ def test_lines_tell_only_the_unusual(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.fixture
 def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Return what a picture shows after events, reports and texts."""
+    """Return the picture after events, reports and texts."""
     write_journal(RunFolder(tmp_path).journal, recording().events)
     watch = JournalWatch(RunFolder(tmp_path))
     watch.news()

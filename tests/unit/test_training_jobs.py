@@ -195,7 +195,7 @@ def test_annealed_entropy_falls_with_the_step_to_its_end() -> None:
 
 
 def test_train_job_anneals_by_the_step_of_its_base(spec) -> None:
-    """A job whose annealing is over makes the model that the last weight of the entropy makes."""
+    """A job after annealing equals one with the final entropy coefficient."""
     ended = spec | {"ppo": spec["ppo"] | {"entropy_coef": 0.9, "entropy_coef_end": 0.0, "entropy_trainings": 1}}
     steady = spec | {"ppo": spec["ppo"] | {"entropy_coef": 0.0}}
     base = train(spec, ignore)["model"]

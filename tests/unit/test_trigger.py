@@ -1,4 +1,4 @@
-"""TrainingTrigger: each of its rules, at its threshold and beside it (DESIGN §4)."""
+"""TrainingTrigger: each of its rules, at its threshold and beside it."""
 
 import pytest
 from driving import KEY, NEED, NEW, OLD, Driven, distributed, run_settings, scored, trained
@@ -214,7 +214,7 @@ def test_what_is_configured_beyond_the_bounds_may_stay():
 
 
 def test_a_training_held_by_its_cooldown_begins_at_a_tick():
-    """Once there are rows enough no more games are asked for, so nothing but a tick says that time has passed."""
+    """With enough rows no games are requested, so only ticks show the passage of time."""
     trigger = Driven(TrainingTrigger, run_settings(trigger={"cooldown_seconds": 600}))
     trigger.feed(distributed(), at=1)
     assert not trigger.feed(scored(rows=NEED), at=599)

@@ -1,4 +1,4 @@
-"""ModelPerformanceWatchdog: each rule at its threshold and beside it (DESIGN §4)."""
+"""ModelPerformanceWatchdog: each rule at its threshold and beside it."""
 
 import numpy as np
 import pytest

@@ -31,7 +31,7 @@ _HEAD = "policy_head"
 
 
 class PolicyManifest(Settings):
-    """What the file holds."""
+    """Content of the file."""
 
     version: Literal[1] = 1
     environment: str = Field(description="the id it was made for")

@@ -1,4 +1,4 @@
-"""What a policy for foreign environments is, and the one that knows nothing."""
+"""Policies for foreign environments: the protocol, and the random one."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -28,7 +28,7 @@ class EnvironmentPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PolicyRequest:
-    """What a policy is made from.
+    """Arguments of a policy.
 
     Attributes:
         source: what ``--model`` says, usually a file.

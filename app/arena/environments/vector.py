@@ -31,7 +31,7 @@ class UnknownEnvironment(FlyballError):
 
 
 class BadEnvironment(FlyballError):
-    """An environment that raises, or does not tell what an evaluation has to know."""
+    """An environment that raises, or lacks what an evaluation needs."""
 
 
 class GymnasiumEnvironments:
@@ -129,7 +129,7 @@ def _gymnasium() -> Any:
 
 @contextmanager
 def _running(name: str, *expected: type[Exception]) -> Iterator[None]:
-    """Run an environment's code: whatever it raises but what is expected becomes a ``BadEnvironment``."""
+    """Run an environment's code; unexpected exceptions become ``BadEnvironment``."""
     try:
         yield
     except expected:
@@ -143,11 +143,11 @@ def _running(name: str, *expected: type[Exception]) -> Iterator[None]:
 
 
 def _told(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64] | None:
-    """Return what the environments tell under a key [N], NaN for those that do not; None when none does.
+    """Return the values under a key [N], NaN where missing; None when all lack it.
 
-    Gymnasium collects the environments' infos in arrays, with a mask of who told anything under ``_key``.
+    Gymnasium collects the environments' infos in arrays, with a mask of those that set ``key`` under ``_key``.
 
-    Raises ``BadEnvironment`` where it is no number.
+    Raises ``BadEnvironment`` where a value is not a number.
     """
     if key not in infos:
         return None
@@ -158,6 +158,6 @@ def _told(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64] | 
     except (IndexError, TypeError, ValueError) as error:
         raise BadEnvironment(
             f"info[{key!r}] is not a number for each environment: {reprlib.repr(infos[key])}.",
-            hint="--success-key takes what is a number or a boolean, and the distance in 'dist' has to be a number.",
+            hint="--success-key names a number or a boolean; 'dist' must be a number.",
         ) from error
     return values

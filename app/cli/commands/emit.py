@@ -104,7 +104,7 @@ def _check_publishable(kind: type[Payload]) -> None:
 async def _publish(
     place: Place, loaded: Loaded, envelopes: list[Envelope[Payload]], deadline_s: float, *, known: bool
 ) -> tuple[int, ...]:
-    """Publish events; with ``known``, make sure that it is this event that is recorded under its id."""
+    """Publish events; with ``known``, check that this event is recorded under its id."""
     async with connected(place, loaded, deadline_s) as bus:
         try:
             positions = await bus.publish_many(envelopes)
@@ -116,7 +116,7 @@ async def _publish(
 
 
 async def recorded_at(bus: Bus, position: int) -> Event[Any] | None:
-    """Return the event at a position; None if it can't be read."""
+    """Return the event at a position; ``None`` if it can't be read."""
     async with bus.subscribe(after=position - 1) as subscription:
         async for batch in subscription:
             if batch.position >= position:
@@ -125,10 +125,10 @@ async def recorded_at(bus: Bus, position: int) -> Event[Any] | None:
 
 
 def _check_same(wanted: Envelope[Payload], found: Event[Any] | None, position: int) -> None:
-    """Say what is recorded under the id of an event: this one now, the same before, or another one.
+    """Check that no other event is recorded under an event's id.
 
     Raises:
-        IdTaken: another one.
+        IdTaken: another event is recorded under the id.
     """
     if found is None or (found.envelope.data, found.envelope.subject) != (wanted.data, wanted.subject):
         what = f"{found.data.seed_name} about {found.subject or 'the system'}" if found else "an unreadable event"
@@ -137,7 +137,7 @@ def _check_same(wanted: Envelope[Payload], found: Event[Any] | None, position: i
             hint=f"Choose another id. See: flyball trace {wanted.id}",
         )
     if found.envelope.time != wanted.time:
-        note("It was recorded before, with the same content: nothing new is recorded.")
+        note("Already recorded with the same content: nothing new is recorded.")
 
 
 def _unknown_fate(ids: list[str], error: BrokerUnavailable) -> NotAcknowledged:

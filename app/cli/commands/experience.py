@@ -12,7 +12,7 @@ game_option = click.option("--config", "--game", "config_key", metavar="KEY", re
 
 @click.group()
 def experience() -> None:
-    """Write and check experience: a line of JSON a decision, as seed 004 has it, and the legal mask.
+    """Write and check experience: a line of JSON for each decision.
 
     The fields: obs, mask, action, reward, value, log_prob, done, game_id, step_id, seat. A file is learned from by
     flyball train GAME --start bc --set cloning.experience=FILE.

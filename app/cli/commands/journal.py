@@ -17,7 +17,7 @@ from app.events import Envelope, Event, EventVoided, Payload, decode, follow, or
 from app.events.frames import DeadLetter
 from app.journal import DamagedDatabase, OtherFormat, SqliteJournal, history, rebuild
 from app.runtime.clock import SystemClock
-from app.runtime.past import letters_about_events, voided_events
+from app.runtime.past import recorded_dead_letters, voided_events
 
 
 class NothingToVoid(FlyballError):
@@ -35,8 +35,8 @@ def journal() -> None:
 def verify(place: Place, *, as_json: bool) -> None:
     """Check the whole journal and list all damage. Exit code 1 when there is any.
 
-    Checked are the structure of the file, every record and every row beside them, and whether those agree. A broker
-    may be running meanwhile.
+    The check covers the structure of the file, every record, every row of the other tables, and whether records and
+    rows agree. A broker may be running meanwhile.
     """
     count = 0
     for count, problem in enumerate(_problems(place), 1):  # noqa: B007 - counted
@@ -50,11 +50,11 @@ def verify(place: Place, *, as_json: bool) -> None:
             "from the records; where those are damaged, restore the journal from a copy."
         )
         sys.exit(1)
-    note("No damage: everything in it is what was written, and nothing is missing.")
+    note("No damage found.")
 
 
 def _problems(place: Place) -> Iterator[str]:
-    """Iterate over what is wrong. Where the file can't be read on, the rest stays unknown."""
+    """Iterate over damage; ends where the file can't be read any further."""
     try:
         with open_journal(place) as reader:
             for damage in reader.damage():
@@ -66,9 +66,9 @@ def _problems(place: Place) -> Iterator[str]:
 @journal.command()
 @placed
 def migrate(place: Place) -> None:
-    """Bring a journal of an earlier version to the present format. Every start of the run does so too."""
+    """Bring a journal of an earlier version to the current format. Every start of the run does so too."""
     with closing(SqliteJournal(_existing(place))) as writer:
-        note(f"The journal is of the present format; its last event is at position {writer.head}.")
+        note(f"The journal has the current format; its last event is at position {writer.head}.")
 
 
 @journal.command("rebuild")
@@ -76,13 +76,13 @@ def migrate(place: Place) -> None:
 def rebuild_command(place: Place) -> None:
     """Rebuild a damaged journal whose records are sound.
 
-    The records are copied into a new file, and what is kept beside them is derived from them. The damaged file stays
-    beside it. A damaged record can't be rebuilt: restore the journal from a copy.
+    The records are copied into a new file, and the other tables are derived from them. The damaged file is kept
+    under another name. A damaged record can't be rebuilt: restore the journal from a copy.
     """
     rebuilt = rebuild(_existing(place))
     for lost in rebuilt.lost:
         click.echo(f"Lost: {lost}")
-    note(f"Rebuilt up to position {rebuilt.head}; the file as it was is kept as {rebuilt.before}.")
+    note(f"Rebuilt up to position {rebuilt.head}; the damaged file is kept as {rebuilt.before}.")
 
 
 def _existing(place: Place) -> Path:
@@ -92,30 +92,35 @@ def _existing(place: Place) -> Path:
 
 
 @journal.command()
-@click.option("--void", "position", type=click.IntRange(1), help="Leave the event at this position out from now on.")
-@click.option("--reason", help="Why; needed with --void.")
+@click.option(
+    "--void",
+    "position",
+    type=click.IntRange(1),
+    help="Void the event at this position: every daemon skips it from then on.",
+)
+@click.option("--reason", help="Why the event is voided; required with --void.")
 @click.option("--timeout", default=10.0, show_default=True, type=click.FloatRange(0, min_open=True), help="Seconds.")
 @json_option
 @placed
 def repair(place: Place, *, position: int | None, reason: str | None, timeout: float, as_json: bool) -> None:
-    """List the events that a daemon could not read or fold; leave one out of every fold with --void.
+    """List the events that a daemon could not read or fold; void one with --void.
 
-    Such an event was left out by the reducer that failed; the others may have folded it. Voiding it is recorded as
-    EVENT_VOIDED. Every daemon then folds the journal again without the event; what was decided before stays as it is.
+    The reducer that failed has skipped the event; other reducers may have folded it. Voiding is recorded as
+    EVENT_VOIDED. Every daemon then folds the journal again without the event; earlier decisions stay as they are.
     """
     if (position is None) != (not reason):
-        raise click.UsageError("--void and --reason go together: which event, and why it is left out.")
+        raise click.UsageError("--void and --reason go together: give the event's position, and why it is voided.")
     with open_journal(place) as reader:
-        letters, voided = letters_about_events(reader), voided_events(reader)
+        letters, voided = recorded_dead_letters(reader), voided_events(reader)
         if position is None:
-            _list_letters(letters, voided, as_json=as_json)
+            _list_dead_letters(letters, voided, as_json=as_json)
             return
         about = [letter for letter in letters if letter.position == position]
         if not about:
             hint = "List those that can be voided: flyball journal repair"
             raise NothingToVoid(f"No daemon failed to read or fold the event at position {position}.", hint=hint)
         if position in voided:
-            note(f"The event at position {position} was voided before, at position {voided[position].sequence}.")
+            note(f"The event at position {position} was voided before, by the event at {voided[position].sequence}.")
             return
         event = next(history(reader, after=position - 1, on_dead=lambda _: None), None)
     envelope = _void(position, str(reason), event if event and event.sequence == position else None)
@@ -123,7 +128,9 @@ def repair(place: Place, *, position: int | None, reason: str | None, timeout: f
     tell({"position": recorded, "id": envelope.id}, as_json=as_json)
 
 
-def _list_letters(letters: Sequence[DeadLetter], voided: Mapping[int, Event[EventVoided]], *, as_json: bool) -> None:
+def _list_dead_letters(
+    letters: Sequence[DeadLetter], voided: Mapping[int, Event[EventVoided]], *, as_json: bool
+) -> None:
     for letter in letters:
         void = voided.get(letter.position)
         row = {
@@ -140,13 +147,13 @@ def _list_letters(letters: Sequence[DeadLetter], voided: Mapping[int, Event[Even
             click.echo(f"{row['position']:>9}  {row['event']}  by {row['by']}  {state}\n{'':>11}{row['error']}")
     still = {letter.position for letter in letters} - voided.keys()
     if still:
-        note(f"{len(still)} events are left out where they failed. To leave one out everywhere: --void N --reason WHY")
+        note(f"{len(still)} failed events. To void one: flyball journal repair --void POSITION --reason WHY")
     else:
-        note("No event waits for a repair.")
+        note("No failed events.")
 
 
 def _name(letter: DeadLetter) -> str:
-    """Return what a dead letter holds: the event's name and its configuration, as far as it can be read."""
+    """Return the name and configuration of a dead letter's event, if readable."""
     try:
         envelope = decode(letter.body)
     except FlyballError:
@@ -155,7 +162,7 @@ def _name(letter: DeadLetter) -> str:
 
 
 def _void(position: int, reason: str, event: Event[Payload] | None) -> Envelope[Payload]:
-    """Write that an event is voided, caused by the event if it can be read. Done twice, it is recorded once."""
+    """Return the EVENT_VOIDED for an event; its id makes a repetition harmless."""
     data, now = EventVoided(position=position, reason=reason), SystemClock().now()
     if event is None:
         return originate(data, event_id=derive_id("void", position), time=now)

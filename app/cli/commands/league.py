@@ -49,9 +49,9 @@ class NoLeague(FlyballError):
     "audited_games",
     metavar="GAMES",
     type=click.IntRange(2),
-    help="Play a round robin of CONFIG's members, so many games a pair, and compare their ratings with it.",
+    help="Play a round robin of CONFIG's members, GAMES a pair, and compare their ratings with it.",
 )
-@click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Processes that play an audit.")
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Processes for --audit.")
 @json_option
 @placed
 def league(
@@ -76,17 +76,17 @@ def league(
     so many steps (anchor), a rung of the scale of ratings (lasting). 'met' is the share of self-play games against it;
     under a table stands how many were played for which reason.
 
-    CONFIG --audit GAMES plays a round robin of members, up to 24, with games that are not journaled and that no rating
-    rests on, and says how far the published ratings are from it, how many of their 95% intervals cover it, and how many
-    pairs that are at least 60 Elo apart have the right order. The scales are aligned by their means over the members.
+    CONFIG --audit GAMES plays a round robin of up to 24 members. Its games are not journaled, and no rating rests on
+    them. The audit reports how far the published ratings are off, how many of their 95% intervals cover the round
+    robin's ratings, and how many pairs at least 60 Elo apart have the right order. Both scales get the same mean.
 
-    CONFIG --import FILE --registry FILE checks a league.json, exported or in the schema of seed 001 and written by
-    hand, and takes its agents and games over into the file that --registry names, of which CONFIG is. Known agents and
-    pairs stay as they are: doing it twice changes nothing. The league of a run is in its journal, and is not changed.
+    CONFIG --import FILE --registry FILE checks a league.json, exported or written by hand, and adds its agents and
+    games to the file that --registry names, which belongs to CONFIG. Known agents and pairs stay as they are, so a
+    repetition changes nothing. The league of a run is in its journal, and is not changed.
     """
     if imported or registry:
         if figure or document or audited_games:
-            raise click.UsageError("--import goes without --plot, --export and --audit.")
+            raise click.UsageError("--import can't be combined with --plot, --export or --audit: use one of them.")
         _take_over(imported, registry, config_key)
         return
     chosen = _leagues(place, config_key)

@@ -57,23 +57,23 @@ CHOOSING = frozenset({"patterns", "config_key", "first", "last"})
 @placed
 @click.pass_context
 def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
-    """Go through recorded events once more, in one of three ways.
+    """Replay recorded events, in one of three ways.
 
     \b
     flyball replay --check
-        Recompute every decision from the recorded facts, and compare. Tells of the
-        first difference, with what led to it, and exits with 1.
+        Recompute every decision from the recorded facts, and compare. Prints the
+        first difference with its causes, and exits with 1.
     flyball replay --what-if --set feedback.stall.velocity=3
-        Show the decisions that other settings would have changed, summed up first.
-        PATTERNs choose among them; requests and OPPONENT_SAMPLED are listed only so, and
-        counted otherwise. It is open loop: the recorded facts stay as they are.
+        Show the decisions that other settings would have changed, a summary first.
+        PATTERNs select events; without them, requests and OPPONENT_SAMPLED are only
+        counted. It is open loop: the recorded facts stay as they are.
     flyball replay PATTERN
         Show which recorded events would be published again; --yes --reason WHY does it.
         Choose them by PATTERNs, --config-key, --from, --to. They become new events, each
-        caused by its original. Their ids follow from the original and the reason: done
-        twice, they are recorded once. What is published happens again, in the run as it
+        caused by its original. Their ids follow from the original and the reason, so a
+        repetition records nothing new. What is published happens again, in the run as it
         is now: a request is carried out, a decision sets its knob, a promotion makes its
-        model current. What the broker alone publishes, the run's settings, is left out.
+        model current. RUN_CONFIGURED is skipped: only the broker publishes it.
     """
     mode = _mode(ctx)
     with open_run(place) as reader:

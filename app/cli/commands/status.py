@@ -14,7 +14,7 @@ from app.events.envelope import EPOCH
 from app.journal import SqliteJournalReader
 from app.runtime.clock import MICROSECOND, SystemClock
 from app.runtime.ground import is_held
-from app.runtime.past import open_letters
+from app.runtime.past import open_dead_letters
 from app.runtime.settings import Loaded
 from app.runtime.sockets import bus_endpoint
 
@@ -46,7 +46,7 @@ def status(place: Place, *, as_json: bool) -> None:
     """
     with open_run(place) as reader:
         board = read_board(place.folder, reader, lambda letter: note(f"{letter.position}: {letter.error}"))
-        head, unfolded = reader.head, {letter.position for letter in open_letters(reader)}
+        head, unfolded = reader.head, {letter.position for letter in open_dead_letters(reader)}
         lead_seconds = _lead_seconds(reader)
     loaded = place.load()
     silent_seconds = silent_after(board.settings, loaded.deployment)
@@ -73,14 +73,14 @@ def status(place: Place, *, as_json: bool) -> None:
 
 
 def is_running(place: Place, loaded: Loaded) -> bool:
-    """Tell whether a run is: `flyball up` holds its folder, or its broker answers, whatever keeps that running."""
+    """Return whether `flyball up` holds the folder or the broker answers."""
     return is_listening(bus_endpoint(place.folder, loaded.deployment)) or is_held(place.folder)
 
 
 def _last_heard(status: Status) -> str:
     if not status.daemons:
-        return "no daemon was ever heard of"
-    return f"it was last heard of {show_age(min(one.heard_seconds_ago for one in status.daemons))} ago"
+        return "no daemon has ever reported"
+    return f"its last event came {show_age(min(one.heard_seconds_ago for one in status.daemons))} ago"
 
 
 def _lead_seconds(reader: SqliteJournalReader) -> float:

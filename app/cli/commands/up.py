@@ -78,9 +78,9 @@ def _run(place: Place, loaded: Loaded, seconds: float | None, *, as_json: bool) 
 
 
 def _check_journal(place: Place, settings: RunSettings) -> None:
-    """Refuse at once what the broker would refuse again and again: damage, and settings that the run cannot have.
+    """Refuse a damaged journal and settings that the run can't have.
 
-    A journal of an older format is migrated by this.
+    Here, because the broker would refuse them at each restart. Migrates a journal of an older format.
     """
     file = place.folder.journal
     if file.is_file() and file.stat().st_size:

@@ -29,7 +29,7 @@ FIXED = struct.Struct("<4sIIQQIIHHH")
 AFTER_CRC = 8
 MAX_EVENTS = 4096
 EVENT_BYTES = 16
-"""What the header holds of each event: hash, length, two references."""
+"""Header entry of an event: hash, length, two references."""
 
 SHORT_BYTES = 256
 PREFIX = "Damaged frame: "

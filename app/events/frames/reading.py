@@ -41,8 +41,8 @@ class Stored(Struct, frozen=True):
         """Read the event itself.
 
         Args:
-            reporter: who reads, for the dead letters.
-            on_dead: is told of an event that can't be read, or is not what the header says; it counts as none.
+            reporter: the reader's name, for dead letters.
+            on_dead: called with an event that can't be read or contradicts its header; ``None`` is returned.
         """
         try:
             return _opened(self)
@@ -87,8 +87,8 @@ def read_events(
         record: what was recorded.
         after: events up to this position are left out.
         types: event types wanted; None for all.
-        reporter: who reads, for the dead letters.
-        on_dead: is told of every event that can't be read, or is not what the frame's header says.
+        reporter: the reader's name, for dead letters.
+        on_dead: called with every event that can't be read or contradicts the frame's header.
     """
     opened = (stored.open(reporter, on_dead) for stored in stored_in(record, after=after, types=types))
     return [event for event in opened if event is not None]

@@ -22,7 +22,7 @@ def write(folder: Path) -> None:
 
 
 def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
-    """Check the documents in a folder, or write them anew first. Returns the exit code."""
+    """Check the documents in a folder, or write them first. Returns the exit code."""
     if list(arguments) not in (["check"], ["write"]):
         sys.stderr.write("usage: python -m app.events.schemas check|write\n")
         return 2

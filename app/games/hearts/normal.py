@@ -86,7 +86,7 @@ _EVEN = 1e-3
 
 
 class View(NamedTuple):
-    """What the seat to move sees, before it considers a card.
+    """The seat to move's view, before it considers a card.
 
     Attributes:
         seat: who it is.

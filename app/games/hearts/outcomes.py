@@ -1,4 +1,4 @@
-"""What hands that are over come to: the outcomes of games, and the scores that others go on with."""
+"""Outcomes of finished hands: results of games, or scores to go on with."""
 
 import numpy as np
 from numpy.typing import NDArray

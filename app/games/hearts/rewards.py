@@ -1,4 +1,4 @@
-"""What seats have earned on the way to their outcome (seed 004 §3.1.3, as ERRATA 004 correct it).
+"""Rewards of seats on the way to their outcome.
 
 A table tells at any time what a seat *has earned so far*; what it earned from one decision to the next is a
 difference, and the last difference is taken to the outcome. So the rewards of an episode always sum to its outcome,

@@ -1,4 +1,4 @@
-"""Who listens to a run: TensorBoard, a log as CSV, Weights & Biases."""
+"""Sinks of a run: TensorBoard, a CSV log, Weights & Biases."""
 
 from app.pipeline.sinks.board import TensorBoardSink
 from app.pipeline.sinks.csv_log import COLUMNS, SEED, CsvLog, ForeignLog, read_log

@@ -1,4 +1,4 @@
-"""The log of a run as CSV: seed 004's columns first, a row an iteration, whatever interruptions there were.
+"""The log of a run as CSV: one row an iteration, whatever interruptions there were.
 
 Row 0 is the evaluation of the first policy.
 """
@@ -19,7 +19,7 @@ SEED = (
     *("iteration", "timestamp", "policy_loss", "value_loss", "entropy", "kl_div"),
     *("eval_avg_points", "eval_win_rate", "checkpoint"),
 )
-"""The columns of seed 004 §7; ``checkpoint`` says that the policy was kept as the best so far."""
+"""The columns; ``checkpoint`` marks a policy kept as the best so far."""
 
 _OF_ITERATION = (
     *("clip_fraction", "explained_variance", "gradient_norm", "learning_rate", "entropy_coef", "epochs", "recovered"),

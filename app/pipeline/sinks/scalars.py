@@ -1,4 +1,4 @@
-"""What of an iteration is a number, a distribution or a text, under the names of seed 004 §7."""
+"""The numbers, distributions and texts of an iteration, by name."""
 
 from collections.abc import Iterator
 

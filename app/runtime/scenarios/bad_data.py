@@ -1,4 +1,4 @@
-"""bad-data: a node delivers games whose outcomes are not what the rules say, and is put into quarantine."""
+"""bad-data: a worker delivers false outcomes and is put into quarantine."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,7 @@ class BadData:
         if known.blocked:
             return "is kept from training by the quality of its data already"
         if known.shard is None:
-            return "has no games yet that false ones could be told from"
+            return "has no games to compare false ones with"
         return None if known.model and store.has(known.model) else "has no current model in the store"
 
     def plan(self, known: Known, store: BlobStore) -> Plan:

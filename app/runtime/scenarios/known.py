@@ -1,4 +1,4 @@
-"""What the journal tells of a configuration, as far as scenarios need it."""
+"""State of a configuration from the journal, for scenarios."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -9,7 +9,7 @@ from app.runtime.scenarios.known import Known
 from app.store import BlobStore
 
 Stage = Literal["struck", "detected", "decided", "recovered"]
-"""What a step is in the story: the trouble takes effect, is noticed, something is decided, all is well again."""
+"""Kind of a step: the trouble takes effect, is noticed, is decided about, is over."""
 
 Earlier = Sequence[Event[Any]]
 """The events of the steps before."""
@@ -34,7 +34,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a scenario does.
+    """The steps of a scenario.
 
     Attributes:
         key: the configuration that it is about; ``None``: whichever is concerned.
@@ -65,7 +65,7 @@ class Scenario(Protocol):
     name: ClassVar[str]
     purpose: ClassVar[str]
     takes_config: ClassVar[bool]
-    """Whether it is about one configuration, which may be chosen."""
+    """Return whether it is about one configuration, which may be chosen."""
 
     def lacks(self, known: Known, store: BlobStore) -> str | None:
         """Say what a configuration lacks for this trouble, in words that end "KEY …"; ``None`` when nothing."""

@@ -76,7 +76,7 @@ class Regression:
                     "All self-play workers may be busy with other configurations.",
                 ),
             ),
-            remains=f"{known.key} plays with the bad model until ratings have told on it and it is rolled back.",
+            remains=f"{known.key} plays with the bad model until the watchdog notices and it is rolled back.",
             remedy=RollbackRequested(model=bad, reason="the regression scenario is over"),
         )
 

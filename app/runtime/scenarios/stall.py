@@ -39,7 +39,7 @@ class Stall:
         usual = known.learning_rate or known.settings.config(known.key).ppo.learning_rate
         return Plan(
             key=known.key,
-            trouble=_learning_rate(least, usual, "the stall scenario: nothing shall be learned"),
+            trouble=_learning_rate(least, usual, "the stall scenario: learning is suppressed"),
             expected=(
                 Expected(
                     "struck",

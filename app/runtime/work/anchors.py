@@ -1,4 +1,4 @@
-"""Members of the league that a gauntlet is played against besides."""
+"""Members of the league in a gauntlet."""
 
 from collections.abc import Collection
 
@@ -16,17 +16,17 @@ def members(
     taken: Collection[str],
     settings: EvaluationSettings,
 ) -> tuple[tuple[str, ModelHash], ...]:
-    """Return members that the model plays, each with its role.
+    """Return the members to play, each with its role.
 
-    The newest lasting anchors come first, then others that are drawn: those whose games tell most about a model as
-    strong as the current one are likelier. Members without a rating place nobody and are left out.
+    The newest lasting anchors come first, then others that are drawn: those nearer in strength to the current model are
+    likelier. Members without a rating are skipped.
 
     Args:
         league: of the configuration.
         request: whose seed decides.
         elo: of the current model, if there is one.
-        taken: who is played anyway.
-        settings: how many are wanted.
+        taken: opponents that are played anyway.
+        settings: numbers of opponents.
     """
     lasting = [agent.id for agent in reversed(league.lasting)][: settings.anchors]
     hero = Agent(

@@ -35,7 +35,7 @@ DELAY = 2
 
 US = 1_000_000
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 30.0, 1800.0
-"""Until a failed distribution is tried again: doubled with each failure in a row."""
+"""Pause after a failed distribution, doubled with each failure in a row."""
 
 
 class Kept(Value):
@@ -118,7 +118,7 @@ class Distributor(QuietWorker[Decision]):
         return Step()
 
     def jobs(self, rows: Mapping[str, Kept]) -> Iterable[DistributionJob]:
-        """Return the decisions that wait, oldest first; those that failed only once their time has come."""
+        """Return the waiting decisions, oldest first; failed ones only after their pause."""
         waiting = [
             (row.cause, row.decision, row)
             for row in rows.values()
@@ -145,7 +145,7 @@ class Distributor(QuietWorker[Decision]):
         return (ModelDistributed(model=model, step=step, nodes=(self.place.node,)),)
 
     def failed(self, job: DistributionJob, error: FlyballError) -> tuple[Payload, ...]:
-        """Say that the current model cannot be distributed; rejected ones that cannot be deleted wait for the next."""
+        """Report that the current model can't be distributed; retry failed deletions later."""
         if isinstance(job.request, PromotionRejected):
             return ()
         failures: int = job.context["failures"]
@@ -162,7 +162,7 @@ class Distributor(QuietWorker[Decision]):
 
 
 def _waits_for(row: Kept, model: ModelHash) -> bool:
-    """Whether the decision that waits makes this model current."""
+    """Return whether the waiting decision makes this model current."""
     return isinstance(row.decision, Change) and _target(row.decision)[0] == model
 
 

@@ -41,7 +41,7 @@ RECENT = 6
 
 
 class RatedModel(Value):
-    """A model that was current once, and its rating as told last, if it is known."""
+    """A former champion and its latest published rating, if any."""
 
     model: ModelHash
     elo: float | None = None
@@ -79,12 +79,12 @@ class Champions(Value):
 
     @property
     def cause(self) -> Cause | None:
-        """What the oldest request is about."""
+        """The oldest request."""
         return self.pending[0].cause if self.pending else None
 
     @property
     def known(self) -> dict[str, Estimate | None]:
-        """The ratings that were told last of members and the latest champions; None of those who have none yet."""
+        """Latest published ratings of members and the latest champions; ``None`` where unrated."""
         members = {
             agent.id: None if agent.elo is None else Estimate(agent.elo, agent.elo_stderr or 0.0)
             for agent in self.league.active
@@ -215,7 +215,7 @@ class Evaluator(QuietWorker[Asked]):
 def _opponents(
     request: EvaluationRequested, promoted: tuple[RatedModel, ...], league: League, config: GameConfig
 ) -> tuple[Opponent, ...]:
-    """Return whom a model plays: at the gate only the champion, else that and all who rate it."""
+    """Return a model's opponents: at the gate only the champion, otherwise the whole gauntlet."""
     champion, settings = promoted[-1] if promoted else None, config.evaluation
     candidates = [("champion", champion.model), ("recent", promoted[-RECENT:][0].model)] if champion else []
     if request.purpose == "gate":
@@ -275,7 +275,7 @@ def _without_idle_gates(row: Champions) -> Champions:
 
 
 def _up_to(promoted: tuple[RatedModel, ...], model: ModelHash) -> tuple[RatedModel, ...]:
-    """Return the models up to the one that was gone back to; those after it are no opponents any more.
+    """Return the models up to the one restored by a rollback; later ones are no opponents.
 
     The champion is that one also if it is too old to be remembered.
     """

@@ -36,7 +36,7 @@ REMEMBERED = 256
 """How many shards of each configuration are remembered by their keys."""
 
 UNFIT = frozenset({"DamagedBlob", "ForeignShard", "MissingBlob", "RepeatedShard"})
-"""Names of the job's errors when it is the shard's fault: gone, damaged, not what it claims to be, delivered before."""
+"""Names of errors caused by the shard: missing, damaged, mislabelled, or a duplicate."""
 
 STAYING = 16
 """How many shards before each stay in any case: ``app.selfplay.repeats`` compares its games with them."""
@@ -123,7 +123,7 @@ class QualityMonitor(QuietWorker[SelfplayComplete]):
         return parity, QualityScoreUpdated(request_id=request, shard=shard, score=score, components=components)
 
     def failed(self, job: Inspection, error: FlyballError) -> tuple[Payload, ...]:
-        """Say that the shard is unfit, or that the inspection came to no end."""
+        """Report that the shard is unfit, or that its inspection failed."""
         played = job.request
         if isinstance(error, JobFailed) and error.kind in UNFIT:
             return (_unfit(played, f"{error.kind}: {error.summary}"),)
@@ -131,7 +131,7 @@ class QualityMonitor(QuietWorker[SelfplayComplete]):
 
 
 def _unfit(played: SelfplayComplete, reason: str) -> QualityDegraded | NodeProbed:
-    """Say that a shard must not be trained on; of a probe only that it was one."""
+    """Report an unfit shard, or a bad probe."""
     if played.probe:
         return _probed(played, None, reason)
     shard = played.shard
@@ -144,7 +144,7 @@ def _probed(played: SelfplayComplete, score: float | None, error: str | None) ->
 
 
 def _dropped(rows: Mapping[str, InspectionRow], worker: str) -> dict[str, InspectionRow | None]:
-    """Inspect no more shards of a worker in quarantine: they are deleted with the next inspection."""
+    """Drop a quarantined worker's uninspected shards; the next inspection deletes them."""
     changed: dict[str, InspectionRow | None] = {}
     for name, row in rows.items():
         if row.cause and row.played and row.played.shard.worker == worker and not row.played.probe:

@@ -1,4 +1,4 @@
-"""What the games of an evaluation say of strength: its model's, and that of others."""
+"""Ratings from an evaluation's games: its model's, and changed ones of others."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -9,19 +9,19 @@ from app.events import AgentRating, MatchResult
 from app.league import LEAST_ERROR, Estimate, Pool, totals_of
 
 CHANGED_ELO = 1.0
-"""A rating that changes by so much is published again."""
+"""Change of a rating that is published."""
 
 CHANGED_ERROR = 0.2
-"""So is one whose error changes by this share of itself."""
+"""Relative change of a rating's error that is published."""
 
 
 class Rated(NamedTuple):
-    """What an evaluation says of strength.
+    """Ratings after an evaluation.
 
     Attributes:
         hero: of the model that was evaluated.
-        opponents: of those it met, by name, as far as they are rated.
-        changed: ratings of known models and built-in players that are not what was published before.
+        opponents: of its rated opponents, by name.
+        changed: ratings of known models and built-in players to publish again.
     """
 
     hero: Estimate
@@ -36,9 +36,9 @@ def rated_together(
 
     Args:
         hero: the model that played them.
-        matches: how they went.
-        pool: whose games rate models.
-        known: the ratings that were published last, of those whom others ask for; None before there was one.
+        matches: their results.
+        pool: games among members of the pool.
+        known: latest published ratings of agents that are published again; ``None`` for none yet.
     """
     played = totals_of(hero, matches)
     found, games = pool.ratings(hero, played).comparable(), pool.games(played)

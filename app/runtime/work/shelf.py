@@ -37,7 +37,7 @@ class Shelf(Row, frozen=True):
 
     Attributes:
         fit: good enough to be trained on, and not asked for yet; of each model the latest.
-        request: the training that is under way.
+        request: the training under way.
         asked: the shards that it is on.
         spent: nobody will train on them any more.
         needs: what trainings need.
@@ -80,7 +80,7 @@ class Shelf(Row, frozen=True):
         return self.model_copy(update={"needs": self.needs.after(event.data, settings, event.subject)})
 
     def refused(self, shard: ShardKey) -> "Shelf":
-        """Let a shard go that nobody shall train on."""
+        """Drop a shard that must not be trained on."""
         return _without(self, [shard])
 
     def _with(self, shard: ShardRef, settings: RunSettings, key: str) -> "Shelf":

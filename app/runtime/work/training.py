@@ -98,7 +98,7 @@ class Trainer(QuietWorker[TrainingRequested]):
         return (complete,)
 
     def failed(self, job: TrainingJob, error: FlyballError) -> tuple[Payload, ...]:
-        """Say that the update was thrown away, and why."""
+        """Report that the update was discarded, with the reason."""
         return (TrainingFailed(request_id=job.id, reason=_reason(error), error=str(error)),)
 
 

@@ -2,7 +2,7 @@
 
 A worker's rows say which work is pending; ``jobs`` derives from them what should be running now. Nothing else is
 remembered, so a worker killed at any moment picks up by folding its rows and running what they still ask for. The
-result is a fact whose id follows from the request: told twice, it counts once.
+result is a fact whose id follows from the request, so a repetition counts once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,10 +45,9 @@ class Job(Generic[Q]):
         function: what is called.
         parts: the argument of each call; they run at once, as far as the engine has workers.
         deadline_seconds: how long one attempt at one part may take; then its process is killed and replaced.
-        gather: makes one result of the parts' results, or raises ``FlyballError``; a part that failed for good is the
-            error it ended with.
-        attempts: how often a part is tried that raises.
-        context: what the worker wants to know again when the result is there; not part of the job.
+        gather: combines the parts' results, or raises ``FlyballError``; a part that failed finally is its last error.
+        attempts: most attempts at a part that raises.
+        context: handed back to the worker with the result; not part of the job.
     """
 
     cause: Cause
