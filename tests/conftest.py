@@ -1,13 +1,15 @@
 """What several tests need: events as the broker would have recorded them."""
 
+import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import count
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
@@ -46,6 +48,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneLoopAtATi
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the loops, which take longest: beside them, the other worker does everything else."""
     items.sort(key=lambda item: not item.nodeid.startswith(SYSTEM))
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Undo what a test configures of logging: a command that runs in this process leads all logs into its own file."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    logging.captureWarnings(capture=False)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
 
 
 Recorder = Callable[..., Event[Payload]]

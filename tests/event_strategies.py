@@ -13,7 +13,18 @@ from pydantic.fields import FieldInfo
 
 from app.core import HEURISTIC, PLAYERS_OF, RANDOM, Rate
 from app.core.ids import SHA256
-from app.events import CATALOGUE, ENVELOPES, Envelope, Event, MatchResult, ParityChecked, Payload, Scope
+from app.events import (
+    CATALOGUE,
+    ENVELOPES,
+    CheckpointAdded,
+    Envelope,
+    Event,
+    MatchesRequested,
+    MatchResult,
+    ParityChecked,
+    Payload,
+    Scope,
+)
 
 LARGEST = 2**63 - 1
 HEX = "0123456789abcdef"
@@ -140,8 +151,25 @@ def parity_checks(draw: st.DrawFn, **fields: SearchStrategy[Any]) -> ParityCheck
     return ParityChecked(**{**values, "failures": draw(st.integers(0, values["checked"]))})
 
 
+@st.composite
+def checkpoints_added(draw: st.DrawFn, **fields: SearchStrategy[Any]) -> CheckpointAdded:
+    """Draw models whose parent is another one, or none."""
+    values = {name: draw(field) for name, field in fields.items() if name != "parent"}
+    return CheckpointAdded(**values, parent=draw(fields["parent"].filter(lambda parent: parent != values["model"])))
+
+
+@st.composite
+def matches_requested(draw: st.DrawFn, **fields: SearchStrategy[Any]) -> MatchesRequested:
+    """Draw matches of a model against others."""
+    values = {name: draw(field) for name, field in fields.items() if name != "opponents"}
+    others = fields["opponents"].filter(lambda opponents: values["model"] not in opponents)
+    return MatchesRequested(**values, opponents=draw(others))
+
+
 JOINT: dict[type[BaseModel], Callable[..., SearchStrategy[Any]]] = {
+    CheckpointAdded: checkpoints_added,
     MatchResult: match_results,
+    MatchesRequested: matches_requested,
     ParityChecked: parity_checks,
 }
 """Models whose fields depend on each other."""

@@ -69,6 +69,9 @@ SET_BY_HAND = {
     "quality_threshold": (0.3, 0.5),
     "base_temperature": (0.6, 1.0),
 }
+LAST_STEP = 10**12
+"""The highest that events may name."""
+
 SECONDS = st.sampled_from([1, 30, 100, 700, 7500])
 LATENCY_US = 1000
 """From an event to what follows from it."""
@@ -97,6 +100,8 @@ def _train(draw: st.DrawFn, _: "Story", event: Event[TrainingRequested]) -> list
     base, step = event.data.base_model, event.data.step
     if draw(st.integers(0, 9)) == 9:
         return [TrainingFailed(request_id=event.id, reason=draw(st.sampled_from(["diverged", "error"])), error="no")]
+    if step == LAST_STEP:
+        return [TrainingFailed(request_id=event.id, reason="bad_data", error="There is no such model.")]
     done = trained(sha(f"model-{event.sequence}") if base else sha("model-0"), base, step + 1 if base else 0)
     return [done.model_copy(update={"request_id": event.id})]
 

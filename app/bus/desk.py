@@ -43,7 +43,7 @@ class Desk:
             case b"commit":
                 problem = self._commit(wire.Commit.model_validate_json(parts[2]), head)
             case b"letter":
-                problem = self._letter(wire.Letter.model_validate_json(parts[2]), parts[3])
+                problem = self._letter(wire.Letter.model_validate_json(parts[2]), parts[3], head)
             case b"forget":
                 problem = self._forget(wire.Forget.model_validate_json(parts[2]))
             case other:
@@ -63,14 +63,20 @@ class Desk:
 
     def _commit(self, commit: wire.Commit, head: int) -> str:
         if commit.position > head:
-            return f"The position {commit.position} lies beyond the journal's end {head}."
+            return _beyond(commit.position, head)
         self._cursors[commit.name] = self._known[commit.name] = commit.position
         return ""
 
-    def _letter(self, letter: wire.Letter, body: bytes) -> str:
+    def _letter(self, letter: wire.Letter, body: bytes, head: int) -> str:
+        if letter.position > head:
+            return _beyond(letter.position, head)
         self._letters.append(DeadLetter(letter.position, letter.producer, letter.reporter, letter.error, body))
         return ""
 
     def _forget(self, forget: wire.Forget) -> str:
         known = self._journal.remove_dead_letter(forget.number)
         return "" if known else f"There is no dead letter {forget.number}."
+
+
+def _beyond(position: int, head: int) -> str:
+    return f"The position {position} lies beyond the journal's end {head}."

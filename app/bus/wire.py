@@ -114,7 +114,7 @@ def letter(kept: DeadLetter) -> Letter:
 class Forget(Message):
     """Remove a dead letter."""
 
-    number: Number
+    number: Annotated[int, Field(ge=0, lt=1 << 63, description="as the journal counts them")]
 
 
 def ack(epoch: int, runs: Sequence[Run]) -> list[bytes]:

@@ -98,7 +98,7 @@ class GauntletSettings(Settings):
     """Hyperparameters after a gauntlet."""
 
     strong_win_rate: float = Field(default=0.8, ge=0, le=1, description="above it against the heuristic: less noise")
-    weak_win_rate: float = Field(default=0.7, ge=0, le=1, description="below it against random: more work")
+    weak_win_rate: float = Field(default=0.7, ge=0, le=1, description="certainly below it against random: more work")
     cooldown_hours: float = Field(default=1.0, ge=0, le=MAX_HOURS)
     temperature_factor: float = Field(default=0.8, gt=0, lt=1)
     min_temperature: float = Field(default=0.5, gt=0, le=MAX_TEMPERATURE)

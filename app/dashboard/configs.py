@@ -5,11 +5,13 @@ from typing import Any, cast
 
 from app.core import ModelHash, Rate
 from app.events import (
+    DistributionFailed,
     EvaluationCompleted,
     EvaluationOverdue,
     Event,
     ExplorationBoost,
     Kind,
+    ModelDistributed,
     ModelPromoted,
     ModelRolledBack,
     Payload,
@@ -71,7 +73,7 @@ class ConfigRow(Value):
     evaluated and decided about, ``promotions`` and ``rejections`` the decisions, operators' included; the initial
     model, which nobody trained, counts in none of them. ``champions`` are the latest ones, the current model last.
     ``blocked`` is why training is blocked, if it is; ``quality`` what the training intensity was set for; ``overdue``
-    that no evaluation comes.
+    that no evaluation comes; ``undistributed`` why the current model is not where it is to be played with.
     """
 
     key: str
@@ -95,6 +97,7 @@ class ConfigRow(Value):
     paused: bool = False
     quality: float | None = None
     overdue: EvaluationOverdue | None = None
+    undistributed: DistributionFailed | None = None
     boosted: Boosted | None = None
     decision: Decided | None = None
 
@@ -196,6 +199,14 @@ def _overdue(_: ConfigRow, event: Event[EvaluationOverdue]) -> Changes:
     return {"overdue": event.data}
 
 
+def _undistributed(_: ConfigRow, event: Event[DistributionFailed]) -> Changes:
+    return {"undistributed": event.data}
+
+
+def _distributed(_row: ConfigRow, _event: Event[ModelDistributed]) -> Changes:
+    return {"undistributed": None}
+
+
 def _boost(_: ConfigRow, event: Event[ExplorationBoost]) -> Changes:
     data = event.data
     if data.multiplier == 1:
@@ -211,6 +222,8 @@ CHANGES = cast(
         TrainingCompleted: _training,
         EvaluationCompleted: _evaluation,
         EvaluationOverdue: _overdue,
+        DistributionFailed: _undistributed,
+        ModelDistributed: _distributed,
         ModelPromoted: _promotion,
         PromotionRejected: _rejection,
         ModelRolledBack: _rollback,

@@ -7,6 +7,8 @@ from app.dashboard.summary import short
 
 def waiting_for(row: ConfigRow, settings: RunSettings) -> str | None:
     """Say what a configuration waits for and what an operator can do; ``None`` where it waits for nothing."""
+    if (failed := row.undistributed) is not None:
+        return f"model {short(failed.model)} cannot be distributed (attempt {failed.attempt}): {failed.error}"
     if row.blocked is not None:
         clean = settings.feedback.quality.parity_clear_checks
         return (

@@ -7,7 +7,9 @@ into quarantine
   more than half break them;
 - after some shards in a row that each score far below all that others delivered for its configuration meanwhile.
 
-In quarantine it plays probes now and then. Good ones in a row end the quarantine, a bad one makes it longer.
+In quarantine it plays probes now and then. Good ones in a row end the quarantine, a bad one makes it longer. A probe,
+too, is held only against what others delivered meanwhile: otherwise the last worker of a run, whose others have left,
+would stay in quarantine for ever.
 """
 
 from collections.abc import Callable
@@ -32,7 +34,7 @@ class NodeRow(Row, frozen=True):
     """What is known of one worker.
 
     Attributes:
-        times_us: of its latest shards, as many as bad ones in a row make a quarantine.
+        times_us: of its latest shards, as many as bad ones in a row make a quarantine; or when that began or ended.
         bad: its shards in a row that were far below all others.
         quarantines: in a row, each longer than the one before; 0: it is in none.
         good_probes: in a row.
@@ -79,8 +81,7 @@ class NodeWatch:
         node, most = self.node(worker), self._settings.bad_shards
         if node.quarantines:  # it was played before
             return
-        since_us = node.times_us[0] if len(node.times_us) == most else 0
-        far_below = self._is_far_below(worker, score, since_us)
+        far_below = self._is_far_below(worker, score)
         bad = node.bad if far_below is None else node.bad + 1 if far_below else 0
         times_us = (*node.times_us, self._now_us)[-most:]
         self.changed[worker] = node.model_copy(update={"times_us": times_us, "bad": bad})
@@ -106,7 +107,7 @@ class NodeWatch:
         node = self.node(worker)
         if not node.quarantines:
             return
-        if score is None or self._is_far_below(worker, score, 0):
+        if score is None or self._is_far_below(worker, score):
             self._quarantine(worker, "a probe is bad")
         elif node.good_probes + 1 < self._settings.good_probes:
             self.changed[worker] = node.model_copy(update={"good_probes": node.good_probes + 1})
@@ -115,7 +116,7 @@ class NodeWatch:
 
     def release(self, worker: str, reason: str) -> None:
         """End a quarantine."""
-        self.changed[worker] = NodeRow()
+        self.changed[worker] = NodeRow(times_us=(self._now_us,))
         self.said.append(NodeReleased(worker=worker, reason=reason))
 
     def _quarantine(self, worker: str, reason: str) -> None:
@@ -123,12 +124,14 @@ class NodeWatch:
         node, settings = self.node(worker), self._settings
         doubled = settings.quarantine_seconds * 2.0 ** min(node.quarantines, 32)
         lasts = min(settings.longest_quarantine_seconds, doubled)
-        begun = {"bad": 0, "good_probes": 0, "quarantines": node.quarantines + 1}
+        begun = {"times_us": (self._now_us,), "bad": 0, "good_probes": 0, "quarantines": node.quarantines + 1}
         self.changed[worker] = node.model_copy(update=begun)
         self.said.append(NodeQuarantined(worker=worker, lasts_seconds=lasts, reason=reason))
 
-    def _is_far_below(self, worker: str, score: float, since_us: int) -> bool | None:
-        """Return whether a score is far below all that others delivered since; ``None`` when they delivered nothing."""
+    def _is_far_below(self, worker: str, score: float) -> bool | None:
+        """Return whether a score is far below all that others delivered meanwhile; ``None`` when that is nothing."""
+        times_us = self.node(worker).times_us
+        since_us = times_us[0] if times_us else 0
         others = [
             one.score
             for one in self.delivered

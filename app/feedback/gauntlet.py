@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from app.core import ConfigKey
+from app.core import RANDOM, ConfigKey
 from app.events import Emission, EvaluationCompleted, Event, HyperparameterUpdated, Parameter, Payload, Row, Step
 from app.feedback.controller import Controller
 from app.feedback.limits import bounded
@@ -82,8 +82,9 @@ class GauntletFeedbackController(Controller[GauntletRow]):
             stricter = row.quality_threshold + limits.quality_threshold_step
             wanted["base_temperature"] = min(row.base_temperature, cooler), why
             wanted["quality_threshold"] = bounded("quality_threshold", stricter, self.settings, key), why
-        if (random := scores.get("random", 1.0)) < limits.weak_win_rate:
-            why = f"{random:.1%} against random, below {limits.weak_win_rate:.0%}"
+        random = next((match.score for match in data.results if match.opponent == RANDOM), None)
+        if random is not None and random.upper < limits.weak_win_rate:  # work never falls again, and games may be few
+            why = f"{random.mean:.1%} of {random.n} games against random, certainly below {limits.weak_win_rate:.0%}"
             most = self.settings.config(ConfigKey(key)).selfplay.games_per_request * limits.max_games_factor
             epochs = min(limits.max_epochs, int(row.epochs * limits.work_factor))
             games = min(most, int(row.games_per_iteration * limits.work_factor))

@@ -147,7 +147,7 @@ class FeedbackLoopController(Controller[FeedbackRow]):
             case ClockTick():
                 step = self._sweep(rows, event, states)
             case NodeQuarantined() | NodeReleased() as decision:
-                return Step({key: row.model_copy(update={"node": _adopted(decision)})})
+                return Step({key: row.model_copy(update={"node": _adopted(decision, event.recorded_us)})})
             case QualityScoreUpdated() | ParityChecked() | NodeProbed():
                 step = self._inspected(rows, event, states)
             case _:
@@ -286,6 +286,6 @@ def _seen(row: FeedbackRow, event: Event[Payload]) -> FeedbackRow:
     return row.model_copy(update={"unseen": unseen, "boost": row.boost.model_copy(update={"set_by": event.cause})})
 
 
-def _adopted(decision: NodeQuarantined | NodeReleased) -> NodeRow:
+def _adopted(decision: NodeQuarantined | NodeReleased, now_us: int) -> NodeRow:
     """Go on from a quarantine that somebody else began or ended."""
-    return NodeRow(quarantines=int(isinstance(decision, NodeQuarantined)))
+    return NodeRow(times_us=(now_us,), quarantines=int(isinstance(decision, NodeQuarantined)))

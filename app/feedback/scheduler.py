@@ -8,7 +8,7 @@ asked for is asked again; one at which requests fail in a row pauses, and is tri
 opponents are drawn from what matchmaking decided for its model.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from app.events import (
@@ -125,7 +125,9 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             case DaemonReady() | DaemonHeartbeat() | DaemonStopped():
                 _heard(plan, data)
             case NodeQuarantined() | NodeReleased():
-                self._quarantine(plan, data)
+                # Configurations that are not played now may be taken up again. Rows are in no order that lasts.
+                keys = sorted(name.removeprefix(CONFIG) for name in rows if name.startswith(CONFIG))
+                _quarantine(plan, data, keys)
             case _:
                 if (row := self._after(plan, event.subject, data)) is None:
                     return Step()
@@ -221,22 +223,24 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         if row is not before:
             plan.set_config(key, row)
 
-    def _quarantine(self, plan: Plan, data: NodeQuarantined | NodeReleased) -> None:
-        """Begin or end a quarantine: what the worker was asked for is asked of others, its rows do not count."""
-        if (worker := plan.worker(data.worker)) is None:
-            return
-        if isinstance(data, NodeReleased):
+
+def _quarantine(plan: Plan, data: NodeQuarantined | NodeReleased, keys: Sequence[str]) -> None:
+    """Begin or end a quarantine: what the worker was asked for is asked of others, its rows do not count."""
+    worker = plan.worker(data.worker)
+    if isinstance(data, NodeReleased):
+        if worker is not None:
             rests = worker.rests_until_us if worker.pauses else None
             plan.set_worker(data.worker, worker.model_copy(update={"quarantined": False, "rests_until_us": rests}))
-            return
+        return
+    if worker is not None:
         until_us = plan.now_us + round(data.lasts_seconds * US)
         resting = worker.model_copy(update={"quarantined": True, "rests_until_us": until_us})
-        keys = [config.key for config in self.settings.configs]
-        for key in keys:
-            row = plan.config(key)
-            kept = tuple(shard for shard in row.shards if shard.worker != data.worker)
-            plan.set_config(key, row.model_copy(update={"shards": kept}))
         plan.forget_worker(data.worker, resting, keys, played=True)
+    for key in keys:
+        row = plan.config(key)
+        kept = tuple(shard for shard in row.shards if shard.worker != data.worker)
+        plan.set_config(key, row.model_copy(update={"shards": kept}))
+        plan.want(key)
 
 
 def _alive(

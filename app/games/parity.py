@@ -122,7 +122,8 @@ class ParityChecker:
 
     def _ending(self, replay: Replay, record: GameRecord) -> Iterator[str]:
         expected = replay.outcome
-        if record.truncated:
+        cut_off_in_opening = expected is None and not len(record.step)  # rows say that a game was cut off; it has none
+        if record.truncated or cut_off_in_opening:
             if expected is not None or replay.moves != self._limit:
                 yield f"recorded as truncated after {replay.moves} moves; the limit is {self._limit}"
             expected = np.zeros_like(record.returns)

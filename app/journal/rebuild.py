@@ -9,7 +9,7 @@ from pathlib import Path
 from app.journal import queries
 from app.journal.damage import Derived
 from app.journal.database import Database, locked
-from app.journal.errors import DamagedRow, explained
+from app.journal.errors import DamagedRow, StorageError, explained
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,17 @@ def rebuild(path: Path) -> Rebuilt:
     by the ids of its events. Cursors and dead letters are copied as far as they can be read.
 
     Raises:
+        StorageError: an earlier rebuild kept a file that this one would replace.
         StorageInUse: a broker writes it.
         DamagedRecord: a record is damaged, and follows from nothing.
         DamagedDatabase: the records can't be reached.
     """
     new, before = path.with_name(path.name + ".rebuilt"), path.with_name(path.name + ".damaged")
+    if before.exists():
+        raise StorageError(
+            f"{before} is there, as an earlier rebuild kept it.",
+            hint="Look whether it is still needed, and move it away.",
+        )
     with locked(path), explained(path):
         new.unlink(missing_ok=True)
         with (
@@ -54,7 +60,6 @@ def rebuild(path: Path) -> Rebuilt:
                 for landmark in derived.landmarks.items():
                     queries.save_row(db, "landmarks", *landmark)
                 lost = (*_copy_rows(old, db, "cursors"), *_copy_rows(old, db, "dead_letters"))
-        before.unlink(missing_ok=True)
         os.link(path, before)
         new.replace(path)
         new.with_name(new.name + ".lock").unlink()

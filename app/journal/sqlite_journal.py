@@ -183,7 +183,12 @@ class SqliteJournalReader:
         with explained(self._path):
             for problem in structural_damage(self._db):
                 yield DamagedDatabase(f"{self._path} is damaged: {problem}.")
-            yield from damage_after(self._db, 0)
+            # All tables are read as of one moment: otherwise rows that a broker writes meanwhile look like damage.
+            self._db.execute("BEGIN")
+            try:
+                yield from damage_after(self._db, 0)
+            finally:
+                self._db.execute("ROLLBACK")
 
     def cursors(self) -> dict[str, int]:
         """Return the durable cursors by name."""

@@ -46,17 +46,30 @@ def saturated(score: float) -> bool:
 def rate(pairs: Iterable[PairTotals], agents: Iterable[str] = (), anchors: Mapping[str, Elo] = ANCHORS) -> Ratings:
     """Return the ratings of all agents named in some totals, of the anchors and of others: costs milliseconds.
 
-    Whoever has nothing but saturated games against built-in players, or is one, is rated by the least saturated.
+    Saturated games against built-in players count only where nothing else connects two agents, the least saturated
+    first (Kruskal's algorithm). Without any, those who beat such a player would be rated as if they had no games.
     """
     telling, saturating = list[PairTotals](), list[PairTotals]()
     for pair in total(pairs):
         (saturating if saturated(pair.mean) and BUILTINS & {pair.first, pair.second} else telling).append(pair)
-    rated = {agent for pair in telling for agent in (pair.first, pair.second)}
-    for pair in sorted(saturating, key=lambda pair: abs(pair.mean - 0.5)):
-        if not rated >= {pair.first, pair.second}:
-            telling.append(pair)
-            rated |= {pair.first, pair.second}
-    return fit_bradley_terry(telling, anchors, PRIOR, agents, MISFIT)
+    joined: dict[str, str] = {}
+    for pair in telling:
+        _connect(joined, pair)
+    needed = [pair for pair in sorted(saturating, key=lambda pair: abs(pair.mean - 0.5)) if _connect(joined, pair)]
+    return fit_bradley_terry([*telling, *needed], anchors, PRIOR, agents, MISFIT)
+
+
+def _connect(joined: dict[str, str], pair: PairTotals) -> bool:
+    """Connect two agents; return whether nothing did before. Each agent leads to another of its group, or to itself."""
+
+    def group(agent: str) -> str:
+        while (other := joined.setdefault(agent, agent)) != agent:
+            agent = other
+        return agent
+
+    first, second = group(pair.first), group(pair.second)
+    joined[first] = second
+    return first != second
 
 
 class Pool(Value):

@@ -111,7 +111,7 @@ class Host:
         self._save()
         with suppress(TimeoutError):  # the broker is away: the outbox keeps it
             async with asyncio.timeout(FAREWELL_SECONDS):
-                await self._say(DaemonStopped(**self._who(), position=self._cursor))
+                await self._say(DaemonStopped(**self._who(), position=self._settled))
 
     async def _live(self, group: asyncio.TaskGroup) -> None:
         await self._say(DaemonStarted(**self._who(), pid=getpid(), version=program_of(self._spec.reducers)))
@@ -128,9 +128,13 @@ class Host:
                         self._jobs.reconcile(group, worker, worker.jobs(self._configured(worker.name)))
                 else:
                     return
-            # A daemon that is ready has published what followed; otherwise only up to where its state was saved.
-            settled, self._ready = self._cursor if self._ready else self._saved_cursor, False
+            settled, self._ready = self._settled, False
             await self._rebuild(settled)
+
+    @property
+    def _settled(self) -> int:
+        """A position up to which the daemon has published what follows; unless it is ready, that of its saved state."""
+        return self._cursor if self._ready else self._saved_cursor
 
     async def _rebuild(self, settled: int) -> None:
         """Fold what is settled, from where the rebuild was when it was last saved; then replace the old rows.
@@ -150,9 +154,9 @@ class Host:
                 async for batch in subscription:
                     events = tuple(event for event in batch.events if event.sequence <= past.settled)
                     outcome = self._fold.feed(events, past.recorded)
+                    await self._bury(outcome.failures)
                     self._unsaved |= outcome.changed
                     self._saved.dropped += outcome.dropped
-                    await self._bury(outcome.failures)
                     self._show(events)
                     self._cursor = min(batch.position, past.settled)
                     if self._cursor == past.settled or batch.position >= batch.head:
@@ -194,11 +198,11 @@ class Host:
         however long ago that was. Only what never came by is published, when the daemon is ready.
         """
         outcome = self._fold.feed(batch.events)
+        await self._bury(outcome.failures)  # first: rows wait to be saved only together with their cursor
         self._concluded |= {one.envelope.id: one for one in outcome.conclusions}
         self._unsaved |= outcome.changed
         for event in batch.events:
             self._concluded.pop(event.id, None)
-        await self._bury(outcome.failures)
         self._show(batch.events)
         self._cursor, self._head = batch.position, batch.head
         if self._fold.to_void and not self._ready:
@@ -256,7 +260,7 @@ class Host:
         while True:
             await asyncio.sleep(self._rhythm.heartbeat_seconds)
             self._ports.notifier.tell("WATCHDOG=1")
-            if not self._ready and self._cursor > before:
+            if not self._ready and self._cursor != before:
                 before = self._cursor
                 status = f"STATUS=catching up: {self._cursor} of {self._head}"
                 self._ports.notifier.tell(f"EXTEND_TIMEOUT_USEC={STARTING_USEC}", status)
@@ -269,7 +273,7 @@ class Host:
             lag, jobs, requests = self._head - self._cursor, 0, tuple[EventId, ...]()
             if self._jobs:
                 jobs, requests = self._jobs.running, self._jobs.held
-            beat = DaemonHeartbeat(**self._who(), position=self._cursor, lag=lag, jobs=jobs, requests=requests)
+            beat = DaemonHeartbeat(**self._who(), position=self._settled, lag=lag, jobs=jobs, requests=requests)
             await self._say(beat)
 
     def _save(self) -> None:
@@ -292,11 +296,8 @@ class Host:
         event_id = derive_id(self._place.name, self._boot, self._said)
         await self._ports.bus.publish(originate(fact, event_id=event_id, time=self._ports.clock.now()))
 
-    async def _say_of_job(self, verb: str, job: Job[Any], facts: Sequence[Payload]) -> None:
-        worker = worker_of(self._fold.reducers)
-        if not facts or worker is None:
-            return
-        now, by = self._ports.clock.now(), f"{worker.name}.{verb}"
+    async def _say_of_job(self, by: str, job: Job[Any], facts: Sequence[Payload]) -> None:
+        now = self._ports.clock.now()
         envelopes = [follow(fact, job.cause, by=by, index=i, time=now) for i, fact in enumerate(facts)]
         await self._publish(envelopes)
 

@@ -13,7 +13,11 @@ from app.events import Payload
 from app.runtime.work import Job, Json, QuietWorker, Worker
 
 Say = Callable[[str, Job[Any], Sequence[Payload]], Coroutine[None, None, None]]
-"""Publishes facts about a job: (verb, job, payloads). The verb is part of the facts' ids."""
+"""Publishes facts about a job: (by, job, payloads). Who says them, and what of, is part of the facts' ids."""
+
+
+class UnusableResult(FlyballError):
+    """What a job returned or reported is out of the bounds of facts."""
 
 
 class JobRunner:
@@ -73,20 +77,24 @@ class JobRunner:
     async def _run(self, group: asyncio.TaskGroup, worker: Worker[Any, Any], job: Job[Any]) -> None:
         numbers = itertools.count()
 
+        async def say(verb: str, facts: Sequence[Payload]) -> None:
+            if facts:
+                await self._say(f"{worker.name}.{verb}", job, facts)
+
         def on_progress(report: Json) -> None:
-            facts = worker.progressed(job, report)
-            saying = group.create_task(self._say(f"progressed.{next(numbers)}", job, facts))
+            facts = _facts(worker.progressed, job, report)
+            saying = group.create_task(say(f"progressed.{next(numbers)}", facts))
             self._saying.add(saying)
             saying.add_done_callback(self._saying.discard)
 
-        await self._say("started", job, worker.started(job))
+        await say("started", worker.started(job))
         try:
-            result = job.gather(await self._parts(job, on_progress))
+            completed = _facts(worker.completed, job, job.gather(await self._parts(job, on_progress)))
         except FlyballError as error:
             self._log.error("job failed", event_id=job.id, function=job.function, error=str(error))
-            await self._say("failed", job, worker.failed(job, error))
+            await say("failed", worker.failed(job, error))
         else:
-            await self._say("completed", job, worker.completed(job, result))
+            await say("completed", completed)
         self._told.add(job.id)
         self._running.pop(job.id, None)
 
@@ -99,6 +107,18 @@ class JobRunner:
             deadline_seconds=job.deadline_seconds,
             failures=job.attempts,
         )
+
+
+def _facts(tell: Callable[[Job[Any], Json], tuple[Payload, ...]], job: Job[Any], result: Json) -> tuple[Payload, ...]:
+    """Return the facts about what a job returned or reported.
+
+    Raises:
+        UnusableResult: there are none, as it is out of their bounds. The job fails: run again, it would say the same.
+    """
+    try:
+        return tell(job, result)
+    except (LookupError, TypeError, ValueError) as error:
+        raise UnusableResult(f"No fact can be made of what it returned: {type(error).__name__}: {error}") from error
 
 
 def worker_of(reducers: Iterable[object]) -> Worker[Any, Any] | None:

@@ -75,7 +75,7 @@ class SavedState:
 
     def start_over(self) -> None:
         """Have the rows rebuilt from the first event, without what a rebuild has saved so far."""
-        _, saved = self._store.load()
+        self.settled, saved = self._store.load()
         self._new = {key: None for key in saved if _of_rebuild(key)}
         self.dropped, self.rebuilding = 0, True
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from app.config import GameConfig
-from app.core import ModelHash, derive_seed
+from app.core import derive_seed
 from app.games import open_table
 from app.selfplay.players import Player
 from app.selfplay.recorded import play_recorded
@@ -37,7 +37,7 @@ def play_lessons(
         meta = ShardMeta(
             config_key=config.key,
             rules_version=rules,
-            model=ModelHash(name),
+            model=name,
             opponents=(),
             seed=part,
             worker="lessons",

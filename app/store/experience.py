@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
 from app.config import GameConfig, Settings
-from app.core import ModelHash, UnusableFile, reading
+from app.core import UnusableFile, reading
 from app.store.shard import BadShard, Shard, ShardMeta
 
 if TYPE_CHECKING:  # the store is imported by daemons that know nothing of rules
@@ -104,7 +104,7 @@ def load_experience(path: Path, config: GameConfig) -> Shard:
         meta = ShardMeta(
             config_key=config.key,
             rules_version=spec.rules_version,
-            model=ModelHash(digest),
+            model=digest,
             opponents=(),
             seed=0,
             worker=str(path),

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from app.config import Settings
-from app.core import ConfigKey, FlyballError, ModelHash
+from app.core import ConfigKey, FlyballError, Name
 
 # The arrays of one value a row, and what they are made of.
 ROW_TYPES: dict[str, type[np.generic]] = {
@@ -34,12 +34,15 @@ class BadShard(FlyballError):
 
 
 class ShardMeta(Settings):
-    """Where the experience comes from. Opponents are model hashes or names of built-in players."""
+    """Where the experience comes from. ``model`` and ``opponents`` played it: models by their hashes, bots by name.
+
+    Games have bots that a ``PlayerName`` cannot name, such as the levels of Hearts.
+    """
 
     config_key: ConfigKey
     rules_version: str
-    model: ModelHash
-    opponents: tuple[str, ...]
+    model: Name
+    opponents: tuple[Name, ...]
     seed: int
     worker: str
     temperature: float = Field(gt=0)

@@ -250,7 +250,7 @@ async def test_bus_settings_of_a_client_are_refused(bus, journal, clock):
 
 
 async def test_bus_letter_about_a_position_is_kept_once(bus, journal):
-    letter = DeadLetter(7, "p@a", "feedback@laptop/LossWatch", "no", b"{}")
+    letter = DeadLetter(await bus.publish(checked(0)), "p@a", "feedback@laptop/LossWatch", "no", b"{}")
     for error in ("no", "no again"):
         await bus.bury(replace(letter, error=error))
     await bus.bury(replace(letter, reporter="feedback@laptop/another"))

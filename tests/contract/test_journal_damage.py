@@ -13,7 +13,7 @@ import pytest
 from app.core import FlyballError
 from app.events import RunConfigured
 from app.events.frames import DamagedRecord, DeadLetter, Draft, Frame, FrameBuilder, Record, seal
-from app.journal import DamagedDatabase, OtherFormat, SqliteJournal, SqliteJournalReader, rebuild
+from app.journal import DamagedDatabase, OtherFormat, SqliteJournal, SqliteJournalReader, StorageError, rebuild
 from app.journal.database import PAGE_BYTES
 
 TABLES = ("frames", "marks", "landmarks", "cursors", "dead_letters")
@@ -100,6 +100,21 @@ def flip(path: Path, at: int, bit: int) -> None:
 def test_a_full_journal_has_no_damage(sound: Path) -> None:
     assert damage(sound) == []
     SqliteJournal(sound).close()
+
+
+def test_verifying_while_a_broker_writes_finds_no_damage(tmp_path: Path) -> None:
+    """What is recorded between the look at the records and that at the marks is in neither, or in both."""
+    file = fill(tmp_path / "journal.sqlite")
+    with closing(SqliteJournal(file)) as journal, closing(SqliteJournalReader(file)) as reader:
+
+        def write(statement: str) -> None:
+            if "FROM marks" in statement:
+                first = journal.head + 1
+                journal.append([record(first, b"new", kind=RunConfigured.event_type)], marks={("trainer@a", first): 1})
+
+        reader._db.set_trace_callback(write)
+        assert list(reader.damage()) == []
+        assert journal.head > 240, "nothing was written meanwhile"
 
 
 @pytest.mark.parametrize("table", [*TABLES, "sqlite_schema"])
@@ -226,6 +241,18 @@ def test_a_rebuild_keeps_all_records_and_derives_the_rest(table: str, sound: Pat
     assert bool(rebuilt.lost) == (table in ("cursors", "dead_letters"))
     assert damage(rebuilt.before), "the damaged file is kept"
     SqliteJournal(file).close()
+
+
+def test_a_rebuild_keeps_what_an_earlier_one_kept(sound: Path, tmp_path: Path) -> None:
+    """The damaged file may be all that there is of the dead letters."""
+    file = tmp_path / "journal.sqlite"
+    shutil.copyfile(sound, file)
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute("UPDATE dead_letters SET error = ''")
+    damaged = content(rebuild(file).before)
+    with pytest.raises(StorageError, match=r"journal\.sqlite\.damaged is there"):
+        rebuild(file)
+    assert content(tmp_path / "journal.sqlite.damaged") == damaged
 
 
 def test_a_rebuild_refuses_damaged_records(sound: Path, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class Engine:
 
 async def test_broken_worker_pauses_and_the_other_plays_on():
     journal, clock, stop = MemoryJournal(), SystemClock(), asyncio.Event()
-    bus = MemoryBus(journal, clock)
+    bus = MemoryBus(journal, clock, producer="broker@laptop")
     feedback = FeedbackSettings.model_validate({"nodes": PAUSES, "scheduler": {"node_silent_seconds": 0.4}})
     settings = RunSettings(configs=(GAMES[KEY],), feedback=feedback)
 

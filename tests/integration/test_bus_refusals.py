@@ -3,6 +3,7 @@
 import asyncio
 import json
 import struct
+from contextlib import closing
 
 import pytest
 import zmq
@@ -304,6 +305,34 @@ async def test_dead_letters_are_removed_through_the_broker(stranger, broker, jou
     with pytest.raises(BusError, match="no dead letter"):
         await bus.forget_letter(letter.number)
     await bus.close()
+
+
+def test_broker_letter_of_an_impossible_number_is_refused(tmp_path):
+    """It is larger than any that SQLite can look for, and must not stop the broker."""
+    with (
+        closing(SqliteJournal(tmp_path / "journal.sqlite")) as journal,
+        broker_thread(journal, address(tmp_path)) as broker,
+        Stranger(broker.endpoint) as stranger,
+    ):
+        stranger.hello()
+        answer = stranger.say(struct.pack("<cQ", wire.ASK, 1), b"forget", json.dumps({"number": 1 << 63}).encode())
+        assert answer[0] == wire.ERROR
+        stranger.hello()
+
+
+@pytest.mark.parametrize("position", [2, 1 << 63])
+async def test_broker_letter_beyond_the_end_is_refused(position, tmp_path):
+    """Kept, it would be damage at the broker's next start, or stop it at once."""
+    with (
+        closing(SqliteJournal(tmp_path / "journal.sqlite")) as journal,
+        broker_thread(journal, address(tmp_path)) as broker,
+    ):
+        bus = ZmqBus(broker.endpoint, producer="p")
+        await bus.publish(checked(0))
+        with pytest.raises(BusError, match=f"{position} lies beyond the journal's end 1"):
+            await bus.bury(DeadLetter(position, "p", "p", "why", b""))
+        await bus.close()
+    SqliteJournal(tmp_path / "journal.sqlite").close()
 
 
 async def test_a_dead_letter_is_published_again_once_it_can_be_read(broker, journal):

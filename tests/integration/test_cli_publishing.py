@@ -96,6 +96,13 @@ def test_emit_settings_is_refused_as_usage(flyball: Flyball, dry: tuple[str, ...
     assert "Only the broker publishes RUN_CONFIGURED" in refused.stderr
 
 
+def test_emit_void_is_refused_as_usage(flyball: Flyball) -> None:
+    """Voided by hand, the run's first settings would be left out, and with them all that came before the next start."""
+    refused = flyball("emit", "EVENT_VOIDED", '{"position": 1, "reason": "dislike"}', "--dry-run")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "flyball journal repair --void" in refused.stderr
+
+
 def test_emit_long_id_is_refused_as_usage(flyball: Flyball) -> None:
     refused = flyball("emit", *TICK, "--id", "x" * 300)
     assert (refused.exit_code, refused.stdout) == (2, "")

@@ -305,7 +305,7 @@ def test_replay_shows_before_it_does(run: Path, flyball: Flyball) -> None:
 
 
 def test_emit_validates_without_a_broker(run: Path, flyball: Flyball, tmp_path: Path) -> None:
-    data = '{"model": "m", "reason": "worse"}'
+    data = json.dumps({"model": sha("m"), "reason": "worse"})
     (tmp_path / "data.json").write_text(data)
     words = ("emit", "ROLLBACK_REQUESTED", "--config-key", KEY, "--dry-run")
     (first,) = lines(flyball(*words, data))
@@ -319,8 +319,8 @@ def test_emit_validates_without_a_broker(run: Path, flyball: Flyball, tmp_path: 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["ROLLBACK_REQUESTED", '{"model": "m"}', "--config-key", KEY], 2, "reason: Field required"),
-        (["ROLLBACK_REQUESTED", '{"model": "m", "reason": ""}', "--config-key", KEY], 2, "reason"),
+        (["ROLLBACK_REQUESTED", json.dumps({"model": sha("m")}), "--config-key", KEY], 2, "reason: Field required"),
+        (["ROLLBACK_REQUESTED", json.dumps({"model": sha("m"), "reason": ""}), "--config-key", KEY], 2, "reason"),
         (["ROLLBACK_REQUESTED", "nonsense", "--config-key", KEY], 2, "flyball events schema ROLLBACK_REQUESTED"),
         (["ROLLBACK_REQUESTED", "@/nowhere", "--config-key", KEY], 2, "/nowhere cannot be read"),
         (["ROLLBACK_REQUESTED", json.dumps({"model": sha("m"), "reason": "r"})], 2, "--config-key"),

@@ -50,7 +50,7 @@ async def engine(tmp_path: Path, monkeypatch):
 
 async def test_hanging_training_is_killed_and_its_failure_said(engine, tmp_path):
     journal, clock, stop = MemoryJournal(), SystemClock(), asyncio.Event()
-    bus = MemoryBus(journal, clock)
+    bus = MemoryBus(journal, clock, producer="broker@laptop")
     settings = RunSettings(configs=(GAMES[KEY],), deadlines=DeadlineSettings(training_seconds=4.0))
     configured = RunConfigured(run_id="r", settings=settings.model_dump(mode="json"))
     await bus.publish(originate(configured, event_id="configured", time=clock.now()))

@@ -5,7 +5,7 @@ import json
 import re
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -22,6 +22,7 @@ from app.events import (
     DaemonHeartbeat,
     DaemonReady,
     DaemonStopped,
+    Emission,
     EventVoided,
     QualityDegraded,
     Row,
@@ -32,9 +33,12 @@ from app.events import (
     ShardRef,
     Step,
     TrainingCompleted,
+    TrainingFailed,
     TrainingRequested,
+    TrainingUnblocked,
     originate,
 )
+from app.events.frames import DeadLetter
 from app.feedback import TrainingTrigger
 from app.journal import MemoryJournal, MemoryStateStore, history
 from app.runtime.clock import SystemClock
@@ -296,8 +300,9 @@ class DeafBus(MemoryBus):
 class TalkativeEngine(ScriptedEngine):
     """Reports progress when it is told to, and never ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, **losses: float) -> None:
         super().__init__(RESULT)
+        self.losses = losses
         self.talk = asyncio.Event()
         self.release.clear()
 
@@ -307,7 +312,7 @@ class TalkativeEngine(ScriptedEngine):
         self.calls += 1
         await self.talk.wait()
         losses = dict.fromkeys(("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction"), 0.5)
-        on_progress({"epoch": 1, "epochs": 2, **losses})
+        on_progress({"epoch": 1, "epochs": 2, **losses, **self.losses})
         return await super().run(function, spec, on_progress)
 
 
@@ -684,3 +689,172 @@ async def test_host_void_publishes_nothing_about_the_past():
     ready = len(stage.of(DaemonReady))
     await stage.until(DaemonReady, stage.host("training_trigger", states), count=ready + 1)
     assert len(stage.of(TrainingRequested)) == len(asked)
+
+
+class BlockedBus(MemoryBus):
+    """Never keeps a dead letter."""
+
+    async def bury(self, letter: DeadLetter) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_host_killed_while_it_buries_folds_nothing_twice():
+    """A heartbeat saves rows only with the cursor that they belong to."""
+    stage, states = Stage(), MemoryStateStore()
+    await stage.configure()
+    await stage.until(DaemonReady, stage.host(PICKY, states))
+    stage.bus = BlockedBus(stage.journal, stage.clock, producer="broker@laptop")
+    (poison,) = await degrade(stage, "0")
+    beats = len(stage.of(DaemonHeartbeat))
+    await kill_at(stage.host(PICKY, states), lambda: len(stage.of(DaemonHeartbeat)) >= beats + 3)
+    stage.bus = MemoryBus(stage.journal, stage.clock, producer="broker@laptop")
+    await stage.until(DaemonReady, stage.host(PICKY, states), count=2)
+    assert positions_in(states) == {"Easy": (poison,)}
+
+
+async def kill_at(host: Host, due: Callable[[], Any]) -> None:
+    """Run a host, and kill it when something has happened."""
+    async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+        running = group.create_task(host.run(asyncio.Event()))
+        while not due():
+            await asyncio.sleep(0.01)
+        running.cancel()
+
+
+class SlowableBus(SlowBus):
+    """Is slow for subscriptions that begin while it is told to be."""
+
+    slow = False
+
+    def subscribe(self, *arguments: Any, **named: Any) -> Any:
+        return (super() if self.slow else super(SlowBus, self)).subscribe(*arguments, **named)
+
+
+async def test_host_killed_after_a_void_keeps_rows_with_their_cursor():
+    """The old rows stay with the cursor that they were saved with last, until the rebuild replaces them."""
+    stage, states = Stage(), MemoryStateStore()
+    await stage.configure()
+    stage.bus = bus = SlowableBus(stage.journal, stage.clock, producer="broker@laptop")
+    positions: tuple[int, ...] = ()
+
+    async def void() -> None:
+        nonlocal positions
+        while not stage.of(DaemonReady):
+            await asyncio.sleep(0.01)
+        positions = tuple(await degrade(stage, *"abcdef"))
+        while positions_in(states).get("Easy") != positions:
+            await asyncio.sleep(0.01)
+        bus.slow = True
+        await stage.publish(EventVoided(position=positions[0], reason="nonsense"), "void", None)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(void())
+        await kill_at(stage.host(PICKY, states), lambda: progress(states))
+    assert positions_in(states)["Easy"] == positions
+    assert states.load()[0] >= positions[-1]
+
+
+class Echo(Picky):
+    """Publishes a decision about each event, once."""
+
+    name, picky = "Echo", False
+    emits = frozenset({TrainingUnblocked})
+
+    def step(self, rows: Any, event: Any) -> Any:
+        return Step(super().step(rows, event).rows, (Emission(TrainingUnblocked(reason=event.data.shard[0])),))
+
+
+ECHO = DaemonSpec("echo", "decisions", (Echo,))
+
+
+class TurningBus(MemoryBus):
+    """Calls ``turns[n]`` before the n-th subscription begins."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.turns: dict[int, Callable[[], Awaitable[None]]] = {}
+        self.begun = 0
+
+    @asynccontextmanager
+    async def subscribe(self, *arguments: Any, **named: Any) -> AsyncIterator[Any]:
+        self.begun += 1
+        if self.begun in self.turns:
+            await self.turns[self.begun]()
+        async with super().subscribe(*arguments, **named) as subscription:
+            yield self.handed_out(subscription)
+
+    async def handed_out(self, subscription: AsyncIterator[Batch]) -> AsyncIterator[Batch]:
+        async for batch in subscription:
+            for event in batch.events:
+                yield replace(batch, events=(event,), position=event.sequence)
+                if type(event.data) is QualityDegraded:
+                    await asyncio.sleep(0.2)  # some heartbeats
+            yield replace(batch, events=())
+
+
+REBUILD_OF_VOID = 4
+"""The subscription from which a host rebuilds its state after a void; three come before it."""
+
+
+async def test_host_second_void_while_catching_up_loses_no_decision():
+    stage, stop = Stage(), asyncio.Event()
+    await stage.configure()
+    stage.bus = bus = TurningBus(stage.journal, stage.clock, producer="broker@laptop")
+    first, second = await degrade(stage, "a", "b")
+
+    async def more() -> None:
+        await degrade(stage, "c")
+        await stage.publish(EventVoided(position=second, reason="nonsense"), "second void", None)
+
+    bus.turns[REBUILD_OF_VOID] = more
+    async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+        group.create_task(stage.host(ECHO, MemoryStateStore()).run(stop))
+        while not stage.of(DaemonReady):
+            await asyncio.sleep(0.01)
+        await stage.publish(EventVoided(position=first, reason="nonsense"), "first void", None)
+        while len(stage.of(DaemonReady)) < 2:
+            await asyncio.sleep(0.01)
+        stop.set()
+    assert [data.reason for data in stage.of(TrainingUnblocked)] == ["a", "b", "c"]
+
+
+async def test_host_job_that_ends_while_state_is_rebuilt_is_published():
+    stage, stop, engine = Stage(), asyncio.Event(), ScriptedEngine(RESULT)
+    await stage.configure()
+    stage.bus = bus = TurningBus(stage.journal, stage.clock, producer="broker@laptop")
+    (done,) = await degrade(stage, "a")
+    await stage.publish(REQUEST, "request")
+    engine.release.clear()
+
+    async def end_job() -> None:
+        engine.release.set()
+        await asyncio.sleep(0.1)
+
+    bus.turns[REBUILD_OF_VOID] = end_job
+    async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+        group.create_task(stage.host("selfplay_worker", MemoryStateStore(), engine).run(stop))
+        while not engine.calls:
+            await asyncio.sleep(0.01)
+        await stage.publish(EventVoided(position=done, reason="nonsense"), "void", None)
+        while len(stage.of(DaemonReady)) < 2:
+            await asyncio.sleep(0.01)
+        stop.set()
+    assert len(stage.of(SelfplayComplete)) == 1
+
+
+async def test_host_job_with_an_impossible_result_is_a_failure(stage):
+    await stage.publish(REQUEST, "request")
+    engine = ScriptedEngine({**RESULT, "shard": "not a hash"})
+    (failed,) = await stage.until(SelfplayFailed, stage.host("selfplay_worker", MemoryStateStore(), engine))
+    assert "key" in failed.error
+    assert engine.calls == 1
+
+
+async def test_host_job_with_impossible_progress_is_a_failure(stage):
+    """Losses beyond all bounds are finite and no divergence, and must not stop the daemon that trains."""
+    request = TrainingRequested(base_model=None, shards=(), step=0, seed=1, learning_rate=0.1, epochs=1)
+    await stage.publish(request, "request")
+    engine = TalkativeEngine(value_loss=1e30)
+    engine.talk.set()
+    (failed,) = await stage.until(TrainingFailed, stage.host("training", MemoryStateStore(), engine))
+    assert "value_loss" in failed.error

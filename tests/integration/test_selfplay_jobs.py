@@ -61,6 +61,14 @@ def test_the_recorded_probabilities_are_those_at_the_temperature_of_play(tmp_pat
         np.testing.assert_allclose(shard.value, values, rtol=1e-3, atol=1e-5)
 
 
+def test_games_cut_off_in_their_opening_pass_inspection(tmp_path: Path) -> None:
+    """Nobody's rows say that they were cut off."""
+    selfplay = CONFIG.selfplay.model_copy(update={"opening_plies": 12})
+    config = CONFIG.model_copy(update={"max_moves": 10, "selfplay": selfplay})
+    result = play(selfplay_spec(tmp_path, put_model(tmp_path), config, games=30), ignore)
+    assert inspect(inspection_spec(tmp_path, result["shard"], config, sample_games=30), ignore)["failures"] == []
+
+
 def test_against_opponents_only_the_heros_rows_are_kept(tmp_path: Path) -> None:
     other = put_model(tmp_path, seed=1)
     lineups = [{"opponents": ["random"], "games": 4}, {"opponents": [other], "games": 6}]

@@ -19,9 +19,11 @@ from app.events import (
     HyperparameterUpdated,
     ModelPromoted,
     ModelRolledBack,
+    NodeQuarantined,
     Payload,
     QualityScoreUpdated,
     RegressionDetected,
+    SelfplayRequested,
     TrainingBlockedByQuality,
     TrainingFailed,
     TrainingIntensityChanged,
@@ -123,6 +125,18 @@ def test_whatever_was_decided_the_loop_closes(decisions, rows):
         asked += scheduler.envelopes(answer, at=at)
         if trigger.feed(answer, at=at):
             break
+
+
+def test_rows_of_quarantined_stranger_are_asked_for_again():
+    """The trigger drops the rows of any worker, also of one of which the scheduler has never heard."""
+    scheduler = Driven(SelfplayScheduler)
+    scheduler.feed(DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1), key=None)
+    (asked,) = scheduler.envelopes(distributed())
+    answer = scored(0.9, request=asked.id)
+    strange = answer.shard.model_copy(update={"worker": "selfplay_worker@stranger"})
+    assert not scheduler.feed(answer.model_copy(update={"shard": strange}))
+    quarantined = NodeQuarantined(worker="selfplay_worker@stranger", lasts_seconds=60, reason="x")
+    assert any(isinstance(said, SelfplayRequested) for said in scheduler.feed(quarantined, key=None, at=1))
 
 
 @given(

@@ -50,7 +50,7 @@ def check_rows(fold: Fold) -> None:
             assert type(row).model_validate_json(row.model_dump_json()) == row
     for reducer in fold.reducers:
         if hasattr(reducer, "jobs"):
-            reducer.jobs({key: row for key, row in fold.rows(reducer.name).items() if row.cause})
+            list(reducer.jobs({key: row for key, row in fold.rows(reducer.name).items() if row.cause}))
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -87,8 +87,8 @@ class TestScore:
         """Let each worker deliver a shard in turn, some times."""
         said = []
         for turn in range(start, start + count):
-            for worker, score in scores.items():
-                said += loop.feed(shard(worker, score), at=10.0 * turn)
+            for number, (worker, score) in enumerate(scores.items()):
+                said += loop.feed(shard(worker, score), at=10.0 * turn + number)
         return verdicts(said)
 
     def test_shards_far_below_all_others_in_a_row_quarantine_worker(self, loop):
@@ -137,6 +137,16 @@ class TestProbation:
             (again,) = convicted.feed(probe(A, score))
             lasts.append(again.lasts_seconds)
         assert lasts == [1200, 2400, 4800, 9600, 19_200, 21_600, 21_600, 21_600]
+
+    def test_worker_whose_others_have_left_is_released_for_good(self, loop):
+        TestScore.rounds(loop, {B: 0.95, A: 0.6}, NODES.bad_shards)
+        said = [p for _ in range(NODES.good_probes) for p in loop.feed(probe(A, 0.6), at=1000)]
+        assert verdicts(said) == [(NodeReleased, A)]
+        assert not TestScore.rounds(loop, {A: 0.6}, 10, start=110)
+
+    def test_probe_far_below_what_others_deliver_meanwhile_is_bad(self, loop):
+        TestScore.rounds(loop, {B: 0.95, A: 0.6}, NODES.bad_shards)
+        assert verdicts(loop.feed(shard(B), probe(A, 0.6), at=1000)) == [(NodeQuarantined, A)]
 
     def test_its_own_decision_changes_nothing_when_it_comes_by(self, loop):
         loop.feed(shard(A), shard(B))

@@ -3,11 +3,12 @@
 from datetime import timedelta
 
 import pytest
-from driving import HOUR, KEY, NEW, Driven, rated, run_settings, trained
+from driving import HOUR, KEY, NEW, Driven, distributed, rated, run_settings, trained
 
 from app.dashboard import Board
 from app.events import (
     ClockTick,
+    DistributionFailed,
     EvaluationFailed,
     EvaluationOverdue,
     ExplorationBoost,
@@ -91,6 +92,7 @@ def test_overdue_follows_from_the_last_evaluation(loop):
 OVERDUE = EvaluationOverdue(hours=6.1, model=NEW, attempts=2)
 PAUSED = TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.42)
 RESUMED = TrainingIntensityChanged(intensity="reduced", previous="paused", quality_score=0.5)
+LOST = DistributionFailed(model=NEW, step=1, attempt=2, retry_seconds=60, error="Restore the store.")
 BLOCKED = TrainingBlockedByQuality(reason="3 of 16 games differ from the rules")
 
 
@@ -104,6 +106,8 @@ BLOCKED = TrainingBlockedByQuality(reason="3 of 16 games differ from the rules")
         ([PAUSED, OVERDUE], ["paused", "0.42", "below 0.5", "feedback.intensity.reduced"]),
         ([PAUSED, RESUMED], None),
         ([PAUSED, BLOCKED], ["blocked", "3 of 16 games", "flyball emit TRAINING_UNBLOCKED", KEY]),
+        ([LOST], ["bbbbbbbb cannot be distributed (attempt 2): Restore the store."]),
+        ([LOST, distributed(NEW)], None),
         ([BLOCKED, TrainingUnblocked(reason="by hand")], None),
     ],
 )

@@ -97,6 +97,18 @@ def test_a_bot_that_all_beat_is_rated_by_its_least_saturated_games():
     assert ratings.difference("two", "random") == rate([even, beaten[1]]).difference("two", "random")
 
 
+def test_saturated_games_connect_who_would_be_apart():
+    """What connected the later models with the one near the random bot has left the league."""
+    near = games("early", "random", 70.0)
+    apart = [
+        games("late", "later", -35.0),
+        *(PairTotals.of_games(one, "random", 95, 0, 5) for one in ("late", "later")),
+    ]
+    ratings = rate([near, *apart])
+    assert ratings.difference("late", "early").elo == pytest.approx(440.0, abs=30)
+    assert ratings.difference("late", "early").stderr < 300.0
+
+
 def test_one_sided_games_hardly_bend_the_scale():
     """By its neighbours one is 600 Elo above the other, who takes a tenth of the points all the same."""
     near = [games("a", "b", 200.0), games("b", "c", 200.0), games("c", "d", 200.0)]

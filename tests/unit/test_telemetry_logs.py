@@ -51,17 +51,6 @@ class Log:
         return records
 
 
-@pytest.fixture(autouse=True)
-def restore() -> Iterator[None]:
-    root = logging.getLogger()
-    before, level = root.handlers[:], root.level
-    yield
-    logging.captureWarnings(capture=False)
-    root.handlers[:] = before
-    root.setLevel(level)
-    structlog.reset_defaults()
-
-
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
     with configure("training", "gpu1", tmp_path / "logs" / "training.jsonl", "INFO"):

@@ -14,7 +14,7 @@ from app.cli.output import note, write_json
 from app.cli.place import Place, json_option, placed
 from app.cli.selecting import Selection, check_config, complete_types, open_journal
 from app.core import NAME_LENGTH, EventId, FlyballError, derive_id
-from app.events import Envelope, Event, ModelPromoted, ModelRolledBack, Payload, Scope, originate, resolve
+from app.events import Envelope, Event, EventVoided, ModelPromoted, ModelRolledBack, Payload, Scope, originate, resolve
 from app.journal import JournalReader, NotAJournal
 from app.runtime.clock import SystemClock, boot_id
 from app.runtime.settings import Loaded
@@ -94,6 +94,10 @@ def _check_publishable(kind: type[Payload]) -> None:
         raise click.UsageError(
             f"Only the broker publishes {kind.seed_name}. To change a run's settings, change flyball.toml and start "
             "the run again."
+        )
+    if kind is EventVoided:
+        raise click.UsageError(
+            "Only an event that a daemon failed at can be voided: flyball journal repair --void N --reason WHY"
         )
 
 

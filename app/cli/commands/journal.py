@@ -16,7 +16,6 @@ from app.core import FlyballError, derive_id
 from app.events import Envelope, Event, EventVoided, Payload, decode, follow, originate
 from app.events.frames import DeadLetter
 from app.journal import DamagedDatabase, OtherFormat, SqliteJournal, history, rebuild
-from app.journal.errors import WAY_OUT
 from app.runtime.clock import SystemClock
 from app.runtime.past import letters_about_events, voided_events
 
@@ -46,7 +45,10 @@ def verify(place: Place, *, as_json: bool) -> None:
         else:
             click.echo(problem)
     if count:
-        note(f"{count} places are damaged. {WAY_OUT}")
+        note(
+            f"Damage in {count} {'place' if count == 1 else 'places'}. `flyball journal rebuild` mends what follows "
+            "from the records; where those are damaged, restore the journal from a copy."
+        )
         sys.exit(1)
     note("No damage: everything in it is what was written, and nothing is missing.")
 
