@@ -19,6 +19,9 @@ from app.league import APART_ELO, Audit, Estimate, PairTotals, audit
 from app.runtime.work.evaluation import RECENT
 from app.store import FileStore
 
+LEAST_MEMBERS = 2
+"""One pair."""
+
 FEWEST_MEMBERS = 12
 """Members below which the audit warns that its figures say little."""
 
@@ -62,9 +65,9 @@ def _published(place: Place, view: LeagueView) -> dict[str, Estimate]:
         for name, (step, elo, stderr) in sorted(ratings.items(), key=lambda item: item[1][0] or 0)
         if step is not None and elo is not None and store.has(name)
     }
-    if len(rated) < 3:
+    if len(rated) < LEAST_MEMBERS:
         raise TooFewMembers(
-            f"{len(rated)} rated members of the league are on disk; a round robin needs 3.",
+            f"{len(rated)} rated members of the league are on disk; a round robin needs {LEAST_MEMBERS}.",
             hint="Let the run go on until more models are promoted.",
         )
     if len(rated) < FEWEST_MEMBERS:

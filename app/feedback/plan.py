@@ -149,7 +149,8 @@ class Plan:
             changed |= {"pauses": worker.pauses + 1, "rests_until_us": self.now_us + round(pause * US)}
             self.emit(NodeDegraded(worker=name, failures=failures, pause_seconds=pause, error=error))
         self.set_worker(name, worker.model_copy(update=changed))
-        return row.model_copy(update={"failed_at": row.failed_at or name})
+        # A failure at a worker that has paused says nothing about the configuration, because the worker fails anyway.
+        return row if worker.pauses else row.model_copy(update={"failed_at": row.failed_at or name})
 
     def trust(self, name: str | None) -> None:
         """Forget a worker's failures after a good shard."""

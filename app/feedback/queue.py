@@ -50,7 +50,7 @@ class ConfigRow(Row, frozen=True):
         shards: those of the model that are good enough and untrained, oldest first.
         out: the requests that are under way, oldest first.
         good_us: when its latest good shard was inspected.
-        failed_at: the worker at which a request failed first since then.
+        failed_at: the worker at which a request failed first since then, but for workers that had paused.
         rows_per_game: of the latest shard; ``None`` before the first.
         requested_us: when the latest request was made.
         gap_seconds: mean time between requests without a penalty; ``None`` before the second.

@@ -73,9 +73,17 @@ def test_an_audit_is_shown_with_its_worst_members(tmp_path: Path, members: list[
 def test_an_audit_leaves_out_models_not_on_disk(tmp_path: Path, members: list[ModelHash]) -> None:
     for model in members[:2]:
         FileStore(tmp_path / "store").delete(model)
+    done = league(tmp_path, KEY, "--audit", "20", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert {one["agent"] for one in json.loads(done.stdout)[KEY]["members"]} == {*members[2:]}
+
+
+def test_an_audit_of_a_single_member_is_refused(tmp_path: Path, members: list[ModelHash]) -> None:
+    for model in members[1:]:
+        FileStore(tmp_path / "store").delete(model)
     done = league(tmp_path, KEY, "--audit", "20")
     assert done.exit_code == 4
-    assert "2 rated members of the league are on disk" in done.stderr
+    assert "1 rated members of the league are on disk" in done.stderr
 
 
 def test_an_audit_without_a_configuration_is_refused(tmp_path: Path, members: list[ModelHash]) -> None:

@@ -13,7 +13,9 @@ import pytest
 from running_loop import RunningLoop
 from terminal import CTRL_C, on_a_terminal, type_in
 
-from app.events import ModelPromoted
+from app.cli.auditing import LEAST_MEMBERS
+from app.core import ModelHash
+from app.events import CheckpointAdded, ModelPromoted
 from app.runtime.settings import load
 from app.runtime.suitability import check_playable
 
@@ -79,6 +81,10 @@ def test_the_settings_can_be_loaded_and_played(tmp_path: Path) -> None:
     check_playable(load(tmp_path).run)
 
 
+def members(loop: RunningLoop, key: str) -> set[ModelHash]:
+    return {event.data.model for event in loop.events(CheckpointAdded) if event.subject == key}
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Start a loop with `make up` on a terminal; return where. At the end press Ctrl-C: make succeeds."""
@@ -95,6 +101,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         stack.callback(process.terminate)
         loop = RunningLoop(folder / "run", process)
         loop.wait_for("a model of each", lambda: {e.subject for e in loop.events(ModelPromoted)} == {*CONFIGS})
+        loop.wait_for("a league to audit", lambda: len(members(loop, "connect_four_2p")) >= LEAST_MEMBERS)
         yield folder
         type_in(process, CTRL_C)
         assert process.wait(timeout=60) == 0

@@ -220,6 +220,29 @@ class TestFailures:
         assert len(failed) > 20
         assert len({one.worker for one in of(said, NodeDegraded)}) <= 1
 
+    def test_failure_at_paused_worker_excuses_no_other(self):
+        """A fails whatever it plays, so its failures at the second configuration say nothing about that one."""
+        driven, failed, said = scheduler_of(A, keys=(KEY, OTHER_KEY)), set(), []
+
+        def fail_all(start: int, end: int, *keys: str) -> None:
+            for at in range(start, end):
+                for key in keys:
+                    for request, worker in out(driven, key):
+                        if request not in failed:
+                            failed.add(request)
+                            no = SelfplayFailed(request_id=request, worker=worker, error="no")
+                            said.extend(driven.feed(no, key=key, at=at))
+                said.extend(driven.feed(beat(A), beat(B), TICK, key=None, at=at))
+
+        driven.feed(distributed(), key=OTHER_KEY)
+        fail_all(1, 60, OTHER_KEY)
+        assert {one.worker for one in of(said, NodeDegraded)} == {A}
+        driven.feed(distributed(), key=KEY, at=60)
+        fail_all(60, 1000, KEY, OTHER_KEY)
+        driven.feed(ready(B), key=None, at=1000)
+        fail_all(1000, 2000, KEY, OTHER_KEY)
+        assert {one.worker for one in of(said, NodeDegraded)} == {A, B}
+
     def test_damaged_shards_count_as_failures(self):
         driven, said = scheduler_of(A), []
         driven.feed(distributed())
