@@ -195,8 +195,8 @@ class LifecycleSettings(Settings):
     elo1: float = Field(
         default=0.0, ge=-MAX_ELO, le=MAX_ELO, description="an equal one is let in: it holds what it has learned"
     )
-    alpha: float = Field(default=0.05, gt=0, lt=0.5)
-    beta: float = Field(default=0.05, gt=0, lt=0.5)
+    alpha: float = Field(default=0.05, ge=1e-9, lt=0.5)
+    beta: float = Field(default=0.05, ge=1e-9, lt=0.5)
     max_games: int = Field(default=2000, ge=2, description="undecided after so many: the candidate is kept out")
     rollback_at: str = Field(default="severe", pattern="^(moderate|severe|critical)$")
 
