@@ -40,7 +40,7 @@ class SteadyTime:
 
     @property
     def relation(self) -> Relation:
-        """Where the time of day lies: ahead by a jump that is not taken yet, behind by more than a small jump."""
+        """Position of the clock: ahead by an untaken jump, or behind by more than a small one."""
         if self.ahead_since_us is not None:
             return "ahead"
         return "behind" if self.offset_us < -SMALL_JUMP_US else "even"

@@ -17,7 +17,7 @@ Say = Callable[[str, Job[Any], Sequence[Payload]], Coroutine[None, None, None]]
 
 
 class UnusableResult(FlyballError):
-    """What a job returned or reported is out of the bounds of facts."""
+    """A job's result or report is out of the bounds of facts."""
 
 
 class JobRunner:

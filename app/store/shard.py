@@ -34,7 +34,7 @@ class BadShard(FlyballError):
 
 
 class ShardMeta(Settings):
-    """Where the experience comes from. ``model`` and ``opponents`` played it: models by their hashes, bots by name.
+    """Origin of the experience. ``model`` and ``opponents`` played it: models by their hashes, bots by name.
 
     Games have bots that a ``PlayerName`` cannot name, such as the levels of Hearts.
     """

@@ -103,7 +103,7 @@ def test_a_full_journal_has_no_damage(sound: Path) -> None:
 
 
 def test_verifying_while_a_broker_writes_finds_no_damage(tmp_path: Path) -> None:
-    """What is recorded between the look at the records and that at the marks is in neither, or in both."""
+    """Records and marks are read in one transaction."""
     file = fill(tmp_path / "journal.sqlite")
     with closing(SqliteJournal(file)) as journal, closing(SqliteJournalReader(file)) as reader:
 

@@ -98,7 +98,7 @@ def test_bot_beaten_by_all_is_rated_by_its_least_saturated_pair():
 
 
 def test_saturated_games_connect_who_would_be_apart():
-    """What connected the later models with the one near the random bot has left the league."""
+    """The models that connected the later ones with the one near the random bot have retired."""
     near = games("early", "random", 70.0)
     apart = [
         games("late", "later", -35.0),
