@@ -91,7 +91,7 @@ def taken_along(league: League, gone: Iterable[Agent]) -> tuple[CheckpointRetire
 
 
 def may_change_matches(before: LeagueRow, row: LeagueRow, data: Payload) -> bool:
-    """Return whether an event may change whom the current model meets.
+    """Return whether an event may change the current model's opponents.
 
     What it meets follows from who is in the league, and from the games of members, of its ancestors and its own. Those
     of a stranger, mostly a candidate that was just rated, are noted and change nothing.

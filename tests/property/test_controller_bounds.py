@@ -1,4 +1,4 @@
-"""What holds for the decisions of all controllers, whatever the history: bounds and cooldowns."""
+"""Bounds and cooldowns that hold for all decisions of controllers, whatever the history."""
 
 from collections import defaultdict
 from datetime import timedelta

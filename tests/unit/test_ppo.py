@@ -77,7 +77,7 @@ def learn(samples: Samples, settings: PpoSettings = SETTINGS, *, seed: int = 1, 
 
 
 def test_the_value_loss_takes_the_larger_error_of_each_sample_not_of_the_means():
-    """Where the first sample is worse clipped and the second unclipped, the two readings differ."""
+    """The two readings differ if the first sample is worse clipped and the second unclipped."""
     values, old, target = torch.tensor([1.0, 1.0]), torch.tensor([0.0, 0.0]), torch.tensor([1.0, 0.0])
     elementwise = ((1 - 0.2) ** 2 + 1.0**2) / 2
     max_of_means = max((0 + 1) / 2, (0.8**2 + 0.2**2) / 2)
