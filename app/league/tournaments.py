@@ -16,7 +16,7 @@ from app.league.pairing import Pairing, placement, round_robin
 from app.league.pool import saturated
 
 OPPONENTS_AT_ONCE = 4
-"""Most opponents of one request, because an evaluation interrupts it and it then starts again."""
+"""Most opponents of one request, because other evaluations wait until one that has begun is finished."""
 
 
 def tournaments(league: League, newcomer: Agent, settings: TournamentSettings, seed: int) -> Iterator[MatchesRequested]:

@@ -1,4 +1,4 @@
-"""Background tournaments: who plays whom, and that nothing ever waits for it."""
+"""Background tournaments: who plays whom, and that evaluations come before them."""
 
 import asyncio
 import itertools
@@ -109,18 +109,18 @@ def test_matches_wait_for_every_evaluation_however_many_there_are():
     worker = evaluator()
     for _ in range(40):
         worker.feed(asked(1, model(2)))
-    assert {type(job.request) for job in worker.jobs()} == {MatchesRequested}
+    waiting = [job.id for job in worker.jobs()]
     request = worker.feed(gauntlet())
-    assert [job.id for job in worker.jobs()] == [request.id]
+    assert [job.id for job in worker.jobs()] == [request.id, *waiting], "those that are being played stay wanted"
     worker.feed(EvaluationFailed(request_id=request.id, purpose="rating", model=NEW, error="no"))
     assert {type(job.request) for job in worker.jobs()} == {MatchesRequested}
 
 
-def test_a_retest_waits_for_no_tournament_and_breaks_it_off():
+def test_a_retest_comes_before_the_matches_of_tournaments():
     worker = evaluator()
     worker.feed(asked(1, model(2)))
     retest = worker.feed(asked(1, "random", games=41).model_copy(update={"purpose": "retest"}))
-    (job,) = worker.jobs()
+    job, _ = worker.jobs()
     assert job.id == retest.id
     assert [(one.name, one.model, one.games) for one in job.context["opponents"]] == [("random", None, 42)]
     completed, *_ = told(worker, random=150.0)
@@ -131,9 +131,9 @@ def test_a_retest_waits_for_no_tournament_and_breaks_it_off():
 
 def test_another_configuration_evaluations_come_first_too():
     worker = DrivenWorker(Evaluator, run_settings(KEY, "connect_four_2p"))
-    worker.feed(asked(1, model(2)))
+    matches = worker.feed(asked(1, model(2)))
     request = worker.feed(gauntlet(), "connect_four_2p")
-    assert [job.id for job in worker.jobs()] == [request.id]
+    assert [job.id for job in worker.jobs()] == [request.id, matches.id]
 
 
 def test_where_there_is_no_time_the_oldest_matches_are_given_up():
@@ -180,20 +180,15 @@ class Slow:
 
     def __init__(self) -> None:
         self.running: list[str] = []
-        self.broken_off: list[str] = []
         self.end = asyncio.Event()
 
     async def run(self, function, spec, on_progress=None, deadline_seconds=None):
         self.running.append(spec["model"])
-        try:
-            await self.end.wait()
-        except asyncio.CancelledError:
-            self.broken_off.append(spec["model"])
-            raise
-        return {}
+        await self.end.wait()
+        raise FlyballError("told to end")
 
 
-async def test_matches_that_are_being_played_are_broken_off_for_an_evaluation():
+async def test_matches_that_have_begun_are_finished_before_an_evaluation():
     worker, engine = evaluator(), Slow()
 
     async def say(verb, job, payloads) -> None:
@@ -204,14 +199,15 @@ async def test_matches_that_are_being_played_are_broken_off_for_an_evaluation():
         worker.feed(asked(1, model(2)))
         runner.reconcile(group, worker.worker, worker.jobs())
         await asyncio.sleep(0.01)
+        worker.feed(asked(3, model(2)))
+        worker.feed(gauntlet())
+        runner.reconcile(group, worker.worker, worker.jobs())
+        await asyncio.sleep(0.01)
         assert engine.running == [model(1)]
-        request = worker.feed(gauntlet())
+        engine.end.set()
+        await asyncio.sleep(0.01)
+        engine.end.clear()
         runner.reconcile(group, worker.worker, worker.jobs())
         await asyncio.sleep(0.01)
-        assert set(engine.broken_off) == {model(1)}
-        assert engine.running[-1] == NEW
-        worker.feed(EvaluationFailed(request_id=request.id, purpose="rating", model=NEW, error="no"))
-        runner.reconcile(group, worker.worker, worker.jobs())
-        await asyncio.sleep(0.01)
-        assert engine.running[-1] == model(1)
+        assert set(engine.running) == {model(1), NEW}, "then it comes before other matches"
         runner.reconcile(group, worker.worker, ())

@@ -145,13 +145,13 @@ class Evaluator(QuietWorker[Asked]):
         return fold_league(league, event, self.settings.league.admission)
 
     def jobs(self, rows: Mapping[str, Champions]) -> Iterable[EvaluationJob]:
-        """Return the pending requests, oldest first; those of tournaments only where nothing else waits.
+        """Return the pending requests, oldest first; those of tournaments come after all others.
 
-        So tournaments' matches that are being played are broken off for it, and played from the start after it.
+        A tournament's matches that have begun are finished first: abandoning them would lose their games, and kill
+        the process that plays them with all that it has loaded.
         """
         pending = [(one, row) for row in rows.values() for one in row.pending]
-        urgent = [found for found in pending if not _is_background(found[0])]
-        for one, row in sorted(urgent or pending, key=lambda found: found[0].cause.sequence):
+        for one, row in sorted(pending, key=lambda found: (_is_background(found[0]), found[0].cause.sequence)):
             yield self._job(one.cause, one.request, row)
 
     def _job(self, cause: Cause, request: Asked, row: Champions) -> EvaluationJob:
