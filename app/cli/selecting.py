@@ -160,7 +160,7 @@ def _listed(record: Record) -> list[tuple[int, str, str]]:
 def before_since(reader: JournalReader, since: str) -> int:
     """Return the position after which events lie since a position, a time (ISO 8601), or for a while (``10m``)."""
     if since.isdecimal():
-        return min(int(since) - 1, reader.head)
+        return min(max(int(since) - 1, 0), reader.head)
     start_us = (_moment(since) - EPOCH) // timedelta(microseconds=1)
     return bisect_left(range(1, reader.head + 1), start_us, key=lambda position: _recorded_us(reader, position))
 

@@ -231,6 +231,7 @@ def test_tail_shows_the_last_events(run: Path, flyball: Flyball) -> None:
         (["training.completed"], ["training.completed"] * 2),
         (["*.completed", "-n", "3"], ["selfplay.completed", "training.completed", "evaluation.completed"]),
         (["model_promoted", "run_*"], ["run.configured", "model.promoted"]),
+        (["--since", "0", "-n", "1"], ["daemon.stopped"]),
         (["--since", "15"], ["model.promotion_rejected", "daemon.stopped"]),
         (["--since", "14", "-n", "1"], ["daemon.stopped"]),
         (["--since", "2026-01-31T12:00:15Z"], ["model.promotion_rejected", "daemon.stopped"]),
