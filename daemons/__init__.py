@@ -1,1 +1,1 @@
-"""The daemons: thin shells, one file each."""
+"""The daemons, one file each, and the host that runs them."""

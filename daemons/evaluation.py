@@ -1,6 +1,386 @@
-"""The evaluation daemon; see ``app.runtime.registry`` for what runs in it."""
+"""The evaluator: plays each new model's gauntlet and rates it; in between, matches among members of the league."""
 
-from daemons.entry import main
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, NamedTuple
 
-if __name__ == "__main__":
-    main("evaluation")
+from app.config import EvaluationSettings, GameConfig
+from app.controllers import REMEMBERED
+from app.core import ANCHOR, Elo, FlyballError, ModelHash, expected_score
+from app.events import (
+    AgentRating,
+    Cause,
+    CheckpointAdded,
+    CheckpointRetired,
+    EloUpdated,
+    EvaluationCompleted,
+    EvaluationFailed,
+    EvaluationProgress,
+    EvaluationRequested,
+    Event,
+    MatchesRequested,
+    MatchResult,
+    ModelPromoted,
+    ModelRolledBack,
+    Payload,
+    Step,
+    Value,
+)
+from app.league import (
+    LEAST_ERROR,
+    Agent,
+    Estimate,
+    League,
+    OpponentScore,
+    Pool,
+    Wanted,
+    fold_league,
+    performance_rating,
+    saturated,
+    select,
+    totals_of,
+)
+from app.play.gauntlet import ATTEMPTS, MEMBER, GauntletSpec, Opponent, plan_gauntlet, plan_matches
+from daemons.jobs import Job, Json, QuietWorker
+
+
+def members(
+    league: League,
+    request: EvaluationRequested,
+    elo: float | None,
+    taken: Collection[str],
+    settings: EvaluationSettings,
+) -> tuple[tuple[str, ModelHash], ...]:
+    """Return the members to play, each with its role.
+
+    The newest lasting anchors come first, then others that are drawn: those nearer in strength to the current model are
+    likelier. Members without a rating are skipped.
+
+    Args:
+        league: of the configuration.
+        request: whose seed decides.
+        elo: of the current model, if there is one.
+        taken: opponents that are played anyway.
+        settings: numbers of opponents.
+    """
+    lasting = [agent.id for agent in reversed(league.lasting)][: settings.anchors]
+    hero = Agent(
+        id=request.model, kind="checkpoint", step=request.step, elo=None if elo is None else Elo(elo), elo_stderr=None
+    )
+    drawn = select(league, "pfsp", Wanted(hero, len(league.active), request.seed, "var"))
+    fit = [agent.id for agent in drawn if agent.kind == "checkpoint" and agent.elo is not None]
+    others = [name for name in fit if name not in taken and name not in lasting][: settings.members]
+    named = ((ANCHOR, lasting), (MEMBER, others))
+    return tuple((f"{role}{number}", ModelHash(name)) for role, names in named for number, name in enumerate(names, 1))
+
+
+CHANGED_ELO = 1.0
+"""Change of a rating that is published."""
+
+CHANGED_ERROR = 0.2
+"""Relative change of a rating's error that is published."""
+
+
+class Rated(NamedTuple):
+    """Ratings after an evaluation.
+
+    Attributes:
+        hero: of the model that was evaluated.
+        opponents: of its rated opponents, by name.
+        changed: ratings of known models and built-in players to publish again.
+    """
+
+    hero: Estimate
+    opponents: Mapping[str, Elo]
+    changed: tuple[AgentRating, ...] = ()
+
+
+def rated_together(
+    hero: ModelHash, matches: Sequence[MatchResult], pool: Pool, known: Mapping[str, Estimate | None]
+) -> Rated:
+    """Fit an evaluation's games together with those of the pool.
+
+    Args:
+        hero: the model that played them.
+        matches: their results.
+        pool: games among members of the pool.
+        known: latest published ratings of agents that are published again; ``None`` for none yet.
+    """
+    played = totals_of(hero, matches)
+    found, games = pool.ratings(hero, played).comparable(), pool.games(played)
+    changed = tuple(
+        AgentRating(agent=agent, elo=estimate.elo, elo_stderr=estimate.stderr, games=games[agent])
+        for agent, estimate in found.items()
+        if agent in known and _is_news(known[agent], estimate)
+    )
+    return Rated(found[hero], {agent: estimate.elo for agent, estimate in found.items()}, changed)
+
+
+def rated_alone(matches: Sequence[MatchResult], known: Mapping[str, Estimate | None]) -> Rated:
+    """Rate a model by these games alone: those of a gate decide about one pair, and say nothing of other ratings."""
+    met = {match.player: estimate for match in matches if (estimate := known.get(match.player))}
+    scores = [
+        OpponentScore(estimate.elo, match.score.mean, match.games, estimate.stderr)
+        for match in matches
+        if (estimate := met.get(match.player))
+    ]
+    return Rated(Estimate(*performance_rating(scores)), {name: estimate.elo for name, estimate in met.items()})
+
+
+def _is_news(published: Estimate | None, found: Estimate) -> bool:
+    if published is None:
+        return True
+    moved = abs(found.elo - published.elo) >= CHANGED_ELO
+    return moved or abs(found.stderr - published.stderr) >= max(LEAST_ERROR, CHANGED_ERROR * published.stderr)
+
+
+Asked = EvaluationRequested | MatchesRequested
+EvaluationJob = Job[Asked]
+LONG_GAMES = 1000
+"""An evaluation of more games than this tells of its progress."""
+
+RECENT = 6
+"""So many promoted models are rated with every game; the oldest of them is the 'recent snapshot'."""
+
+
+class RatedModel(Value):
+    """A former champion and its latest published rating, if any."""
+
+    model: ModelHash
+    elo: float | None = None
+    stderr: float = 0.0
+
+    @property
+    def rating(self) -> Estimate | None:
+        """Its rating."""
+        return None if self.elo is None else Estimate(Elo(self.elo), self.stderr)
+
+
+WAITING_MATCHES = 16
+"""Requests of a configuration's matches that wait; where there is no time for more, the oldest are given up."""
+
+
+class EvaluationPending(Value):
+    """A request that waits for its result."""
+
+    cause: Cause
+    request: Asked
+
+
+class Champions(Value):
+    """One configuration's row: its latest current models, newest last, and what waits, oldest first.
+
+    Of the league only the members are known here; what rates them and the champions are the games of the pool.
+
+    Usually one waits. An operator's comes on top: it must not displace the one that a candidate's verdict depends on.
+    """
+
+    promoted: tuple[RatedModel, ...] = ()
+    league: League = League()
+    pool: Pool = Pool()
+    pending: tuple[EvaluationPending, ...] = ()
+
+    @property
+    def cause(self) -> Cause | None:
+        """The oldest request."""
+        return self.pending[0].cause if self.pending else None
+
+    @property
+    def known(self) -> dict[str, Estimate | None]:
+        """Latest published ratings of members and the latest champions; ``None`` where unrated."""
+        members = {
+            agent.id: None if agent.elo is None else Estimate(agent.elo, agent.elo_stderr or 0.0)
+            for agent in self.league.active
+        }
+        return members | {rated.model: rated.rating for rated in self.promoted[-RECENT:]}
+
+
+class Evaluator(QuietWorker[Asked]):
+    """Runs ``app.play.matches:batch`` for batches of games: see ``plan_gauntlet`` for the opponents."""
+
+    name: ClassVar[str] = "Evaluator"
+    row: ClassVar[type[Champions]] = Champions
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {
+            CheckpointAdded,
+            CheckpointRetired,
+            EloUpdated,
+            EvaluationCompleted,
+            EvaluationFailed,
+            EvaluationRequested,
+            MatchesRequested,
+            ModelPromoted,
+            ModelRolledBack,
+        }
+    )
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {EloUpdated, EvaluationCompleted, EvaluationFailed, EvaluationProgress}
+    )
+
+    def step(self, rows: Mapping[str, Champions], event: Event[Payload]) -> Step[Champions]:
+        """Take up requests, drop those that have their result, remember who was promoted."""
+        row = rows.get(event.subject, Champions())
+        changed: dict[str, object]
+        match event.data:
+            case EvaluationRequested() | MatchesRequested() as asked:
+                changed = {"pending": _queued(row.pending, EvaluationPending(cause=event.cause, request=asked))}
+            case EvaluationCompleted() | EvaluationFailed() as data:
+                waiting = tuple(one for one in row.pending if one.cause.id != data.request_id)
+                builtins = self.settings.config(event.subject).builtins
+                changed = {"pool": _pooled(row.pool, data, {*row.known, *builtins}), "pending": waiting}
+            case ModelRolledBack(to_model=model):
+                changed = {"promoted": _up_to(row.promoted, model)}
+            case ModelPromoted(model=model, elo=elo, evidence=evidence):
+                others = tuple(rated for rated in row.promoted if rated.model != model)
+                changed = {
+                    "promoted": (*others, RatedModel(model=model, elo=elo, stderr=evidence.elo_stderr))[-REMEMBERED:]
+                }
+            case EloUpdated() as data:
+                changed = {"league": self._league(row, event), "promoted": _with_ratings(row.promoted, data)}
+            case CheckpointAdded() | CheckpointRetired():
+                changed = {"league": self._league(row, event)}
+            case _:
+                return Step()
+        return Step({event.subject: _without_idle_gates(row.model_copy(update=changed))})
+
+    def _league(self, row: Champions, event: Event[Payload]) -> League:
+        league = row.league.with_baselines(self.settings.config(event.subject).builtins)
+        return fold_league(league, event, self.settings.league.admission)
+
+    def jobs(self, rows: Mapping[str, Champions]) -> Iterable[EvaluationJob]:
+        """Return the pending requests, oldest first; those of tournaments come after all others.
+
+        A tournament's matches that have begun are finished first: abandoning them would lose their games, and kill
+        the process that plays them with all that it has loaded.
+        """
+        pending = [(one, row) for row in rows.values() for one in row.pending]
+        for one, row in sorted(pending, key=lambda found: (_is_background(found[0]), found[0].cause.sequence)):
+            yield self._job(one.cause, one.request, row)
+
+    def _job(self, cause: Cause, request: Asked, row: Champions) -> EvaluationJob:
+        config = self.settings.config(cause.subject or "")
+        league = row.league.with_baselines(config.builtins)
+        if isinstance(request, MatchesRequested):
+            opponents = plan_matches(request.opponents, request.games, config)
+        else:
+            opponents = _opponents(request, row.promoted, league, config)
+        spec = GauntletSpec(
+            store=Path(self.place.store), config=config, model=request.model, opponents=opponents, seed=request.seed
+        )
+        return Job(
+            cause,
+            request,
+            "app.play.matches:batch",
+            spec.parts,
+            config.evaluation.batch_seconds,
+            gather=lambda parts: spec.gather(parts).model_dump(),
+            attempts=ATTEMPTS,
+            context={"opponents": opponents, "row": row.model_copy(update={"league": league})},
+        )
+
+    def progressed(self, job: EvaluationJob, report: Json) -> tuple[Payload, ...]:
+        """Say that a batch is done, where it takes long until all are."""
+        planned = sum(opponent.games for opponent in job.context["opponents"])
+        if planned <= LONG_GAMES:
+            return ()
+        return (EvaluationProgress(request_id=job.id, model=job.request.model, planned_games=planned, **report),)
+
+    def completed(self, job: EvaluationJob, result: Json) -> tuple[Payload, ...]:
+        """Say how each match went, and which ratings explain all games of the pool best.
+
+        A fit is a fact: another machine's linear algebra may find other last digits, so no reducer computes it.
+        """
+        row: Champions = job.context["row"]
+        matches, hero, purpose = tuple(map(_match, result["results"])), job.request.model, job.request.purpose
+        if purpose == "gate":
+            rated = rated_alone(matches, row.known)
+        else:
+            rated = rated_together(hero, matches, row.pool, row.known)
+        complete = EvaluationCompleted(
+            request_id=job.id,
+            purpose=purpose,
+            model=hero,
+            step=job.request.step,
+            results=tuple(m.model_copy(update={"opponent_elo": rated.opponents.get(m.player)}) for m in matches),
+            elo=rated.hero.elo,
+            elo_stderr=rated.hero.stderr,
+            lost_games=result["lost_games"],
+            seconds=result["seconds"],
+        )
+        return (complete, EloUpdated(ratings=rated.changed)) if rated.changed else (complete,)
+
+    def failed(self, job: EvaluationJob, error: FlyballError) -> tuple[Payload, ...]:
+        """Say that the gauntlet could not be finished."""
+        request = job.request
+        return (EvaluationFailed(request_id=job.id, purpose=request.purpose, model=request.model, error=str(error)),)
+
+
+def _opponents(
+    request: EvaluationRequested, promoted: tuple[RatedModel, ...], league: League, config: GameConfig
+) -> tuple[Opponent, ...]:
+    """Return a model's opponents: at the gate only the champion, otherwise the whole gauntlet."""
+    champion, settings = promoted[-1] if promoted else None, config.evaluation
+    candidates = [("champion", champion.model), ("recent", promoted[-RECENT:][0].model)] if champion else []
+    if request.purpose == "gate":
+        gate = plan_gauntlet(request.model, candidates[:1], (), settings, config.players)
+        return tuple(opponent for opponent in gate if opponent.model is not None)
+    taken = {model for _, model in candidates}
+    elo = champion.elo if champion else None
+    others = members(league, request, elo, taken, settings)
+    ratings = {agent.id: agent.elo for agent in league.active} | {one.model: one.elo for one in promoted}
+    known = {name: other for name, other in ratings.items() if other is not None}
+    one_sided = [name for name, other in known.items() if elo is not None and saturated(expected_score(elo - other))]
+    return plan_gauntlet(
+        request.model, (*others, *candidates), config.builtins, settings, config.players, saturated=one_sided
+    )
+
+
+def _match(match: Json) -> MatchResult:
+    """Return how a match went, of an opponent whose rating is not known yet."""
+    counted = {field: match[field] for field in MatchResult.model_fields if field != "opponent_elo"}
+    return MatchResult.model_validate({**counted, "opponent_elo": None})
+
+
+def _is_background(pending: EvaluationPending) -> bool:
+    return pending.request.purpose == "tournament"
+
+
+def _queued(pending: tuple[EvaluationPending, ...], newest: EvaluationPending) -> tuple[EvaluationPending, ...]:
+    """Add a request; of tournaments' matches only the latest wait."""
+    waiting = (*pending, newest)
+    given_up = list(filter(_is_background, waiting))[:-WAITING_MATCHES]
+    return tuple(one for one in waiting if one not in given_up)
+
+
+def _pooled(pool: Pool, data: EvaluationCompleted | EvaluationFailed, known: Collection[str]) -> Pool:
+    """Return the pool with the games of an evaluation; those of a gate decide about one pair over and over."""
+    if data.purpose == "gate" or isinstance(data, EvaluationFailed):
+        return pool
+    played = totals_of(data.model, data.results)
+    return pool.after(played, known, data.model if data.purpose == "rating" else None)
+
+
+def _with_ratings(promoted: tuple[RatedModel, ...], data: EloUpdated) -> tuple[RatedModel, ...]:
+    newer = {one.agent: one for one in data.ratings}
+    return tuple(
+        rated.model_copy(update={"elo": one.elo, "stderr": one.elo_stderr})
+        if (one := newer.get(rated.model))
+        else rated
+        for rated in promoted
+    )
+
+
+def _without_idle_gates(row: Champions) -> Champions:
+    """Drop gates at which nobody stands: an operator has promoted the candidate itself, or there is no champion yet."""
+    champion = row.promoted[-1].model if row.promoted else None
+    played = [one for one in row.pending if one.request.purpose != "gate" or champion not in (None, one.request.model)]
+    return row if len(played) == len(row.pending) else row.model_copy(update={"pending": tuple(played)})
+
+
+def _up_to(promoted: tuple[RatedModel, ...], model: ModelHash) -> tuple[RatedModel, ...]:
+    """Return the models up to the one restored by a rollback; later ones are no opponents.
+
+    The champion is that one also if it is too old to be remembered.
+    """
+    models = [rated.model for rated in promoted]
+    return promoted[: models.index(model) + 1] if model in models else (RatedModel(model=model),)

@@ -1,6 +1,169 @@
-"""The quality_monitor daemon; see ``app.runtime.registry`` for what runs in it."""
+"""The quality monitor: looks at every shard before anything is trained on it.
 
-from daemons.entry import main
+Which shards came before is part of what an inspection is given, and follows from the journal alone: a monitor that was
+killed, or that has lost its state, compares a shard with the same ones.
 
-if __name__ == "__main__":
-    main("quality_monitor")
+With each inspection those shards are deleted that nobody will train on any more, whether trainings come or not: while
+training is blocked or paused games go on, and they must not fill the disk.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+from app.core import FlyballError, ShardKey
+from app.engine import JobFailed
+from app.events import (
+    Cause,
+    Event,
+    InspectionFailed,
+    NodeProbed,
+    NodeQuarantined,
+    ParityChecked,
+    Payload,
+    QualityDegraded,
+    QualityScoreUpdated,
+    Row,
+    SelfplayComplete,
+    Step,
+)
+from daemons.jobs import Job, Json, QuietWorker
+from daemons.shard_retention import Shelf
+
+Inspection = Job[SelfplayComplete]
+Verdict = QualityScoreUpdated | QualityDegraded | InspectionFailed | NodeProbed
+
+REMEMBERED = 256
+"""How many shards of each configuration are remembered by their keys."""
+
+UNFIT = frozenset({"DamagedBlob", "ForeignShard", "MissingBlob", "RepeatedShard"})
+"""Names of errors caused by the shard: missing, damaged, mislabelled, or a duplicate."""
+
+STAYING = 16
+"""How many shards before each stay in any case: ``app.play.inspection`` compares its games with them."""
+
+
+class InspectionRow(Row, frozen=True):
+    """A shard that waits for its inspection, under its request; or what was delivered, under its configuration.
+
+    Attributes:
+        cause: the shard's delivery; a configuration has none.
+        played: what was delivered.
+        earlier: the configuration's latest shards, oldest first; with a shard that waits, those before it.
+        discard: with a shard that waits, those to delete; a configuration has its shelf.
+    """
+
+    cause: Cause | None = None
+    played: SelfplayComplete | None = None
+    earlier: tuple[ShardKey, ...] = ()
+    discard: tuple[ShardKey, ...] = ()
+    shelf: Shelf = Shelf()
+
+
+class QualityMonitor(QuietWorker[SelfplayComplete]):
+    """Runs ``app.play.inspection:inspect`` on each new shard."""
+
+    name: ClassVar[str] = "QualityMonitor"
+    row: ClassVar[type[InspectionRow]] = InspectionRow
+    reads: ClassVar[frozenset[type[Payload]]] = Shelf.reads | {NodeQuarantined, SelfplayComplete}
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {InspectionFailed, NodeProbed, ParityChecked, QualityDegraded, QualityScoreUpdated}
+    )
+
+    def step(self, rows: Mapping[str, InspectionRow], event: Event[Payload]) -> Step[InspectionRow]:
+        """Take up new shards, drop those that have their verdict, note which nobody needs any more."""
+        if isinstance(event.data, NodeQuarantined):
+            return Step(_dropped(rows, event.data.worker))
+        row = rows.get(event.subject, InspectionRow())
+        if isinstance(event.data, SelfplayComplete):
+            return Step(_delivered(row, event.data, event))
+        changed: dict[str, InspectionRow | None] = {
+            event.subject: row.model_copy(update={"shelf": row.shelf.after(event, self.settings)})
+        }
+        if isinstance(event.data, Verdict) and event.data.request_id in rows:
+            changed[event.data.request_id] = None
+        return Step(changed)
+
+    def jobs(self, rows: Mapping[str, InspectionRow]) -> Iterable[Inspection]:
+        """Return the shards that wait, oldest first."""
+        waiting = [(row.cause, row.played, row) for row in rows.values() if row.cause and row.played]
+        for cause, played, row in sorted(waiting, key=lambda one: one[0].sequence):
+            spec: Json = {
+                "store": self.place.store,
+                "config": self.config_json(cause),
+                "shard": played.shard.key,
+                "model": played.shard.model,
+                "earlier": list(row.earlier),
+                "discard": list(row.discard),
+                "seed": played.shard.seed,
+            }
+            yield Job(
+                cause,
+                played,
+                "app.play.inspection:inspect",
+                (spec,),
+                self.settings.deadlines.inspection_seconds,
+            )
+
+    def completed(self, job: Inspection, result: Json) -> tuple[Payload, ...]:
+        """Say how good the shard is; one whose games don't replay is unfit."""
+        played, failures, score = job.request, result["failures"], result["score"]
+        request, shard = played.request_id, played.shard
+        if played.probe:
+            return (_unfit(played, f"parity: {failures[0]}") if failures else _probed(played, score, None),)
+        parity = ParityChecked(
+            request_id=request,
+            worker=shard.worker,
+            shard=shard.key,
+            checked=result["checked"],
+            failures=len(failures),
+        )
+        if failures:
+            return parity, _unfit(played, f"parity: {failures[0]}")
+        components = result["components"]
+        return parity, QualityScoreUpdated(request_id=request, shard=shard, score=score, components=components)
+
+    def failed(self, job: Inspection, error: FlyballError) -> tuple[Payload, ...]:
+        """Report that the shard is unfit, or that its inspection failed."""
+        played = job.request
+        if isinstance(error, JobFailed) and error.kind in UNFIT:
+            return (_unfit(played, f"{error.kind}: {error.summary}"),)
+        return (InspectionFailed(request_id=played.request_id, shard=played.shard.key, error=str(error)),)
+
+
+def _unfit(played: SelfplayComplete, reason: str) -> QualityDegraded | NodeProbed:
+    """Report an unfit shard, or a bad probe."""
+    if played.probe:
+        return _probed(played, None, reason)
+    shard = played.shard
+    return QualityDegraded(request_id=played.request_id, worker=shard.worker, shard=shard.key, reason=reason)
+
+
+def _probed(played: SelfplayComplete, score: float | None, error: str | None) -> NodeProbed:
+    shard = played.shard
+    return NodeProbed(request_id=played.request_id, worker=shard.worker, shard=shard.key, score=score, error=error)
+
+
+def _dropped(rows: Mapping[str, InspectionRow], worker: str) -> dict[str, InspectionRow | None]:
+    """Drop a quarantined worker's uninspected shards; the next inspection deletes them."""
+    changed: dict[str, InspectionRow | None] = {}
+    for name, row in rows.items():
+        if row.cause and row.played and row.played.shard.worker == worker and not row.played.probe:
+            key = row.cause.subject or ""
+            config = changed.get(key) or rows[key]
+            changed |= {
+                name: None,
+                key: config.model_copy(update={"shelf": config.shelf.refused(row.played.shard.key)}),
+            }
+    return changed
+
+
+def _delivered(row: InspectionRow, played: SelfplayComplete, event: Event[Payload]) -> dict[str, InspectionRow]:
+    """Take up a shard, and hand what its configuration can do without to its inspection."""
+    delivered = tuple(dict.fromkeys((*row.earlier, played.shard.key)))[-REMEMBERED:]
+    staying = tuple(key for key in row.shelf.spent if key in row.earlier[-STAYING:])
+    discard = tuple(key for key in row.shelf.spent if key not in staying)
+    shelf = row.shelf.model_copy(update={"spent": staying})
+    return {
+        played.request_id: InspectionRow(cause=event.cause, played=played, earlier=row.earlier, discard=discard),
+        event.subject: InspectionRow(earlier=delivered, shelf=shelf),
+    }

@@ -1,6 +1,105 @@
-"""The selfplay_worker daemon; see ``app.runtime.registry`` for what runs in it."""
+"""The self-play worker: plays the games it is asked for."""
 
-from daemons.entry import main
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
-if __name__ == "__main__":
-    main("selfplay_worker")
+from app.core import FlyballError
+from app.events import (
+    Cause,
+    Event,
+    NodeQuarantined,
+    Payload,
+    SelfplayComplete,
+    SelfplayFailed,
+    SelfplayRequested,
+    ShardRef,
+    Step,
+    Value,
+)
+from daemons.jobs import Job, Json, QuietWorker
+
+SelfplayJob = Job[SelfplayRequested]
+
+
+class SelfplayPending(Value):
+    """A request for games that waits for its result."""
+
+    cause: Cause
+    request: SelfplayRequested
+
+
+class SelfplayWorker(QuietWorker[SelfplayRequested]):
+    """Runs ``app.play.selfplay:play`` for the requests addressed to it."""
+
+    name: ClassVar[str] = "SelfplayWorker"
+    row: ClassVar[type[SelfplayPending]] = SelfplayPending
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {NodeQuarantined, SelfplayRequested, SelfplayComplete, SelfplayFailed}
+    )
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayComplete, SelfplayFailed})
+
+    def step(self, rows: Mapping[str, SelfplayPending], event: Event[Payload]) -> Step[SelfplayPending]:
+        """Take up requests, drop those that have their result."""
+        match event.data:
+            case SelfplayRequested(worker=self.place.name) as request:
+                # An older request of the configuration for another model has been written off.
+                older = [
+                    name
+                    for name, row in rows.items()
+                    if row.cause.subject == event.subject and row.request.model != request.model
+                ]
+                return Step({**dict.fromkeys(older), event.id: SelfplayPending(cause=event.cause, request=request)})
+            case NodeQuarantined(worker=self.place.name):
+                return Step(dict.fromkeys(rows))
+            case SelfplayComplete(request_id=done) | SelfplayFailed(request_id=done) if done in rows:
+                return Step({done: None})
+        return Step()
+
+    def jobs(self, rows: Mapping[str, SelfplayPending]) -> Iterable[SelfplayJob]:
+        """Return the pending requests, oldest first."""
+        for row in sorted(rows.values(), key=lambda row: row.cause.sequence):
+            request = row.request
+            spec: Json = {
+                "store": self.place.store,
+                "config": self.config_json(row.cause),
+                "model": request.model,
+                "lineups": [lineup.model_dump(mode="json") for lineup in request.lineups],
+                "games": request.games,
+                "seed": request.seed,
+                "temperature": request.temperature,
+                "worker": self.place.name,
+            }
+            yield Job(row.cause, request, "app.play.selfplay:play", (spec,), self.settings.deadlines.selfplay_seconds)
+
+    def completed(self, job: SelfplayJob, result: Json) -> tuple[Payload, ...]:
+        """Say what was played and where the rows lie."""
+        request = job.request
+        shard = ShardRef(
+            key=result["shard"],
+            worker=self.place.name,
+            rows=result["rows"],
+            games=result["games"],
+            model=request.model,
+            seed=request.seed,
+        )
+        complete = SelfplayComplete(
+            request_id=job.id,
+            probe=request.probe,
+            shard=shard,
+            opponents=_opponents(request),
+            temperature=request.temperature,
+            mean_length=result["mean_length"],
+            truncated_games=result["truncated"],
+            seconds=result["seconds"],
+        )
+        return (complete,)
+
+    def failed(self, job: SelfplayJob, error: FlyballError) -> tuple[Payload, ...]:
+        """Say that the games could not be played."""
+        return (SelfplayFailed(request_id=job.id, worker=self.place.name, error=str(error)),)
+
+
+def _opponents(request: SelfplayRequested) -> tuple[str, ...]:
+    """Return who else played, each once."""
+    names = dict.fromkeys(name for lineup in request.lineups for name in lineup.opponents)
+    return tuple(name for name in names if name != request.model)

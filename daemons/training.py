@@ -1,6 +1,111 @@
-"""The training daemon; see ``app.runtime.registry`` for what runs in it."""
+"""The trainer: one PPO update for each request, or a configuration's initial model."""
 
-from daemons.entry import main
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Literal
 
-if __name__ == "__main__":
-    main("training")
+from app.core import FlyballError
+from app.engine import JobFailed, JobTimedOut
+from app.events import (
+    Cause,
+    Event,
+    Payload,
+    Step,
+    TrainingCompleted,
+    TrainingFailed,
+    TrainingMetrics,
+    TrainingProgress,
+    TrainingRequested,
+    TrainingStarted,
+    Value,
+)
+from daemons.jobs import Job, Json, QuietWorker
+
+TrainingJob = Job[TrainingRequested]
+DIVERGED = "TrainingDiverged"
+"""The name of the job's error when an update blew up."""
+
+BAD_DATA = frozenset({"DamagedBlob", "MissingBlob", "NoModel", "UnfinishedEpisode", "UnfitData"})
+"""Names of the job's errors when the shards or the base model cannot be used: gone, damaged, or of another game."""
+
+
+class TrainingPending(Value):
+    """A configuration's request: the latest, which takes the place of those before."""
+
+    cause: Cause
+    request: TrainingRequested
+
+
+class Trainer(QuietWorker[TrainingRequested]):
+    """Runs ``app.learning.jobs:train`` or ``:initialise`` for each request."""
+
+    name: ClassVar[str] = "Trainer"
+    row: ClassVar[type[TrainingPending]] = TrainingPending
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset({TrainingRequested, TrainingCompleted, TrainingFailed})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {TrainingStarted, TrainingProgress, TrainingCompleted, TrainingFailed}
+    )
+
+    def step(self, rows: Mapping[str, TrainingPending], event: Event[Payload]) -> Step[TrainingPending]:
+        """Take up a request, drop it with its result."""
+        match event.data:
+            case TrainingRequested() as request:
+                return Step({event.subject: TrainingPending(cause=event.cause, request=request)})
+            case TrainingCompleted(request_id=done) | TrainingFailed(request_id=done):
+                row = rows.get(event.subject)
+                if row and row.cause.id == done:
+                    return Step({event.subject: None})
+        return Step()
+
+    def jobs(self, rows: Mapping[str, TrainingPending]) -> Iterable[TrainingJob]:
+        """Return the pending requests, oldest first."""
+        for row in sorted(rows.values(), key=lambda row: row.cause.sequence):
+            yield self._job(row.cause, row.request)
+
+    def _job(self, cause: Cause, request: TrainingRequested) -> TrainingJob:
+        spec: Json = {"store": self.place.store, "config": self.config_json(cause), "seed": request.seed}
+        deadline = self.settings.deadlines.training_seconds
+        if request.base_model is None:
+            return Job(cause, request, "app.learning.jobs:initialise", (spec,), deadline)
+        settings = {"learning_rate": request.learning_rate, "epochs": request.epochs}
+        spec |= {
+            "base_model": request.base_model,
+            "shards": [shard.key for shard in request.shards],
+            "step": request.step,
+            "ppo": spec["config"]["ppo"] | settings,
+        }
+        return Job(cause, request, "app.learning.jobs:train", (spec,), deadline)
+
+    def started(self, job: TrainingJob) -> tuple[Payload, ...]:
+        """Say that a training began."""
+        rows = sum(shard.rows for shard in job.request.shards)
+        return (TrainingStarted(request_id=job.id, base_model=job.request.base_model, rows=rows),)
+
+    def progressed(self, job: TrainingJob, report: Json) -> tuple[Payload, ...]:
+        """Say how an epoch went."""
+        return (TrainingProgress(request_id=job.id, **report),)
+
+    def completed(self, job: TrainingJob, result: Json) -> tuple[Payload, ...]:
+        """Say which model came out."""
+        metrics = result["metrics"]
+        complete = TrainingCompleted(
+            request_id=job.id,
+            model=result["model"],
+            parent=result["parent"],
+            step=result["step"],
+            rows=result["rows"],
+            metrics=None if metrics is None else TrainingMetrics.model_validate(metrics),
+        )
+        return (complete,)
+
+    def failed(self, job: TrainingJob, error: FlyballError) -> tuple[Payload, ...]:
+        """Report that the update was discarded, with the reason."""
+        return (TrainingFailed(request_id=job.id, reason=_reason(error), error=str(error)),)
+
+
+def _reason(error: FlyballError) -> Literal["diverged", "bad_data", "timed_out", "error"]:
+    if isinstance(error, JobTimedOut):
+        return "timed_out"
+    kind = error.kind if isinstance(error, JobFailed) else ""
+    if kind == DIVERGED:
+        return "diverged"
+    return "bad_data" if kind in BAD_DATA else "error"

@@ -1,16 +1,131 @@
 """Fan-out to subscribers: live ones from memory, laggards from the journal. No sockets."""
 
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
 import structlog
 
-from app.bus.limits import BrokerLimits
 from app.bus.ports import Ledger
-from app.bus.reader import Reader
-from app.bus.recent import Piece, Recent
-from app.bus.wire import CLOSED, ID_FORM, Subscribe
+from app.bus.window import BrokerLimits
+from app.bus.wire import CLOSED, EVENTS, EVENTS_FORM, ID_FORM, Subscribe
 from app.core import FlyballError
 from app.events.frames import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Raw records, and the last position they cover (or that was passed over)."""
+
+    raws: list[bytes]
+    position: int
+
+
+class Recent:
+    """A bounded tail of the journal.
+
+    Args:
+        head: position of the journal's last event.
+        max_bytes: bound on what is kept.
+    """
+
+    def __init__(self, head: int, max_bytes: int) -> None:
+        self.head = head
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._firsts: list[int] = []
+        self._records: list[tuple[tuple[str, ...], bytes]] = []
+        self._dropped = 0
+
+    def extend(self, records: Sequence[Record]) -> None:
+        """Add the next records and forget the oldest beyond the bound."""
+        for record in records:
+            self._firsts.append(record.first)
+            self._records.append((record.frame.types, record.raw))
+            self._bytes += len(record.raw)
+            self.head = record.last
+        while self._bytes > self._max_bytes and self._dropped < len(self._records) - 1:
+            self._bytes -= len(self._records[self._dropped][1])
+            self._records[self._dropped] = ((), b"")
+            self._dropped += 1
+        if self._dropped > 1024 and 2 * self._dropped > len(self._records):
+            del self._records[: self._dropped], self._firsts[: self._dropped]
+            self._dropped = 0
+
+    def holds(self, after: int) -> bool:
+        """Return whether all that follows a position is here."""
+        return after >= self.head or (self._dropped < len(self._firsts) and after + 1 >= self._firsts[self._dropped])
+
+    def read(self, after: int, types: AbstractSet[str] | None, max_bytes: int) -> Piece:
+        """Return what follows a position that is held, up to and with the record that exceeds ``max_bytes``."""
+        if after >= self.head:
+            return Piece([], after)
+        start = max(bisect_right(self._firsts, after + 1) - 1, self._dropped)
+        raws, size = [], 0
+        for i in range(start, len(self._records)):
+            names, raw = self._records[i]
+            if types is None or any(name in types for name in names):
+                raws.append(raw)
+                size += len(raw)
+                if size > max_bytes and i + 1 < len(self._records):
+                    return Piece(raws, self._firsts[i + 1] - 1)
+        return Piece(raws, self.head)
+
+
+TELL_AFTER = 1024
+"""Most positions skipped before an idle filtered subscriber is sent a cursor to advance to."""
+
+
+class Reader:
+    """Deliveries to one subscriber, and its credit.
+
+    Args:
+        number: the subscription's id on its connection.
+        types: event types wanted; None for all.
+        position: begin after it.
+        credit: bound on bytes sent and not yet consumed.
+        held: bytes up to ``position`` that were sent by an earlier subscription, and are not consumed yet.
+    """
+
+    def __init__(self, number: int, types: frozenset[str] | None, position: int, credit: int, *, held: int = 0) -> None:
+        self.number = number
+        self.types = types
+        self.position = position
+        self._told = position
+        self._credit = credit - held
+        self._unconsumed: deque[tuple[int, int]] = deque([(position, held)] if held else ())
+        self._catching_up = True
+
+    def is_due(self, head: int) -> bool:
+        """Return whether something may be sent: events, or the end of the journal, and there is credit."""
+        return self._credit > 0 and (self.position < head or self._catching_up)
+
+    def fell_behind(self) -> None:
+        """Note that it is served from the journal until it has caught up."""
+        self._catching_up = True
+
+    def consumed(self, position: int) -> None:
+        """Return the credit of all deliveries up to a position."""
+        while self._unconsumed and self._unconsumed[0][0] <= position:
+            self._credit += self._unconsumed.popleft()[1]
+
+    def deliver(self, piece: Piece, head: int) -> list[bytes] | None:
+        """Advance over a piece of the journal and return the message that says so, if one is due."""
+        self.position = piece.position
+        arrived = self.position >= head
+        if not piece.raws and not (self._catching_up and arrived) and self.position - self._told < TELL_AFTER:
+            return None
+        message = [EVENTS_FORM.pack(EVENTS, self.number, self._told, self.position, head), *piece.raws]
+        size = sum(map(len, message))
+        self._credit -= size
+        self._unconsumed.append((self.position, size))
+        self._told = self.position
+        if arrived:
+            self._catching_up = False
+        return message
+
 
 READ_RECORDS = 1024
 

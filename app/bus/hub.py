@@ -8,14 +8,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from app.bus import wire
-from app.bus.desk import Desk
 from app.bus.fanout import Fanout
-from app.bus.limits import BrokerLimits
-from app.bus.ports import Ledger
-from app.bus.rights import NotPermitted, check_rights
+from app.bus.ports import Ledger, NotPermitted, check_rights
 from app.bus.sequencer import Gap, Run, Sequencer
-from app.bus.session import Buckets, Lives, Session
-from app.bus.window import WINDOW
+from app.bus.sessions import Buckets, Desk, Lives, Session
+from app.bus.window import WINDOW, BrokerLimits
 from app.bus.wire import ProtocolError
 from app.core import is_broker
 from app.events import Envelope

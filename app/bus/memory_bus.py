@@ -7,8 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from app.bus.errors import BusClosed, BusError, PublishRefused
-from app.bus.ports import Batch, Ledger
-from app.bus.rights import NotPermitted, check_rights
+from app.bus.ports import Batch, Ledger, NotPermitted, check_rights
 from app.bus.sequencer import Sequencer
 from app.bus.window import WINDOW
 from app.core import Clock, is_broker

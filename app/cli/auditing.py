@@ -6,18 +6,19 @@ from typing import Any
 
 from rich.table import Table
 
-from app.arena import EvaluationManager
-from app.cli.evaluating import LostGames
+from app.cli.matches import LostGames
+from app.cli.options import Place
 from app.cli.output import note, show
-from app.cli.place import Place
 from app.config import GameConfig
 from app.core import FlyballError, derive_seed
-from app.dashboard import LeagueView, short
 from app.engine import Engine, InlineEngine, LocalEngine
-from app.evaluation import GauntletSpec, plan_matches
 from app.league import APART_ELO, Audit, Estimate, PairTotals, audit
-from app.runtime.work.evaluation import RECENT
+from app.play.gauntlet import GauntletSpec, plan_matches
+from app.play.matches import EvaluationManager
+from app.status.league import LeagueView
+from app.status.summary import short
 from app.store import FileStore
+from daemons.evaluation import RECENT
 
 LEAST_MEMBERS = 2
 """One pair."""

@@ -10,19 +10,11 @@ from typing import Any
 import click
 from numpy.typing import NDArray
 
-from app.arena.environments import (
-    CodedPolicy,
-    EpisodePlan,
-    GymnasiumEnvironments,
-    PolicyRequest,
-    evaluate_episodes,
-    fingerprint,
-    load_policy,
-    open_environments,
-)
-from app.arena.environments.evaluation import Watcher
 from app.core import derive_seed, writing
-from app.evaluation import EvalState, StepResult, trajectory_rows
+from app.gym.codecs import CodedPolicy, PolicyRequest
+from app.gym.episodes import EvalState, StepResult, trajectory_rows
+from app.gym.evaluation import EpisodePlan, GymnasiumEnvironments, Watcher, evaluate_episodes, open_environments
+from app.gym.players import fingerprint, load_policy
 
 
 @dataclass(frozen=True, slots=True)

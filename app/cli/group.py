@@ -9,6 +9,9 @@ to stderr.
 
 import errno
 import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +19,37 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli.pipes import though_unread
+GONE = (errno.EPIPE, errno.EIO)
+"""Errors of writing to a closed pipe or terminal."""
+
+
+@contextmanager
+def though_unread(tell: Callable[[], None] | None = None) -> Iterator[None]:
+    """Within it, nobody reading on is no error: the rest of the block is left out, and so is all further output.
+
+    Args:
+        tell: called when that has happened.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in GONE:
+            raise
+        forget_output()
+        if tell is not None:
+            tell()
+
+
+def forget_output() -> None:
+    """Let stdout, and stderr if it goes the same way, lead nowhere from now on."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    together = os.path.sameopenfile(1, 2)
+    os.dup2(nowhere, 1)
+    if together:
+        os.dup2(nowhere, 2)
+    os.close(nowhere)
+
 
 if TYPE_CHECKING:
     from app.core import FlyballError
@@ -113,7 +146,7 @@ class LazyGroup(click.Group):
         """Import a command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"app.cli.commands.{cmd_name}"), cmd_name)
+        command: click.Command = getattr(import_module(f"app.cli.{cmd_name}"), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import click
 
+from app.cli.options import Place
 from app.cli.output import note
-from app.cli.place import Place
-from app.cli.selecting import check_played, open_journal
-from app.cli.watching import read_board
+from app.cli.selection import check_played, open_journal
+from app.cli.status import read_board
 from app.config import GameConfig
+from app.config.loading import UnknownConfig
 from app.core import HEURISTIC, FlyballError, ModelHash, UnusableFile
 from app.games import open_table, own_hearts
 from app.games.hearts.rules import HeartsRules
-from app.runtime.settings import UnknownConfig
 from app.store import BlobStore, FileStore, Manifest, get_checkpoint, read_model
 
 AGAINST = "--against"
@@ -48,7 +48,7 @@ def fetch_player(name: str, option: str, place: Place, config: GameConfig, store
     Raises what ``fetch_model`` raises, ``ForeignModel``, or ``WrongModel`` or ``BadParameters`` for a model that
     cannot play: nothing has been played by then.
     """
-    from app.selfplay import load_player  # loads torch
+    from app.play.players import load_player  # loads torch
 
     spec = open_table(config, 0).spec
     if spec.has_bot(name):
@@ -96,7 +96,7 @@ def fetch_model(name: str, option: str, place: Place, config_key: str | None, st
 
 
 def _trained(folder: Path) -> bytes:
-    from app.pipeline import NoRun, RunPlace  # loads torch
+    from app.train.state import NoRun, RunPlace  # loads torch
 
     run = RunPlace(folder)
     state = run.state()

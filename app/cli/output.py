@@ -3,15 +3,17 @@
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console, RenderableType
 
-from app.dashboard import event_text
 from app.events import Event
+from app.status.snapshot import event_text
+from app.telemetry import FIGURE_FORMATS
 
 PLAIN_WIDTH = 1000
 """Columns where there is no terminal: nothing is cut off."""
@@ -79,3 +81,23 @@ def write_event(event: Event[Any], *, as_json: bool) -> None:
         stdout_console().print(head, event_text(event), sep="", no_wrap=True, overflow="ellipsis")
     else:
         click.echo(head + event_text(event).plain)
+
+
+class FigurePath(click.Path):
+    """The file of a figure: one that can't be written is refused before there is anything to draw."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path. Raises ``click.BadParameter``."""
+        if Path(value).suffix not in FIGURE_FORMATS:
+            self.fail(f"{value}: end it with {', '.join(FIGURE_FORMATS[:-1])} or {FIGURE_FORMATS[-1]}.", param, ctx)
+        if not Path(value).parent.is_dir():
+            self.fail(f"{value} cannot be written: there is no folder {Path(value).parent}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def figure_option(what: str) -> Callable[[Any], Any]:
+    """Return the option ``--plot``, which hands the path over as ``figure``."""
+    return click.option("--plot", "figure", type=FigurePath(), help=f"{what}: {', '.join(FIGURE_FORMATS)}.")

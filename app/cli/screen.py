@@ -11,9 +11,11 @@ from rich.live import Live
 from rich.text import Text
 
 from app.cli.output import note, stdout_console, write_event, write_json
-from app.dashboard import Status, daemons_text, event_text, status_table
 from app.events import Event
-from app.runtime.supervisor import ChildReport
+from app.status.snapshot import daemons_text, event_text
+from app.status.status import Status
+from app.status.tables import status_table
+from daemons.supervisor import ChildReport
 
 PINNED_LINES = 6
 """Most pinned lines: one for each notable event type or failure, and configuration or daemon."""

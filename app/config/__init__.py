@@ -12,15 +12,8 @@ from app.config.league import (
     MatchmakingSettings,
     TournamentSettings,
 )
-from app.config.nesting import flatten, nest
-from app.config.pipeline import (
-    SELF,
-    CloningSettings,
-    PipelinePpoSettings,
-    PipelineSettings,
-    TrainingSettings,
-    suited,
-)
+from app.config.loading import flatten, nest
+from app.config.pipeline import SELF, CloningSettings, PipelinePpoSettings, PipelineSettings, TrainingSettings, suited
 from app.config.run import LAPTOP, PROFILES, DeadlineSettings, ForeignSettings, RunSettings
 from app.config.settings import (
     Builtin,

@@ -1,6 +1,5 @@
 """Ids, units, seeds, clock and errors: what everything else is said in."""
 
-from app.core.chance import Wheel, derive_point, derive_points, lineups
 from app.core.clock import Clock
 from app.core.errors import FlyballError, UnusableFile, reading, writing
 from app.core.ids import (
@@ -21,8 +20,7 @@ from app.core.ids import (
     derive_id,
     is_broker,
 )
-from app.core.interpreter import python_module
-from app.core.seeds import derive_seed
+from app.core.rng import Wheel, derive_point, derive_points, derive_seed, lineups
 from app.core.statistics import (
     ELO_SCALE,
     LEAST_P,
@@ -72,7 +70,6 @@ __all__ = [
     "is_broker",
     "lineups",
     "p_text",
-    "python_module",
     "reading",
     "rotation_outcomes",
     "sprt_bounds",

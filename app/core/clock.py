@@ -1,7 +1,8 @@
-"""Time as an argument. The system clock lives in ``app.runtime.clock``; nothing else reads one."""
+"""Time as an argument. The system clock lives in ``daemons.clock``; nothing else reads one."""
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Literal, Protocol
 
 
 class Clock(Protocol):
@@ -14,3 +15,69 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Return seconds from an arbitrary start; never goes back."""
         ...
+
+
+# Recorded time: follows the time of day, never goes back, and never stands still. Pure.
+#
+# The time of day may jump: it is set by hand, or by NTP after a boot, or a machine wakes up. Recorded time takes a
+# small jump forward at once. A large one it takes when the time of day has stayed there for a while, because what was
+# recorded under a wrong time could not be taken back. When the time of day lies behind, recorded time goes on a
+# little more slowly than the monotonic clock, until the time of day has caught up.
+
+SECOND_US = 1_000_000
+SMALL_JUMP_US = 10 * SECOND_US
+"""A jump forward of up to this is taken at once, in microseconds."""
+
+HOLD_US = 60 * SECOND_US
+"""A larger jump is taken when the time of day has been ahead for so long by the monotonic clock, in microseconds."""
+
+SLOWED = 0.9
+"""How fast recorded time goes, by the monotonic clock, while the time of day lies behind."""
+
+Relation = Literal["even", "ahead", "behind"]
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyTime:
+    """Recorded time at one reading of the clocks; all in microseconds.
+
+    Attributes:
+        now_us: recorded time, since 1970 UTC.
+        monotonic_us: the monotonic clock at this reading.
+        ahead_since_us: the monotonic clock when the time of day jumped ahead; None when it is not ahead.
+        offset_us: time of day less recorded time.
+    """
+
+    now_us: int
+    monotonic_us: int
+    ahead_since_us: int | None = None
+    offset_us: int = 0
+
+    @property
+    def relation(self) -> Relation:
+        """Position of the clock: ahead by an untaken jump, or behind by more than a small one."""
+        if self.ahead_since_us is not None:
+            return "ahead"
+        return "behind" if self.offset_us < -SMALL_JUMP_US else "even"
+
+    @classmethod
+    def begin(cls, recorded_us: int, day_us: int, monotonic_us: int) -> "SteadyTime":
+        """Begin with a process: how long nothing was recorded can't be known, so the time of day is believed."""
+        now_us = max(recorded_us, day_us)
+        return cls(now_us, monotonic_us, offset_us=day_us - now_us)
+
+    def advance(self, day_us: int, monotonic_us: int) -> "SteadyTime":
+        """Return recorded time at the next reading of the clocks.
+
+        Args:
+            day_us: time of day, since 1970 UTC; may be anything.
+            monotonic_us: the monotonic clock, not less than at the last reading.
+        """
+        elapsed = monotonic_us - self.monotonic_us
+        even, slowed = self.now_us + elapsed, self.now_us + int(SLOWED * elapsed)
+        if day_us > even + SMALL_JUMP_US:
+            since = monotonic_us if self.ahead_since_us is None else self.ahead_since_us
+            if monotonic_us - since < HOLD_US:
+                return SteadyTime(even, monotonic_us, since, day_us - even)
+        now_us = max(day_us, slowed)
+        return SteadyTime(now_us, monotonic_us, offset_us=day_us - now_us)

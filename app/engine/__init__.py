@@ -1,7 +1,7 @@
 """Where jobs run: child processes of this machine, or threads of this process."""
 
 from app.engine.inline import InlineEngine
-from app.engine.local import LocalEngine
+from app.engine.local import LocalEngine, python_module
 from app.engine.port import Engine, EngineClosed, JobFailed, JobTimedOut, JsonObject, Report, WorkerLost
 from app.engine.scatter import scatter
 
@@ -15,5 +15,6 @@ __all__ = [
     "LocalEngine",
     "Report",
     "WorkerLost",
+    "python_module",
     "scatter",
 ]

@@ -5,8 +5,8 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from app.engine.job import encode, follow, perform
 from app.engine.port import EngineClosed, JsonObject, Report
+from app.engine.worker import encode, follow, perform
 
 
 class InlineEngine:

@@ -7,11 +7,18 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 
-from app.core import python_module
 from app.engine.inline import closed
-from app.engine.job import follow
 from app.engine.port import JobFailed, JsonObject, Report
-from app.engine.worker import LENGTH_BYTES, frame_bytes
+from app.engine.worker import LENGTH_BYTES, follow, frame_bytes
+
+
+def python_module(module: str, *arguments: str) -> tuple[str, ...]:
+    """Return the command that runs a module of this program.
+
+    Without ``-P`` Python would look into the working directory first, and would run a folder named ``app`` there.
+    """
+    return (sys.executable, "-P", "-m", module, *arguments)
+
 
 _STOP_SECONDS = 5.0
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")

@@ -1,10 +1,19 @@
 """Rules and encodings: games played in batches, from the mover's perspective. Pure: seeds are arguments."""
 
-from app.games.errors import IllegalAction, UnknownGame
 from app.games.opening import checker_for, open_table, own_hearts
 from app.games.openspiel import OpenSpielTable
 from app.games.parity import GameRecord, ParityChecker
-from app.games.table import FINISHED, Heuristic, Mask, Observations, Symmetry, Table, TableSpec
+from app.games.table import (
+    FINISHED,
+    Heuristic,
+    IllegalAction,
+    Mask,
+    Observations,
+    Symmetry,
+    Table,
+    TableSpec,
+    UnknownGame,
+)
 
 __all__ = [
     "FINISHED",

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from app.core.kernels import inlined, kernel
 from app.games.codec import Codec
-from app.games.errors import IllegalAction
-from app.games.table import FINISHED, Indices, TableSpec
+from app.games.table import FINISHED, IllegalAction, Indices, TableSpec
 
 SEATS = 2
 Play = Callable[[NDArray[np.void], Indices, Indices, int], None]

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 
 from app.config import GameConfig
-from app.games.errors import UnknownGame
 from app.games.hearts.cards import SEATS
 from app.games.hearts.parity import HeartsChecker
 from app.games.hearts.rules import HeartsRules, parse_rules
 from app.games.openspiel import OpenSpielTable, load_game
 from app.games.parity import ParityChecker
-from app.games.table import Table
+from app.games.table import Table, UnknownGame
 
 
 def _connect_four(slots: int, max_moves: int | None) -> Table:

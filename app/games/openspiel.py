@@ -14,8 +14,7 @@ from open_spiel.python.observation import make_observation
 
 from app.games.codec import Codec
 from app.games.codecs import codec_for
-from app.games.errors import IllegalAction, UnknownGame
-from app.games.table import FINISHED, Indices, Observations, TableSpec
+from app.games.table import FINISHED, IllegalAction, Indices, Observations, TableSpec, UnknownGame
 
 CHANCE = int(pyspiel.PlayerId.CHANCE)
 

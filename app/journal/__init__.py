@@ -1,5 +1,6 @@
 """The journal, daemons' state and clients' outboxes: ports, and adapters to SQLite and memory."""
 
+from app.journal.damage import LANDMARKS
 from app.journal.errors import (
     DamagedDatabase,
     DamagedState,
@@ -11,7 +12,6 @@ from app.journal.errors import (
     StorageInUse,
 )
 from app.journal.history import history
-from app.journal.landmarks import LANDMARKS
 from app.journal.memory_journal import MemoryJournal
 from app.journal.outbox import MemoryOutbox, SqliteOutbox
 from app.journal.ports import Chunk, Journal, JournalReader, Outbox, StateKey, StateStore

@@ -2,15 +2,30 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
 from app.core import FlyballError
+from app.events import EventVoided, RunConfigured
 from app.events.frames import DamagedRecord, Record
 from app.journal.errors import DamagedDatabase, DamagedRow
-from app.journal.landmarks import landmarks_in
 from app.journal.queries import COLUMNS, continued, open_header, open_record, signed, verified_rows
+
+LANDMARKS = frozenset({EventVoided.event_type, RunConfigured.event_type})
+"""Types whose latest event every journal can name at once; see ``JournalReader.landmark``."""
+
+
+def landmarks_in(records: Iterable[Record]) -> dict[str, int]:
+    """Return the position of the last event of each of these types among some records."""
+    found: dict[str, int] = {}
+    for record in records:
+        frame = record.frame
+        if not LANDMARKS.isdisjoint(frame.types):
+            for position, kind in enumerate(frame.type_refs, record.first):
+                if frame.types[kind] in LANDMARKS:
+                    found[frame.types[kind]] = position
+    return found
 
 
 class Derived:

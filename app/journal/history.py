@@ -1,9 +1,12 @@
 """Reading a journal as typed events."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import takewhile
 from typing import Any
 
-from app.events import Event, Payload
+from app.config import ForeignSettings, RunSettings
+from app.core import is_broker
+from app.events import Event, EventVoided, Payload, RunConfigured
 from app.events.frames import DeadLetter, read_events, refuse
 from app.journal.ports import JournalReader
 
@@ -31,3 +34,55 @@ def history(
         for record in chunk.records:
             yield from read_events(record, after=after, types=names, reporter="history", on_dead=on_dead or refuse)
         after = chunk.position
+
+
+def voided_events(journal: JournalReader) -> Mapping[int, Event[EventVoided]]:
+    """Return the EVENT_VOIDED of each voided event, by the latter's position."""
+    if not journal.landmark(EventVoided.event_type):
+        return {}
+    found = history(journal, types={EventVoided}, on_dead=lambda _: None)
+    return {event.data.position: event for event in found}
+
+
+def recorded_dead_letters(journal: JournalReader) -> list[DeadLetter]:
+    """Return the dead letters about recorded events, in the order of the journal."""
+    return sorted((letter for letter in journal.dead_letters() if letter.position), key=lambda one: one.position)
+
+
+def open_dead_letters(journal: JournalReader) -> list[DeadLetter]:
+    """Return the dead letters about recorded events that are not voided."""
+    voided = voided_events(journal)
+    return [letter for letter in recorded_dead_letters(journal) if letter.position not in voided]
+
+
+def past_settings(journal: JournalReader) -> Iterator[RunSettings]:
+    """Iterate over the settings that were in force, the latest first.
+
+    Settings that a fold skips do not count: see ``Fold``.
+
+    Raises:
+        ForeignSettings: the broker recorded settings, and this version can read none of them.
+    """
+    left_out = voided_events(journal)
+    foreign: ForeignSettings | None = None
+    readable = False
+    for record in journal.headers_back(journal.landmark(RunConfigured.event_type)):
+        if RunConfigured.event_type not in record.frame.types:
+            continue
+        found = history(journal, after=record.first - 1, types={RunConfigured}, on_dead=lambda _: None)
+        here = takewhile(lambda event, last=record.last: event.sequence <= last, found)  # type: ignore[misc]
+        for event in reversed([event for event in here if event.sequence not in left_out]):
+            try:
+                settings = RunSettings.recorded(event.data.settings, event.source)
+            except ForeignSettings as error:
+                foreign = foreign or (error if is_broker(event.source) else None)
+                continue
+            readable = True
+            yield settings
+    if foreign and not readable:
+        raise foreign
+
+
+def last_settings(journal: JournalReader) -> RunSettings | None:
+    """Return the settings that are in force; None in a new journal. Raises ``ForeignSettings``: see above."""
+    return next(past_settings(journal), None)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from app.events.frames import DeadLetter, Record
-from app.journal.landmarks import landmarks_in
+from app.journal.damage import landmarks_in
 from app.journal.ports import Chunk
 from app.journal.queries import MARKS_KEPT
 from app.journal.sqlite_journal import check_order

@@ -6,10 +6,9 @@ from pathlib import Path
 from app.core import FlyballError
 from app.events.frames import DeadLetter, Record
 from app.journal import queries
-from app.journal.damage import check, damage_after
+from app.journal.damage import check, damage_after, landmarks_in
 from app.journal.database import CHECKPOINT_PAGES, PAGE_BYTES, Database, open_read_only, structural_damage
 from app.journal.errors import DamagedDatabase, OutOfOrder, explained
-from app.journal.landmarks import landmarks_in
 from app.journal.ports import Chunk
 
 RESERVE_BYTES = 4 << 20

@@ -1,27 +1,23 @@
 """The league of models: members, ratings, matchmaking, retention. Pure."""
 
 from app.league.admission import Retirement, admission, retirements
-from app.league.agents import Agent, AgentKind, baseline
 from app.league.audit import APART_ELO, Audit, Audited, audit
 from app.league.bradley_terry import fit_bradley_terry
 from app.league.cycles import Cycle, Misfit, find_cycle, misfit
 from app.league.document import DamagedLeague, LeagueMetadata, dump_league, load_league
 from app.league.elo import EloTable, UnratedAgent, elo_changes
-from app.league.keeper import LeagueKeeper
-from app.league.league import Games, League, founded
+from app.league.league import Agent, AgentKind, Games, League, baseline, founded
 from app.league.matchmaking import Pick, categories, curve_weight, distribution, win_probability
 from app.league.newton import NoConvergence
-from app.league.pairing import Pairing, most_telling, placement, round_robin
 from app.league.plackett_luce import fit_plackett_luce
 from app.league.played import PlayedGame, UnequalSeats
 from app.league.pool import CANDIDATES, Pool, rate, saturated
 from app.league.projection import LEAGUE_READS, fold_league, league_after
-from app.league.ratings import LEAST_ERROR, Estimate, NotRated, Ratings
+from app.league.ratings import LEAST_ERROR, Estimate, NotRated, OpponentScore, Prior, Ratings, performance_rating
 from app.league.scale import ANCHORS, UNKNOWN, RatingPrior
 from app.league.strategies import STRATEGIES, Strategy, Wanted, select
-from app.league.succession import LeagueRow
 from app.league.totals import PairTotals, total, totals_of
-from app.league.tournaments import tournaments
+from app.league.tournaments import Pairing, most_telling, placement, round_robin, tournaments
 
 __all__ = [
     "ANCHORS",
@@ -41,17 +37,17 @@ __all__ = [
     "Estimate",
     "Games",
     "League",
-    "LeagueKeeper",
     "LeagueMetadata",
-    "LeagueRow",
     "Misfit",
     "NoConvergence",
     "NotRated",
+    "OpponentScore",
     "PairTotals",
     "Pairing",
     "Pick",
     "PlayedGame",
     "Pool",
+    "Prior",
     "RatingPrior",
     "Ratings",
     "Retirement",
@@ -76,6 +72,7 @@ __all__ = [
     "load_league",
     "misfit",
     "most_telling",
+    "performance_rating",
     "placement",
     "rate",
     "retirements",

@@ -8,8 +8,7 @@ from typing import Literal, NamedTuple
 
 from app.config import AdmissionSettings
 from app.events import LeagueRole
-from app.league.agents import Agent
-from app.league.league import League
+from app.league.league import Agent, League
 
 
 class Retirement(NamedTuple):

@@ -22,8 +22,7 @@ from pydantic import (
 from app.core import Elo, UnusableFile
 from app.events import LeagueRole, Value
 from app.events.envelope import EPOCH
-from app.league.agents import Agent
-from app.league.league import League
+from app.league.league import Agent, League
 from app.league.totals import PairTotals
 
 MODEL_HASH = r"^[0-9a-f]{64}$"

@@ -12,8 +12,7 @@ from typing import NamedTuple
 from app.config import Curve, MatchmakingSettings
 from app.core import expected_score
 from app.events import Category
-from app.league.agents import Agent
-from app.league.league import League
+from app.league.league import Agent, League
 
 Weights = dict[str, float]
 """How much each agent, by id, weighs in its category."""

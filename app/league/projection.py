@@ -13,8 +13,7 @@ from app.events import (
     PromotionRejected,
     RegressionDetected,
 )
-from app.league.agents import Agent
-from app.league.league import League
+from app.league.league import Agent, League
 from app.league.totals import totals_of
 
 LEAGUE_READS: frozenset[type[Payload]] = frozenset(

@@ -6,8 +6,7 @@ from typing import Literal
 
 from app.config import Curve
 from app.core import Wheel, derive_point
-from app.league.agents import Agent
-from app.league.league import League
+from app.league.league import Agent, League
 from app.league.matchmaking import curve_weight, win_probability
 
 Strategy = Literal["champion", "top_k", "random", "recent", "round_robin", "pfsp"]

@@ -1,12 +1,11 @@
 """The loop closed around a modelled cluster on a virtual clock: do the controllers help? (ADR-012)"""
 
 from app.simulation.arms import ALL, ARMS, NONE, Arm, UnknownArm, arm_of
-from app.simulation.comparing import ArmSummary, Interval, Task, run_task, run_tasks, summarise
-from app.simulation.ledger import Ledger
+from app.simulation.comparing import ArmSummary, Interval, Task, plot, run_task, run_tasks, summarise
 from app.simulation.plant_settings import BadPlant, PlantSettings, load_plant
-from app.simulation.plotting import plot
 from app.simulation.results import RunResult
 from app.simulation.scenario import many_configs, scale_settings, simulated
+from app.simulation.scoreboard import Ledger
 from app.simulation.simulation import Simulation
 
 __all__ = [

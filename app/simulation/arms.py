@@ -4,18 +4,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from app.core import FlyballError
-from app.feedback import (
+from app.controllers import (
     FeedbackFold,
     FeedbackLoopController,
     ModelLifecycleCoordinator,
     SelfplayScheduler,
     TrainingTrigger,
 )
-from app.runtime.fold import Factory, Hosted
-from app.runtime.registry import DAEMONS
+from app.controllers.fold import Factory, Hosted
+from app.core import FlyballError
 from app.simulation.baselines import EvaluateAlways, PromoteAlways, TrainAlways
 from app.simulation.uniform import UniformBesideTrigger, UniformScheduler
+from daemons.registry import DAEMONS
 
 ControllerClass = type[Hosted]
 CONTROLLERS: tuple[ControllerClass, ...] = tuple(

@@ -8,6 +8,7 @@ epochs and how many rows make a training, so that leaving one controller out dis
 from collections.abc import Mapping
 from typing import ClassVar
 
+from app.controllers import Controller, FeedbackState, Needs
 from app.core import ModelHash, derive_seed
 from app.events import (
     AdaptiveParamsChanged,
@@ -33,7 +34,6 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingRequested,
 )
-from app.feedback import Controller, FeedbackState, Needs
 
 
 class TrainedModel(Row, frozen=True):

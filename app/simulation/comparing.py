@@ -7,17 +7,19 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from app.config import RunSettings, Settings
 from app.simulation.arms import NONE, arm_of
-from app.simulation.ledger import Ledger
 from app.simulation.plant_settings import PlantSettings
-from app.simulation.results import RunResult, run_result
+from app.simulation.results import HOURS_PER_DAY, RunResult, run_result
+from app.simulation.scoreboard import Ledger
 from app.simulation.simulation import Simulation
+from app.telemetry import drawn
 
 RESAMPLES = 4000
 TAILS = (2.5, 97.5)
@@ -191,3 +193,51 @@ def bootstrap(above: Sequence[float], below: Sequence[float]) -> Interval:
     sums = pairs[:, drawn].sum(axis=2)
     lower, upper = np.percentile(sums[0] / sums[1], TAILS)
     return Interval(mean=mean, lower=float(lower), upper=float(upper))
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BAND = (2.5, 97.5)
+INCHES = (11.0, 4.5)
+
+
+def plot(results: Sequence[RunResult], summaries: Sequence[ArmSummary], path: Path) -> None:
+    """Draw a comparison into a file; its suffix says how (.svg, .png, .pdf).
+
+    Raises ``NoPlots``, or ``UnusableFile`` when the file cannot be written.
+    """
+    with drawn(path, INCHES) as figure:
+        curves, bars = figure.subplots(1, 2)
+        for summary in summaries[:2]:
+            _curve(curves, summary.arm, [result.total for result in results if result.arm == summary.arm])
+        several = all(summary.seeds > 1 for summary in summaries)
+        curves.set(xlabel="days", ylabel="strength apart from models' luck, Elo")
+        curves.set_title("all current models" + ", mean and 95% of seeds" * several)
+        curves.legend()
+        _bars(bars, summaries, several=several)
+
+
+def _curve(axes: "Axes", arm: str, totals: Sequence[Sequence[float]]) -> None:
+    values = np.array([total[: min(map(len, totals))] for total in totals])
+    days = np.arange(1, values.shape[1] + 1) / HOURS_PER_DAY
+    (line,) = axes.plot(days, values.mean(axis=0), label=arm)
+    if len(totals) > 1:
+        lower, upper = np.percentile(values, BAND, axis=0)
+        axes.fill_between(days, lower, upper, alpha=0.2, color=line.get_color())
+
+
+def _bars(axes: "Axes", summaries: Sequence[ArmSummary], *, several: bool) -> None:
+    names = [summary.arm for summary in summaries]
+    means = [summary.gain.mean for summary in summaries]
+    reach = np.array([_reach(summary.gain) for summary in summaries]).T if several else None
+    axes.barh(names, means, xerr=reach, capsize=3)
+    axes.invert_yaxis()
+    axes.set(xlabel="gain in strength, models' luck included, Elo", title="total gain" + ", 95% intervals" * several)
+
+
+def _reach(interval: Interval) -> tuple[float, float]:
+    """Return how far an interval reaches below and above its mean."""
+    if interval.lower is None or interval.upper is None:
+        return 0.0, 0.0
+    return max(0.0, interval.mean - interval.lower), max(0.0, interval.upper - interval.mean)

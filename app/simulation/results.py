@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from app.config import RunSettings, Settings
 from app.config.feedback import StallSettings
-from app.runtime.fold import Failure
+from app.controllers.fold import Failure
 from app.simulation.agenda import HOUR_US, START_US
-from app.simulation.ledger import Account
+from app.simulation.scoreboard import Account
 
 HOURS_PER_DAY = 24
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from app.config import RunSettings
+from app.controllers.fold import Failure, Fold
 from app.core import derive_id
 from app.events import ClockTick, Envelope, Event, Payload, RunConfigured, originate
 from app.events.envelope import EPOCH
-from app.runtime.fold import Failure, Fold
 from app.simulation.agenda import SECOND_US, START_US, Agenda, VirtualBroker
 from app.simulation.arms import Arm
 from app.simulation.cluster import Cluster

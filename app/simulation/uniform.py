@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from app.config import RunSettings
+from app.controllers import Controller, FeedbackState, Needs
 from app.core import ConfigKey, EventId, ModelHash, derive_id, derive_seed
 from app.events import (
     AdaptiveParamsChanged,
@@ -35,7 +36,6 @@ from app.events import (
     TrainingFailed,
     TrainingIntensityChanged,
 )
-from app.feedback import Controller, FeedbackState, Needs
 
 US = 1_000_000
 NAME, POOL, WORKER = "UniformScheduler", "pool", "worker:"

@@ -6,8 +6,8 @@ from hashlib import sha256
 from app.core import EventId, ModelHash, ShardKey
 from app.events import TrainingRequested
 from app.simulation.plant_settings import PlantSettings
+from app.simulation.scenario import Episode, draw_episodes, draw_times, severity_at, stream
 from app.simulation.strength import Exploit, ModelTruth, Pupil, ShardTruth
-from app.simulation.troubles import Episode, draw_episodes, draw_times, severity_at, stream
 
 WORTH_PLANTING = 1.5
 """A regression is planted once a model has so many times the strength that it shall lose."""

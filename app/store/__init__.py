@@ -11,11 +11,9 @@ from app.store.experience import (
     steps_left_out,
 )
 from app.store.files import FileStore
-from app.store.header import note_of, with_note
 from app.store.leagues import ForeignLeague, LeagueFile
 from app.store.portable import UnusablePolicy, export_checkpoint, imported_checkpoint, read_model
-from app.store.shard import BadShard, Shard, ShardMeta
-from app.store.shards import delete_shard, get_shard, put_shard
+from app.store.shard import BadShard, Shard, ShardMeta, delete_shard, get_shard, note_of, put_shard, with_note
 
 __all__ = [
     "BadExperience",

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from app.config import NetworkSettings, Settings
 from app.core import ConfigKey, ModelHash
 from app.store.blobs import BlobStore, DamagedBlob, MissingBlob
-from app.store.header import note_of, with_note
+from app.store.shard import note_of, with_note
 
 
 class NoModel(DamagedBlob):
@@ -59,7 +59,7 @@ def put_checkpoint(store: BlobStore, manifest: Manifest, parameters: bytes, opti
     Args:
         store: where to.
         manifest: its ``optimizer`` is filled in here.
-        parameters: a safetensors file (``app.policy.parameters_to_bytes``).
+        parameters: a safetensors file (``app.learning.parameters_to_bytes``).
         optimizer: the optimiser's state as a safetensors file, or None before the first training.
 
     A process killed on the way leaves at most an unused blob of optimiser state.

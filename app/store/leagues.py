@@ -8,7 +8,7 @@ from pathlib import Path
 
 from app.core import RANDOM, UnusableFile
 from app.league import League, dump_league, founded, load_league
-from app.store.durable import replace_durably
+from app.store.files import replace_durably
 
 
 class ForeignLeague(UnusableFile):

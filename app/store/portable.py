@@ -11,7 +11,7 @@ from app.core import ModelHash, UnusableFile, reading, writing
 from app.portable import FORMATS, BadPolicyFile, PortablePolicy, read_policy, write_policy
 from app.store.blobs import key_of
 from app.store.checkpoints import Checkpoint, Manifest, NoModel, manifest_of
-from app.store.header import with_note
+from app.store.shard import with_note
 
 _HEADS = {"actor": "policy_head", "critic": "value_head"}
 _NAMES = {f"{ours}.{part}": f"{theirs}.{part}" for ours, theirs in _HEADS.items() for part in ("weight", "bias")}

@@ -1,13 +1,56 @@
 """A shard of experience: what some games of self-play left for training and for the parity check."""
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import safetensors.numpy
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, ValidationError
+from safetensors import SafetensorError
 
 from app.config import Settings
-from app.core import ConfigKey, FlyballError, Name
+from app.core import ConfigKey, FlyballError, Name, ShardKey
+from app.store.blobs import BlobStore, DamagedBlob
+
+# A note in the header of a safetensors file, so that one blob says by itself what it holds.
+#
+# The safetensors library writes metadata in an order of chance; a note is one entry, written here in one way,
+# so that the same content always has the same bytes and therefore the same key.
+# Source: the format, https://huggingface.co/docs/safetensors (8 bytes of header length, JSON header, tensors).
+
+_LENGTH_BYTES = 8
+_METADATA = "__metadata__"
+
+
+def with_note(data: bytes, note: str) -> bytes:
+    """Return the safetensors file ``data`` with ``note`` in its header."""
+    header, tensors = _split(data)
+    header[_METADATA] = {"note": note}
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % _LENGTH_BYTES)  # the format aligns the tensors to 8 bytes
+    return len(text).to_bytes(_LENGTH_BYTES, "little") + text + tensors
+
+
+def note_of(data: bytes) -> str:
+    """Return the note. Raises ``DamagedBlob`` for anything but a file that :func:`with_note` made."""
+    try:
+        header, _ = _split(data)
+        note = header[_METADATA]["note"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedBlob(
+            "The blob is no safetensors file with a note.",
+            hint="Is its key that of a shard or a checkpoint of this project?",
+        ) from error
+    return str(note)
+
+
+def _split(data: bytes) -> tuple[dict[str, dict[str, object]], bytes]:
+    start = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
+    header = json.loads(data[_LENGTH_BYTES:start])
+    return header, data[start:]
+
 
 # The arrays of one value a row, and what they are made of.
 ROW_TYPES: dict[str, type[np.generic]] = {
@@ -138,3 +181,40 @@ def _check_values(shard: Shard) -> None:
 def _require(condition: bool, complaint: str) -> None:  # noqa: FBT001
     if not condition:
         raise BadShard(f"No shard: {complaint}.", hint="Fix the code that collected these rows.")
+
+
+_ARRAYS = ("obs", *ROW_TYPES, *GAME_TYPES)
+
+
+class _Note(ShardMeta):
+    """The meta data, and what a bit-packed mask does not say by itself."""
+
+    actions: int
+
+
+def put_shard(store: BlobStore, shard: Shard) -> ShardKey:
+    """Store a shard and return its key. The same shard always has the same key."""
+    arrays: dict[str, NDArray[Any]] = {name: np.ascontiguousarray(getattr(shard, name)) for name in _ARRAYS}
+    arrays["mask_bits"] = np.packbits(shard.mask, axis=1)
+    note = _Note(**shard.meta.model_dump(), actions=shard.mask.shape[1])
+    return ShardKey(store.put(with_note(safetensors.numpy.save(arrays), note.model_dump_json())))
+
+
+def get_shard(store: BlobStore, key: ShardKey) -> Shard:
+    """Return a shard. Raises ``MissingBlob``, or ``DamagedBlob`` when any bit of it has changed."""
+    data = store.get(key)
+    try:
+        note = _Note.model_validate_json(note_of(data))
+        arrays = safetensors.numpy.load(data)
+        mask = np.unpackbits(arrays.pop("mask_bits"), axis=1, count=note.actions).astype(np.bool_)
+        return Shard(**arrays, mask=mask, meta=ShardMeta(**note.model_dump(exclude={"actions"})))
+    except (SafetensorError, ValidationError, KeyError, TypeError, BadShard) as error:
+        raise DamagedBlob(
+            f"Blob {key} is intact but is no shard ({error}).",
+            hint="Is it a checkpoint, or a shard of an older version? Leave it out and play fresh games.",
+        ) from error
+
+
+def delete_shard(store: BlobStore, key: ShardKey) -> None:
+    """Delete a shard, if it is there."""
+    store.delete(key)

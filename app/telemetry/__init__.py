@@ -1,11 +1,8 @@
 """Structured logs after OpenTelemetry's data model, and training curves."""
 
-from app.telemetry.board import Board
-from app.telemetry.curves import CURVES, Point, points
+from app.telemetry.curves import CURVES, Board, Point, TensorBoardCurves, points
 from app.telemetry.figures import FIGURE_FORMATS, NoPlots, drawn
-from app.telemetry.logs import configure
-from app.telemetry.sink import LogFile
-from app.telemetry.tensorboard import TensorBoardCurves
+from app.telemetry.logs import LogFile, configure
 
 __all__ = [
     "CURVES",

@@ -6,10 +6,13 @@ the time of their event, so the same journal gives the same curves.
 
 from collections.abc import Iterator
 from functools import singledispatch
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from numpy.typing import NDArray
 
 from app.core import HEURISTIC, RANDOM
-from app.events import CheckpointAdded, EvaluationCompleted, Payload, TrainingCompleted
+from app.events import CheckpointAdded, EvaluationCompleted, Event, Payload, TrainingCompleted
 
 CURVES: frozenset[type[Payload]] = frozenset({CheckpointAdded, EvaluationCompleted, TrainingCompleted})
 """The events that have points."""
@@ -70,3 +73,99 @@ def _(data: CheckpointAdded) -> Iterator[Point]:
     """``league/elo/past_best``: a new high score of the league."""
     if "elite" in data.roles:
         yield Point(f"{LEAGUE}/past_best", data.elo, data.step)
+
+
+if TYPE_CHECKING:
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+# tensorboard takes half a second to load, and is loaded when there is something to write.
+
+
+class Board:
+    """Writes into one folder. What is written with an older step than before stands beside it; see ``go_on``.
+
+    Args:
+        folder: made with the first thing written; every board adds a file to it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._writer: EventFileWriter | None = None
+
+    def go_on(self, step: int, seconds: float) -> None:
+        """Say that the record goes on from ``step``: what its earlier files hold from there on is not shown."""
+        from tensorboard.compat.proto.event_pb2 import SessionLog
+
+        self._add(seconds, step, session_log=SessionLog(status=SessionLog.START))
+
+    def scalar(self, tag: str, value: float, step: int, seconds: float) -> None:
+        """Write a point of a curve; ``seconds`` since 1970."""
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
+        self._add(seconds, step, summary=summary)
+
+    def histogram(self, tag: str, values: NDArray[Any], step: int, seconds: float) -> None:
+        """Write how values, of any shape, are distributed."""
+        from tensorboard.plugins.histogram.summary_v2 import histogram_pb
+
+        self._add(seconds, step, summary=histogram_pb(tag, values))
+
+    def text(self, tag: str, text: str, step: int, seconds: float) -> None:
+        """Write a text, which may be Markdown."""
+        from tensorboard.plugins.text.summary_v2 import text_pb
+
+        self._add(seconds, step, summary=text_pb(tag, text))
+
+    def flush(self) -> None:
+        """Make sure that what was written is in the files."""
+        if self._writer:
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Write what remains, and end."""
+        if self._writer:
+            self._writer.close()
+            self._writer = None
+
+    def _add(self, seconds: float, step: int, **content: Any) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        if self._writer is None:
+            self._writer = EventFileWriter(str(self._folder))
+        self._writer.add_event(Event(wall_time=seconds, step=step, **content))
+
+
+MICROSECONDS = 1_000_000
+
+
+class TensorBoardCurves:
+    """Writes the points of events. One that is taken twice is written twice, at the same place of the same curve.
+
+    Args:
+        folder: of all configurations' curves; each start of a process adds a file to those that it has points for.
+    """
+
+    reads: ClassVar[frozenset[type[Payload]]] = CURVES
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._boards: dict[str, Board] = {}
+
+    def take(self, event: Event[Payload]) -> None:
+        """Write an event's points."""
+        for tag, value, step in points(event.data):
+            board = self._boards.setdefault(event.subject, Board(self._folder / event.subject))
+            board.scalar(tag, value, step, event.recorded_us / MICROSECONDS)
+
+    def flush(self) -> None:
+        """Make sure that what was taken is in the files."""
+        for board in self._boards.values():
+            board.flush()
+
+    def close(self) -> None:
+        """Write what remains, and end."""
+        for board in self._boards.values():
+            board.close()
+        self._boards.clear()

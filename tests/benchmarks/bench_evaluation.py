@@ -17,14 +17,16 @@ import pytest
 import torch
 from torch.distributions import Categorical
 
-from app.arena import EvaluationManager, MatchPlan, play_match
 from app.config import GAMES, GameConfig
 from app.core import derive_seed
 from app.engine import LocalEngine
-from app.evaluation import GauntletSpec, MatchStatistics, Opponent, OpponentResult, match_games, match_statistics
 from app.games.openspiel import Rules
-from app.policy import MASKED_LOGIT, ActorCritic, Policy, init_policy, load_network, parameters_to_bytes
-from app.selfplay import draw_points, number_streams
+from app.learning.inference import Policy, init_policy, load_network
+from app.learning.network import MASKED_LOGIT, ActorCritic, parameters_to_bytes
+from app.play.gauntlet import GauntletSpec, Opponent, OpponentResult
+from app.play.match_statistics import MatchStatistics, match_games, match_statistics
+from app.play.matches import EvaluationManager, MatchPlan, play_match
+from app.play.rollout import draw_points, number_streams
 from app.store import FileStore, Manifest, put_checkpoint
 
 pytestmark = pytest.mark.benchmark

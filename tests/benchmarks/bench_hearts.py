@@ -20,8 +20,10 @@ from app.core.kernels import kernel
 from app.games import FINISHED, open_table
 from app.games.hearts import bots
 from app.games.hearts.rules import HeartsRules
-from app.policy import Policy, init_policy, load_network
-from app.selfplay import HeuristicPlayer, Rollout, Schedule, ShardRecorder
+from app.learning.inference import Policy, init_policy, load_network
+from app.play.players import HeuristicPlayer
+from app.play.recording import ShardRecorder
+from app.play.rollout import Rollout, Schedule
 from app.store import ShardMeta
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]

@@ -15,10 +15,11 @@ import torch
 from torch.distributions import Categorical
 
 from app.config import NetworkSettings, PpoSettings
-from app.policy import ActorCritic, init_policy, load_network
-from app.training import Samples
-from app.training.optimizer import VectorAdam
-from app.training.ppo import losses, update
+from app.learning.inference import init_policy, load_network
+from app.learning.network import ActorCritic
+from app.learning.optimizer import VectorAdam
+from app.learning.ppo import losses, update
+from app.learning.samples import Samples
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 ROWS, OBS_SIZE, ACTIONS, ROUNDS = 20_800, 270, 52, 5

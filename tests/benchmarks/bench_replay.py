@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 from generated_run import cluster, generated, laptop, write_generated
 
+from app.controllers import FeedbackFold
+from app.controllers.fold import Fold
 from app.events import Event, Payload, encode
-from app.feedback import FeedbackFold
 from app.journal import SqliteJournalReader, history
-from app.runtime.fold import Fold
-from app.runtime.journal_replay import replay_journal
-from app.runtime.registry import DAEMONS
+from app.replay.replaying import replay_journal
+from daemons.registry import DAEMONS
 
 pytestmark = pytest.mark.benchmark
 EVENTS, ROUNDS = 50_000, 5

@@ -7,8 +7,8 @@ from time import process_time
 
 import pytest
 
-from app.feedback import Controller, FeedbackFold
-from app.runtime.fold import Fold
+from app.controllers import Controller, FeedbackFold
+from app.controllers.fold import Fold
 from app.simulation import ALL, Arm, Simulation, arm_of, load_plant, many_configs, scale_settings
 
 SIZES = ((12, 36), (1_000, 100), (10_000, 1_000))

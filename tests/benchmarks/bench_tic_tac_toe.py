@@ -10,18 +10,18 @@ import json
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from perfect_tic_tac_toe import PerfectPlayer
 
-from app.arena import MatchPlan, play_match
 from app.cli.models import fetch_player
-from app.cli.place import Place
+from app.cli.options import Place
 from app.config import GAMES, RunFolder
 from app.core import ConfigKey
-from app.evaluation import match_statistics
 from app.games import open_table
-from app.selfplay import load_player
+from app.play.match_statistics import match_statistics
+from app.play.matches import MatchPlan, play_match
+from app.play.players import load_player
 from app.store import MemoryStore
 
 CONFIG = GAMES[ConfigKey("tic_tac_toe_2p")]

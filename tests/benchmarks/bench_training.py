@@ -17,11 +17,11 @@ import pytest
 import torch
 
 from app.config import GAMES, PipelineSettings
-from app.pipeline import run_game
-from app.pipeline.collecting import collect
-from app.pipeline.learning import learn
-from app.pipeline.start import first_policy
-from app.training import prepare
+from app.learning.samples import prepare
+from app.train.collecting import collect
+from app.train.game import run_game
+from app.train.learning import learn
+from app.train.start import first_policy
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 ENVIRONMENTS, EPOCHS, BATCH = 64, 4, 256

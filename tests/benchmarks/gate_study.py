@@ -21,13 +21,14 @@ from itertools import combinations
 from pathlib import Path
 from statistics import mean, stdev
 
-from app.arena.job import play_batch
 from app.config import GAMES, RunFolder, RunSettings
-from app.dashboard import LEAGUES_READ, read_leagues
-from app.evaluation import Batch, BatchSpec, Opponent, match_statistics
 from app.events import ModelPromoted, PromotionRejected
 from app.journal import SqliteJournalReader, history
 from app.league import PairTotals, rate
+from app.play.gauntlet import Batch, BatchSpec, Opponent
+from app.play.match_statistics import match_statistics
+from app.play.matches import play_batch
+from app.status.league import LEAGUES_READ, read_leagues
 from app.store import FileStore
 
 ARMS = {"none": (-2000.0, -1000.0), "not 40 worse": (-40.0, 0.0), "better": (0.0, 35.0)}

@@ -5,15 +5,7 @@ import sqlite3
 import pytest
 
 from app.events.frames import Draft, Frame, FrameBuilder, seal
-from app.journal import (
-    NotAJournal,
-    SqliteJournal,
-    SqliteJournalReader,
-    StorageError,
-    StorageFull,
-    StorageInUse,
-    errors,
-)
+from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, StorageError, StorageFull, StorageInUse, errors
 from app.journal.errors import explained
 
 

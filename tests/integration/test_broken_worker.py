@@ -18,11 +18,11 @@ from app.events import (
     originate,
 )
 from app.journal import MemoryJournal, MemoryStateStore, history
-from app.runtime.clock import SystemClock
-from app.runtime.host import Host, Ports, Rhythm
-from app.runtime.notify import Notifier
-from app.runtime.registry import DAEMONS
-from app.runtime.work import Place
+from daemons.clock import SystemClock
+from daemons.host import Host, Ports, Rhythm
+from daemons.jobs import Place
+from daemons.notify import Notifier
+from daemons.registry import DAEMONS
 
 KEY, MODEL = "tic_tac_toe_2p", "a" * 64
 PLAYED = {"rows": 9, "games": 256, "mean_length": 9.0, "truncated": 0, "seconds": 0.1}

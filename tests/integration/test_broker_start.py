@@ -9,11 +9,11 @@ from pathlib import Path
 from bus_rig import StepClock, address, checked
 
 from app.config import RunSettings
+from app.config.loading import load
 from app.events import RunConfigured
 from app.journal import MemoryJournal, SqliteJournal, history
-from app.runtime.brokerd import BrokerVoice, configure, record, serve
-from app.runtime.past import last_settings
-from app.runtime.settings import load
+from app.journal.history import last_settings
+from daemons.broker import BrokerVoice, configure, record, serve
 
 CLOCK = StepClock()
 

@@ -9,15 +9,8 @@ from bus_rig import address, broker_process, broker_thread, checked, gather, unt
 
 from app.bus import Broker, BrokerUnavailable, ZmqBus
 from app.events.frames import Frame
-from app.journal import (
-    MemoryJournal,
-    MemoryOutbox,
-    SqliteJournal,
-    SqliteJournalReader,
-    SqliteOutbox,
-    StorageFull,
-)
-from app.runtime.clock import SystemClock
+from app.journal import MemoryJournal, MemoryOutbox, SqliteJournal, SqliteJournalReader, SqliteOutbox, StorageFull
+from daemons.clock import SystemClock
 
 
 def recorded(folder):

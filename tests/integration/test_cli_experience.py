@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner, Result
 from selfplay_rig import put_model
 
-from app.cli import main
+from app.cli.group import main
 from app.config import GAMES
-from app.selfplay import lessons
+from app.play import lessons
 
 HEARTS = ("--game", "hearts_4p")
 

@@ -9,11 +9,11 @@ from golden_runs import load
 from leagues import checkpoint, league_of, meet, model
 from recorded_run import KEY, Recording, write_journal
 
-from app.cli import main
+from app.cli.group import main
 from app.config import RunSettings
-from app.dashboard import LeagueView
 from app.events import EloUpdated, EvaluationCompleted, RunConfigured
 from app.league import PairTotals, dump_league, load_league, total
+from app.status.league import LeagueView
 from app.store import LeagueFile
 
 
@@ -208,5 +208,5 @@ def test_a_circle_is_shown_with_a_chance_above_nought(
     run: Path, monkeypatch: pytest.MonkeyPatch, games: int, bound: str
 ) -> None:
     view = circle([model(step) for step in (1, 2, 3)], games)
-    monkeypatch.setattr("app.cli.commands.league.read_leagues", lambda _: {KEY: view})
+    monkeypatch.setattr("app.cli.league.read_leagues", lambda _: {KEY: view})
     assert bound in " ".join(league(run).stdout.split())

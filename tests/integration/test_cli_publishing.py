@@ -18,13 +18,13 @@ from driving import KEY, NEW, OLD
 from scenario_events import promoted
 
 from app.bus import ZmqBus
-from app.cli import main
-from app.cli.bus import is_listening
+from app.cli.group import main
+from app.cli.options import is_listening
 from app.config import Deployment, RunFolder
 from app.events import Event, ModelRolledBack, Payload, encode
 from app.events.frames import DeadLetter
 from app.journal import SqliteJournalReader, history
-from app.runtime.sockets import bus_endpoint
+from daemons.run_folder import bus_endpoint
 
 FLYBALL = (sys.executable, "-m", "app.cli")
 PARITY = {"request_id": "r", "worker": None, "shard": "c" * 64}

@@ -18,15 +18,14 @@ from click.testing import CliRunner, Result
 from hashes import sha
 from recorded_run import KEY, recording, write_journal
 
-from app.cli import main
-from app.cli.group import COMMANDS, EXIT_CODES
+from app.cli.group import COMMANDS, EXIT_CODES, main
 from app.config import RunFolder
 from app.events import CATALOGUE, from_cloudevent
 from app.events.envelope import EPOCH
 from app.events.frames import Frame, frame_of, seal
 from app.journal import SqliteJournal
-from app.runtime.clock import SystemClock
-from app.runtime.ground import held
+from daemons.clock import SystemClock
+from daemons.run_folder import held
 
 Flyball = Callable[..., Result]
 
@@ -70,7 +69,7 @@ def test_help_imports_no_more_than_click() -> None:
 def test_no_command_imports_torch(run: Path) -> None:
     program = (
         "import sys\nfrom importlib import import_module\nfrom app.cli.group import COMMANDS, main\n"
-        "for name in COMMANDS: import_module(f'app.cli.commands.{name}')\n"
+        "for name in COMMANDS: import_module(f'app.cli.{name}')\n"
         f"try: main(['--run', {str(run)!r}, 'tail'])\n"
         "finally: print({'torch', 'pyspiel'} & set(sys.modules), file=sys.stderr)"
     )
@@ -102,8 +101,8 @@ def test_a_name_that_no_file_can_have_is_told_in_a_line(words: tuple[str, ...]) 
 def test_exit_codes_belong_to_errors_that_exist() -> None:
     program = (
         "from importlib import import_module\nfrom app.cli.group import COMMANDS\nfrom app.core import FlyballError\n"
-        "for name in COMMANDS: import_module(f'app.cli.commands.{name}')\n"
-        "import app.runtime.daemon, app.cli.auditing, app.cli.episodes, app.cli.evaluating, app.cli.training\n"
+        "for name in COMMANDS: import_module(f'app.cli.{name}')\n"
+        "import daemons.process, app.cli.auditing, app.cli.episodes, app.cli.matches, app.cli.training\n"
         "def names(kind):\n    return {kind.__name__}.union(*map(names, kind.__subclasses__()))\n"
         "print(*names(FlyballError))"
     )

@@ -15,12 +15,12 @@ from golden_runs import load
 from msgspec.structs import replace
 from recorded_run import Recording, write_journal
 
-from app.cli import main
+from app.cli.group import main
 from app.config import RunSettings
 from app.events import Event, ModelPromoted, Payload, PlateauDetected, RunConfigured
 from app.journal import SqliteStateStore
-from app.runtime.replaying import replay
-from app.runtime.row_schema import SCHEMAS_KEY
+from app.replay.replaying import replay
+from daemons.saved_state import SCHEMAS_KEY
 
 Flyball = Callable[..., Result]
 EVENTS = 6_000

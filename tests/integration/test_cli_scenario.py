@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner, Result
 from recorded_run import recording, write_journal
 
-from app.cli import main
-from app.runtime.scenarios.stall import QUICK
+from app.cli.group import main
+from app.scenarios.stall import QUICK
 
 KEY, IDLE = "tic_tac_toe_2p", "hex7_2p"
 Flyball = Callable[..., Result]

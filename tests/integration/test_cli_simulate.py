@@ -15,8 +15,8 @@ import psutil
 import pytest
 from click.testing import CliRunner, Result
 
-from app.cli import main
-from app.cli.commands.simulate import COLUMNS
+from app.cli.group import main
+from app.cli.simulate import COLUMNS
 from app.simulation import ARMS
 
 Flyball = Callable[..., Result]

@@ -12,12 +12,12 @@ import torch
 from click.testing import CliRunner, Result
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from app.cli import main
-from app.cli.pipeline_settings import LEAVES, by_key, training_settings
+from app.cli.group import main
+from app.cli.train import LEAVES, by_key, training_settings
 from app.config import GAMES
-from app.pipeline import RunPlace
-from app.pipeline.sinks import read_log
-from app.runtime.layers import BadSettings
+from app.config.loading import BadSettings
+from app.train.sinks.csv_log import read_log
+from app.train.state import RunPlace
 
 SMALL = (
     "collection.games_per_iteration=16",

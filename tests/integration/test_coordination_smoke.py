@@ -7,6 +7,7 @@ import pytest
 
 from app.bus import MemoryBus
 from app.config import GAMES, EvaluationSettings, RunSettings, SelfplaySettings
+from app.controllers.fold import HOST
 from app.engine import InlineEngine
 from app.events import (
     DaemonReady,
@@ -20,12 +21,11 @@ from app.events import (
     originate,
 )
 from app.journal import MemoryJournal, MemoryStateStore, history
-from app.runtime.clock import SystemClock
-from app.runtime.fold import HOST
-from app.runtime.host import Host, Ports, Rhythm
-from app.runtime.registry import DAEMONS
-from app.runtime.replaying import Replay, replay
-from app.runtime.work import Place
+from app.replay.replaying import Replay, replay
+from daemons.clock import SystemClock
+from daemons.host import Host, Ports, Rhythm
+from daemons.jobs import Place
+from daemons.registry import DAEMONS
 
 KEY = "tic_tac_toe_2p"
 GAME = GAMES[KEY].model_copy(

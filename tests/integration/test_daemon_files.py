@@ -7,7 +7,7 @@ import pytest
 from app.events.frames import Draft, FrameBuilder
 from app.journal import SqliteOutbox, SqliteStateStore
 from app.journal.database import PAGE_BYTES
-from app.runtime.daemon import opened
+from daemons.process import opened
 
 ROWS = {("feedback", f"config {number}"): bytes(200) + b"%d" % number for number in range(60)}
 

@@ -16,20 +16,13 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from app.arena.environments import (
-    CodedPolicy,
-    EpisodePlan,
-    PolicyManifest,
-    PolicyRequest,
-    evaluate_episodes,
-    load_policy,
-    open_environments,
-    policy_bytes,
-)
-from app.cli import main
+from app.cli.group import main
+from app.gym.codecs import CodedPolicy, PolicyRequest
+from app.gym.evaluation import EpisodePlan, evaluate_episodes, open_environments
+from app.gym.players import PolicyManifest, load_policy, policy_bytes
 
 Flyball = Callable[..., Result]
-CARTPOLE = Path(__file__).parents[1] / "policies" / "cartpole.safetensors"
+CARTPOLE = Path(__file__).parents[1] / "support" / "policies" / "cartpole.safetensors"
 
 
 @pytest.fixture

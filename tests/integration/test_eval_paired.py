@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from recorded_run import Recording, write_journal
 from selfplay_rig import put_model
 
-from app.cli import main
+from app.cli.group import main
 from app.config import GAMES, RunSettings
 from app.core import Elo
 from app.events import CheckpointAdded, RunConfigured

@@ -9,12 +9,12 @@ import pytest
 import pytest_asyncio
 import torch
 
-from app.arena import EvaluationManager
 from app.config import GAMES
 from app.core import ModelHash
 from app.engine import InlineEngine, LocalEngine
-from app.evaluation import GauntletSpec, NothingPlayed, Opponent
-from app.training.job import initialise
+from app.learning.jobs import initialise
+from app.play.gauntlet import GauntletSpec, NothingPlayed, Opponent
+from app.play.matches import EvaluationManager
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -12,11 +12,11 @@ from app.engine import LocalEngine
 from app.engine.scatter import TIMEOUTS
 from app.events import RunConfigured, TrainingFailed, TrainingRequested, originate
 from app.journal import MemoryJournal, MemoryStateStore, history
-from app.runtime.clock import SystemClock
-from app.runtime.host import Host, Ports, Rhythm
-from app.runtime.notify import Notifier
-from app.runtime.registry import DAEMONS
-from app.runtime.work import Place
+from daemons.clock import SystemClock
+from daemons.host import Host, Ports, Rhythm
+from daemons.jobs import Place
+from daemons.notify import Notifier
+from daemons.registry import DAEMONS
 
 KEY = "tic_tac_toe_2p"
 HANG = """

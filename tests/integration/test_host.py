@@ -10,6 +10,7 @@ from host_stage import KEY, MODEL, OTHER_KEY, REQUEST, RESULT, SETTINGS, WORKER,
 from structlog.testing import capture_logs
 
 from app.bus import MemoryBus
+from app.controllers.fold import Fold
 from app.engine import JobFailed, WorkerLost
 from app.engine.scatter import DEATHS
 from app.events import (
@@ -27,9 +28,8 @@ from app.events import (
     TrainingRequested,
 )
 from app.journal import MemoryStateStore, history
-from app.runtime.fold import Fold
-from app.runtime.notify import Notifier
-from app.runtime.registry import DAEMONS
+from daemons.notify import Notifier
+from daemons.registry import DAEMONS
 
 
 class PowerCut(Exception):

@@ -13,6 +13,7 @@ from driving import trained
 from host_stage import KEY, REQUEST, RESULT, WORKER, ScriptedEngine, Stage, WatchedBus
 
 from app.bus import Batch, MemoryBus
+from app.controllers import TrainingTrigger
 from app.events import (
     DaemonHeartbeat,
     DaemonReady,
@@ -27,13 +28,11 @@ from app.events import (
     TrainingUnblocked,
 )
 from app.events.frames import DeadLetter
-from app.feedback import TrainingTrigger
 from app.journal import MemoryStateStore, history
-from app.runtime.host import Host
-from app.runtime.notify import Notifier
-from app.runtime.registry import DAEMONS, DaemonSpec
-from app.runtime.row_schema import SCHEMAS_KEY
-from app.runtime.saved_state import PROGRESS_KEY
+from daemons.host import Host
+from daemons.notify import Notifier
+from daemons.registry import DAEMONS, DaemonSpec
+from daemons.saved_state import PROGRESS_KEY, SCHEMAS_KEY
 
 
 def of_another_version(states: MemoryStateStore) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from recorded_run import recording
 from app.cli.screen import LiveScreen
-from app.dashboard import Board
+from app.status import Board
 
 board, stop = Board(), Path(sys.argv[2])
 events = recording().events
@@ -38,7 +38,7 @@ def is_one_picture(lines: list[str]) -> bool:
 
 
 def test_resizing_leaves_no_stale_lines(tmp_path: Path) -> None:
-    tests, stop = Path(__file__).parents[1], tmp_path / "stop"
+    tests, stop = Path(__file__).parents[1] / "support", tmp_path / "stop"
     command = (sys.executable, "-c", PROGRAM, str(tests), str(stop))
     with tmux_terminal(tmp_path, command, 150, 40) as terminal:
         terminal.wait_for(is_one_picture)

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from old_runs import FOLDER, unpack
 from running_loop import RunningLoop, running_loop
 
-from app.cli import main
+from app.cli.group import main
 from app.events import DaemonFailed, DaemonReady
 from app.journal import SqliteJournal
 

@@ -8,14 +8,13 @@ import pytest
 from pydantic import ValidationError
 from selfplay_rig import CONFIG, ignore, inspection_spec, put_model, selfplay_spec
 
-from app.arena.job import batch
 from app.config import GAMES
-from app.evaluation import MatchGames, match_statistics
 from app.games import open_table
-from app.selfplay import ForeignShard, RepeatedShard, WrongModel, load_player
-from app.selfplay.inspection import inspect
-from app.selfplay.job import play
-from app.selfplay.repeats import history
+from app.play.inspection import ForeignShard, RepeatedShard, history, inspect
+from app.play.match_statistics import MatchGames, match_statistics
+from app.play.matches import batch
+from app.play.players import WrongModel, load_player
+from app.play.selfplay import play
 from app.store import DamagedBlob, FileStore, get_shard, put_shard
 
 HEARTS = GAMES["hearts_4p"]

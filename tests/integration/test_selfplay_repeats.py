@@ -8,9 +8,8 @@ import pytest
 from selfplay_rig import CONFIG, ignore, inspection_spec, put_model, selfplay_spec
 
 from app.config import GAMES
-from app.selfplay import ForeignShard, RepeatedShard
-from app.selfplay.inspection import inspect
-from app.selfplay.job import play
+from app.play.inspection import ForeignShard, RepeatedShard, inspect
+from app.play.selfplay import play
 from app.store import FileStore, Shard, get_shard, put_shard
 
 SMALL = GAMES["tic_tac_toe_2p"]

@@ -25,9 +25,9 @@ from app.events import (
     TrainingRequested,
     encode,
 )
-from app.runtime.registry import DAEMONS
 from app.simulation import ALL, ARMS, NONE, Ledger, PlantSettings, Simulation, arm_of, load_plant, scale_settings
 from app.simulation.agenda import SECOND_US, START_US
+from daemons.registry import DAEMONS
 
 KEYS = ("tic_tac_toe_2p", "connect_four_2p", "oh_hell_3p")
 HOURS = 3600.0

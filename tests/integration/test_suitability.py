@@ -3,9 +3,9 @@
 import pytest
 
 from app.config import GAMES, NetworkSettings, RunSettings
+from app.config.loading import BadSettings
 from app.games import open_table
-from app.runtime.layers import BadSettings
-from app.runtime.suitability import check_lasting, check_playable
+from daemons.suitability import check_lasting, check_playable
 
 KEY = "tic_tac_toe_2p"
 SETTINGS = RunSettings(configs=(GAMES[KEY],))

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runtime.clock import SystemClock
-from app.runtime.supervisor import Backoff, ChildReport, ChildSpec, Supervisor
+from daemons.clock import SystemClock
+from daemons.supervisor import Backoff, ChildReport, ChildSpec, Supervisor
 
 QUICK = Backoff(first=0.01, most=0.04)
 SLEEPER = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); print(flush=True)\n"
@@ -136,7 +136,7 @@ async def test_hurrying_does_not_wait(tmp_path: Path) -> None:
 
 
 ORDERLY = """
-from app.runtime.supervisor import end_with_stdin
+from daemons.supervisor import end_with_stdin
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 end_with_stdin()
@@ -167,7 +167,7 @@ async def test_leaving_out_of_order_is_told(tmp_path: Path) -> None:
 
 
 SUPERVISED = """
-from app.runtime.supervisor import end_with_stdin
+from daemons.supervisor import end_with_stdin
 import pathlib, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 end_with_stdin()
@@ -176,8 +176,8 @@ time.sleep(600)
 """
 SUPERVISOR = """
 import asyncio, pathlib, sys
-from app.runtime.clock import SystemClock
-from app.runtime.supervisor import ChildSpec, Supervisor
+from daemons.clock import SystemClock
+from daemons.supervisor import ChildSpec, Supervisor
 folder = pathlib.Path(sys.argv[1])
 specs = [
     ChildSpec(name, (sys.executable, "-c", sys.argv[2], str(folder / name)), folder / f"{name}.stderr")

@@ -11,6 +11,16 @@ from hypothesis import strategies as st
 from leagues import model as model_of
 from scenario_events import promoted
 
+from app.controllers import (
+    REMEMBERED,
+    LeagueKeeper,
+    ModelLifecycleCoordinator,
+    ModelPerformanceWatchdog,
+    SelfplayScheduler,
+    TrainingTrigger,
+)
+from app.controllers.needs import Needs
+from app.controllers.plan import CONFIG
 from app.events import (
     AdaptiveParamsChanged,
     ClockTick,
@@ -30,17 +40,9 @@ from app.events import (
     TrainingRequested,
     TrainingUnblocked,
 )
-from app.feedback import (
-    REMEMBERED,
-    ModelLifecycleCoordinator,
-    ModelPerformanceWatchdog,
-    SelfplayScheduler,
-    TrainingTrigger,
-)
-from app.feedback.needs import Needs
-from app.feedback.plan import CONFIG
-from app.league import LeagueKeeper
-from app.runtime.work import Distributor, Evaluator, QualityMonitor
+from daemons.distribution import Distributor
+from daemons.evaluation import Evaluator
+from daemons.quality_monitor import QualityMonitor
 
 DECISIONS: st.SearchStrategy[Payload] = st.one_of(
     st.builds(

@@ -18,7 +18,7 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingRequested,
 )
-from app.runtime.registry import DAEMONS
+from daemons.registry import DAEMONS
 
 READS = frozenset().union(*(one.reads for spec in DAEMONS.values() for one in spec.controllers))
 EXAMPLES = settings(max_examples=200, phases=[Phase.explicit, Phase.reuse, Phase.generate])

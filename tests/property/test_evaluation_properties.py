@@ -4,20 +4,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from app.core import Elo
-from app.evaluation import (
-    BatchResult,
-    MatchGames,
-    Opponent,
-    OpponentScore,
-    Prior,
-    ShardStatistics,
-    game_scores,
-    match_games,
-    match_statistics,
-    performance_rating,
-    quality_score,
-)
-from app.evaluation.batches import merge, split
+from app.league import OpponentScore, Prior, performance_rating
+from app.play.gauntlet import BatchResult, Opponent, merge, split
+from app.play.inspection import ShardStatistics, quality_score
+from app.play.match_statistics import MatchGames, game_scores, match_games, match_statistics
 
 MATCH = st.builds(OpponentScore, st.floats(-1500, 1500).map(Elo), st.floats(0, 1), st.integers(1, 1000), st.just(0.0))
 MATCHES = st.lists(MATCH, min_size=1, max_size=5)

@@ -7,14 +7,14 @@ import pytest
 from fuzzed_events import SETTINGS, Fuzzer
 
 from app.cli.output import event_text
-from app.dashboard import Board
-from app.dashboard.league import read_leagues
+from app.controllers.fold import Fold
 from app.events import CATALOGUE, decode, encode
 from app.events.envelope import EPOCH
-from app.runtime.fold import Fold
-from app.runtime.registry import DAEMONS
-from app.runtime.replaying import Replay, controllers
-from app.runtime.work import Place
+from app.replay.replaying import Replay, controllers
+from app.status.league import read_leagues
+from app.status.status import Board
+from daemons.jobs import Place
+from daemons.registry import DAEMONS
 
 PLACE = Place(name=SETTINGS.selfplay_workers[0], node="laptop", store="store")
 WORKERS = [spec for spec in DAEMONS.values() if spec.worker]

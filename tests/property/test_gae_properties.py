@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.training.gae import Trajectory, UnfinishedEpisode, advantages
+from app.learning.gae import Trajectory, UnfinishedEpisode, advantages
 
 
 def one_by_one(rows: Trajectory, gamma: float, gae_lambda: float) -> np.ndarray:

@@ -6,7 +6,7 @@ from hypothesis import Phase, given, settings
 from random_histories import stories
 
 from app.events import Kind, RegressionDetected, SelfplayRequested
-from app.runtime.registry import DAEMONS
+from daemons.registry import DAEMONS
 
 CONTROLLERS = [controller for spec in DAEMONS.values() for controller in spec.controllers]
 READS = frozenset().union(*(controller.reads for controller in CONTROLLERS))

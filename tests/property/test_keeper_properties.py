@@ -5,9 +5,10 @@ from functools import cache
 import pytest
 from generated_run import generated, hasty
 
+from app.controllers import LeagueKeeper
+from app.controllers.fold import Fold
 from app.events import CheckpointAdded, CheckpointRetired, ModelRolledBack
-from app.league import LEAGUE_READS, League, LeagueKeeper, fold_league
-from app.runtime.fold import Fold
+from app.league import LEAGUE_READS, League, fold_league
 
 SCHEDULE = {"recent_every": 1, "recent_for": 5, "anchor_every": 7, "capacity": 7, "lasting_elo": 200}
 SETTINGS = hasty().model_copy(update={"league": hasty().league.model_validate({"admission": SCHEDULE})})

@@ -19,8 +19,9 @@ from pydantic import ValidationError
 
 from app.config import GAMES, FeedbackSettings, RunSettings
 from app.config.settings import Settings
+from app.controllers import Needs
+from app.controllers.fold import Fold
 from app.core import RANDOM, derive_id
-from app.dashboard import Board, ConfigStatus
 from app.events import (
     ClockTick,
     DaemonReady,
@@ -41,9 +42,8 @@ from app.events import (
     originate,
 )
 from app.events.envelope import EPOCH
-from app.feedback import Needs
-from app.runtime.fold import Fold
-from app.runtime.replaying import controllers
+from app.replay.replaying import controllers
+from app.status.status import Board, ConfigStatus
 
 ANSWERS_A_ROUND = 40
 """Most requests that are answered between two ticks."""

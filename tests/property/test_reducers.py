@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from random_histories import CONFIGS, CONFIGURED, SETTINGS, histories
 
 from app.config import GAMES, RunSettings
+from app.controllers.fold import SETTINGS_KEY, Fold, Outcome
 from app.events import AnyRow, Event, RunConfigured, originate
 from app.events.envelope import EPOCH
-from app.runtime.fold import SETTINGS_KEY, Fold, Outcome
-from app.runtime.registry import DAEMONS
-from app.runtime.replaying import controllers
-from app.runtime.work import Place
+from app.replay.replaying import controllers
+from daemons.jobs import Place
+from daemons.registry import DAEMONS
 
 PLACE = Place(name=SETTINGS.selfplay_workers[0], node="laptop", store="store")
 SPECS = [spec for spec in DAEMONS.values() if spec.reducers]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from random_histories import CONFIGURED, histories, stories
 
 from app.bus import MemoryBus
+from app.controllers.fold import HOST
 from app.events import (
     ClockTick,
     DaemonReady,
@@ -29,11 +30,10 @@ from app.events import (
     originate,
 )
 from app.journal import MemoryJournal, MemoryStateStore, history
-from app.runtime.fold import HOST
-from app.runtime.host import Host, Ports, Rhythm
-from app.runtime.registry import DAEMONS
-from app.runtime.replaying import Replay, replay
-from app.runtime.work import Place
+from app.replay.replaying import Replay, replay
+from daemons.host import Host, Ports, Rhythm
+from daemons.jobs import Place
+from daemons.registry import DAEMONS
 
 DECIDERS = {name: spec for name, spec in DAEMONS.items() if spec.controllers}
 READS = frozenset[type[Payload]]().union(*(spec.reads for spec in DECIDERS.values()))

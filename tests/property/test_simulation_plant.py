@@ -9,17 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from app.simulation.agenda import DAY_US, START_US
-from app.simulation.compute import played
 from app.simulation.plant_settings import CurveSettings, EpisodeSettings, PlantSettings, load_plant
-from app.simulation.strength import (
-    ModelTruth,
-    Pupil,
-    ShardTruth,
-    escape_chance,
-    gain,
-    useful_experience,
-)
-from app.simulation.troubles import draw_episodes, severity_at
+from app.simulation.scenario import draw_episodes, severity_at
+from app.simulation.stations import played
+from app.simulation.strength import ModelTruth, Pupil, ShardTruth, escape_chance, gain, useful_experience
 
 PLANT = load_plant()
 KEY = "connect_four_2p"

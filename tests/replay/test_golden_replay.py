@@ -7,8 +7,8 @@ import pytest
 from golden_runs import FOLDER, NAMES, expected, load, summary
 
 from app.events import CATALOGUE, Kind, TrainingCompleted
-from app.runtime.replaying import replay
-from app.runtime.stories import verify
+from app.replay.explain import verify
+from app.replay.replaying import replay
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["hosted together", "hosted apart"])

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from app.cli import main
-from app.runtime.registry import DAEMONS
+from app.cli.group import main
+from daemons.registry import DAEMONS
 
 pytestmark = pytest.mark.timeout(500)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from running_loop import BRISK, RunningLoop
 
-from app.runtime.registry import start_order
+from daemons.registry import start_order
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from history_checks import check_history
 
 from app.events import SelfplayFailed
-from app.runtime.registry import DAEMONS
+from daemons.registry import DAEMONS
 
 
 @pytest.mark.timeout(500)

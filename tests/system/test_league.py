@@ -8,6 +8,8 @@ import pytest
 from running_loop import RunningLoop
 from sampled_opponents import draws_of
 
+from app.controllers import LeagueKeeper
+from app.controllers.fold import Fold
 from app.events import (
     CheckpointAdded,
     EvaluationCompleted,
@@ -19,8 +21,7 @@ from app.events import (
     SelfplayComplete,
     SelfplayRequested,
 )
-from app.league import League, LeagueKeeper, fold_league
-from app.runtime.fold import Fold
+from app.league import League, fold_league
 from app.store import FileStore, MissingBlob, Shard, get_shard
 
 P = TypeVar("P", bound=Payload)

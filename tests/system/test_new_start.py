@@ -9,7 +9,7 @@ from history_checks import check_history
 from running_loop import RunningLoop, running_loop
 
 from app.events import Event, ModelPromoted, ModelRolledBack, PromotionRejected
-from app.runtime.registry import DAEMONS
+from daemons.registry import DAEMONS
 
 
 @pytest.fixture(scope="module")

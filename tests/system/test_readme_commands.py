@@ -14,10 +14,10 @@ from running_loop import RunningLoop
 from terminal import CTRL_C, on_a_terminal, type_in
 
 from app.cli.auditing import LEAST_MEMBERS
+from app.config.loading import load
 from app.core import ModelHash
 from app.events import CheckpointAdded, ModelPromoted
-from app.runtime.settings import load
-from app.runtime.suitability import check_playable
+from daemons.suitability import check_playable
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -91,7 +91,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("readme")
     (folder / "run").mkdir()
     (folder / "run" / "flyball.toml").write_text(SETTINGS)
-    shutil.copy(ROOT / "tests" / "policies" / "cartpole.safetensors", folder / "policy.safetensors")
+    shutil.copy(ROOT / "tests" / "support" / "policies" / "cartpole.safetensors", folder / "policy.safetensors")
     target = START.removeprefix("make ")
     own = (f"BIN={BIN}", "ARGS=")  # a `make test ARGS=...` would hand down its own
     command = ("make", "--no-print-directory", "-f", str(ROOT / "Makefile"), "-o", "venv", target, *own)

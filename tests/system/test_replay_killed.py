@@ -14,7 +14,7 @@ import pytest
 from generated_run import generated, write_generated
 
 from app.journal import SqliteJournalReader
-from app.runtime.journal_replay import replay_journal
+from app.replay.replaying import replay_journal
 
 FLYBALL = (sys.executable, "-m", "app.cli")
 

@@ -23,7 +23,7 @@ from app.events import (
     TrainingCompleted,
     TrainingRequested,
 )
-from app.runtime.scenarios.stall import QUICK
+from app.scenarios.stall import QUICK
 
 KEY = "tic_tac_toe_2p"
 LIVELY = (

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
-from app.arena.environments import CodedPolicy, UnsuitedCodec
-from app.arena.environments.codecs import default_codec, output_width
+from app.gym.codecs import CodedPolicy, UnsuitedCodec, default_codec, output_width
 
 
 class Constant:

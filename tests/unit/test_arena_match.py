@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
 
-from app.arena import MatchPlan, match, play_match
 from app.config import GAMES, GameConfig
-from app.evaluation import MatchStatistics, match_statistics
 from app.games import open_table
-from app.selfplay import Player, RandomPlayer, Rollout, Schedule
+from app.play import matches as match
+from app.play.match_statistics import MatchStatistics, match_statistics
+from app.play.matches import MatchPlan, play_match
+from app.play.players import Player, RandomPlayer
+from app.play.rollout import Rollout, Schedule
 
 
 class Fixed:

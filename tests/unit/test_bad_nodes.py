@@ -5,6 +5,7 @@ import pytest
 from driving import KEY, OTHER_KEY, Driven, DrivenWorker, distributed, played, run_settings, scored
 from node_deliveries import false_alarms_and_delays
 
+from app.controllers import FeedbackLoopController, TrainingTrigger
 from app.engine import JobFailed
 from app.events import (
     NodeProbed,
@@ -16,9 +17,9 @@ from app.events import (
     TrainingRequested,
     TrainingUnblocked,
 )
-from app.feedback import FeedbackLoopController, TrainingTrigger
-from app.runtime.work import QualityMonitor, SelfplayWorker
-from app.runtime.work.worker import Place
+from daemons.jobs import Place
+from daemons.quality_monitor import QualityMonitor
+from daemons.selfplay_worker import SelfplayWorker
 
 A, B, C = "selfplay_worker@a", "selfplay_worker@b", "selfplay_worker@c"
 NODES = run_settings().feedback.nodes

@@ -3,13 +3,10 @@
 import pytest
 from bus_rig import checked
 
-from app.bus.fanout import Fanout
-from app.bus.limits import BrokerLimits
-from app.bus.reader import TELL_AFTER, Reader
-from app.bus.recent import Piece, Recent
+from app.bus.fanout import TELL_AFTER, Fanout, Piece, Reader, Recent
 from app.bus.sequencer import Gap, Run, Sequencer
-from app.bus.session import Bucket, Buckets, Lives
-from app.bus.window import IdWindow
+from app.bus.sessions import Bucket, Buckets, Lives
+from app.bus.window import BrokerLimits, IdWindow
 from app.bus.wire import EVENTS_FORM, Subscribe, ack, read_ack
 from app.events.frames import Frame, frame_of
 from app.journal import MemoryJournal

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from app.cli.pipes import though_unread
+from app.cli.group import though_unread
 
 PROGRAM = """
 import sys
-from app.cli.pipes import though_unread
+from app.cli.group import though_unread
 told = []
 with though_unread(lambda: told.append(1)):
     print("a" * 100_000, flush=True)

@@ -4,12 +4,12 @@ from itertools import product
 
 import numpy as np
 import pytest
+from board_games import SLOT, after, at_random
 
 from app.config import GAMES
 from app.core import ConfigKey
 from app.games import FINISHED, IllegalAction, OpenSpielTable, open_table
 from app.games.connect_four import CELLS, COLUMNS, ROWS, ConnectFourTable, has_four
-from tests.board_games import SLOT, after, at_random
 
 CONFIG = GAMES[ConfigKey("connect_four_2p")]
 LINES = [

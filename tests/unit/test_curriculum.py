@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.config import GAMES
+from app.controllers import CurriculumIntegration, FeedbackState
+from app.controllers.curriculum import Usual, normalised, raw_weight
 from app.events import ClockTick, SelfplayComplete, ShardRef
-from app.feedback import CurriculumIntegration, FeedbackState
-from app.feedback.curriculum import Usual, normalised, raw_weight
 
 TICK = ClockTick(period_seconds=10)
 EMPTY = FeedbackState(config_key=KEY)

@@ -11,8 +11,8 @@ from math import modf
 import numpy as np
 import pytest
 
+from app.controllers.watchdog import cusum_step
 from app.core import expected_score
-from app.feedback.level import cusum_step
 
 DROP, THRESHOLD, CELLS = 100.0, 6.25, 1000
 

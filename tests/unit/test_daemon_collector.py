@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from app.runtime.daemon import calm_collector
+from daemons.process import calm_collector
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,11 @@ from app.events import (
     TrainingFailed,
     TrainingRequested,
 )
-from app.runtime.work import Distributor, Evaluator, QualityMonitor, SelfplayWorker, Trainer
+from daemons.distribution import Distributor
+from daemons.evaluation import Evaluator
+from daemons.quality_monitor import QualityMonitor
+from daemons.selfplay_worker import SelfplayWorker
+from daemons.training import Trainer
 
 DEADLINES = DeadlineSettings(
     selfplay_seconds=1.0, inspection_seconds=2.0, training_seconds=3.0, distribution_seconds=4.0

@@ -7,6 +7,15 @@ import pytest
 from driving import HOUR, KEY, NEED, Driven, distributed, match, played, rated, run_settings, scored, trained
 
 from app.config import FeedbackSettings
+from app.controllers import (
+    EvaluationFeedbackHandler,
+    FeedbackLoopController,
+    FeedbackState,
+    GauntletFeedbackController,
+    SelfplayScheduler,
+)
+from app.controllers.plan import CONFIG
+from app.controllers.watchdog import severity_of
 from app.events import (
     ClockTick,
     CurriculumRebalanced,
@@ -18,15 +27,6 @@ from app.events import (
     TrainingIntensityChanged,
 )
 from app.events.envelope import EPOCH
-from app.feedback import (
-    EvaluationFeedbackHandler,
-    FeedbackLoopController,
-    FeedbackState,
-    GauntletFeedbackController,
-    SelfplayScheduler,
-)
-from app.feedback.plan import CONFIG
-from app.feedback.watchdog import severity_of
 
 TICK = ClockTick(period_seconds=10)
 EMPTY = FeedbackState(config_key=KEY)

@@ -14,8 +14,7 @@ from app.events import (
     ModelRolledBack,
     PromotionRejected,
 )
-from app.runtime.work import Distributor
-from app.runtime.work.distribution import KEPT, SPARED
+from daemons.distribution import KEPT, SPARED, Distributor
 
 EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, games=1, elo=Elo(0.0), elo_stderr=1.0)
 

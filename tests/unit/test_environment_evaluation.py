@@ -11,7 +11,9 @@ import pytest
 import torch
 from gymnasium.vector import AutoresetMode
 
-from app.arena.environments import (
+from app.config import NetworkSettings
+from app.gym.episodes import EpisodeSummary, UnfinishedEpisodes, trajectory_rows
+from app.gym.evaluation import (
     BadEnvironment,
     EpisodePlan,
     GymnasiumEnvironments,
@@ -19,9 +21,8 @@ from app.arena.environments import (
     evaluate_episodes,
     open_environments,
 )
-from app.config import NetworkSettings
-from app.evaluation import EpisodeSummary, UnfinishedEpisodes, trajectory_rows
-from app.policy import ActorCritic, Policy, init_policy
+from app.learning.inference import Policy, init_policy
+from app.learning.network import ActorCritic
 
 
 def forward(observations: Any) -> np.ndarray:

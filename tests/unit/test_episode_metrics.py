@@ -1,4 +1,4 @@
-"""The rules of ``app.evaluation.episodes``, by their numbers, each with a naive version's result."""
+"""The rules of ``app.gym.episodes``, by their numbers, each with a naive version's result."""
 
 from collections.abc import Iterable, Sequence
 from itertools import cycle, islice
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scripted_environments import RESET_DIST, Script, steps_of
 
-from app.evaluation import (
+from app.gym import episodes
+from app.gym.episodes import (
     Autoreset,
     EpisodeSummary,
     NoEpisodes,
@@ -17,7 +18,6 @@ from app.evaluation import (
     UnfinishedEpisodes,
     advance,
     begin_episodes,
-    episodes,
     lower_median,
     summarise_episodes,
 )

@@ -4,21 +4,10 @@ from pydantic import ValidationError
 
 from app.config import EvaluationSettings
 from app.core import Elo, ModelHash
-from app.evaluation import (
-    MatchGames,
-    NoGames,
-    Opponent,
-    OpponentScore,
-    Prior,
-    ShardStatistics,
-    game_scores,
-    match_games,
-    match_statistics,
-    performance_rating,
-    plan_gauntlet,
-    quality_score,
-    seat_wins,
-)
+from app.league import OpponentScore, Prior, performance_rating
+from app.play.gauntlet import Opponent, plan_gauntlet
+from app.play.inspection import ShardStatistics, quality_score
+from app.play.match_statistics import MatchGames, NoGames, game_scores, match_games, match_statistics, seat_wins
 
 A, B, C, D = (ModelHash(letter * 64) for letter in "abcd")
 SETTINGS = EvaluationSettings(random_games=200, model_games=100)

@@ -3,7 +3,8 @@ from pydantic import ValidationError
 
 from app.config import GAMES
 from app.core import FlyballError, ModelHash
-from app.evaluation import BatchResult, BatchSpec, GauntletSpec, MatchGames, NothingPlayed, Opponent
+from app.play.gauntlet import BatchResult, BatchSpec, GauntletSpec, NothingPlayed, Opponent
+from app.play.match_statistics import MatchGames
 
 HERO, CHAMPION = (ModelHash(letter * 64) for letter in "ab")
 CONFIG = GAMES["connect_four_2p"]

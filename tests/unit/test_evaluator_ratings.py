@@ -8,12 +8,13 @@ from leagues import model
 from rotations import rotations
 from scenario_events import promoted
 
+from app.controllers import LeagueKeeper
+from app.controllers.fold import HOST, Fold, written
 from app.core import Elo, Rate, expected_score
-from app.evaluation import OpponentScore, performance_rating
 from app.events import AgentRating, EloUpdated, EvaluationCompleted, EvaluationFailed, EvaluationRequested, Payload
-from app.league import Estimate, LeagueKeeper, PairTotals, audit
-from app.runtime.fold import HOST, Fold, written
-from app.runtime.work import Evaluator, Place
+from app.league import Estimate, OpponentScore, PairTotals, audit, performance_rating
+from daemons.evaluation import Evaluator
+from daemons.jobs import Place
 
 GAIN = 50.0
 """Elo that a generation really gains."""

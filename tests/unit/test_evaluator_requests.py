@@ -3,9 +3,10 @@
 from driving import KEY, NEW, OLD, rated, run_settings
 from scenario_events import promoted
 
+from app.controllers.fold import Fold
 from app.events import EvaluationCompleted, EvaluationFailed, EvaluationRequested, Event, Payload, RunConfigured
-from app.runtime.fold import Fold
-from app.runtime.work import Evaluator, Place
+from daemons.evaluation import Evaluator
+from daemons.jobs import Place
 
 
 def asked(model: str, purpose: str = "rating") -> EvaluationRequested:

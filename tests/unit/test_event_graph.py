@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from app.cli import main
+from app.cli.group import main
 from app.events import CATALOGUE, Kind
-from app.runtime.graph import compact, render, whole
-from app.runtime.registry import DAEMONS
-from app.runtime.wiring import consumers, emitters
+from daemons.bootstrap import consumers, emitters
+from daemons.graph import compact, render, whole
+from daemons.registry import DAEMONS
 
 README = Path(__file__).parents[2] / "README.md"
 BEGIN, END = "<!-- flyball events graph --compact -->\n```mermaid\n", "```\n<!-- end -->"

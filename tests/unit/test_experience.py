@@ -10,7 +10,10 @@ import pytest
 from app.config import GAMES
 from app.core import FlyballError
 from app.games import open_table
-from app.selfplay import RandomPlayer, Rollout, Schedule, ShardRecorder
+from app.learning.samples import make_samples
+from app.play.players import RandomPlayer
+from app.play.recording import ShardRecorder
+from app.play.rollout import Rollout, Schedule
 from app.store import (
     BadExperience,
     Shard,
@@ -20,7 +23,6 @@ from app.store import (
     read_experience,
     steps_left_out,
 )
-from app.training import make_samples
 
 META = ShardMeta(
     config_key="hearts_4p", rules_version="r", model="a" * 64, opponents=(), seed=0, worker="w", temperature=1.0

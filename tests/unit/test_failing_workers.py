@@ -4,6 +4,8 @@ import pytest
 from driving import KEY, NEED, OLD, OTHER_KEY, Driven, distributed, run_settings, scored
 
 from app.config import DeadlineSettings
+from app.controllers import SelfplayScheduler
+from app.controllers.plan import CONFIG
 from app.events import (
     ClockTick,
     DaemonHeartbeat,
@@ -20,8 +22,6 @@ from app.events import (
     ShardRef,
     TrainingFailed,
 )
-from app.feedback import SelfplayScheduler
-from app.feedback.plan import CONFIG
 
 TICK = ClockTick(period_seconds=10)
 LEASE = run_settings().feedback.scheduler.lease_seconds

@@ -7,6 +7,9 @@ import pytest
 from driving import HOUR, KEY, NEW, OTHER_KEY, Driven, rated, run_settings, scored, trained
 
 from app.config.feedback import StallSettings
+from app.controllers import FeedbackLoopController, RatingPoint
+from app.controllers.data_quality import intensity_of
+from app.controllers.stall import stalled
 from app.events import (
     ClockTick,
     EvaluationFailed,
@@ -20,9 +23,6 @@ from app.events import (
     TrainingUnblocked,
 )
 from app.events.envelope import EPOCH
-from app.feedback import FeedbackLoopController, RatingPoint
-from app.feedback.data_quality import intensity_of
-from app.feedback.stall import stalled
 
 TICK = ClockTick(period_seconds=10)
 STEADY = {"quality": {"smoothing": 1.0}, "intensity": {"cooldown_seconds": 0}}

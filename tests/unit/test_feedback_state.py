@@ -7,6 +7,14 @@ from driving import HOUR, KEY, NEW, Driven, distributed, match, rated, run_setti
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.controllers import (
+    CanonicalFeedbackState,
+    FeedbackLoopController,
+    FeedbackState,
+    MonitoringFeedbackState,
+    SignalFeedbackState,
+)
+from app.controllers.state import HISTORY_LENGTH
 from app.events import (
     ClockTick,
     CurriculumRebalanced,
@@ -18,14 +26,6 @@ from app.events import (
     TrainingIntensityChanged,
 )
 from app.events.envelope import EPOCH
-from app.feedback import (
-    CanonicalFeedbackState,
-    FeedbackLoopController,
-    FeedbackState,
-    MonitoringFeedbackState,
-    SignalFeedbackState,
-)
-from app.feedback.state import HISTORY_LENGTH
 
 NOW = EPOCH + timedelta(hours=1000)
 EMPTY = FeedbackState(config_key=KEY)

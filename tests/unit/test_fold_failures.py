@@ -8,6 +8,8 @@ from driving import KEY, OLD, run_settings
 from generated_run import generated, hasty
 
 from app.config import RunSettings
+from app.controllers import LossWatch
+from app.controllers.fold import Fold
 from app.events import (
     Emission,
     Event,
@@ -23,11 +25,9 @@ from app.events import (
 )
 from app.events.envelope import EPOCH
 from app.events.frames import Frame, frame_of, seal
-from app.feedback import LossWatch
 from app.journal import MemoryJournal
-from app.runtime.fold import Fold
-from app.runtime.past import last_settings
-from app.runtime.replaying import controllers, replay, state_hash
+from app.journal.history import last_settings
+from app.replay.replaying import controllers, replay, state_hash
 
 CONFIGURED = RunConfigured(run_id="run", settings=run_settings().model_dump(mode="json"))
 CLEARED = RegressionCleared(model=OLD)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from app.training.gae import Trajectory, advantages
+from app.learning.gae import Trajectory, advantages
 
 
 def trajectory(steps, rewards, values, *, done=(), truncated=(), bootstrap=0.0, seats=None, games=None) -> Trajectory:

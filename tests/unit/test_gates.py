@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 
 from app.core import PLAYERS_OF, expected_score, gsprt_llr
 from app.core.statistics import PSEUDO_COUNT
-from app.evaluation import count_rotations
+from app.play.match_statistics import count_rotations
 
 GATES = 10_000
 BOUNDS = (-20.0, 20.0)

@@ -5,10 +5,10 @@ from driving import KEY, NEW, OLD, DrivenWorker, rated, run_settings
 from leagues import model
 from scenario_events import promoted
 
+from app.controllers import REMEMBERED
 from app.core import Elo
 from app.events import CheckpointAdded, CheckpointRetired, EvaluationRequested, ModelRolledBack
-from app.feedback import REMEMBERED
-from app.runtime.work import Evaluator
+from daemons.evaluation import Evaluator
 
 WITH_HEURISTIC = "connect_four_2p"
 

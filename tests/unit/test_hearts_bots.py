@@ -7,14 +7,15 @@ import pytest
 from hearts_games import bits, play, random_choice
 
 from app.games.hearts import bots
+from app.games.hearts.bots import recall
 from app.games.hearts.normal import WEIGHTS, _cannot_be_stopped, look, normal_choice
 from app.games.hearts.play import legal
-from app.games.hearts.recall import recall
 from app.games.hearts.rules import HeartsRules
 from app.games.hearts.search import deal_hidden
 from app.games.hearts.state import GAME, option_set
 from app.games.hearts.table import HeartsTable
-from app.selfplay import HeuristicPlayer, RandomPlayer, Rollout, Schedule
+from app.play.players import HeuristicPlayer, RandomPlayer
+from app.play.rollout import Rollout, Schedule
 
 RULES = HeartsRules()
 OPTIONS = option_set(RULES)

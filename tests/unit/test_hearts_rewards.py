@@ -8,8 +8,9 @@ from app.config import GAMES
 from app.games import UnknownGame, open_table
 from app.games.hearts.rules import HeartsRules, parse_rules
 from app.games.hearts.table import HeartsTable
-from app.selfplay import RandomPlayer, Rollout, Schedule, ShardRecorder
-from app.selfplay.recording import step_rewards
+from app.play.players import RandomPlayer
+from app.play.recording import ShardRecorder, step_rewards
+from app.play.rollout import Rollout, Schedule
 from app.store import ShardMeta
 
 MODES = ("terminal", "per_trick", "shaped")

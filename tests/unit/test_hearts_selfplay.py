@@ -6,8 +6,9 @@ import numpy as np
 
 from app.config import GAMES
 from app.games import open_table
-from app.policy import Policy, init_policy
-from app.selfplay import Rollout, Schedule, ShardRecorder
+from app.learning.inference import Policy, init_policy
+from app.play.recording import ShardRecorder
+from app.play.rollout import Rollout, Schedule
 from app.store import MemoryStore, ShardMeta, put_shard
 
 CONFIG = GAMES["hearts_4p"]

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from app.arena import MatchPlan, play_match
 from app.config import GAMES
 from app.core import HEURISTIC, RANDOM
-from app.evaluation import match_statistics
 from app.games import open_table
-from app.selfplay import HeuristicPlayer, NoHeuristic, RandomPlayer, load_player
+from app.play.match_statistics import match_statistics
+from app.play.matches import MatchPlan, play_match
+from app.play.players import HeuristicPlayer, NoHeuristic, RandomPlayer, load_player
 from app.store import MemoryStore
 
 SLOT = np.array([0])

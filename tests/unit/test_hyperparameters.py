@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.config import GAMES
+from app.controllers import EvaluationFeedbackHandler, GauntletFeedbackController
 from app.events import (
     AdaptiveParamsChanged,
     HyperparameterUpdated,
@@ -13,7 +14,6 @@ from app.events import (
     ModelRolledBack,
     TrainingFailed,
 )
-from app.feedback import EvaluationFeedbackHandler, GauntletFeedbackController
 
 CONFIG = GAMES[KEY]
 

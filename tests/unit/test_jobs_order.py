@@ -6,9 +6,14 @@ import pytest
 from driving import KEY, OTHER_KEY, played, run_settings
 from scenario_events import asked, promoted
 
+from app.controllers.fold import Fold
 from app.events import EvaluationRequested, Payload, RunConfigured, TrainingRequested
-from app.runtime.fold import Fold
-from app.runtime.work import Distributor, Evaluator, Place, QualityMonitor, SelfplayWorker, Trainer
+from daemons.distribution import Distributor
+from daemons.evaluation import Evaluator
+from daemons.jobs import Place
+from daemons.quality_monitor import QualityMonitor
+from daemons.selfplay_worker import SelfplayWorker
+from daemons.training import Trainer
 
 PLACE = Place("selfplay_worker@laptop", "laptop", "store")
 TRAINING = TrainingRequested(base_model=None, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1)

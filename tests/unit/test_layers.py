@@ -6,8 +6,8 @@ import torch
 from torch.nn import functional
 
 from app.config import NetworkSettings
-from app.policy import Policy, init_policy, linear
-from app.policy.layers import FEWEST, STEP, padded
+from app.learning.inference import Policy, init_policy
+from app.learning.network import FEWEST, STEP, linear, padded
 
 SIZES = (1, 2, 3, 4, 5, 17, 32, 33, 63, 64, 65, 200, 511)
 
@@ -17,7 +17,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     chosen = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if request.param == "oneDNN" else None
     if request.param == "oneDNN" and chosen is None:
         pytest.skip("this PyTorch has no oneDNN")
-    monkeypatch.setattr("app.policy.layers._ONEDNN", chosen)
+    monkeypatch.setattr("app.learning.network._ONEDNN", chosen)
     return request.param
 
 
@@ -49,7 +49,7 @@ def test_onednn_is_asked_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(len(inputs))
         return functional.linear(inputs, weight, bias)
 
-    monkeypatch.setattr("app.policy.layers._ONEDNN", spy)
+    monkeypatch.setattr("app.learning.network._ONEDNN", spy)
     weight = torch.ones(2, 3)
     with torch.no_grad():
         for rows in (1, FEWEST - 1, FEWEST, STEP):
@@ -82,6 +82,6 @@ def test_rows_of_zeros_are_added_and_nothing_is_changed(library: str, rows: int)
 
 
 def test_few_numbers_of_rows_are_met(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.policy.layers._ONEDNN", functional.linear)
+    monkeypatch.setattr("app.learning.network._ONEDNN", functional.linear)
     met = {len(padded(torch.zeros(rows, 1))) for rows in range(1025)}
     assert met == {4, 8, 16, 32, *range(STEP, 1025, STEP)}

@@ -5,6 +5,7 @@ from driving import KEY, Driven, match, rated, run_settings
 from leagues import model
 
 from app.config import AdmissionSettings, LeagueSettings
+from app.controllers import LeagueKeeper
 from app.core import Elo
 from app.events import (
     CheckpointAdded,
@@ -16,7 +17,7 @@ from app.events import (
     ModelRolledBack,
     RunConfigured,
 )
-from app.league import LeagueKeeper, distribution
+from app.league import distribution
 
 EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, games=1, elo=Elo(0.0), elo_stderr=1.0)
 

@@ -9,7 +9,6 @@ from rotations import rotations
 
 from app.config import AdmissionSettings
 from app.core import Elo, Rate
-from app.dashboard.league import LeagueView
 from app.events import (
     AgentRating,
     CheckpointAdded,
@@ -26,6 +25,7 @@ from app.events import (
     originate,
 )
 from app.league import Agent, fold_league, founded
+from app.status.league import LeagueView
 
 SCHEDULE = AdmissionSettings(remembered_for=200)
 EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, games=1, elo=Elo(0.0), elo_stderr=1.0)

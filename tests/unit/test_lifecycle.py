@@ -4,6 +4,7 @@ import pytest
 from driving import NEW, OLD, Driven, gated, match, rated, run_settings, trained
 
 from app.config import RunSettings
+from app.controllers import ModelLifecycleCoordinator
 from app.events import (
     EvaluationFailed,
     EvaluationRequested,
@@ -14,7 +15,6 @@ from app.events import (
     RegressionDetected,
     RollbackRequested,
 )
-from app.feedback import ModelLifecycleCoordinator
 
 
 @pytest.fixture

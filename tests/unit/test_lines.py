@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.feedback.lines import CHILDREN, Lines, Page
-from app.feedback.queue import SchedulerRow
+from app.controllers.fair_queue import CHILDREN, Lines, Page, SchedulerRow
 
 
 class Table:

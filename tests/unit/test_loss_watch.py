@@ -6,10 +6,10 @@ import pytest
 from driving import KEY, NEW, OLD, OTHER_KEY, Driven, run_settings, trained
 from recorded_run import evidence
 
+from app.controllers import LossWatch
 from app.core import Elo
 from app.events import LossAnomalyDetected, ModelPromoted, Payload
 from app.events.upcasts import lift
-from app.feedback import LossWatch
 
 USUAL = (0.9, 1.1)
 """Value losses of trainings without anomalies, in turns."""

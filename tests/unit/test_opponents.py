@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 from driving import NEW, OLD
 
+from app.controllers.plan import DRAWS, meeting
 from app.events import MatchmakingUpdated, OpponentPick
-from app.feedback.opponents import DRAWS, meeting
 
 PICKS = {("mirror", OLD): 0.3, ("peers", NEW): 0.5, ("baselines", "random"): 0.2}
 

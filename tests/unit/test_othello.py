@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from board_games import SLOT, after, at_random
 
 from app.games import FINISHED, IllegalAction
 from app.games.othello import CELLS, PASS, SIDE, OthelloTable, flips, legal
-from tests.board_games import SLOT, after, at_random
 
 DIRECTIONS = [(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1) if (down, right) != (0, 0)]
 FIRST, SECOND = sum(1 << cell for cell in (28, 35)), sum(1 << cell for cell in (27, 36))

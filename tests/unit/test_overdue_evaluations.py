@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from driving import HOUR, KEY, NEW, Driven, distributed, rated, run_settings, trained
 
-from app.dashboard import Board
+from app.controllers import FeedbackLoopController
 from app.events import (
     ClockTick,
     DistributionFailed,
@@ -19,7 +19,7 @@ from app.events import (
     TrainingUnblocked,
 )
 from app.events.envelope import EPOCH
-from app.feedback import FeedbackLoopController
+from app.status.status import Board
 
 TICK = ClockTick(period_seconds=10)
 

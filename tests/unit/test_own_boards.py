@@ -2,15 +2,17 @@
 
 import numpy as np
 import pytest
+from board_games import SLOT, after, alike, at_random, ends
 
 from app.config import GAMES, GameConfig
 from app.games import FINISHED, IllegalAction, OpenSpielTable, UnknownGame, open_table
 from app.games.connect_four import ConnectFourTable
 from app.games.othello import OthelloTable
-from app.policy import Policy, init_policy
-from app.selfplay import RandomPlayer, play_recorded, selfplay_schedule
+from app.learning.inference import Policy, init_policy
+from app.play.players import RandomPlayer
+from app.play.recording import play_recorded
+from app.play.selfplay import selfplay_schedule
 from app.store import MemoryStore, ShardMeta, put_shard
-from tests.board_games import SLOT, after, alike, at_random, ends
 
 TABLES = {"connect_four_2p": ConnectFourTable, "othello_2p": OthelloTable}
 CONFIGS = pytest.mark.parametrize("config", [GAMES[key] for key in TABLES], ids=list(TABLES))

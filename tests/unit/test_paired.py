@@ -5,15 +5,15 @@ import pytest
 from hearts_games import play, random_choice
 from scipy import stats
 
-from app.arena import HandsPlan, compare_hands, play_hands
 from app.config import GAMES
-from app.evaluation import HandResults, NoGames, compare_paired, win_shares
 from app.games import UnknownGame, open_table
-from app.games.hearts.layout import PASSING
-from app.games.hearts.points import hand_points, moons
+from app.games.hearts.encode import PASSING
 from app.games.hearts.rules import HeartsRules
+from app.games.hearts.scoring import hand_points, moons
 from app.games.hearts.table import HeartsTable
-from app.selfplay import HeuristicPlayer, RandomPlayer
+from app.play.hands import HandResults, HandsPlan, compare_hands, compare_paired, play_hands, win_shares
+from app.play.match_statistics import NoGames
+from app.play.players import HeuristicPlayer, RandomPlayer
 
 CONFIG = GAMES["hearts_4p"]
 LEVELS = {name: HeuristicPlayer(bot) for name, bot in open_table(CONFIG, 0).spec.levels.items()}

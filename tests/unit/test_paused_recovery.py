@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 from driving import HOUR, KEY, NEED, OLD, distributed, folded, run_settings, scored
 
+from app.controllers import FeedbackFold, FeedbackLoopController, SelfplayScheduler, TrainingTrigger
+from app.controllers.fold import Fold
+from app.controllers.needs import Needs
+from app.controllers.plan import CONFIG
 from app.core import derive_id
 from app.events import (
     ClockTick,
@@ -24,10 +28,6 @@ from app.events import (
     originate,
 )
 from app.events.envelope import EPOCH
-from app.feedback import FeedbackFold, FeedbackLoopController, SelfplayScheduler, TrainingTrigger
-from app.feedback.needs import Needs
-from app.feedback.plan import CONFIG
-from app.runtime.fold import Fold
 
 TICK_SECONDS = 10
 ROWS = NEED // 4

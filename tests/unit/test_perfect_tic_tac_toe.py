@@ -3,10 +3,10 @@
 import numpy as np
 from perfect_tic_tac_toe import PerfectPlayer, best_moves, worth
 
-from app.arena import MatchPlan, play_match
 from app.config import GAMES
-from app.evaluation import match_statistics
-from app.selfplay import RandomPlayer
+from app.play.match_statistics import match_statistics
+from app.play.matches import MatchPlan, play_match
+from app.play.players import RandomPlayer
 
 CONFIG = GAMES["tic_tac_toe_2p"]
 

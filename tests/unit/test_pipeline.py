@@ -10,14 +10,15 @@ import torch
 from app.config import GAMES, SELF, PipelinePpoSettings, PipelineSettings
 from app.core import ModelHash
 from app.games import open_table
-from app.pipeline import RunExists, RunPlace, TooManyDivergences, TrainingRun, UnfitSettings, run_game
-from app.pipeline.collecting import collect, divided, lessons
-from app.pipeline.evaluating import evaluate, most_rise
-from app.pipeline.schedules import scheduled
-from app.pipeline.start import first_policy
-from app.pipeline.state import NoRun, RunHead
-from app.selfplay import RandomPlayer
+from app.play.players import RandomPlayer
 from app.store import FileStore
+from app.train.collecting import collect, divided, lessons
+from app.train.evaluating import evaluate, most_rise
+from app.train.game import UnfitSettings, run_game
+from app.train.learning import scheduled
+from app.train.run import TooManyDivergences, TrainingRun
+from app.train.start import first_policy
+from app.train.state import NoRun, RunExists, RunHead, RunPlace
 
 TINY = {
     "collection": {"games_per_iteration": 32, "num_iterations": 5},

@@ -6,9 +6,9 @@ import pytest
 
 from app.config import GAMES
 from app.games import open_table
-from app.selfplay import PlayerCache, WrongModel
+from app.learning.jobs import first_model
+from app.play.players import PlayerCache, WrongModel
 from app.store import FileStore, MemoryStore, MissingBlob, put_checkpoint
-from app.training import first_model
 
 CONFIG = GAMES["tic_tac_toe_2p"]
 SPEC = open_table(CONFIG, 0).spec

@@ -8,13 +8,14 @@ import torch
 
 from app.config import NetworkSettings, PpoSettings
 from app.core import ConfigKey
-from app.policy import BadParameters, Policy, bytes_to_parameters, init_policy, load_network, parameters_to_bytes
+from app.learning.fused_loss import backward, surrogate
+from app.learning.inference import Policy, init_policy, load_network
+from app.learning.learner import improve
+from app.learning.network import BadParameters, bytes_to_parameters, parameters_to_bytes
+from app.learning.optimizer import VectorAdam
+from app.learning.ppo import TrainingDiverged, clipped_value_loss, losses
+from app.learning.samples import Samples
 from app.store import Manifest, MemoryStore, get_checkpoint, put_checkpoint
-from app.training import Samples, TrainingDiverged, improve
-from app.training.backward import backward
-from app.training.optimizer import VectorAdam
-from app.training.ppo import clipped_value_loss, losses
-from app.training.surrogate import surrogate
 
 NETWORK = NetworkSettings(hidden=(16,))
 SIZE, ACTIONS = 6, 5

@@ -5,8 +5,8 @@ from driving import KEY, OLD, OTHER_KEY, DrivenWorker, played, run_settings
 
 from app.engine import JobFailed
 from app.events import QualityDegraded, QualityScoreUpdated
-from app.runtime.work import Job, QualityMonitor
-from app.runtime.work.quality import REMEMBERED
+from daemons.jobs import Job
+from daemons.quality_monitor import REMEMBERED, QualityMonitor
 
 
 @pytest.fixture

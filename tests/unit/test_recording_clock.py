@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from app.events.envelope import EPOCH
-from app.runtime.clock import RecordingClock
+from daemons.clock import RecordingClock
 
 START = datetime(2026, 1, 31, tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""Copies of earlier games are told from games that repeat by themselves (app.evaluation.repetition)."""
+"""Copies of earlier games are told from games that repeat by themselves (app.play.inspection)."""
 
 from itertools import product
 from math import exp, log, prod
@@ -6,7 +6,7 @@ from math import exp, log, prod
 import numpy as np
 import pytest
 
-from app.evaluation import CERTAIN, repeated_games, repetition_evidence
+from app.play.inspection import CERTAIN, repeated_games, repetition_evidence
 
 POLICY = {b"a": 0.5, b"b": 0.3, b"c": 0.2}
 

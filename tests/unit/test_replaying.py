@@ -7,6 +7,8 @@ import pytest
 from generated_run import generated, laptop
 from msgspec.structs import replace
 
+from app.controllers import FeedbackState
+from app.controllers.curriculum import CurriculumRow
 from app.core import ModelHash
 from app.events import (
     DaemonHeartbeat,
@@ -20,10 +22,8 @@ from app.events import (
     SelfplayRequested,
     originate,
 )
-from app.feedback import FeedbackState
-from app.feedback.curriculum import CurriculumRow
-from app.runtime.replaying import Replay, replay, state_hash
-from app.runtime.stories import NonDeterministicReplay, tell, verify
+from app.replay.explain import NonDeterministicReplay, tell, verify
+from app.replay.replaying import Replay, replay, state_hash
 
 Events = list[Event[Payload]]
 OTHER = ModelHash("f" * 64)

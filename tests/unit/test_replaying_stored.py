@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from app.events import EvaluationRequested, Event, ModelPromoted, OpponentSampled, SelfplayRequested, encode, originate
 from app.events.frames import Stored
-from app.runtime.replaying import Replay, replay
+from app.replay.replaying import Replay, replay
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ from msgspec import defstruct
 from pydantic import Field, create_model
 
 from app.config import RunSettings
+from app.controllers.fold import SETTINGS_KEY
 from app.events import Row, Value
-from app.runtime.fold import SETTINGS_KEY
-from app.runtime.registry import DAEMONS
-from app.runtime.row_schema import SCHEMAS_KEY, carried_over, readable, schemas_of
+from daemons.registry import DAEMONS
+from daemons.saved_state import SCHEMAS_KEY, carried_over, readable, schemas_of
 
 
 class Reducer(NamedTuple):

@@ -8,9 +8,10 @@ from iterations import StillClock, iteration, policy
 from scipy import stats
 
 from app.config import PipelineSettings
-from app.pipeline import Best, Evaluation, RunHead, RunState
-from app.pipeline.report import draw_curves, judged, summary_text, write_report
-from app.pipeline.sinks import CsvLog, read_log
+from app.train.iteration import Evaluation
+from app.train.report import draw_curves, judged, summary_text, write_report
+from app.train.sinks.csv_log import CsvLog, read_log
+from app.train.state import Best, RunHead, RunState
 
 HEAD = RunHead(config="hearts_4p", seed=3, settings=PipelineSettings())
 FOUND = Evaluation("normal", 4000, outcome=0.05, stderr=0.01, win_share=0.3, points=5.5, moon_rate=0.021)

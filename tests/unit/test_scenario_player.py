@@ -10,17 +10,16 @@ from scenario_events import adapted, asked, boosted, played, promoted
 from selfplay_rig import put_model
 
 from app.bus import MemoryBus
-from app.cli.commands.trace import trace
-from app.cli.playing import NeverCame, Player
-from app.cli.telling import Teller
+from app.cli.scenario import NeverCame, Player, Teller
+from app.cli.trace import trace
 from app.config import GAMES, RunFolder
 from app.core import derive_id
 from app.events import Event, NodeLost, Payload, PlateauDetected, originate
 from app.journal import MemoryJournal, history
-from app.runtime.clock import SystemClock
-from app.runtime.scenarios import SCENARIOS, Known, Plan, Seen
-from app.runtime.scenarios.watch import TRACED
+from app.scenarios import SCENARIOS, Known, Plan, Seen
+from app.scenarios.watch import TRACED
 from app.store import FileStore, MemoryStore
+from daemons.clock import SystemClock
 
 PLATEAU = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0)
 

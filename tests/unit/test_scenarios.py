@@ -33,11 +33,12 @@ from app.events import (
 )
 from app.events.envelope import EPOCH
 from app.games import checker_for
-from app.policy import Policy, bytes_to_parameters
-from app.runtime.scenarios import SCENARIOS, Known, NotReady, Plan, Scenario, Watch, choose, known_of
-from app.runtime.scenarios.regression import turned_round
-from app.runtime.scenarios.stall import QUICK
-from app.selfplay.inspection import InspectionSpec, game_record, inspect_in
+from app.learning.inference import Policy
+from app.learning.network import bytes_to_parameters
+from app.play.inspection import InspectionSpec, game_record, inspect_in
+from app.scenarios import SCENARIOS, Known, NotReady, Plan, Scenario, Watch, choose, known_of
+from app.scenarios.regression import turned_round
+from app.scenarios.stall import QUICK
 from app.store import FileStore, MemoryStore, get_checkpoint, get_shard
 
 CONFIG = GAMES[KEY]

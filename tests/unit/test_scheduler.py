@@ -8,6 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.config import GAMES
+from app.controllers import SelfplayScheduler
+from app.controllers.fair_queue import PACED
+from app.controllers.plan import CONFIG, NAME, QUEUE
 from app.core import derive_id
 from app.events import (
     AdaptiveParamsChanged,
@@ -34,9 +37,6 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingUnblocked,
 )
-from app.feedback import SelfplayScheduler
-from app.feedback.plan import CONFIG, NAME, QUEUE
-from app.feedback.queue import PACED
 
 TICK = ClockTick(period_seconds=10)
 

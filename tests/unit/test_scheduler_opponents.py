@@ -3,9 +3,9 @@
 import pytest
 from driving import KEY, NEW, OLD, OTHER_KEY, Driven, distributed
 
+from app.controllers import SelfplayScheduler
+from app.controllers.plan import CONFIG
 from app.events import DaemonReady, MatchmakingUpdated, OpponentPick, OpponentSampled
-from app.feedback import SelfplayScheduler
-from app.feedback.plan import CONFIG
 
 DECIDED = MatchmakingUpdated(model=OLD, picks=(OpponentPick(agent="random", category="baselines", probability=1.0),))
 

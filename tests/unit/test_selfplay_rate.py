@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 from driving import KEY, OTHER_KEY, Driven, distributed, played, run_settings, scored
 
+from app.controllers import SelfplayScheduler
 from app.events import (
     ClockTick,
     DaemonReady,
@@ -15,7 +16,6 @@ from app.events import (
     SelfplayRequested,
     TrainingIntensityChanged,
 )
-from app.feedback import SelfplayScheduler
 
 WARM_UP, MEASURED = 60, 60
 """Lengths of warm-up and measurement, as multiples of a request's time."""

@@ -4,11 +4,12 @@ import torch
 
 from app.config import GAMES, NetworkSettings
 from app.games import checker_for, open_table
-from app.policy import NoLegalAction, Policy, init_policy
-from app.selfplay import HERO, HeuristicPlayer, RandomPlayer, Rollout, Schedule, ShardRecorder
-from app.selfplay.choosing import GREEDY, ask, choose
-from app.selfplay.inspection import game_record
-from app.selfplay.seating import selfplay_schedule, selfplay_seating
+from app.learning.inference import NoLegalAction, Policy, init_policy
+from app.play.inspection import game_record
+from app.play.players import HeuristicPlayer, RandomPlayer
+from app.play.recording import ShardRecorder
+from app.play.rollout import GREEDY, HERO, Rollout, Schedule, ask, choose
+from app.play.selfplay import selfplay_schedule, selfplay_seating
 from app.store import ShardMeta
 
 CONFIG = GAMES["tic_tac_toe_2p"]

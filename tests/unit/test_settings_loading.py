@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from app.config import GAMES, LAPTOP, MATCHMAKING, Deployment, RunFolder, flatten, nest
-from app.runtime.layers import BadSettings
-from app.runtime.settings import UnknownConfig, load
-from app.runtime.sockets import MAX_SOCKET_PATH, UnsafeFolder, bus_endpoint
+from app.config.loading import BadSettings, UnknownConfig, load
+from daemons.run_folder import MAX_SOCKET_PATH, UnsafeFolder, bus_endpoint
 
 
 def write(folder: Path, text: str) -> Path:

@@ -3,6 +3,7 @@
 import pytest
 from driving import KEY, NEED, NEW, OLD, DrivenWorker, played, run_settings, scored, trained
 
+from app.controllers import Needs
 from app.core import EventId
 from app.events import (
     HyperparameterUpdated,
@@ -14,11 +15,9 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingRequested,
 )
-from app.feedback import Needs
-from app.runtime.work import QualityMonitor
-from app.runtime.work.quality import STAYING, InspectionRow
-from app.runtime.work.shelf import WINDOWS
-from app.selfplay.repeats import COMPARED
+from app.play.inspection import COMPARED
+from daemons.quality_monitor import STAYING, InspectionRow, QualityMonitor
+from daemons.shard_retention import WINDOWS
 
 FIRST, SECOND, THIRD = "1" * 64, "2" * 64, "3" * 64
 REFUSED = QualityDegraded(request_id="r1", worker="selfplay_worker@laptop", shard=FIRST, reason="parity: game 0")

@@ -23,8 +23,8 @@ from app.events.envelope import EPOCH
 from app.simulation import NONE, Ledger, RunResult, load_plant, summarise
 from app.simulation.agenda import DAY_US, HOUR_US, SECOND_US, START_US, Agenda, VirtualBroker
 from app.simulation.comparing import bootstrap
-from app.simulation.ledger import Account
 from app.simulation.results import RegressionFigures, StallFigures, least_share, regression_figures, stall_figures
+from app.simulation.scoreboard import Account
 from app.simulation.strength import ModelTruth
 from app.simulation.world import World
 

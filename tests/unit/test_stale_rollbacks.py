@@ -5,13 +5,13 @@ from driving import KEY, NEW, OLD, OTHER_KEY, distributed, run_settings
 from scenario_events import promoted
 
 from app.config import RunSettings
-from app.dashboard.configs import ConfigRow, fold_config
-from app.dashboard.league import LeagueView
+from app.controllers.fold import Fold
 from app.events import ModelPromoted, ModelRolledBack, RunConfigured
-from app.runtime.fold import Fold
-from app.runtime.registry import DAEMONS
-from app.runtime.scenarios.known import known_of
-from app.runtime.work import Place
+from app.scenarios.known import known_of
+from app.status.configs import ConfigRow, fold_config
+from app.status.league import LeagueView
+from daemons.jobs import Place
+from daemons.registry import DAEMONS
 
 SPECS = [spec for spec in DAEMONS.values() if ModelRolledBack in spec.reads]
 PLACE = Place("x@laptop", "laptop", "store")

@@ -11,7 +11,6 @@ from rich.console import Console
 
 from app.config import GAMES, PROFILES, RunSettings
 from app.core import ModelHash
-from app.dashboard import READS, Board, DaemonStatus, Status, daemons_table, daemons_text, show_progress, status_table
 from app.events import (
     CATALOGUE,
     DaemonFailed,
@@ -32,6 +31,10 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingUnblocked,
 )
+from app.status.snapshot import daemons_text
+from app.status.status import READS, Board, DaemonStatus, Status
+from app.status.summary import show_progress
+from app.status.tables import daemons_table, status_table
 
 SILENT = 15.0
 

@@ -10,14 +10,14 @@ import pytest
 from msgspec.structs import replace
 from recorded_run import KEY, NEW, OLD, recording, write_journal
 
-from app.cli import watching
-from app.cli.commands.up import child_environment, child_specs
-from app.cli.place import Place
+from app.cli import status as watching
+from app.cli.options import Place
 from app.cli.screen import STREAM_LINES, LineScreen, LiveScreen, describe
-from app.cli.watching import JournalWatch, read_board
+from app.cli.status import JournalWatch, read_board
+from app.cli.up import child_environment, child_specs
 from app.config import RunFolder
+from app.config.loading import load
 from app.core import EventId, FlyballError
-from app.dashboard import Board, snapshot
 from app.events import (
     Event,
     ExplorationBoost,
@@ -28,9 +28,10 @@ from app.events import (
 )
 from app.events.frames import DeadLetter
 from app.journal import SqliteJournalReader
-from app.runtime.registry import DAEMONS
-from app.runtime.settings import load
-from app.runtime.supervisor import ChildReport
+from app.status import snapshot
+from app.status.status import Board
+from daemons.registry import DAEMONS
+from daemons.supervisor import ChildReport
 
 
 def test_what_lies_before_is_counted_and_what_comes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app.runtime.stderr_file import StderrFile
+from daemons.supervisor import StderrFile
 
 
 def write(file: StderrFile, text: str) -> None:

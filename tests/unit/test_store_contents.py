@@ -9,7 +9,8 @@ import pytest
 
 from app.config import NetworkSettings
 from app.core import ConfigKey, ModelHash, ShardKey
-from app.policy import bytes_to_parameters, init_policy, parameters_to_bytes
+from app.learning.inference import init_policy
+from app.learning.network import bytes_to_parameters, parameters_to_bytes
 from app.store import (
     BadShard,
     DamagedBlob,
@@ -27,7 +28,7 @@ from app.store import (
     put_shard,
 )
 from app.store.distribution import distribute
-from app.store.header import note_of, with_note
+from app.store.shard import note_of, with_note
 
 NETWORK = NetworkSettings(hidden=(4,))
 PARAMETERS = parameters_to_bytes(init_policy(NETWORK, 3, 2, seed=1))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.group import EXIT_CODES
-from app.runtime.registry import DAEMONS
+from daemons.registry import DAEMONS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNIT = DEPLOY / "flyball@.service"

@@ -11,11 +11,12 @@ from rotations import rotations
 from scenario_events import promoted
 
 from app.config import LeagueSettings, TournamentSettings
+from app.controllers import LeagueKeeper
 from app.core import Elo, FlyballError, Rate, expected_score
 from app.events import CheckpointAdded, EvaluationCompleted, EvaluationFailed, EvaluationRequested, MatchesRequested
-from app.league import LeagueKeeper, tournaments
-from app.runtime.jobs import JobRunner
-from app.runtime.work import Evaluator
+from app.league import tournaments
+from daemons.evaluation import Evaluator
+from daemons.jobs import JobRunner
 
 SETTINGS = TournamentSettings(placement=2, games=10, round_robin_every=50)
 

@@ -11,7 +11,6 @@ from recorded_run import Recording, recording
 from scenario_events import promoted
 
 from app.core import ConfigKey, Elo, ModelHash
-from app.dashboard import AmbiguousEvent, Trace, UnknownEvent, summarise, trace, trace_json, trace_tree
 from app.events import (
     AgentRating,
     ClockTick,
@@ -22,6 +21,9 @@ from app.events import (
     OpponentPick,
     Payload,
 )
+from app.status.snapshot import trace_json, trace_tree
+from app.status.summary import summarise
+from app.status.trace import AmbiguousEvent, Trace, UnknownEvent, trace
 
 MANY = 1 << 40
 

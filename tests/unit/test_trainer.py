@@ -3,13 +3,13 @@
 import pytest
 from driving import OLD, DrivenWorker, trained
 
+import app.learning
 import app.store
-import app.training
 from app.core import FlyballError
 from app.engine import JobFailed, WorkerLost
 from app.events import ShardRef, TrainingFailed, TrainingRequested
-from app.runtime.work import Job, Trainer
-from app.runtime.work.training import BAD_DATA, DIVERGED
+from daemons.jobs import Job
+from daemons.training import BAD_DATA, DIVERGED, Trainer
 
 FIRST, SECOND = "1" * 64, "2" * 64
 
@@ -69,7 +69,7 @@ def test_a_worker_that_died_says_nothing_of_the_data(trainer: DrivenWorker) -> N
 
 def test_the_names_of_the_jobs_errors_are_those_of_classes() -> None:
     """They are told apart by name: what defines them loads torch."""
-    known = {name for module in (app.store, app.training) for name, kind in vars(module).items() if _is_error(kind)}
+    known = {name for module in (app.store, app.learning) for name, kind in vars(module).items() if _is_error(kind)}
     assert known >= {*BAD_DATA, DIVERGED}
 
 

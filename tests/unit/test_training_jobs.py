@@ -9,10 +9,12 @@ from app.config import GAMES, NetworkSettings, PpoSettings
 from app.core import ConfigKey
 from app.engine import InlineEngine, JobFailed
 from app.games import open_table
-from app.policy import Policy, bytes_to_parameters
+from app.learning.gae import UnfinishedEpisode
+from app.learning.inference import Policy
+from app.learning.jobs import UnfitData, annealed, initialise, train
+from app.learning.network import bytes_to_parameters
+from app.learning.ppo import TrainingDiverged
 from app.store import DamagedBlob, FileStore, MissingBlob, Shard, ShardMeta, get_checkpoint, put_shard
-from app.training import TrainingDiverged, UnfinishedEpisode, UnfitData
-from app.training.job import annealed, initialise, train
 
 CONFIG = GAMES[ConfigKey("tic_tac_toe_2p")].model_copy(update={"network": NetworkSettings(hidden=(8,))})
 GAME = open_table(CONFIG, slots=0).spec
@@ -175,13 +177,13 @@ def test_an_unknown_key_in_a_spec_is_refused(spec):
 async def test_an_engine_runs_the_jobs_by_name_and_tells_divergence_by_its_kind(spec, first, tmp_path):
     engine = InlineEngine()
     initial = {"store": str(tmp_path), "config": CONFIG.model_dump(mode="json"), "seed": 7}
-    assert (await engine.run("app.training.job:initialise", initial))["model"] == first
+    assert (await engine.run("app.learning.jobs:initialise", initial))["model"] == first
     heard = []
-    result = await engine.run("app.training.job:train", spec, heard.append)
+    result = await engine.run("app.learning.jobs:train", spec, heard.append)
     assert result["model"] == train(spec, ignore)["model"]
     assert len(heard) == 3
     with pytest.raises(JobFailed) as failed:
-        await engine.run("app.training.job:train", {**spec, "ppo": {**spec["ppo"], "max_kl": 1e-12}})
+        await engine.run("app.learning.jobs:train", {**spec, "ppo": {**spec["ppo"], "max_kl": 1e-12}})
     assert failed.value.kind == "TrainingDiverged"
     await engine.close()
 

@@ -9,8 +9,7 @@ import torch
 from app.config import GAMES
 from app.core import ConfigKey
 from app.games import open_table
-from app.training import Samples
-from app.training.symmetry import oriented
+from app.learning.samples import Samples, oriented
 
 ROWS = 64
 

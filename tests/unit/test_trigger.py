@@ -3,6 +3,7 @@
 import pytest
 from driving import KEY, NEED, NEW, OLD, Driven, distributed, run_settings, scored, trained
 
+from app.controllers import TrainingTrigger
 from app.core import derive_id
 from app.events import (
     AdaptiveParamsChanged,
@@ -20,7 +21,6 @@ from app.events import (
     TrainingUnblocked,
     follow,
 )
-from app.feedback import TrainingTrigger
 
 TICK = ClockTick(period_seconds=10)
 EVIDENCE = Evidence(evaluation_id="e", statistic="x", value=0, threshold=0, games=1, elo=0, elo_stderr=1)

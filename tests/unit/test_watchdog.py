@@ -4,17 +4,10 @@ import numpy as np
 import pytest
 from driving import KEY, Driven, match, rated, run_settings
 
+from app.controllers import ModelPerformanceWatchdog, cusum_step
+from app.controllers.watchdog import severity_of
 from app.core import expected_score
-from app.events import (
-    Evidence,
-    MatchesRequested,
-    ModelPromoted,
-    ModelRolledBack,
-    RegressionCleared,
-    RegressionDetected,
-)
-from app.feedback import ModelPerformanceWatchdog, cusum_step
-from app.feedback.watchdog import severity_of
+from app.events import Evidence, MatchesRequested, ModelPromoted, ModelRolledBack, RegressionCleared, RegressionDetected
 
 EVIDENCE = Evidence(evaluation_id="e", statistic="x", value=0, threshold=0, games=1, elo=0, elo_stderr=1)
 ANCHOR = "f" * 64

@@ -9,6 +9,7 @@ from generated_run import hasty
 from golden_runs import load
 
 from app.config import RunSettings
+from app.config.loading import BadSettings, changed, parse
 from app.events import (
     EvaluationRequested,
     Event,
@@ -22,10 +23,8 @@ from app.events import (
     SelfplayRequested,
     TrainingRequested,
 )
-from app.runtime.layers import BadSettings
-from app.runtime.overrides import changed, parse
-from app.runtime.replaying import replay
-from app.runtime.what_if import Divergence, WhatIf
+from app.replay.replaying import replay
+from app.replay.what_if import Divergence, WhatIf
 
 KEY = "tic_tac_toe_2p"
 SETTINGS = hasty().model_dump(mode="json")

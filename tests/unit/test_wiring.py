@@ -6,6 +6,8 @@ from typing import ClassVar, get_args
 import pytest
 
 from app.config import RunSettings
+from app.controllers import Controller, EvaluationFeedbackHandler, FeedbackFold
+from app.controllers.fold import UndeclaredEmission, draft
 from app.events import (
     CATALOGUE,
     Emission,
@@ -20,10 +22,8 @@ from app.events import (
     TrainingUnblocked,
     Value,
 )
-from app.feedback import Controller, EvaluationFeedbackHandler, FeedbackFold
-from app.runtime.fold import UndeclaredEmission, draft
-from app.runtime.registry import DAEMONS, FEEDBACK, DaemonSpec, UnknownDaemon, spec_of, start_order
-from app.runtime.wiring import KNOBS, TERMINAL, LooseEnd, check, consumers, emitters, loose_ends, owners
+from daemons.bootstrap import KNOBS, TERMINAL, LooseEnd, check, consumers, emitters, loose_ends, owners
+from daemons.registry import DAEMONS, FEEDBACK, DaemonSpec, UnknownDaemon, spec_of, start_order
 
 
 class Usurper(Controller[Value]):

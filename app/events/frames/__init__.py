@@ -1,10 +1,8 @@
 """Frames: the unit in which events travel, are recorded and handed out. Bodies stay bytes until an edge reads them."""
 
-from app.events.frames.builder import Draft, FrameBuilder, hash_id, without
-from app.events.frames.frame import DamagedFrame, Frame, peek
-from app.events.frames.letter import DeadLetter
+from app.events.frames.frame import DamagedFrame, Draft, Frame, FrameBuilder, hash_id, peek, without
 from app.events.frames.reading import Stored, draft_of, frame_of, read_events, refuse, stored_in
-from app.events.frames.record import DamagedRecord, Record, ids_of, seal
+from app.events.frames.record import DamagedRecord, DeadLetter, Record, ids_of, seal
 
 __all__ = [
     "DamagedFrame",

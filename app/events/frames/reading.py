@@ -9,9 +9,8 @@ from msgspec import Struct
 from app.core import FlyballError
 from app.events.codec import MalformedEvent, decode
 from app.events.envelope import Envelope, Event, encode
-from app.events.frames.builder import Draft, FrameBuilder, hash_id
-from app.events.frames.letter import DeadLetter
-from app.events.frames.record import DamagedRecord, Record
+from app.events.frames.frame import Draft, FrameBuilder, hash_id
+from app.events.frames.record import DamagedRecord, DeadLetter, Record
 from app.events.payload import Payload
 
 

@@ -6,12 +6,35 @@ name, the name, and the frame. The checksum covers every byte: the frame's heade
 """
 
 import struct
+from dataclasses import dataclass
 from zlib import crc32
 
 from msgspec import Struct
 
 from app.core import FlyballError
 from app.events.frames.frame import PREFIX, DamagedFrame, Frame, read_ids
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Bytes that could not be used.
+
+    Attributes:
+        position: where they lie in the journal; 0 when they were refused before being recorded.
+        producer: who sent them.
+        reporter: who could not use them: the broker, or a subscriber's name.
+        error: why, in a sentence.
+        body: the event, or the whole frame when that could not be read.
+        number: the letter's number in its journal; 0 before it is kept.
+    """
+
+    position: int
+    producer: str
+    reporter: str
+    error: str
+    body: bytes
+    number: int = 0
+
 
 MAGIC = b"FBR1"
 STAMP = struct.Struct("<4sIQQH")

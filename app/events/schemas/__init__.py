@@ -15,4 +15,13 @@ from app.events.schemas.contract import (
     shape,
 )
 
-__all__ = ["Finding", "documents", "envelope_schema", "file_name", "findings", "render", "same_shape", "shape"]
+__all__ = [
+    "Finding",
+    "documents",
+    "envelope_schema",
+    "file_name",
+    "findings",
+    "render",
+    "same_shape",
+    "shape",
+]

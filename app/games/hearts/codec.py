@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from app.games.codec import Codec
 from app.games.hearts.cards import CARDS, FIRST_HEART, POINTS, QUEEN_OF_SPADES, RANKS, SEATS, SUITS
-from app.games.hearts.layout import (
+from app.games.hearts.encode import (
     BROKEN,
     CARD,
     DIRECTION,
@@ -23,8 +23,8 @@ from app.games.hearts.layout import (
     TRICKS,
     VOIDS,
 )
+from app.games.oh_hell import Played, read_tricks, relative
 from app.games.table import Indices
-from app.games.tricks import Played, read_tricks, relative
 
 _SUITS = np.array([0, 1, 3, 2])  # the game orders clubs, diamonds, hearts, spades; we put hearts last
 _OURS = (_SUITS[np.arange(CARDS) % SUITS] * RANKS) + np.arange(CARDS) // SUITS

@@ -17,17 +17,7 @@ from numpy.typing import NDArray
 
 from app.core.kernels import kernel
 from app.games.hearts.bits import count, highest, points_of
-from app.games.hearts.cards import (
-    ALL,
-    CARDS,
-    HEARTS,
-    QUEEN_OF_SPADES,
-    RANKS,
-    SEATS,
-    SPADES,
-    SUIT,
-    SUITS,
-)
+from app.games.hearts.cards import ALL, CARDS, HEARTS, QUEEN_OF_SPADES, RANKS, SEATS, SPADES, SUIT, SUITS
 from app.games.hearts.play import is_passing
 from app.games.hearts.state import CLEAN_FIRST_TRICK, Game
 

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.games.hearts.cards import CARDS, POINTS, SEATS
-from app.games.hearts.layout import DIRECTION_ORDER, SCORE_UNIT, SCORES
-from app.games.hearts.points import hand_points
+from app.games.hearts.encode import DIRECTION_ORDER, SCORE_UNIT, SCORES
 from app.games.hearts.rules import HeartsRules
+from app.games.hearts.scoring import hand_points
 from app.games.hearts.state import HOLD, PASSED
 from app.games.parity import Decision, IllegalMove, ParityChecker, Replay
 from app.games.table import Observations

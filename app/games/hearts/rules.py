@@ -6,7 +6,7 @@ from typing import Any
 
 import pyspiel
 
-from app.games.errors import UnknownGame
+from app.games.table import UnknownGame
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core import derive_seed
-from app.games.errors import IllegalAction, UnknownGame
 from app.games.hearts.bots import LEVELS
 from app.games.hearts.cards import CARDS, SEATS
-from app.games.hearts.encode import observe, view
+from app.games.hearts.encode import DIRECTION_ORDER, SIZE, observe, view
 from app.games.hearts.hands import RECORD, deal_hands, play_hands, write_record
-from app.games.hearts.layout import DIRECTION_ORDER, SIZE
-from app.games.hearts.outcomes import settle_hands
-from app.games.hearts.rewards import Rewards, add_shaping, earned_points
 from app.games.hearts.rules import HeartsRules
+from app.games.hearts.scoring import Rewards, add_shaping, earned_points, settle_hands
 from app.games.hearts.state import GAME, HOLD, option_set
-from app.games.table import FINISHED, Indices, TableSpec
+from app.games.table import FINISHED, IllegalAction, Indices, TableSpec, UnknownGame
 
 VERSION = 1
 """Of this implementation: raised whenever the same actions could lead to another game or another observation."""
@@ -109,7 +106,7 @@ class HeartsTable:
             raise self._illegal(int(slots[played]), int(actions[played]))
 
     def earned(self, slots: Indices, seats: NDArray[np.int8]) -> NDArray[np.float32]:
-        """See ``Table.earned``, and ``app.games.hearts.rewards`` for what is earned."""
+        """See ``Table.earned``, and ``app.games.hearts.scoring`` for what is earned."""
         earned = np.zeros(len(slots), dtype=np.float32)
         slots, seats = _dense(slots), np.ascontiguousarray(seats)
         if self._rewards != "terminal":

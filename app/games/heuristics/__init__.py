@@ -9,4 +9,8 @@ from app.games.heuristics.breakthrough import breakthrough_heuristic
 from app.games.heuristics.chinese_checkers import chinese_checkers_heuristic
 from app.games.heuristics.connect_four import connect_four_heuristic
 
-__all__ = ["breakthrough_heuristic", "chinese_checkers_heuristic", "connect_four_heuristic"]
+__all__ = [
+    "breakthrough_heuristic",
+    "chinese_checkers_heuristic",
+    "connect_four_heuristic",
+]

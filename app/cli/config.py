@@ -1,0 +1,47 @@
+"""``flyball config``: settings, and where they come from."""
+
+import json
+
+import click
+
+from app.cli.options import Place, json_option, placed
+from app.cli.output import note, write_json
+
+
+@click.group()
+def config() -> None:
+    """Show or check the settings."""
+
+
+@config.command()
+@json_option
+@placed
+def show(place: Place, *, as_json: bool) -> None:
+    """Show every setting and where its value comes from."""
+    loaded = place.load()
+    values = loaded.values()
+    if as_json:
+        write_json({key: {"value": value, "origin": loaded.origins[key]} for key, value in values.items()})
+        return
+    lines = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
+    width, wide = max(map(len, lines)), max(map(len, lines.values()))
+    for key, value in lines.items():
+        origin = loaded.origins[key]
+        colour = "bright_black" if origin == "default" else "green"
+        click.echo(f"{key:<{width}}  {value:<{min(wide, 40)}}  {click.style(origin, fg=colour)}")
+
+
+@config.command()
+@json_option
+@placed
+def check(place: Place, *, as_json: bool) -> None:
+    """Check the settings: 0 when they can be used; otherwise says what is wrong, and exits with 2 or 4."""
+    from daemons.suitability import check_playable  # loads OpenSpiel
+
+    loaded = place.load()
+    check_playable(loaded.run)
+    keys = [one.key for one in loaded.run.configs]
+    if as_json:
+        write_json({"ok": True, "configs": keys})
+    else:
+        note(f"The settings are fine: {', '.join(keys)} on {loaded.deployment.node}.")

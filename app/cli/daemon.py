@@ -1,0 +1,58 @@
+"""``flyball daemon``: run one daemon, or list them."""
+
+import sys
+
+import click
+
+from app.cli.options import Place, is_listening, json_option, placed
+from app.cli.output import note, write_json
+from app.config.loading import Loaded
+from app.core import BROKER
+from daemons.registry import spec_of
+from daemons.run_folder import bus_endpoint
+
+
+@click.group()
+def daemon() -> None:
+    """Run one daemon, or list them."""
+
+
+@daemon.command()
+@click.argument("name")
+@click.option("--supervised", is_flag=True, hidden=True, help="End when stdin does.")
+@placed
+def run(place: Place, name: str, *, supervised: bool) -> None:
+    """Run the daemon NAME until SIGTERM or Ctrl-C; it drains before it leaves."""
+    from daemons.process import run_daemon
+    from daemons.run_folder import prepare
+    from daemons.supervisor import end_with_stdin
+
+    if supervised:
+        end_with_stdin()
+    spec, loaded = spec_of(name), place.load()
+    prepare(place.folder)
+    if spec.name != BROKER and not supervised:
+        _tell_of_waiting(place, loaded)
+    sys.exit(run_daemon(spec.name, loaded, place.folder))
+
+
+def _tell_of_waiting(place: Place, loaded: Loaded) -> None:
+    """Say what a daemon waits for: without its broker it does nothing, and goes on doing it for days."""
+    endpoint = bus_endpoint(place.folder, loaded.deployment)
+    if not is_listening(endpoint):
+        start = f"flyball --run {place.folder.path} daemon run {BROKER}"
+        note(f"Waiting for a broker at {endpoint}. To start one: {start} (`up` runs it with all other daemons).")
+
+
+@daemon.command(name="list")
+@json_option
+def list_daemons(*, as_json: bool) -> None:
+    """List all daemons, in the order of starting."""
+    from daemons.registry import DAEMONS, start_order
+
+    for name in start_order():
+        spec = DAEMONS[name]
+        if as_json:
+            write_json({"name": name, "purpose": spec.purpose, "capacity": spec.capacity})
+        else:
+            click.echo(f"{name:<20} {spec.purpose}")

@@ -1,0 +1,181 @@
+"""``flyball eval``: how good is a checkpoint, in one of our games or in an environment of somebody else's?"""
+
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from app.cli.options import Place, placed
+from app.cli.output import data_only_on_stdout, write_json
+
+OF_GAMES = ("against", "games", "workers", "paired", "reference", "temperature")
+OF_ENVIRONMENTS = (
+    "policy",
+    "episodes",
+    "num_envs",
+    "action_codec",
+    "max_steps",
+    "success_key",
+    "dump_trajectory",
+)
+SEEDS = click.IntRange(0, 2**63 - 1)
+
+
+@click.command()
+@click.option("--config", "config_key", metavar="KEY", help="Play one of our games.")
+@click.option("--env", "environment", metavar="ID", help="Play a Gymnasium environment.")
+@click.option(
+    "--model",
+    metavar="MODEL",
+    help="A file; in our games also a folder of flyball train, a hash, a bot, 'current' (default).",
+)
+@click.option("--seed", default=0, show_default=True, type=SEEDS, help="Of all that is drawn.")
+@click.option("--device", default="cpu", show_default=True, help="Where networks run: cpu, cuda, cuda:1.")
+@click.option(
+    "--against",
+    default=("random",),
+    show_default=True,
+    multiple=True,
+    help="Repeatable, or by commas: bots (random, heuristic; in Hearts easy, normal, hard), models as of --model, "
+    "STRATEGY:COUNT of the run's league.",
+)
+@click.option(
+    "--games",
+    type=click.IntRange(1),
+    help="Against each opponent; with --paired hands, 4,000 if nothing is said.  [default: the configuration's]",
+)
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Processes that play.")
+@click.option("--temperature", type=click.FloatRange(0, 10), help="Of all players; 0 is greedy.  [default: configured]")
+@click.option("--paired", is_flag=True, help="Hearts: compare with a reference that is dealt the same cards.")
+@click.option("--reference", metavar="PLAYER", help="Of --paired.  [default: the opponent itself]")
+@click.option(
+    "--policy", default="mlp", show_default=True, help="What plays: mlp, random, or one that a package brings."
+)
+@click.option("--episodes", default=100, show_default=True, type=click.IntRange(1), help="Of all environments.")
+@click.option("--num-envs", default=1, show_default=True, type=click.IntRange(1), help="Environments at once.")
+@click.option("--action-codec", metavar="NAME", help="From outputs to actions: greedy, sample, clip, tanh, raw.")
+@click.option("--max-steps", type=click.IntRange(1), help="Of each environment.  [default: what its time limit needs]")
+@click.option(
+    "--success-key",
+    metavar="KEY",
+    help="Of info: what says that an episode succeeded.  [default: none, it succeeds by ending of itself]",
+)
+@click.option(
+    "--dump-trajectory",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a line of JSON a step: env, episode, t, action, reward, done, trunc, dist.",
+)
+@click.option("--json", is_flag=True, expose_value=False, help="Write JSON, as it always does.")
+@placed
+def eval(  # noqa: A001 - the name of the command
+    place: Place,
+    *,
+    config_key: str | None,
+    environment: str | None,
+    model: str | None,
+    seed: int,
+    device: str,
+    against: tuple[str, ...],
+    games: int | None,
+    workers: int,
+    temperature: float | None,
+    paired: bool,
+    reference: str | None,
+    policy: str,
+    episodes: int,
+    num_envs: int,
+    action_codec: str | None,
+    max_steps: int | None,
+    success_key: str | None,
+    dump_trajectory: Path | None,
+) -> None:
+    """Evaluate a checkpoint or a bot and write one JSON object; the same arguments write the same bytes.
+
+    --config plays one of our games against other players, seats in rotation, with the temperature and openings of the
+    configuration. A STRATEGY chooses members of the league: champion, top_k, recent, random, round_robin or pfsp; so
+    top_k:3 stands for the three models of the highest rating. top_k and recent choose models only, the others bots of
+    the league too; where it has fewer, all of them are played.
+
+    In 'results', a score is the share of opponents beaten, ties half, with its 95% interval. 'rotations' counts groups
+    of games with one deal or opening and the model in each seat, by the half points that they brought: 0, 1 … for two
+    players 4. 'stderr' is that of the mean score, from these groups. 'distinct_games' tells how many games were not
+    repetitions of another, which say nothing new.
+
+    --paired (Hearts) plays the hands of each deal twice: with the model, and with a reference in its place. It tells
+    the difference in points a hand, its 95% interval and p-value, win shares with ties split, moon rates. --games are
+    the hands of each of the two; so 4,000 are 1,000 deals, each in four seats, and 8,000 hands to play.
+
+    --env plays a Gymnasium environment. A success, if no --success-key says otherwise, is an episode that ended of
+    itself (terminated) and was not cut off (truncated): at a goal that is what it says, but where the end is a failure,
+    as the fall of CartPole's pole, success_rate tells how often it failed, and mean_return how good the policy is.
+    'success' in the JSON names the rule that was used, 'done' or 'info.KEY'. What all figures mean is written in
+    app/gym/episodes.py, the format of the model's file in app/gym/players.py.
+
+    Where the device is missing it writes {"skipped": reason} and exits with 0.
+    """
+    _check_combination(config_key, environment)
+    if reference is not None and not paired:
+        raise click.UsageError("--reference goes with --paired.")
+    from app.learning.network import missing_device, use_one_thread  # loads torch
+
+    if reason := missing_device(device):
+        write_json({"skipped": reason})
+        return
+    use_one_thread()
+    with data_only_on_stdout():
+        hero = "current" if model is None else model
+        names = tuple(name.strip() for names in against for name in names.split(","))
+        if config_key is not None and paired:
+            from app.cli.paired import PairedRequest, evaluate_paired
+
+            summary = evaluate_paired(
+                place,
+                PairedRequest(
+                    config_key=config_key,
+                    policy=hero,
+                    reference=reference,
+                    against=names,
+                    hands=games,
+                    temperature=temperature,
+                    seed=seed,
+                    workers=workers,
+                    device=device,
+                ),
+            )
+        elif config_key is not None:
+            from app.cli.matches import GameRequest, evaluate_game
+
+            request = GameRequest(config_key, hero, names, games, seed, workers, device, temperature)
+            summary = evaluate_game(place, request)
+        else:
+            from app.cli.episodes import EnvironmentRequest, evaluate_environment
+
+            assert environment is not None
+            summary = evaluate_environment(
+                EnvironmentRequest(
+                    environment=environment,
+                    policy=policy,
+                    model=model,
+                    episodes=episodes,
+                    num_envs=num_envs,
+                    seed=seed,
+                    device=device,
+                    action_codec=action_codec,
+                    max_steps=max_steps,
+                    success_key=success_key,
+                    trajectory=dump_trajectory,
+                )
+            )
+    write_json(summary)
+
+
+def _check_combination(config_key: str | None, environment: str | None) -> None:
+    if config_key is None and environment is None:
+        raise click.UsageError("Say what to play: --config KEY for one of our games, or --env ID.")
+    if config_key is not None and environment is not None:
+        raise click.UsageError("--config plays one of our games, --env an environment: leave one of them out.")
+    ours, theirs = ("--config", "--env") if environment is None else ("--env", "--config")
+    context = click.get_current_context()
+    for name in OF_ENVIRONMENTS if environment is None else OF_GAMES:
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{name.replace('_', '-')} goes with {theirs}, not with {ours}.")

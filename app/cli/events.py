@@ -1,0 +1,58 @@
+"""``flyball events``: the catalogue, and who emits what to whom."""
+
+import json
+from typing import Literal
+
+import click
+
+from app.cli.options import json_option
+from app.cli.output import write_json
+from app.cli.selection import complete_types
+from app.events import CATALOGUE, resolve
+
+
+@click.group()
+def events() -> None:
+    """List event types, show the schema of one, or draw who emits what to whom."""
+
+
+@events.command(name="list")
+@json_option
+def list_types(*, as_json: bool) -> None:
+    """List all event types: seed name, type, kind, scope."""
+    for payload in CATALOGUE:
+        row = (payload.seed_name, payload.event_type, payload.kind.value, payload.scope.value)
+        if as_json:
+            names = ("name", "type", "kind", "scope", "version", "description")
+            write_json(dict(zip(names, (*row, payload.dataversion, payload.__doc__), strict=True)))
+        else:
+            click.echo("{:<28} {:<42} {:<9} {}".format(*row))
+
+
+@events.command()
+@click.argument("type_name", metavar="TYPE", shell_complete=complete_types)
+@click.option("--whole", is_flag=True, help="Of the whole CloudEvent, not only its data.")
+def schema(type_name: str, *, whole: bool) -> None:
+    """Print the JSON Schema of the data of events of TYPE."""
+    from app.events.schemas import envelope_schema
+
+    payload = resolve(type_name)
+    document = envelope_schema(payload) if whole else payload.model_json_schema()
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+@events.command()
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["mermaid", "dot", "json"]),
+    default="mermaid",
+    show_default=True,
+    help="Language.",
+)
+@click.option("--compact", is_flag=True, help="Only requests, decisions and main facts.")
+def graph(form: Literal["mermaid", "dot", "json"], *, compact: bool) -> None:
+    """Draw the graph of events: daemons, the reducers in them, and the types that they emit and read."""
+    from daemons import graph as drawing
+
+    click.echo(drawing.render(drawing.compact() if compact else drawing.whole(), form), nl=False)

@@ -1,0 +1,103 @@
+"""``flyball experience``: decisions as lines of JSON, for programs that are not ours and from them."""
+
+from pathlib import Path
+
+import click
+
+from app.cli.options import Place, json_option, placed
+from app.cli.output import note, tell
+
+game_option = click.option("--config", "--game", "config_key", metavar="KEY", required=True, help="Whose game it is.")
+
+
+@click.group()
+def experience() -> None:
+    """Write and check experience: a line of JSON for each decision.
+
+    The fields: obs, mask, action, reward, value, log_prob, done, game_id, step_id, seat. A file is learned from by
+    flyball train GAME --start bc --set cloning.experience=FILE.
+    """
+
+
+@experience.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@game_option
+@click.option(
+    "--model", default="random", show_default=True, help="Who sits in every seat: a player as of flyball eval."
+)
+@click.option("--games", "--hands", default=100, show_default=True, type=click.IntRange(1), help="How many.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**63 - 1), help="Of all that is drawn.")
+@click.option("--temperature", default=1.0, show_default=True, type=click.FloatRange(0, 10, min_open=True))
+@click.option("--rewards", type=click.Choice(["terminal", "per_trick", "shaped"]), help="[default: configured]")
+@json_option
+@placed
+def export(
+    place: Place,
+    file: Path,
+    *,
+    config_key: str,
+    model: str,
+    games: int,
+    seed: int,
+    temperature: float,
+    rewards: str | None,
+    as_json: bool,
+) -> None:
+    """Play games and write every decision of every seat into FILE."""
+    from app.cli.models import fetch_player
+    from app.core import writing
+    from app.games import open_table
+    from app.learning.network import use_one_thread
+    from app.play.lessons import play_lessons
+    from app.play.players import load_player
+    from app.store import MemoryStore, experience_lines
+
+    use_one_thread()
+    config = place.load({"configs": [config_key]}).run.config(config_key)
+    if rewards is not None:
+        config = config.model_copy(update={"selfplay": config.selfplay.model_copy(update={"rewards": rewards})})
+    store = MemoryStore()
+    name = fetch_player(model, "--model", place, config, store)
+    player = load_player(store, name, open_table(config, 0).spec)
+    rows = played = 0
+    with writing(file), file.open("w", encoding="utf-8") as lines:
+        for shard in play_lessons(config, player, name, games, seed=seed, temperature=temperature):
+            lines.writelines(f"{line}\n" for line in experience_lines(shard, played))
+            rows, played = rows + shard.rows, played + shard.games
+            note(f"{played}/{games} games")
+    tell({"file": str(file), "game": config.key, "player": name, "games": played, "rows": rows}, as_json=as_json)
+
+
+@experience.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@game_option
+@json_option
+@placed
+def check(place: Place, file: Path, *, config_key: str, as_json: bool) -> None:
+    """Check every line of FILE, and that the lines make whole episodes; say what is in it.
+
+    Where something is wrong its line and field are named, and the exit code is 2. A line that is missing shows in
+    the steps that are left out, if every seat's decisions were written, as flyball experience export does.
+    """
+    import numpy as np
+
+    from app.store import load_experience, steps_left_out
+
+    config = place.load({"configs": [config_key]}).run.config(config_key)
+    shard = load_experience(file, config)
+    told = {
+        "file": str(file),
+        "game": config.key,
+        "games": shard.games,
+        "rows": shard.rows,
+        "episodes": int((shard.done | shard.truncated).sum()),
+        "truncated": int(shard.truncated.sum()),
+        "steps_left_out": steps_left_out(shard),
+        "best_outcome": round(float(shard.returns.max()), 6),
+        "legal_actions": round(float(shard.mask.sum(axis=1).mean()), 3),
+        "seats": np.unique(shard.seat).tolist(),
+        "sha256": shard.meta.model,
+    }
+    tell(told, as_json=as_json)
+    if told["steps_left_out"]:
+        note("Some steps of games are left out: are lines missing, or were only some seats' decisions written?")

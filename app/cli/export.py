@@ -1,0 +1,40 @@
+"""``flyball export``: a policy as a file for programs that are not ours."""
+
+from pathlib import Path
+
+import click
+
+from app.cli.options import Place, json_option, placed
+from app.cli.output import tell
+
+
+@click.command()
+@click.argument("model")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--config", "config_key", metavar="KEY", help="Whose model is meant by 'current'.")
+@json_option
+@placed
+def export(place: Place, model: str, file: Path, *, config_key: str | None, as_json: bool) -> None:
+    """Write the policy of MODEL, with its critic, into FILE.npz or FILE.json, and say what was written.
+
+    MODEL is a file, a folder of 'flyball train' (its best), a hash, or 'current' with --config. app/portable.py
+    describes the formats, and plays them with nothing but NumPy. 'flyball eval --model FILE' evaluates them.
+    """
+    from app.cli.models import fetch_model
+    from app.core import HEURISTIC, RANDOM
+    from app.store import MemoryStore, export_checkpoint, get_checkpoint
+
+    if model in (RANDOM, HEURISTIC):
+        raise click.UsageError(f"MODEL: {model} is a bot and has no parameters; name a model.")
+    store = MemoryStore()
+    policy = export_checkpoint(get_checkpoint(store, fetch_model(model, "MODEL", place, config_key, store)), file)
+    told = {
+        "file": str(file),
+        "game": policy.game,
+        "model": policy.model,
+        "content_hash": policy.content_hash,
+        "observation_size": policy.observation_size,
+        "hidden": list(policy.hidden),
+        "actions": policy.actions,
+    }
+    tell(told, as_json=as_json)

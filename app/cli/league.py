@@ -1,0 +1,198 @@
+"""``flyball league``: who is in the leagues, how good they are, and whom self-play meets."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from app.cli.options import Place, json_option, placed
+from app.cli.output import figure_option, note, show, write_json
+from app.cli.selection import check_config, check_played, open_run
+from app.config import RunSettings
+from app.core import LEAST_P, FlyballError, reading, writing
+from app.journal import history
+from app.journal.history import last_settings
+from app.league import League, dump_league, load_league
+from app.status.league import LEAGUES_READ, LeagueView, draw_league, read_leagues
+from app.status.summary import short, show_progress
+from app.store import ForeignLeague, LeagueFile
+
+UNKNOWN = "-"
+LEFT = ("agent", "why", "parent")
+COLUMNS = ("agent", "why", "step", "Elo", "95%", "games", "v. current", "met", "parent")
+
+
+class NoLeague(FlyballError):
+    """A configuration has no league yet."""
+
+
+@click.command()
+@click.argument("config_key", metavar="[CONFIG]", required=False)
+@figure_option("Draw CONFIG's")
+@click.option(
+    "--export", "document", type=click.Path(dir_okay=False, path_type=Path), help="Write CONFIG's league.json."
+)
+@click.option(
+    "--import",
+    "imported",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Take CONFIG's league.json over into --registry; say all three.",
+)
+@click.option(
+    "--registry",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A league's file that processes share without a broker; made if need be.",
+)
+@click.option(
+    "--audit",
+    "audited_games",
+    metavar="GAMES",
+    type=click.IntRange(2),
+    help="Play a round robin of CONFIG's members, GAMES a pair, and compare their ratings with it.",
+)
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Processes for --audit.")
+@json_option
+@placed
+def league(
+    place: Place,
+    config_key: str | None,
+    *,
+    figure: Path | None,
+    document: Path | None,
+    imported: Path | None,
+    registry: Path | None,
+    audited_games: int | None,
+    workers: int,
+    as_json: bool,
+) -> None:
+    """Show the league of CONFIG, or of all configurations.
+
+    Elo is the rating as the evaluator published it last, measured from the random bot at 0: what explains best the
+    games among members and the latest current models, all together (Bradley and Terry). Its 95% interval is for
+    comparing members; the random bot's own is what is unknown of the zero, which moves all ratings alike. 'games' are
+    all that were ever rated, also those against models that did not stay, which are forgotten.
+    'why' is what it is kept for: a latest model, for a time (recent), the best one when it came (elite), one of every
+    so many steps (anchor), a rung of the scale of ratings (lasting). 'met' is the share of self-play games against it;
+    under a table stands how many were played for which reason.
+
+    CONFIG --audit GAMES plays a round robin of up to 24 members. Its games are not journaled, and no rating rests on
+    them. The audit reports how far the published ratings are off, how many of their 95% intervals cover the round
+    robin's ratings, and how many pairs at least 60 Elo apart have the right order. Both scales get the same mean.
+
+    CONFIG --import FILE --registry FILE checks a league.json, exported or written by hand, and adds its agents and
+    games to the file that --registry names, which belongs to CONFIG. Known agents and pairs stay as they are, so a
+    repetition changes nothing. The league of a run is in its journal, and is not changed.
+    """
+    if imported or registry:
+        if figure or document or audited_games:
+            raise click.UsageError("--import can't be combined with --plot, --export or --audit: use one of them.")
+        _take_over(imported, registry, config_key)
+        return
+    chosen = _leagues(place, config_key)
+    if config_key is None:
+        if figure or document or audited_games:
+            raise click.UsageError("Say of which configuration: flyball league CONFIG --plot FILE.")
+    elif audited_games:
+        _audit(place, config_key, chosen[config_key], audited_games, workers, as_json=as_json)
+        return
+    else:
+        _save(place, config_key, chosen[config_key], figure, document)
+    if as_json:
+        write_json({key: view.json() for key, view in chosen.items()})
+    else:
+        for key, view in chosen.items():
+            _show(key, view)
+
+
+def _leagues(place: Place, config_key: str | None) -> dict[str, LeagueView]:
+    """Read the league of a configuration, or of all that have one. Raises ``UnknownConfig`` or ``NoLeague``."""
+    with open_run(place) as reader:
+        check_config(reader, config_key)
+        views = read_leagues(history(reader, types=LEAGUES_READ, on_dead=lambda letter: note(letter.error)))
+        if config_key is None:
+            return views
+        if config_key not in views:
+            check_played(reader, place, config_key)
+            raise NoLeague(
+                f"{config_key} has no league in the run in {place.folder.path} yet.",
+                hint="It begins when the first model has been evaluated, soon after flyball up: look again then.",
+            )
+    return {config_key: views[config_key]}
+
+
+def _save(place: Place, key: str, view: LeagueView, figure: Path | None, document: Path | None) -> None:
+    if figure:
+        draw_league(view, key, figure)
+    if document:
+        with writing(document):
+            document.write_bytes(dump_league(view.league, place.folder.path.absolute().name, key))
+
+
+def _audit(place: Place, key: str, view: LeagueView, games: int, workers: int, *, as_json: bool) -> None:
+    from app.cli.auditing import audit_json, audit_league, show_audit  # loads torch
+
+    with open_run(place) as reader:
+        settings = last_settings(reader) or RunSettings()
+    found = audit_league(place, view, settings.config(key), settings.seed, games=games, workers=workers)
+    if as_json:
+        write_json({key: audit_json(found, view, games)})
+    else:
+        show_audit(key, found, view)
+
+
+def _take_over(imported: Path | None, registry: Path | None, config_key: str | None) -> None:
+    if imported is None or registry is None or config_key is None:
+        raise click.UsageError("Say all three: flyball league CONFIG --import FILE --registry FILE.")
+    with reading(imported):
+        data = imported.read_bytes()
+    found, about = load_league(data, str(imported))
+    if about.config_key not in (None, config_key):
+        raise ForeignLeague(
+            f"{imported} is the league of {about.config_key}, not of {config_key}.",
+            hint="Ratings of different games cannot be compared: name the configuration that it is about.",
+        )
+    file = LeagueFile(registry, about.run_name, config_key, baselines=())
+    before = set[str]()
+
+    def joined(known: League) -> League:
+        before.update(known.agents)
+        return known.joined(found)
+
+    with writing(registry):
+        after = file.update(joined)
+    write_json({"agents": len(after.agents), "new": sorted(set(after.agents) - before), "registry": str(registry)})
+
+
+def _show(key: str, view: LeagueView) -> None:
+    table = Table(title=key, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for name in COLUMNS:
+        table.add_column(name, justify="left" if name in LEFT else "right")
+    for member in view.members():
+        table.add_row(*_cells(member))
+    show(table)
+    if view.progress:
+        show(f"the model rated last against an earlier champion: {show_progress(view.progress)}")
+    played = ", ".join(f"{category} {games:,}" for category, games in view.met.most_common())
+    show(f"games of self-play by reason: {played}" if played else "no games of self-play against the league yet")
+    if cycle := view.cycle():
+        first, second, third = (short(agent) for agent in cycle.agents)
+        bound = max(cycle.p_value, LEAST_P)
+        show(f"a circle: {first} beats {second}, {second} beats {third}, {third} beats {first}, p < {bound:.2g}")
+    show("")
+
+
+def _cells(member: dict[str, Any]) -> tuple[str, ...]:
+    why = ", ".join(member["roles"]) or ("built in" if member["kind"] == "baseline" else "")
+    interval = member["interval"]
+    return (
+        short(member["agent"]) if member["kind"] == "checkpoint" else member["agent"],
+        f"{why}, current".lstrip(", ") if member["champion"] else why,
+        UNKNOWN if member["step"] is None else str(member["step"]),
+        UNKNOWN if member["elo"] is None else f"{member['elo']:+.0f}",
+        UNKNOWN if interval is None else f"{interval[0]:+.0f} … {interval[1]:+.0f}",
+        f"{member['games']:,}",
+        UNKNOWN if member["champion_score"] is None else f"{1 - member['champion_score']:.0%}",
+        f"{member['met']:.0%}" if member["met"] else UNKNOWN,
+        short(member["parent"]) if member["parent"] else UNKNOWN,
+    )

@@ -1,0 +1,184 @@
+"""Which events a command is about: patterns, configurations, ranges of the journal."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import Any
+
+import click
+
+from app.cli.options import Place
+from app.cli.output import note
+from app.config import GAMES
+from app.config.loading import UnknownConfig
+from app.events import CATALOGUE, Event, Payload, resolve
+from app.events.envelope import EPOCH
+from app.events.frames import DeadLetter, Record
+from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
+from app.journal.history import last_settings, past_settings
+from daemons.clock import SystemClock
+
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+MAGIC = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The events wanted: of these types (None: all), about this configuration (None: any)."""
+
+    types: frozenset[type[Payload]] | None
+    config_key: str | None
+
+    def admits(self, event_type: str, subject: str) -> bool:
+        """Return whether events of a type about a subject are wanted."""
+        named = self.types is None or any(payload.event_type == event_type for payload in self.types)
+        return named and self.config_key in (None, subject)
+
+    def read(self, reader: JournalReader, after: int = 0) -> Iterator[Event[Any]]:
+        """Iterate over the events wanted that lie after a position."""
+        for event in history(reader, after=after, types=self.types, on_dead=complain):
+            if self.config_key in (None, event.subject):
+                yield event
+
+
+def select(patterns: Sequence[str], config_key: str | None) -> Selection:
+    """Return the selection that glob patterns on seed names or types, and a configuration, stand for.
+
+    Raises:
+        UnknownEventType: a pattern matches nothing.
+    """
+    types = frozenset(payload for pattern in patterns for payload in _matching(pattern))
+    return Selection(types if patterns else None, config_key)
+
+
+def _matching(pattern: str) -> list[type[Payload]]:
+    if not MAGIC.search(pattern):
+        return [resolve(pattern)]
+    name, kind = pattern.upper(), pattern.lower()
+    kinds = (kind, f"flyball.{kind}")
+    found = [p for p in CATALOGUE if fnmatchcase(p.seed_name, name) or any(fnmatchcase(p.event_type, k) for k in kinds)]
+    return found or [resolve(pattern)]
+
+
+def complain(letter: DeadLetter) -> None:
+    """Warn on stderr that an event can't be read."""
+    note(f"The event at position {letter.position} can't be read: {letter.error}")
+
+
+@contextmanager
+def open_journal(place: Place) -> Iterator[SqliteJournalReader]:
+    """Open the run's journal for reading.
+
+    Raises:
+        NotAJournal: there is none.
+    """
+    if not place.folder.journal.exists():
+        raise NotAJournal(
+            f"There is no run in {place.folder.path}.", hint="Name its folder by --run, or begin one: flyball up."
+        )
+    reader = SqliteJournalReader(place.folder.journal)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+@contextmanager
+def open_run(place: Place) -> Iterator[SqliteJournalReader]:
+    """Open the run's journal for conclusions from it, which take its settings.
+
+    Raises:
+        NotAJournal: there is none.
+        ForeignSettings: this version can read none of the settings.
+    """
+    with open_journal(place) as reader:
+        last_settings(reader)
+        yield reader
+
+
+def check_config(reader: JournalReader | None, config_key: str | None) -> None:
+    """Refuse a configuration that neither the run nor Flyball knows.
+
+    Raises:
+        UnknownConfig: names the nearest.
+    """
+    if config_key is None or config_key in GAMES:
+        return
+    if reader is None or config_key not in _played(reader):
+        past = past_settings(reader) if reader else ()
+        known = {str(key) for key in (*GAMES, *(config.key for settings in past for config in settings.configs))}
+        if config_key not in known:
+            near = get_close_matches(config_key, known, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
+            raise UnknownConfig(f"There is no configuration {config_key!r}.", hint=hint)
+
+
+def check_played(reader: JournalReader, place: Place, config_key: str) -> None:
+    """Refuse a configuration that a run does not play since its last start. Raises ``UnknownConfig``."""
+    played = _played(reader)
+    if played and config_key not in played:
+        raise UnknownConfig(
+            f"The run in {place.folder.path} does not play {config_key}.", hint=f"It plays {', '.join(sorted(played))}."
+        )
+
+
+def _played(reader: JournalReader) -> set[str]:
+    settings = last_settings(reader)
+    return {str(config.key) for config in settings.configs} if settings else set()
+
+
+def before_last(reader: JournalReader, count: int, selection: Selection, end: int) -> int:
+    """Return the position after which the last ``count`` events wanted up to ``end`` lie.
+
+    Headers alone are read, from the end backwards, until there are enough.
+    """
+    names = None if selection.types is None else frozenset(payload.event_type for payload in selection.types)
+    wanted = (
+        position
+        for record in reader.headers_back(end)
+        if names is None or not names.isdisjoint(record.frame.types)
+        for position, kind, subject in _listed(record)
+        if position <= end and selection.admits(kind, subject)
+    )
+    return min(islice(wanted, count), default=end + 1) - 1
+
+
+def _listed(record: Record) -> list[tuple[int, str, str]]:
+    """Return position, type and subject of a record's events, the last first."""
+    frame = record.frame
+    types = (frame.types[kind] for kind in frame.type_refs)
+    subjects = (frame.subjects[subject] for subject in frame.subject_refs)
+    return list(zip(range(record.first, record.last + 1), types, subjects, strict=True))[::-1]
+
+
+def before_since(reader: JournalReader, since: str) -> int:
+    """Return the position after which events lie since a position, a time (ISO 8601), or for a while (``10m``)."""
+    if since.isdecimal():
+        return min(max(int(since) - 1, 0), reader.head)
+    start_us = (_moment(since) - EPOCH) // timedelta(microseconds=1)
+    return bisect_left(range(1, reader.head + 1), start_us, key=lambda position: _recorded_us(reader, position))
+
+
+def _recorded_us(reader: JournalReader, position: int) -> int:
+    return next(reader.headers_back(position)).recorded_us
+
+
+def _moment(text: str) -> datetime:
+    if match := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text):
+        return SystemClock().now() - timedelta(**{UNITS[match[2]]: float(match[1])})
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: write 10m, 2h, a position, or a time such as 2026-01-31T12:00.") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def complete_types(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """Complete seed names."""
+    return [payload.seed_name for payload in CATALOGUE if payload.seed_name.startswith(incomplete.upper())]

@@ -1,0 +1,59 @@
+"""``flyball tail``: events, as they were and as they come."""
+
+import asyncio
+from contextlib import suppress
+
+import click
+
+from app.cli.options import Place, connected, json_option, placed
+from app.cli.output import write_event
+from app.cli.selection import Selection, before_last, before_since, check_config, complete_types, open_journal, select
+
+DEFAULT_COUNT = 20
+FOLLOW_DEADLINE_S = 10.0
+
+
+@click.command()
+@click.argument("patterns", nargs=-1, metavar="[PATTERN]...", shell_complete=complete_types)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes.")
+@click.option("-n", "--count", type=click.IntRange(0), help=f"The last N  [default: {DEFAULT_COUNT}, or all --since]")
+@click.option("--since", help="A position, a while (10m, 2h) or a time (ISO 8601).")
+@click.option("--config-key", help="Only events about this configuration.")
+@json_option
+@placed
+def tail(
+    place: Place,
+    patterns: tuple[str, ...],
+    *,
+    follow: bool,
+    count: int | None,
+    since: str | None,
+    config_key: str | None,
+    as_json: bool,
+) -> None:
+    """Show events whose seed name or type matches a glob PATTERN: 'TRAINING_*', 'evaluation.*', MODEL_PROMOTED."""
+    selection = select(patterns, config_key)
+    with open_journal(place) as reader:
+        check_config(reader, config_key)
+        end = reader.head  # what comes later is for --follow: the last N of a running loop are N
+        start = before_since(reader, since) if since else 0
+        if count is not None or since is None:
+            start = max(start, before_last(reader, DEFAULT_COUNT if count is None else count, selection, end))
+        for event in selection.read(reader, after=start):
+            if event.sequence > end:
+                break
+            write_event(event, as_json=as_json)
+    if follow:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(_follow(place, selection, max(end, start), as_json=as_json))
+
+
+async def _follow(place: Place, selection: Selection, after: int, *, as_json: bool) -> None:
+    async with (
+        connected(place, place.load(), FOLLOW_DEADLINE_S) as bus,
+        bus.subscribe(selection.types, after=after) as subscription,
+    ):
+        async for batch in subscription:
+            for event in batch.events:
+                if selection.config_key in (None, event.subject):
+                    write_event(event, as_json=as_json)

@@ -1,0 +1,49 @@
+"""The feedback controllers: pure reducers that read events and turn knobs."""
+
+from app.controllers.controller import Controller
+from app.controllers.curriculum import CurriculumIntegration
+from app.controllers.gauntlet import GauntletFeedbackController
+from app.controllers.league_keeper import LeagueKeeper, LeagueRow
+from app.controllers.learning_rate import EvaluationFeedbackHandler
+from app.controllers.lifecycle import REMEMBERED, ModelLifecycleCoordinator
+from app.controllers.loop import FeedbackLoopController
+from app.controllers.loss_watch import LossWatch
+from app.controllers.needs import Needs
+from app.controllers.scheduler import SelfplayScheduler
+from app.controllers.state import (
+    CanonicalFeedbackState,
+    FeedbackFold,
+    FeedbackState,
+    MonitoringFeedbackState,
+    SignalFeedbackState,
+)
+from app.controllers.trend import RatingPoint, Slope, slope_per_hour
+from app.controllers.trigger import TrainingTrigger
+from app.controllers.watchdog import ModelPerformanceWatchdog, cusum_step, fixed_match
+
+__all__ = [
+    "REMEMBERED",
+    "CanonicalFeedbackState",
+    "Controller",
+    "CurriculumIntegration",
+    "EvaluationFeedbackHandler",
+    "FeedbackFold",
+    "FeedbackLoopController",
+    "FeedbackState",
+    "GauntletFeedbackController",
+    "LeagueKeeper",
+    "LeagueRow",
+    "LossWatch",
+    "ModelLifecycleCoordinator",
+    "ModelPerformanceWatchdog",
+    "MonitoringFeedbackState",
+    "Needs",
+    "RatingPoint",
+    "SelfplayScheduler",
+    "SignalFeedbackState",
+    "Slope",
+    "TrainingTrigger",
+    "cusum_step",
+    "fixed_match",
+    "slope_per_hour",
+]

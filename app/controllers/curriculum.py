@@ -1,0 +1,110 @@
+"""CurriculumIntegration: each configuration's share of self-play.
+
+Weights follow evaluations: each rating may change the shares, and a cooldown keeps them from swinging.
+A configuration that improves faster, or has played less than the others, weighs more; one whose data is poor weighs
+less. What is unknown counts neither way. Weights are clamped and average 1: the least weight is the starvation floor.
+
+All measures are relative to the other configurations, because Elo an hour depends on the cluster and on the stage of
+learning. Games are counted in requests, because a hundred games of 8 moves take as long as one of 150.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from itertools import accumulate
+from math import sqrt, tanh
+from typing import ClassVar, NamedTuple
+
+from app.controllers.controller import Controller
+from app.controllers.state import FeedbackState, state_of
+from app.core import ConfigKey
+from app.events import CurriculumRebalanced, Emission, EvaluationCompleted, Event, Payload, Row, Step
+
+US = 1_000_000
+ALL = ""
+"""The one row: weights concern all configurations together."""
+
+
+class CurriculumRow(Row, frozen=True):
+    """The weights in force, and when they were set."""
+
+    weights: dict[ConfigKey, float]
+    set_us: int
+
+
+class Usual(NamedTuple):
+    """Means over configurations: requests of self-play played so far, and Elo/h gained.
+
+    The velocity is never below the least that is a measure: where all stand still, noise would decide who is fast.
+    """
+
+    requests: float
+    velocity: float
+
+
+def raw_weight(state: FeedbackState, requests: float, usual: Usual) -> float:
+    """Return a configuration's weight before clamping; 1 when nothing is known.
+
+    velocity: 1 + tanh(v / (2 usual)) for v > 0, so up to double; deficit: sqrt of usual requests over its own, from one
+    half to double; quality: from one half to 1.
+    """
+    ahead = _gain(state) / (2 * usual.velocity)
+    deficit = min(2.0, max(0.5, sqrt((usual.requests + 1) / (requests + 1))))
+    quality = 1.0 if state.quality_score is None else 0.5 + 0.5 * state.quality_score
+    return (1 + tanh(ahead)) * deficit * quality
+
+
+def _gain(state: FeedbackState) -> float:
+    return 0.0 if state.elo_velocity is None else max(0.0, state.elo_velocity)
+
+
+def normalised(raw: Mapping[ConfigKey, float], minimum: float, maximum: float) -> dict[ConfigKey, float]:
+    """Scale weights > 0 to average 1 with each within [minimum, maximum], where minimum <= 1 <= maximum."""
+    ordered = sorted(raw.values())
+    sums = list(accumulate(ordered, initial=0.0))
+
+    def total(scale: float) -> float:
+        """Return the sum of the clamped weights without looking at each: there may be ten thousand."""
+        low, high = bisect_left(ordered, minimum / scale), bisect_right(ordered, maximum / scale)
+        return minimum * low + scale * (sums[high] - sums[low]) + maximum * (len(ordered) - high)
+
+    low, high = 0.0, maximum / ordered[0]
+    for _ in range(60):  # bisection: the sum grows with the scale
+        scale = (low + high) / 2
+        low, high = (scale, high) if total(scale) < len(ordered) else (low, scale)
+    return {key: min(maximum, max(minimum, weight * high)) for key, weight in raw.items()}
+
+
+class CurriculumIntegration(Controller[CurriculumRow]):
+    """Owns the curriculum weights."""
+
+    name: ClassVar[str] = "CurriculumIntegration"
+    row: ClassVar[type[CurriculumRow]] = CurriculumRow
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({CurriculumRebalanced})
+
+    def step(
+        self, rows: Mapping[str, CurriculumRow], event: Event[Payload], states: Mapping[str, FeedbackState]
+    ) -> Step[CurriculumRow]:
+        """Rebalance after a rating, if the cooldown is over and the weights have changed enough."""
+        limits, row = self.settings.feedback.curriculum, rows.get(ALL)
+        if not isinstance(event.data, EvaluationCompleted) or event.data.purpose != "rating":
+            return Step()
+        if row is not None and event.recorded_us - row.set_us < limits.rebalance_seconds * US:
+            return Step()
+        known = {config.key: state_of(states, config.key) for config in self.settings.configs}
+        weights, before = normalised(self._raw(known), limits.minimum, limits.maximum), row.weights if row else {}
+        change = max(abs(weight - before.get(key, 1.0)) for key, weight in weights.items())
+        if change < limits.min_change:
+            return Step()
+        rebalanced = CurriculumRebalanced(weights=weights, reason=f"largest change {change:.2f}")
+        return Step({ALL: CurriculumRow(weights=weights, set_us=event.recorded_us)}, (Emission(rebalanced),))
+
+    def _raw(self, known: Mapping[ConfigKey, FeedbackState]) -> dict[ConfigKey, float]:
+        requests = {
+            key: state.games_played / self.settings.config(key).selfplay.games_per_request
+            for key, state in known.items()
+        }
+        gains = [_gain(state) for state in known.values() if state.elo_velocity is not None]
+        velocity = max(self.settings.feedback.curriculum.least_velocity, sum(gains) / max(1, len(gains)))
+        usual = Usual(sum(requests.values()) / len(known), velocity)
+        return {key: raw_weight(state, requests[key], usual) for key, state in known.items()}

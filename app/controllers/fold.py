@@ -1,0 +1,303 @@
+"""Hosting reducers: events in, emissions and changed rows out. No I/O: daemons, replay and simulation share it."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from app.config import ForeignSettings, RunSettings
+from app.controllers.controller import Controller
+from app.controllers.state import FeedbackFold
+from app.core import FlyballError, ModelHash
+from app.events import (
+    AnyRow,
+    Cause,
+    Emission,
+    Envelope,
+    Event,
+    EventVoided,
+    HyperparameterUpdated,
+    ModelPromoted,
+    ModelRolledBack,
+    Parameter,
+    Payload,
+    Reducer,
+    Row,
+    RunConfigured,
+    Step,
+    follow,
+)
+
+RowKey = tuple[str, str]
+"""(reducer, row)."""
+
+Changed = dict[RowKey, AnyRow | RunSettings | None]
+"""Rows to save (``None``: deleted), and the settings."""
+
+Recorded = tuple[str, str]
+"""(id, type) of an event that was published."""
+
+Hosted = Reducer[Any] | Controller[Any]
+Factory = Callable[[RunSettings], Hosted]
+HOST = "host"
+SETTINGS_KEY: RowKey = (HOST, "settings")
+VOIDED_KEY: RowKey = (HOST, "voided")
+CURRENT = "current "
+"""Prefix of the keys of rows that hold a configuration's current model."""
+
+
+class CurrentModel(Row, frozen=True):
+    """The current model of a configuration, as the journal tells it."""
+
+    model: ModelHash
+
+
+class VoidedEvents(Row, frozen=True):
+    """Positions of voided events that the saved rows don't contain."""
+
+    positions: tuple[int, ...]
+
+
+class UndeclaredEmission(FlyballError):
+    """A reducer emitted a payload type that it does not declare, or set a parameter that it does not own."""
+
+
+class Conclusion(NamedTuple):
+    """Something that a reducer said: who, the position of its cause, and the event to publish."""
+
+    by: str
+    position: int
+    envelope: Envelope[Payload]
+
+
+class Failure(NamedTuple):
+    """A reducer's failure at an event; its rows are as before the event."""
+
+    by: str
+    event: Event[Payload]
+    error: str
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The outcome of a batch of events.
+
+    Attributes:
+        conclusions: events that the reducers emitted.
+        changed: rows to save (``None``: deleted).
+        failures: events that could not be folded.
+        dropped: number of steps dropped because their decisions differ from the recorded ones.
+    """
+
+    conclusions: list[Conclusion] = field(default_factory=list)
+    changed: Changed = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    dropped: int = 0
+
+    @property
+    def envelopes(self) -> list[Envelope[Payload]]:
+        """The events to publish."""
+        return [conclusion.envelope for conclusion in self.conclusions]
+
+    def saved(self) -> dict[RowKey, bytes | None]:
+        """Return the changed rows as a state store takes them. Written here, once, however often a row changed."""
+        return written(self.changed)
+
+
+def written(rows: Changed) -> dict[RowKey, bytes | None]:
+    """Return rows as a state store takes them."""
+    return {key: None if row is None else row.model_dump_json().encode() for key, row in rows.items()}
+
+
+SUCCESSIONS = frozenset({ModelPromoted, ModelRolledBack})
+"""Event types that make a model current."""
+
+
+class _Seat(NamedTuple):
+    """A reducer at its place: its rows, and what its step takes after the event: FeedbackState if it is a controller.
+
+    Its step is looked up once: a replay takes millions.
+    """
+
+    reducer: Hosted
+    name: str
+    step: Callable[..., Step[Any]]
+    rows: dict[str, AnyRow]
+    shown: tuple[Mapping[str, Any], ...]
+
+
+class Fold:
+    """The state of some reducers, folded from events.
+
+    The reducers are built from the settings in RUN_CONFIGURED, and rebuilt when a later one brings other settings;
+    their rows stay. They receive events about the system and about configurations in the run's settings. FeedbackState,
+    if hosted, folds each event first, so that controllers see it up to date.
+
+    Stale rollbacks are dropped. Reducers that read rollbacks must read promotions too.
+
+    A reducer that fails at an event skips it: its rows stay as they were, the failure is in the outcome, and the other
+    reducers go on. Voided events are skipped by all reducers.
+
+    Args:
+        factories: build the reducers from a run's settings.
+        saved: rows to go on from.
+        voided: positions of voided events, in addition to those in ``saved``.
+    """
+
+    def __init__(
+        self,
+        factories: Sequence[Factory],
+        saved: dict[RowKey, bytes] | None = None,
+        voided: Collection[int] = (),
+    ) -> None:
+        self._factories = factories
+        self._saved = saved or {}
+        self.voided = frozenset(voided) | voided_in(self._saved)
+        self._to_void: set[int] = set()
+        self._rows: dict[str, dict[str, AnyRow]] = {}
+        self._readers: dict[type[Payload], tuple[_Seat, ...]] = {}
+        self.reducers: tuple[Hosted, ...] = ()
+        self.settings: RunSettings | None = None
+        self._concerned: frozenset[str | None] = frozenset({None})
+        self._current: dict[str, ModelHash] = {
+            key.removeprefix(CURRENT): CurrentModel.model_validate_json(row).model
+            for (owner, key), row in self._saved.items()
+            if owner == HOST and key.startswith(CURRENT)
+        }
+        if SETTINGS_KEY in self._saved:
+            self._build(RunSettings.model_validate_json(self._saved[SETTINGS_KEY]))
+
+    def rows(self, reducer: str) -> dict[str, Any]:
+        """Return the rows of the reducer with this name."""
+        return self._rows.get(reducer, {})
+
+    def tables(self) -> Mapping[str, Mapping[str, AnyRow]]:
+        """Return the rows of all reducers, by the reducers' names."""
+        return {reducer.name: self._rows[reducer.name] for reducer in self.reducers}
+
+    @property
+    def to_void(self) -> frozenset[int]:
+        """Positions that were voided after they were folded; they require a new fold."""
+        return frozenset(self._to_void)
+
+    def feed(self, events: Iterable[Event[Payload]], recorded: Collection[Recorded] | None = None) -> Outcome:
+        """Fold events in order.
+
+        Args:
+            events: in the journal's order.
+            recorded: all published decisions caused by these events, if they are settled. A step with other decisions
+                is dropped with its rows, because those would wait for answers that never come.
+        """
+        outcome = Outcome()
+        for event in events:
+            if event.sequence in self.voided:
+                continue
+            data = event.envelope.data
+            if type(data) is EventVoided and data.position not in self.voided and self._factories:
+                self._to_void.add(data.position)
+            elif type(data) is RunConfigured and not self._configured(event, outcome):
+                continue
+            if event.envelope.subject in self._concerned:
+                if type(data) in SUCCESSIONS and not self._succeeds(event, outcome):
+                    continue
+                for seat in self._readers.get(type(data), ()):
+                    _apply(seat, event, outcome, recorded)
+        return outcome
+
+    def _configured(self, event: Event[Any], outcome: Outcome) -> bool:
+        """Take in the run's settings; return whether they are usable. If not, the former ones stay in force."""
+        try:
+            settings = RunSettings.recorded(event.data.settings, event.source)
+        except ForeignSettings as error:
+            outcome.failures.append(Failure(HOST, event, str(error)))
+            return False
+        outcome.changed[SETTINGS_KEY] = settings
+        self._build(settings)
+        return True
+
+    def _succeeds(self, event: Event[Payload], outcome: Outcome) -> bool:
+        """Note which model is current after a decision about it; return whether it was one."""
+        key = event.subject
+        match event.data:
+            case ModelPromoted(model=model):
+                current = model
+            case ModelRolledBack(to_model=model) as back if back.holds(self._current.get(key)):
+                current = model
+            case _:
+                return False
+        self._current[key] = current
+        outcome.changed[HOST, CURRENT + key] = CurrentModel(model=current)
+        return True
+
+    def _build(self, settings: RunSettings) -> None:
+        self.settings = settings
+        self._concerned = frozenset({None, *(config.key for config in settings.configs)})
+        self.reducers = tuple(factory(settings) for factory in self._factories)
+        seats = [self._seat(reducer) for reducer in self.reducers]
+        read = frozenset[type[Payload]]().union(*(reducer.reads for reducer in self.reducers))
+        self._readers = {kind: tuple(seat for seat in seats if kind in seat.reducer.reads) for kind in read}
+
+    def _seat(self, reducer: Hosted) -> _Seat:
+        if reducer.name not in self._rows:
+            self._rows[reducer.name] = self._load(reducer)
+        shown = (self._rows.setdefault(FeedbackFold.name, {}),) if isinstance(reducer, Controller) else ()
+        return _Seat(reducer, reducer.name, reducer.step, self._rows[reducer.name], shown)
+
+    def _load(self, reducer: Hosted) -> dict[str, AnyRow]:
+        return {
+            key: reducer.row.model_validate_json(row)
+            for (owner, key), row in self._saved.items()
+            if owner == reducer.name
+        }
+
+
+def voided_in(saved: Mapping[RowKey, bytes]) -> frozenset[int]:
+    """Return the positions of voided events in saved rows."""
+    row = saved.get(VOIDED_KEY)
+    return frozenset() if row is None else frozenset(VoidedEvents.model_validate_json(row).positions)
+
+
+def _apply(seat: _Seat, event: Event[Payload], outcome: Outcome, recorded: Collection[Recorded] | None) -> None:
+    reducer, name, fold, rows, shown = seat
+    try:
+        step = fold(rows, event, *shown)
+        drafted = draft(reducer, event.cause, step.emissions) if step.emissions else []
+    except Exception as error:  # noqa: BLE001 - an event that one reducer cannot fold must not stop the others
+        outcome.failures.append(Failure(name, event, f"{type(error).__name__}: {error}"))
+        return
+    if recorded is not None and any((one.id, one.data.event_type) not in recorded for one in drafted):
+        outcome.dropped += 1
+        return
+    for key, row in step.rows.items():
+        if row is None:
+            rows.pop(key, None)
+        else:
+            rows[key] = row
+        outcome.changed[name, key] = row
+    outcome.conclusions += [Conclusion(name, event.sequence, envelope) for envelope in drafted]
+
+
+def draft(reducer: Hosted, cause: Cause, emissions: Iterable[Emission]) -> list[Envelope[Payload]]:
+    """Write what a reducer emitted as events that follow from their cause.
+
+    Raises:
+        UndeclaredEmission: the reducer does not declare one of the types, or does not own a parameter.
+    """
+    envelopes = []
+    for index, (data, subject, evidence) in enumerate(emissions):
+        _check_declared(reducer, data)
+        envelopes.append(follow(data, cause, by=reducer.name, index=index, subject=subject, evidence=evidence))
+    return envelopes
+
+
+def _check_declared(reducer: Hosted, data: Payload) -> None:
+    if type(data) not in reducer.emits:
+        raise UndeclaredEmission(
+            f"{reducer.name} emitted {data.seed_name}, which it does not declare.",
+            hint="Add the payload type to its `emits`, and see who consumes it.",
+        )
+    owned = reducer.parameters if isinstance(reducer, Controller) else frozenset[Parameter]()
+    if type(data) is HyperparameterUpdated and data.parameter not in owned:
+        raise UndeclaredEmission(
+            f"{reducer.name} set {data.parameter}, which it does not own.",
+            hint="Publish an observation for its owner; if there is none, add it to its `parameters`.",
+        )

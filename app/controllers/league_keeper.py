@@ -1,0 +1,251 @@
+"""LeagueKeeper: who is in the league of each configuration, and whom its current model meets.
+
+Only promoted models enter, as far as the schedule wants them; the checkpoints of rejected ones are deleted. Who has to
+leave then leaves with the same event. A rollback takes everybody along who was promoted after the model that is gone
+back to.
+
+What the keeper says it takes in at once, with the functions that everybody else folds it with, and does not read back.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from app.config import RunSettings
+from app.core import ModelHash, derive_seed
+from app.events import (
+    AgentRating,
+    CheckpointAdded,
+    CheckpointRetired,
+    EloUpdated,
+    Emission,
+    EvaluationCompleted,
+    Event,
+    MatchesRequested,
+    MatchmakingUpdated,
+    ModelPromoted,
+    ModelRolledBack,
+    OpponentPick,
+    Payload,
+    RunConfigured,
+    Step,
+    Value,
+)
+from app.league.admission import admission, retirements
+from app.league.league import Agent, League
+from app.league.matchmaking import distribution
+from app.league.projection import LEAGUE_READS, fold_league, league_after
+from app.league.tournaments import tournaments
+
+Leaving = Literal["expired", "evicted", "rolled_back"]
+
+
+class LeagueRow(Value):
+    """One configuration's league.
+
+    Attributes:
+        league: its members, and what they have played.
+        rated: the model that was rated last; not known is only its parent.
+        promoted: the latest current models, the present one last, members or not. Their parents are their nearest
+            ancestors in the league.
+        told: what was decided last about whom the current model meets.
+    """
+
+    league: League = League()
+    rated: Agent | None = None
+    promoted: tuple[Agent, ...] = ()
+    told: MatchmakingUpdated | None = None
+
+
+FIRST = LeagueRow()
+"""The row of a configuration of whose league nothing is known."""
+
+
+def rated_agent(data: EvaluationCompleted) -> Agent:
+    """Return a model as its rating games show it."""
+    return Agent(
+        id=data.model,
+        kind="checkpoint",
+        step=data.step,
+        elo=data.elo,
+        elo_stderr=data.elo_stderr,
+        matches=sum(match.games for match in data.results),
+    )
+
+
+def promoted_agent(row: LeagueRow, data: ModelPromoted) -> Agent:
+    """Return a promoted model, with its rating if it was the last to be rated, and its nearest ancestor that is known.
+
+    It was trained from the model before it: of others no candidate is promoted.
+    """
+    before = next((agent for agent in row.promoted if agent.id == data.previous), None)
+    ancestors = (data.previous, before and before.parent)
+    parent = next((name for name in ancestors if name in row.league.agents and name != data.model), None)
+    if row.rated is not None and row.rated.id == data.model:
+        return row.rated.model_copy(update={"parent": parent})
+    return Agent(id=data.model, kind="checkpoint", step=data.step, parent=parent)
+
+
+def with_ratings(promoted: tuple[Agent, ...], ratings: Iterable[AgentRating]) -> tuple[Agent, ...]:
+    """Return the promoted models with newer ratings, those that have one."""
+    newer = {one.agent: one for one in ratings}
+    return tuple(
+        agent.rated(one.elo, one.elo_stderr, one.games) if (one := newer.get(agent.id)) else agent for agent in promoted
+    )
+
+
+def cut_back(promoted: tuple[Agent, ...], data: ModelRolledBack) -> tuple[tuple[Agent, ...], tuple[Agent, ...]]:
+    """Return the promoted models up to the one that was gone back to, and those after it."""
+    names = [agent.id for agent in promoted]
+    if data.to_model in names:
+        end = names.index(data.to_model) + 1
+        return promoted[:end], promoted[end:]
+    bad = tuple(agent for agent in promoted if agent.id == data.from_model)
+    return tuple(agent for agent in promoted if agent not in bad), bad
+
+
+def taken_along(league: League, gone: Iterable[Agent]) -> tuple[CheckpointRetired, ...]:
+    """Return the retirements of those members who were promoted after the model that was gone back to."""
+    active = {agent.id for agent in league.checkpoints}
+    return tuple(retirement_of(agent, "rolled_back") for agent in gone if agent.id in active)
+
+
+def may_change_matches(before: LeagueRow, row: LeagueRow, data: Payload) -> bool:
+    """Return whether an event may change the current model's opponents.
+
+    What it meets follows from who is in the league, and from the games of members, of its ancestors and its own. Those
+    of a stranger, mostly a candidate that was just rated, are noted and change nothing.
+    """
+    if not isinstance(data, EvaluationCompleted) or row.league.agents is not before.league.agents:
+        return True
+    return any(data.model in (agent.id, agent.parent) for agent in (*row.promoted, *row.league.agents.values()))
+
+
+def retirement_of(agent: Agent, reason: Leaving) -> CheckpointRetired:
+    """Return what is said of a member that leaves."""
+    return CheckpointRetired(model=ModelHash(agent.id), step=agent.step or 0, reason=reason)
+
+
+REMEMBERED = 16
+"""Promoted models whose place in the lineage is known, more than any rollback goes back."""
+
+READS = (LEAGUE_READS | {RunConfigured}) - {CheckpointAdded, CheckpointRetired}
+
+
+@dataclass(frozen=True)
+class LeagueKeeper:
+    """Says who enters a league and who leaves it, and has new members placed; owns whom self-play meets."""
+
+    settings: RunSettings
+    name: ClassVar[str] = "LeagueKeeper"
+    row: ClassVar[type[LeagueRow]] = LeagueRow
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {CheckpointAdded, CheckpointRetired, MatchesRequested, MatchmakingUpdated}
+    )
+    reads: ClassVar[frozenset[type[Payload]]] = READS
+
+    def step(self, rows: Mapping[str, LeagueRow], event: Event[Payload]) -> Step[LeagueRow]:
+        """Fold one event."""
+        if isinstance(event.data, RunConfigured):
+            return self._configured(rows)
+        if isinstance(event.data, EvaluationCompleted) and event.data.purpose == "gate":
+            return Step()  # these games decide about one pair over and over
+        before = rows.get(event.subject) or FIRST
+        league = before.league.with_baselines(self.settings.config(event.subject).builtins)
+        row = before.model_copy(update={"league": fold_league(league, event, self.settings.league.admission)})
+        said: tuple[Payload, ...] = ()
+        match event.data:
+            case EvaluationCompleted(purpose="rating") as data:
+                row, said = self._rated(row.model_copy(update={"rated": rated_agent(data)}))
+            case ModelPromoted() as data:
+                newest = promoted_agent(row, data)
+                others = tuple(agent for agent in row.promoted if agent.id != newest.id)
+                row = row.model_copy(update={"promoted": (*others, newest)[-REMEMBERED:]})
+                said = self._entering(row.league, newest)
+            case EloUpdated(ratings=ratings):
+                row = row.model_copy(update={"promoted": with_ratings(row.promoted, ratings)})
+            case ModelRolledBack() as data:
+                kept, gone = cut_back(row.promoted, data)
+                row, said = row.model_copy(update={"promoted": kept}), taken_along(row.league, gone)
+        return self._said(event, before, row, said)
+
+    def _configured(self, rows: Mapping[str, LeagueRow]) -> Step[LeagueRow]:
+        """Decide anew whom the current models meet: the settings may be others."""
+        changed, emissions = dict[str, LeagueRow](), list[Emission]()
+        for key, row in rows.items():
+            if key in self.settings:
+                changed[key], decided = self._matched(row)
+                emissions += (Emission(data, key) for data in decided)
+        return Step(changed, tuple(emissions))
+
+    def _matched(self, row: LeagueRow) -> tuple[LeagueRow, tuple[MatchmakingUpdated, ...]]:
+        """Decide whom the current model meets, if that is not what was decided last."""
+        league = row.league
+        known = {agent.id: agent for agent in row.promoted} | league.agents
+        hero = known.get(league.champion or "")
+        if hero is None:
+            return row, ()
+        picks = distribution(league, hero, self.settings.league.matchmaking)
+        decided = MatchmakingUpdated(
+            model=ModelHash(hero.id),
+            picks=tuple(
+                OpponentPick(agent=pick.agent, category=pick.category, probability=share)
+                for pick, share in picks.items()
+            ),
+        )
+        return (row, ()) if decided == row.told else (row.model_copy(update={"told": decided}), (decided,))
+
+    def _rated(self, row: LeagueRow) -> tuple[LeagueRow, tuple[CheckpointAdded, ...]]:
+        """Let a model enter that was promoted before anybody had rated it, as an operator may do."""
+        *others, newest = row.promoted or (None,)
+        if newest is None or row.rated is None or newest.id != row.rated.id or newest.elo is not None:
+            return row, ()
+        known = row.rated.model_copy(update={"parent": newest.parent})
+        return row.model_copy(update={"promoted": (*others, known)}), self._entering(row.league, known)
+
+    def _entering(self, league: League, newest: Agent) -> tuple[CheckpointAdded, ...]:
+        """Return the admission of a promoted model, if it has a rating and the schedule wants it."""
+        member = league.agents.get(newest.id)
+        if newest.elo is None or newest.elo_stderr is None or (member is not None and not member.retired):
+            return ()
+        step = newest.step or 0
+        roles = admission(step, newest.elo, league, self.settings.league.admission)
+        if not roles:
+            return ()
+        added = CheckpointAdded(
+            model=ModelHash(newest.id),
+            parent=None if newest.parent is None else ModelHash(newest.parent),
+            step=step,
+            elo=newest.elo,
+            elo_stderr=newest.elo_stderr,
+            games=newest.matches,
+            roles=roles,
+        )
+        return (added,)
+
+    def _said(
+        self, event: Event[Payload], before: LeagueRow, row: LeagueRow, said: Iterable[Payload]
+    ) -> Step[LeagueRow]:
+        """Take in what is said, let those leave whose time is over then, and see whom the current model meets now."""
+        league, emissions = self._with(row.league, event, said)
+        leaving = retirements(league, self.settings.league.admission)
+        league, more = self._with(league, event, (retirement_of(one.agent, one.reason) for one in leaving))
+        row = row.model_copy(update={"league": league})
+        row, decided = self._matched(row) if may_change_matches(before, row, event.data) else (row, ())
+        asked = self._tournaments(event.subject, league, emissions)
+        return Step({event.subject: row}, (*emissions, *more, *map(Emission, asked), *map(Emission, decided)))
+
+    def _tournaments(self, key: str, league: League, said: Iterable[Emission]) -> Iterable[MatchesRequested]:
+        settings = self.settings.league.tournaments
+        for emission in said:
+            if isinstance(emission.data, CheckpointAdded):
+                seed = derive_seed(self.settings.seed, key)
+                yield from tournaments(league, league.agents[emission.data.model], settings, seed)
+
+    def _with(
+        self, league: League, event: Event[Payload], said: Iterable[Payload]
+    ) -> tuple[League, tuple[Emission, ...]]:
+        emissions = tuple(Emission(data) for data in said)
+        for emission in emissions:
+            league = league_after(league, emission.data, event.recorded_us, self.settings.league.admission)
+        return league, emissions

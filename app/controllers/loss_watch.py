@@ -1,0 +1,82 @@
+"""LossWatch: notices when a training's figures leave their usual range.
+
+Mean and variance of each figure are exponentially weighted; a figure far above its mean is an anomaly. What diverges
+outright never becomes a model: the training job refuses it, and EvaluationFeedbackHandler lowers the learning rate. It
+does so too after two trainings in a row with an anomaly: each widens the range, so that only growth brings a second.
+"""
+
+from collections.abc import Mapping
+from math import sqrt
+from typing import ClassVar
+
+from app.config.feedback import AnomalySettings
+from app.controllers.controller import Controller
+from app.controllers.state import FeedbackState
+from app.events import Emission, Event, LossAnomalyDetected, Payload, Row, Step, TrainingCompleted, TrainingMetrics
+
+WATCHED = ("value_loss", "approx_kl")
+
+
+class Usual(Row, frozen=True):
+    """The usual range of one figure."""
+
+    mean: float
+    variance: float
+    count: int
+
+    def deviations(self, value: float) -> float:
+        """Return by how many standard deviations a value is above the mean."""
+        return (value - self.mean) / sqrt(self.variance) if self.variance > 0 else 0.0
+
+    def after(self, value: float, weight: float) -> "Usual":
+        """Take in a value."""
+        delta = value - self.mean
+        variance = (1 - weight) * (self.variance + weight * delta * delta)
+        return Usual(mean=self.mean + weight * delta, variance=variance, count=self.count + 1)
+
+
+class LossRow(Row, frozen=True):
+    """The usual ranges of one configuration's figures, and how many of its latest trainings in a row left them."""
+
+    usual: dict[str, Usual]
+    consecutive: int
+
+
+class LossWatch(Controller[LossRow]):
+    """Observes; sets no knob."""
+
+    name: ClassVar[str] = "LossWatch"
+    row: ClassVar[type[LossRow]] = LossRow
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset({TrainingCompleted})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({LossAnomalyDetected})
+
+    def step(
+        self,
+        rows: Mapping[str, LossRow],
+        event: Event[Payload],
+        states: Mapping[str, FeedbackState],  # noqa: ARG002 - the protocol's argument
+    ) -> Step[LossRow]:
+        """Fold one event."""
+        data = event.data
+        if not isinstance(data, TrainingCompleted) or data.metrics is None:
+            return Step()
+        settings, row = self.settings.feedback.anomaly, rows.get(event.subject) or LossRow(usual={}, consecutive=0)
+        consecutive = row.consecutive + 1
+        found = [_judged(name, data.metrics, row.usual.get(name), settings, consecutive) for name in WATCHED]
+        ranges = {name: after for name, (after, _) in zip(WATCHED, found, strict=True)}
+        anomalies = tuple(Emission(anomaly) for _, anomaly in found if anomaly)
+        return Step({event.subject: LossRow(usual=ranges, consecutive=consecutive if anomalies else 0)}, anomalies)
+
+
+def _judged(
+    name: str, metrics: TrainingMetrics, usual: Usual | None, settings: AnomalySettings, consecutive: int
+) -> tuple[Usual, LossAnomalyDetected | None]:
+    value = float(getattr(metrics, name))
+    if usual is None:
+        return Usual(mean=value, variance=0.0, count=1), None
+    deviations, after = usual.deviations(value), usual.after(value, settings.weight)
+    if usual.count < settings.warm_up or deviations < settings.deviations:
+        return after, None
+    return after, LossAnomalyDetected(
+        metric=name, value=value, expected=usual.mean, deviations=deviations, consecutive=consecutive
+    )

@@ -1,0 +1,365 @@
+"""ModelPerformanceWatchdog: notices when the models that get promoted play worse than those before them did.
+
+A sequential test, Page's CUSUM for Bernoulli trials, on the games of every current model against the one opponent that
+stays the same: the newest lasting anchor, or before there is one the random bot. What good models score against it is
+the level, measured too; the alternative is a drop of ``design_drop_elo`` from it. As long as
+nothing is wrong the sum keeps coming back to zero, so the model promoted when it last was there is the last good one.
+
+An anchor was the current model when it became one, so the level above it begins at 0 exactly. After an alarm the model
+restored by any rollback is rated again and has to reach the level too. One that an operator went back
+to without an alarm is good by decision, and the level restarts with its measurements.
+
+A sum that is on its way to the threshold is looked into at once: the model in question is retested, rather than the
+next one rated hours later. A retest has few games, as another can follow, and none against anybody else.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import log, log10
+from typing import Any, ClassVar, NamedTuple, Self
+
+from app.config.feedback import WatchdogSettings
+from app.controllers.controller import Controller
+from app.controllers.state import FeedbackState
+from app.core import ANCHOR, ELO_SCALE, NEWEST_ANCHOR, RANDOM, ModelHash, derive_seed, expected_score
+from app.events import (
+    Emission,
+    EvaluationCompleted,
+    Event,
+    MatchesRequested,
+    MatchResult,
+    ModelPromoted,
+    ModelRolledBack,
+    Payload,
+    RegressionCleared,
+    RegressionDetected,
+    Row,
+    Severity,
+    Step,
+)
+
+# How strong good models are, measured by games against one opponent that stays the same: a local level model.
+#
+# The level is their strength above that opponent in Elo, with the variance of what is known of it. From one model to
+# the next it may change; the games of good models move it by their weight (Kalman's filter in one dimension), down by
+# half. No ratings take part, whose errors add up along a chain of champions. The games of a bad model speak against
+# it as far as the level is certain, too: what is uncertain counts as if fewer games had been played.
+#
+# Sources: E. S. Page, Biometrika 41 (1954), 100-115 (CUSUM); A. C. Harvey, Forecasting, Structural Time Series Models
+# and the Kalman Filter (1989), chapter 2 (local level).
+
+NEVER = 1e-12
+
+FALL = 0.5
+"""Share of its weight with which a weaker result counts: a level that followed bad models down would condemn none."""
+
+PER_ELO = log(10) / ELO_SCALE
+"""A difference of 400 Elo means odds of 10 to 1."""
+
+
+def fixed_match(evaluation: EvaluationCompleted) -> MatchResult | None:
+    """Return the match against the opponent that stays the same: the newest lasting anchor, or else the random bot.
+
+    A retest has no other. ``None`` when the model is that anchor itself, and plays only older ones.
+    """
+    if evaluation.purpose == "retest":
+        return evaluation.results[0]
+    if evaluation.purpose != "rating":
+        return None
+    by_role = {match.opponent: match for match in evaluation.results}
+    if any(role.startswith(ANCHOR) for role in by_role):
+        return by_role.get(NEWEST_ANCHOR)
+    return by_role.get(RANDOM)
+
+
+class Games(NamedTuple):
+    """Games against one opponent, and the points that they brought, draws one half."""
+
+    number: int
+    points: float
+
+    @classmethod
+    def of(cls, match: MatchResult) -> Self:
+        """Return those of a match."""
+        return cls(match.games, match.score.mean * match.games)
+
+    @property
+    def elo(self) -> float:
+        """Return the strength above the opponent that they say, Elo; half a game of each outcome keeps it finite."""
+        return ELO_SCALE * log10((self.points + 0.5) / (self.number - self.points + 0.5))
+
+    @property
+    def variance(self) -> float:
+        """Return the variance of that, Elo squared."""
+        return 1 / information(self.number + 1, (self.points + 0.5) / (self.number + 1))
+
+
+def information(games: int, score: float) -> float:
+    """Return Fisher's information on a difference in strength that games of an expected score hold, per Elo squared."""
+    return games * score * (1 - score) * PER_ELO**2
+
+
+class Level(Row, frozen=True):
+    """Estimate of good models' strength above an opponent, Elo and Elo squared.
+
+    It is never below 0: the opponent was the current model once, and however slowly models get worse, they must not
+    get worse than it unnoticed.
+
+    Attributes:
+        opponent: the reference; ``None``: the random bot.
+    """
+
+    opponent: ModelHash | None
+    elo: float = 0.0
+    variance: float = 0.0
+
+    @property
+    def player(self) -> str:
+        """The opponent's name in requests and results."""
+        return self.opponent or RANDOM
+
+    @classmethod
+    def measured(cls, opponent: ModelHash | None, games: Games) -> Self:
+        """Return what some games alone say."""
+        return cls(opponent=opponent, elo=max(0.0, games.elo), variance=games.variance)
+
+    def drifted(self, elo: float) -> Self:
+        """Return it for the next model, whose strength may differ by that standard deviation."""
+        return self.model_copy(update={"variance": self.variance + elo**2})
+
+    def after(self, games: Games) -> Self:
+        """Take in games of good models."""
+        gain, more = self.variance / (self.variance + games.variance), games.elo - self.elo
+        elo = max(0.0, self.elo + gain * (more if more > 0 else FALL * more))
+        return self.model_copy(update={"elo": elo, "variance": self.variance * (1 - gain)})
+
+    def certainty(self, games: int) -> float:
+        """Return which share of what so many games say is left beside what is unknown of the level, in (0, 1]."""
+        return 1 / (1 + information(games, possible(expected_score(self.elo))) * self.variance)
+
+
+def cusum_step(statistic: float, score: float, games: int, difference: float, drop: float) -> float:
+    """Add games to Page's statistic: max(0, S + sum of log-likelihood ratios of the drop).
+
+    Args:
+        statistic: S so far.
+        score: mean score of the games, draws one half.
+        games: how many.
+        difference: expected strength above the opponent, Elo.
+        drop: Elo that the alternative is weaker.
+    """
+    before, after = possible(expected_score(difference)), possible(expected_score(difference - drop))
+    ratio = score * log(after / before) + (1 - score) * log((1 - after) / (1 - before))
+    return max(0.0, statistic + games * ratio)
+
+
+def possible(score: float) -> float:
+    """Keep an expected score off 0 and 1, where thousands of Elo round it to: nothing is certain."""
+    return min(1 - NEVER, max(NEVER, score))
+
+
+SEVERITIES: tuple[Severity, ...] = ("minor", "moderate", "severe", "critical")
+
+
+class Doubt(Row, frozen=True):
+    """Evidence against the latest models since the sum was last zero.
+
+    Attributes:
+        total: the sum of log-likelihood ratios, the CUSUM.
+        games: rated games of that time.
+        points: what they brought, draws one half.
+        matches: how many of the current model's were played meanwhile.
+    """
+
+    total: float = 0.0
+    games: int = 0
+    points: float = 0.0
+    matches: int = 0
+
+
+class WatchRow(Row, frozen=True):
+    """One configuration's test.
+
+    Attributes:
+        current: the model promoted last, or restored by a rollback.
+        step: its step.
+        previous: the model that was current before it.
+        evaluated: the latest evaluated model that is not current, or was not then.
+        match: its match against the fixed opponent, until it counts.
+        level: what is expected of good models; ``None``: the next current model that is rated shows it.
+        doubt: what speaks against them.
+        last_good: the current model when nothing did.
+        alarmed: the model of the alarm that is not cleared yet.
+        calm_games: rated games without evidence since the alarm.
+    """
+
+    current: ModelHash | None = None
+    step: int = 0
+    previous: ModelHash | None = None
+    evaluated: ModelHash | None = None
+    match: MatchResult | None = None
+    level: Level | None = None
+    doubt: Doubt = Doubt()
+    last_good: ModelHash | None = None
+    alarmed: ModelHash | None = None
+    calm_games: int = 0
+
+
+FIRST = WatchRow()
+"""The row of a configuration that was never evaluated."""
+
+
+def statistic(doubt: Doubt, level: Level) -> float:
+    """Return how much speaks for a drop, as far as the level is certain."""
+    return doubt.total * level.certainty(doubt.games)
+
+
+def severity_of(drop: float, thresholds: Sequence[float]) -> Severity:
+    """Return how bad a drop in Elo is; anything below the second threshold is minor."""
+    reached = sum(drop >= threshold for threshold in thresholds)
+    return SEVERITIES[max(0, reached - 1)]
+
+
+class ModelPerformanceWatchdog(Controller[WatchRow]):
+    """Observes, and has doubtful models retested; sets no knob."""
+
+    name: ClassVar[str] = "ModelPerformanceWatchdog"
+    row: ClassVar[type[WatchRow]] = WatchRow
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted, ModelPromoted, ModelRolledBack})
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({MatchesRequested, RegressionDetected, RegressionCleared})
+
+    def step(
+        self,
+        rows: Mapping[str, WatchRow],
+        event: Event[Payload],
+        states: Mapping[str, FeedbackState],  # noqa: ARG002 - the protocol's argument
+    ) -> Step[WatchRow]:
+        """Fold one event."""
+        row = rows.get(event.subject) or FIRST
+        match event.data:
+            case EvaluationCompleted(purpose="retest") as data:
+                return self._retested(event, row, data)
+            case EvaluationCompleted(purpose="rating", model=model) as data:
+                played = fixed_match(data)
+                if model == row.current:
+                    return self._counted(event, row, played)
+                return Step({event.subject: row.model_copy(update={"evaluated": model, "match": played})})
+            case ModelPromoted(model=model, step=step) if model != row.current:
+                return self._promoted(event, row, model, step)
+            case ModelRolledBack(from_model=bad, to_model=model, step=step):
+                return Step({event.subject: _gone_back(row, model, step, alarm=bad == row.alarmed)})
+        return Step()
+
+    def _promoted(self, event: Event[Payload], row: WatchRow, model: ModelHash, step: int) -> Step[WatchRow]:
+        """Count the match of a new current model; one that an operator promoted is rated only afterwards."""
+        level = row.level
+        if level is not None and row.doubt.total == 0:  # in doubt, the time that passes must not excuse more and more
+            level = level.drifted(self.settings.feedback.watchdog.drift_elo)
+        played = row.match if model == row.evaluated else None
+        doubt = row.doubt.model_copy(update={"matches": 0})
+        current = {"current": model, "step": step, "previous": row.current, "match": None}
+        return self._counted(event, row.model_copy(update={**current, "level": level, "doubt": doubt}), played)
+
+    def _retested(self, event: Event[Payload], row: WatchRow, data: EvaluationCompleted) -> Step[WatchRow]:
+        """Count what a doubtful model played once more, if it is still current and the level still the same."""
+        played = fixed_match(data)
+        if played is None or data.model != row.current or row.level is None or played.player != row.level.player:
+            return Step()
+        return self._tested(event, row, row.level, Games.of(played), data.model)
+
+    def _counted(self, event: Event[Payload], row: WatchRow, played: MatchResult | None) -> Step[WatchRow]:
+        """Count a match of the current model."""
+        if played is None or row.current is None:
+            return Step({event.subject: row})
+        other, games = played.opponent_model, Games.of(played)
+        if row.level is not None and other == row.level.opponent:
+            return self._tested(event, row, row.level, games, row.current)
+        if row.level is not None and other is None and row.current == row.level.opponent:  # the only anchor itself
+            return Step({event.subject: row})
+        return self._against_another(event, row, other, games, row.current)
+
+    def _against_another(
+        self, event: Event[Payload], row: WatchRow, other: ModelHash | None, games: Games, model: ModelHash
+    ) -> Step[WatchRow]:
+        """Begin a level: against the model that was current before at 0, against any other with what is measured.
+
+        So against the random bot, too, when a rollback has taken the only anchor along.
+        """
+        if row.level is not None and other is not None and other == row.previous:
+            level = Level(opponent=other).drifted(self.settings.feedback.watchdog.drift_elo)
+            return self._tested(event, row.model_copy(update={"doubt": Doubt()}), level, games, model)
+        begun = {"level": Level.measured(other, games), "doubt": Doubt(), "last_good": model}
+        return Step({event.subject: row.model_copy(update=begun)})
+
+    def _tested(
+        self, event: Event[Payload], row: WatchRow, level: Level, games: Games, model: ModelHash
+    ) -> Step[WatchRow]:
+        settings, key = self.settings.feedback.watchdog, event.subject
+        all_games = Games(row.doubt.games + games.number, row.doubt.points + games.points)
+        doubt = _doubted(row.doubt, level, games, settings)
+        found = statistic(doubt, level)
+        row = row.model_copy(update={"doubt": doubt})
+        if found >= settings.threshold:
+            return _alarm(key, row, model, level, settings)
+        if doubt.total == 0:
+            return _calm(key, row.model_copy(update={"level": level.after(all_games)}), model, games, settings)
+        row = row.model_copy(update={"level": level, "calm_games": 0})
+        if found < settings.suspicion * settings.threshold or doubt.matches >= settings.most_matches:
+            return Step({key: row})
+        retest = MatchesRequested(
+            purpose="retest",
+            model=model,
+            step=row.step,
+            opponents=(level.player,),
+            games=settings.retest_games,
+            seed=derive_seed(self.settings.seed, key, "retest", event.id),
+        )
+        return Step({key: row}, (Emission(retest),))
+
+
+def _gone_back(row: WatchRow, model: ModelHash, step: int, *, alarm: bool) -> WatchRow:
+    """Reset the test after a rollback.
+
+    Without an alarm it was an operator's choice, and is good by decision. After one it is tested like any other,
+    whoever decided it: by luck, a bad one may have been taken for the last good. Should it fail, none is known to be
+    good, and the rollback is to the one before. Gone back to the anchor itself, the level is 0.
+    """
+    level = row.level if alarm else None
+    if row.level is not None and row.level.opponent == model:
+        level = Level(opponent=model)
+    begun: dict[str, Any] = {"current": model, "step": step, "previous": None, "last_good": None if alarm else model}
+    unknown: dict[str, Any] = {"evaluated": None, "match": None, "doubt": Doubt()}
+    return row.model_copy(update={**begun, **unknown, "level": level})
+
+
+def _doubted(doubt: Doubt, level: Level, games: Games, settings: WatchdogSettings) -> Doubt:
+    """Add games to what speaks against the latest models; nothing is left of it where the sum is zero."""
+    score = games.points / games.number
+    total = cusum_step(doubt.total, score, games.number, level.elo, settings.design_drop_elo)
+    if total == 0:
+        return Doubt()
+    return Doubt(
+        total=total, games=doubt.games + games.number, points=doubt.points + games.points, matches=doubt.matches + 1
+    )
+
+
+def _calm(key: str, row: WatchRow, model: ModelHash, games: Games, settings: WatchdogSettings) -> Step[WatchRow]:
+    """Nothing speaks against the model: it is good, and an alarm is cleared in time."""
+    calm = row.calm_games + games.number
+    healthy = row.model_copy(update={"last_good": model, "calm_games": calm})
+    if row.alarmed is None or calm < settings.clear_games:
+        return Step({key: healthy})
+    cleared = healthy.model_copy(update={"alarmed": None})
+    return Step({key: cleared}, (Emission(RegressionCleared(model=model)),))
+
+
+def _alarm(key: str, row: WatchRow, model: ModelHash, level: Level, settings: WatchdogSettings) -> Step[WatchRow]:
+    drop = max(0.0, level.elo - Games(row.doubt.games, row.doubt.points).elo)
+    detected = RegressionDetected(
+        model=model,
+        last_good=row.last_good,
+        elo_drop=drop,
+        severity=severity_of(drop, settings.severity_elo),
+        games=row.doubt.games,
+    )
+    after = {"level": level, "doubt": Doubt(), "alarmed": model, "calm_games": 0}
+    return Step({key: row.model_copy(update=after)}, (Emission(detected),))

@@ -1,0 +1,288 @@
+"""Metrics of an evaluation in environments: the one specification, as a reducer.
+
+N environments that reset themselves are stepped together; ``StepResult`` is what they returned, ``EvalState`` what has
+been counted, ``advance`` takes one and the other to the next state. Tests name the rules by their numbers.
+
+1. **End.** An episode ends with the step that sets ``done`` or ``trunc``. Its steps are those since its reset, that one
+   included; its return is the sum of their rewards, undiscounted.
+2. **Success.** An episode succeeds when it ends with ``done``, ``trunc`` or not: done beats trunc. Where the
+   environment has a word of its own (``StepResult.success``), that decides instead. Every other end is a failure.
+3. **Quota.** Of E episodes environment i plays (E + i) // N, fixed before the first step. What it plays beyond is not
+   counted. Stopping at the E-th episode that ends anywhere would favour short episodes: where a success takes 10 steps,
+   a failure 100 and either is as likely, 64 environments would show 32 successes in 32 episodes.
+4. **Autoreset.** Under ``same_step`` the step that ends an episode returns the first observation of the next one, and
+   what is read off the last one comes apart (``StepResult.final_dist``). Under ``next_step`` it returns the last
+   observation, and the step after it takes no action, gives no reward and returns the first observation of the next
+   episode: it belongs to neither, and nothing of it is counted.
+5. **Rates.** ``success_rate`` is successes / E. No state with fewer than E finished episodes has a summary: episodes
+   unfinished within the steps allowed are an error that says how many, not a smaller sample.
+6. **Means and medians.** ``mean_return`` is over all E episodes, ``return_mean_success`` and ``return_mean_fail`` over
+   those that succeeded and failed. Medians are lower medians, ``sorted[(n - 1) // 2]``: a value that occurred.
+   ``median_steps_to_goal`` (also called ``steps_p50_success``) is over successes only, ``dist_at_end_p50`` over all
+   episodes.
+7. **Nothing is null.** A mean or median over no episode is None, never 0. So is ``dist_at_end_p50`` unless every
+   episode reports its last distance (NaN: not reported): those that do may differ from those that do not.
+8. **Numbers are finite.** A reward that is not, or an infinite last distance, is an error.
+
+Sources: Gymnasium's ``AutoresetMode``; the quota is that of Stable-Baselines3's
+``evaluate_policy``.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import fsum, isfinite, sqrt
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from app.config import Settings
+from app.core import FlyballError, Rate
+
+Autoreset = Literal["same_step", "next_step"]
+Flags = NDArray[np.bool_]
+Counts = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+Number = TypeVar("Number", int, float)
+
+
+class NoEpisodes(FlyballError):
+    """An evaluation of nothing was asked for."""
+
+
+class UnfinishedEpisodes(FlyballError):
+    """Some of the episodes asked for did not end (rule 5)."""
+
+
+class NotFinite(FlyballError):
+    """An environment returned NaN or infinity (rule 8)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepResult:
+    """Results of one step in N environments.
+
+    Attributes:
+        reward: [N].
+        done: [N] the episode came to an end of its own.
+        trunc: [N] it was cut off.
+        dist: [N] distance to the goal after the step, as the observation returned has it; NaN where it is not reported,
+            None where it never is.
+        final_dist: [N] under ``same_step``, that of the last observation; only read where an episode ends.
+        success: [N] the environment's own word, only read where an episode ends; None when it has none.
+    """
+
+    reward: Numbers
+    done: Flags
+    trunc: Flags
+    dist: Numbers | None = None
+    final_dist: Numbers | None = None
+    success: Flags | None = None
+
+
+class Episode(NamedTuple):
+    """One finished episode."""
+
+    environment: int
+    success: bool
+    steps: int
+    reward: float
+    """The return: the sum of its rewards."""
+    dist: float | None
+    """Distance to the goal at its end."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvalState:
+    """Counts so far; immutable.
+
+    Attributes:
+        autoreset: how the environments reset themselves.
+        requested: E.
+        owed: [N] episodes that each environment still has to finish.
+        steps: [N] steps of the episodes that are under way.
+        reward: [N] their returns so far.
+        resetting: [N] under ``next_step``, the environments whose next step is a reset.
+        episodes: those that are finished and counted, in the order of their ends.
+    """
+
+    autoreset: Autoreset
+    requested: int
+    owed: Counts
+    steps: Counts
+    reward: Numbers
+    resetting: Flags
+    episodes: tuple[Episode, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Return whether every environment has finished its quota."""
+        return len(self.episodes) == self.requested
+
+    @property
+    def counted(self) -> Flags:
+        """The environments [N] whose next step belongs to an episode that counts."""
+        return (self.owed > 0) & ~self.resetting
+
+
+class EpisodeSummary(Settings):
+    """The episodes of an evaluation; rules 5 to 7 define each field."""
+
+    episodes: int = Field(ge=1)
+    successes: int = Field(ge=0)
+    success_rate: float = Field(ge=0, le=1)
+    success_interval: tuple[float, float] = Field(description="Wilson, 95%")
+    median_steps_to_goal: int | None
+    mean_return: float
+    return_stderr: float | None = Field(description="of the mean return; None with one episode")
+    mean_steps: float
+    steps_p50_success: int | None
+    return_mean_success: float | None
+    return_mean_fail: float | None
+    dist_at_end_p50: float | None
+
+
+def begin_episodes(episodes: int, environments: int, autoreset: Autoreset) -> EvalState:
+    """Return the state before the first step: quotas given, nothing counted. Raises ``NoEpisodes``."""
+    if episodes < 1 or environments < 1:
+        raise NoEpisodes(
+            f"{episodes} episodes in {environments} environments show nothing.", hint="Ask for at least one of each."
+        )
+    return EvalState(
+        autoreset=autoreset,
+        requested=episodes,
+        owed=(episodes + np.arange(environments)) // environments,
+        steps=np.zeros(environments, dtype=np.int64),
+        reward=np.zeros(environments, dtype=np.float64),
+        resetting=np.zeros(environments, dtype=np.bool_),
+    )
+
+
+def advance(state: EvalState, result: StepResult) -> EvalState:
+    """Count one step of all environments. Raises ``NotFinite``."""
+    live = state.counted
+    if not np.isfinite(result.reward[live]).all():
+        raise _not_finite("reward", result.reward, live)
+    steps = state.steps + live
+    reward = state.reward + np.where(live, result.reward, 0.0)
+    over = result.done | result.trunc
+    ended = live & over
+    return EvalState(
+        autoreset=state.autoreset,
+        requested=state.requested,
+        owed=state.owed - ended,
+        steps=np.where(ended, 0, steps),
+        reward=np.where(ended, 0.0, reward),
+        resetting=over & ~state.resetting if state.autoreset == "next_step" else state.resetting,
+        episodes=state.episodes + _ended(state.autoreset, result, ended, steps, reward),
+    )
+
+
+def _ended(
+    autoreset: Autoreset, result: StepResult, ended: Flags, steps: Counts, reward: Numbers
+) -> tuple[Episode, ...]:
+    if not ended.any():
+        return ()
+    dist = result.final_dist if autoreset == "same_step" else result.dist
+    last = np.full(len(ended), np.nan) if dist is None else dist
+    if np.isinf(last[ended]).any():
+        raise _not_finite("distance", last, ended)
+    success = result.done if result.success is None else result.success
+    return tuple(
+        Episode(i, bool(success[i]), int(steps[i]), float(reward[i]), None if np.isnan(last[i]) else float(last[i]))
+        for i in np.flatnonzero(ended).tolist()
+    )
+
+
+def summarise_episodes(state: EvalState) -> EpisodeSummary:
+    """Return what a complete evaluation says. Raises ``UnfinishedEpisodes``."""
+    if not state.complete:
+        short = int((state.owed > 0).sum())
+        raise UnfinishedEpisodes(
+            f"{len(state.episodes)} of {state.requested} episodes ended within the steps allowed; "
+            f"{short} of {len(state.owed)} environments are not done.",
+            hint="Allow more steps, or ask for fewer episodes.",
+        )
+    episodes = state.episodes
+    won = [episode for episode in episodes if episode.success]
+    lost = [episode for episode in episodes if not episode.success]
+    rate = Rate.of(len(won), state.requested)
+    mean = fsum(episode.reward for episode in episodes) / len(episodes)
+    steps_to_goal = lower_median([episode.steps for episode in won])
+    last_dists = [episode.dist for episode in episodes if episode.dist is not None]
+    return EpisodeSummary(
+        episodes=len(episodes),
+        successes=len(won),
+        success_rate=rate.mean,
+        success_interval=(rate.lower, rate.upper),
+        median_steps_to_goal=steps_to_goal,
+        mean_return=mean,
+        return_stderr=_stderr([episode.reward for episode in episodes], mean),
+        mean_steps=sum(episode.steps for episode in episodes) / len(episodes),
+        steps_p50_success=steps_to_goal,
+        return_mean_success=_mean([episode.reward for episode in won]),
+        return_mean_fail=_mean([episode.reward for episode in lost]),
+        dist_at_end_p50=lower_median(last_dists) if len(last_dists) == len(episodes) else None,
+    )
+
+
+def lower_median(values: Sequence[Number]) -> Number | None:
+    """Return the lower median, a value that occurs; None of nothing."""
+    return sorted(values)[(len(values) - 1) // 2] if values else None
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fsum(values) / len(values) if values else None
+
+
+def _stderr(values: Sequence[float], mean: float) -> float | None:
+    count = len(values)
+    return sqrt(fsum((value - mean) ** 2 for value in values) / (count - 1) / count) if count > 1 else None
+
+
+def _not_finite(what: str, values: Numbers, where: Flags) -> NotFinite:
+    index = next(i for i in np.flatnonzero(where).tolist() if not isfinite(values[i]))
+    return NotFinite(
+        f"Environment {index} returned the {what} {values[index]}.", hint="Correct the environment; a mean hides it."
+    )
+
+
+# The steps of an evaluation, one by one, for looking at a policy that fails.
+#
+# A trajectory file holds one JSON object a line, for every step that counts (``app.gym.episodes``), those of one
+# moment in the order of the environments::
+#
+#     {"env": 0, "episode": 2, "t": 17, "action": 1, "reward": 1.0, "done": false, ..., "dist": null}
+#
+# ``episode`` numbers an environment's own from 0, ``t`` its steps from 0; ``action`` is what the environment was
+# given, a number or a list of them; ``dist`` is the distance after the step (at an episode's end that of its last
+# observation), null where it is not reported.
+
+Row = dict[str, Any]
+
+
+def trajectory_rows(state: EvalState, actions: NDArray[Any], result: StepResult) -> Iterator[Row]:
+    """Yield the rows of one step.
+
+    Args:
+        state: before the step.
+        actions: [N, ...] what the environments were given.
+        result: of the step.
+    """
+    count = len(state.owed)
+    quotas = (state.requested + np.arange(count)) // count
+    for i in np.flatnonzero(state.counted).tolist():
+        done, trunc = bool(result.done[i]), bool(result.trunc[i])
+        last = (done or trunc) and state.autoreset == "same_step"
+        dist = result.final_dist if last else result.dist
+        yield {
+            "env": i,
+            "episode": int(quotas[i] - state.owed[i]),
+            "t": int(state.steps[i]),
+            "action": np.asarray(actions[i]).tolist(),
+            "reward": float(result.reward[i]),
+            "done": done,
+            "trunc": trunc,
+            "dist": None if dist is None or np.isnan(dist[i]) else float(dist[i]),
+        }

@@ -1,0 +1,239 @@
+"""Episodes in environments of the evaluation's own: nothing of a training is reset, stepped or written."""
+
+import reprlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from traceback import extract_tb
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core import FlyballError
+from app.gym.episodes import (
+    Autoreset,
+    EpisodeSummary,
+    EvalState,
+    StepResult,
+    advance,
+    begin_episodes,
+    summarise_episodes,
+)
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+DIST = "dist"
+"""The key of ``info`` under which an environment tells its distance to the goal."""
+
+_AUTORESET: dict[str, Autoreset] = {"NextStep": "next_step", "SameStep": "same_step"}
+
+
+class MissingGymnasium(FlyballError):
+    """Gymnasium is not installed."""
+
+
+class UnknownEnvironment(FlyballError):
+    """An environment that cannot be made."""
+
+
+class BadEnvironment(FlyballError):
+    """An environment that raises, or lacks what an evaluation needs."""
+
+
+class GymnasiumEnvironments:
+    """A vector environment of Gymnasium; see ``Environments``.
+
+    ``step_limit`` is after how many steps an episode is cut off, None when none is.
+
+    Args:
+        vector: which resets itself, at the same or at the next step.
+        success_key: the key of ``info`` that says at an episode's end whether it succeeded; None: ``done`` does.
+
+    Raises ``BadEnvironment``.
+    """
+
+    def __init__(self, vector: "VectorEnv[Any, Any, Any]", success_key: str | None = None) -> None:
+        mode = vector.metadata.get("autoreset_mode", "NextStep")  # Gymnasium 1.0 knows no other and does not name it
+        name = str(getattr(mode, "value", mode))
+        if name not in _AUTORESET:
+            raise BadEnvironment(
+                f"The environments do not reset themselves ({mode}).", hint="Make them with same-step or next-step."
+            )
+        self._vector = vector
+        self._name = str(vector.spec.id if vector.spec else vector)
+        self.step_limit: int | None = vector.spec.max_episode_steps if vector.spec else None
+        self._success = success_key
+        self.autoreset: Autoreset = _AUTORESET[name]
+        self.count = int(vector.num_envs)
+        self.observation_space = vector.single_observation_space
+        self.action_space = vector.single_action_space
+
+    def reset(self, seed: int) -> Any:
+        """See ``Environments.reset``. Raises ``BadEnvironment``."""
+        with _running(self._name):
+            return self._vector.reset(seed=seed)[0]
+
+    def step(self, actions: NDArray[Any]) -> tuple[Any, StepResult]:
+        """See ``Environments.step``. Raises ``BadEnvironment``."""
+        with _running(self._name):
+            observations, rewards, done, trunc, infos = self._vector.step(actions)
+        done, trunc = np.asarray(done, dtype=np.bool_), np.asarray(trunc, dtype=np.bool_)
+        final = infos.get("final_info", {}) if self.autoreset == "same_step" else infos
+        result = StepResult(
+            reward=np.asarray(rewards, dtype=np.float64),
+            done=done,
+            trunc=trunc,
+            dist=_told(infos, DIST, self.count),
+            final_dist=_told(final, DIST, self.count),
+            success=None if self._success is None else self._succeeded(self._success, final, done | trunc),
+        )
+        return observations, result
+
+    def close(self) -> None:
+        """Release what the environments hold. Raises ``BadEnvironment``."""
+        with _running(self._name):
+            self._vector.close()
+
+    def _succeeded(self, key: str, infos: dict[str, Any], ended: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        told = _told(infos, key, self.count)
+        if ended.any() and (told is None or np.isnan(told[ended]).any()):
+            raise BadEnvironment(
+                f"An episode ended and its info has no {key!r}.",
+                hint="Name a key that is there at the end of every episode, or leave --success-key out.",
+            )
+        return np.zeros(self.count, dtype=np.bool_) if told is None else np.nan_to_num(told) != 0
+
+
+def open_environments(name: str, count: int, success_key: str | None = None) -> GymnasiumEnvironments:
+    """Return ``count`` fresh environments of an id, in this process.
+
+    Raises ``MissingGymnasium``, ``UnknownEnvironment`` or ``BadEnvironment``.
+    """
+    gymnasium = _gymnasium()
+    module, _, plain = name.rpartition(":")
+    try:
+        with _running(name, gymnasium.error.Error, ImportError):
+            if module:
+                import_module(module)
+            mode = "sync" if gymnasium.spec(plain).entry_point is not None else "vector_entry_point"
+            vector = gymnasium.make_vec(plain, num_envs=count, vectorization_mode=mode)
+    except (gymnasium.error.Error, ImportError) as error:
+        raise UnknownEnvironment(
+            f"The environment {name!r} cannot be made: {str(error).rstrip('.')}.",
+            hint="Write an id that is registered, or module:id for one that a module of yours registers.",
+        ) from error
+    return GymnasiumEnvironments(vector, success_key)
+
+
+def _gymnasium() -> Any:
+    try:
+        import gymnasium
+    except ImportError as error:
+        raise MissingGymnasium("Gymnasium is not installed.", hint="pip install 'flyball[gym]'") from error
+    return gymnasium
+
+
+@contextmanager
+def _running(name: str, *expected: type[Exception]) -> Iterator[None]:
+    """Run an environment's code; unexpected exceptions become ``BadEnvironment``."""
+    try:
+        yield
+    except expected:
+        raise
+    except Exception as error:
+        frame = extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__}: {error}".rstrip(": .")
+        raise BadEnvironment(
+            f"The environment {name} raised {what}.", hint=f"Look at {frame.filename}, line {frame.lineno}."
+        ) from error
+
+
+def _told(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64] | None:
+    """Return the values under a key [N], NaN where missing; None when all lack it.
+
+    Gymnasium collects the environments' infos in arrays, with a mask of those that set ``key`` under ``_key``.
+
+    Raises ``BadEnvironment`` where a value is not a number.
+    """
+    if key not in infos:
+        return None
+    values = np.full(count, np.nan)
+    told = np.asarray(infos.get(f"_{key}", np.ones(count)), dtype=np.bool_)
+    try:
+        values[told] = np.asarray(infos[key])[told].astype(np.float64)
+    except (IndexError, TypeError, ValueError) as error:
+        raise BadEnvironment(
+            f"info[{key!r}] is not a number for each environment: {reprlib.repr(infos[key])}.",
+            hint="--success-key names a number or a boolean; 'dist' must be a number.",
+        ) from error
+    return values
+
+
+Observations = Any
+"""A batch of observations [N, ...], or whatever an environment's space makes of N of them."""
+
+Actor = Callable[[Observations], NDArray[Any]]
+"""Chooses the actions [N, ...] for a batch of observations."""
+
+Watcher = Callable[[EvalState, NDArray[Any], StepResult], None]
+"""Told of every step: the state before it, the actions, the result."""
+
+
+class Environments(Protocol):
+    """N environments that are stepped together and reset themselves."""
+
+    @property
+    def count(self) -> int:
+        """N."""
+        ...
+
+    @property
+    def autoreset(self) -> Autoreset:
+        """When they reset themselves; see rule 4 of ``app.gym.episodes``."""
+        ...
+
+    def reset(self, seed: int) -> Observations:
+        """Begin an episode in each, environment i seeded with ``seed`` + i; return the first observations."""
+        ...
+
+    def step(self, actions: NDArray[Any]) -> tuple[Observations, StepResult]:
+        """Take a step in each; return the observations to act on next, and the result."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodePlan:
+    """How much is played.
+
+    Attributes:
+        episodes: of all environments together.
+        seed: of the environments.
+        max_steps: of each environment, over all its episodes; a step that only resets counts as well.
+    """
+
+    episodes: int
+    seed: int
+    max_steps: int
+
+
+def evaluate_episodes(
+    environments: Environments, act: Actor, plan: EpisodePlan, watch: Watcher | None = None
+) -> EpisodeSummary:
+    """Play episodes and sum them up. Deterministic where the environments and the actor are.
+
+    Raises ``UnfinishedEpisodes``, ``NoEpisodes`` or ``NotFinite``.
+    """
+    state = begin_episodes(plan.episodes, environments.count, environments.autoreset)
+    observations = environments.reset(plan.seed)
+    for _ in range(plan.max_steps):
+        actions = act(observations)
+        observations, result = environments.step(actions)
+        if watch is not None:
+            watch(state, actions, result)
+        state = advance(state, result)
+        if state.complete:
+            break
+    return summarise_episodes(state)

@@ -1,0 +1,1 @@
+"""Networks, samples and proximal policy optimisation; the jobs that make models."""

@@ -1,0 +1,114 @@
+"""A network made fast for play: one thread, no gradients, both heads in one multiplication."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from app.config import NetworkSettings
+from app.core import FlyballError
+from app.learning.network import ActorCritic, BadParameters, Parameters, initialise, linear, masked_log_probs, padded
+
+
+class NoLegalAction(FlyballError):
+    """A mask row without a legal action."""
+
+
+class Policy:
+    """A snapshot that plays. It shares no memory with a network in training and is safe to use from threads.
+
+    Args:
+        settings: the network's shape.
+        obs_size: features of an observation.
+        actions: actions of the game.
+        parameters: the tensors of an ``ActorCritic`` of that shape; they are copied.
+        device: where it computes, ``cpu`` or ``cuda``; what goes in and comes out lies in main memory.
+
+    Raises ``BadParameters`` when the tensors do not fit.
+    """
+
+    def __init__(
+        self, settings: NetworkSettings, obs_size: int, actions: int, parameters: Parameters, device: str = "cpu"
+    ) -> None:
+        self.obs_size = obs_size
+        self.actions = actions
+        self._device = device
+        network = load_network(settings, obs_size, actions, parameters).to(device)
+        self._trunk = [_copied(layer) for layer in network.trunk]
+        heads = [_copied(network.policy_head), _copied(network.value_head)]
+        self._heads = torch.cat([w for w, _ in heads]), torch.cat([b for _, b in heads])
+
+    def forward(
+        self, obs: NDArray[np.generic], mask: NDArray[np.bool_], temperature: float = 1.0
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return log-probabilities [N, A] and values [N], both float32.
+
+        Args:
+            obs: observations [N, D], float32 or uint8.
+            mask: legal actions [N, A]; every row needs one. Illegal actions get a log-probability of about
+                -1e9, whose probability is exactly 0.
+            temperature: divides the logits; above 1 plays more evenly.
+
+        Raises ``NoLegalAction`` when a row of the mask is empty.
+        """
+        if not mask.any(axis=1).all():
+            raise NoLegalAction(
+                f"Row {int(np.argmin(mask.any(axis=1)))} of the legal mask is empty.",
+                hint="Ask only for seats that are to move in games that are not over.",
+            )
+        with torch.inference_mode():
+            output = self._forward(obs)
+            logits = output[:, : self.actions]
+            if temperature != 1.0:
+                logits = logits / temperature
+            log_probs = masked_log_probs(logits, _tensor(mask).to(self._device))
+            return log_probs.cpu().numpy(), output[:, self.actions].cpu().numpy()
+
+    def outputs(self, obs: NDArray[np.generic]) -> NDArray[np.float32]:
+        """Return what the network itself says [N, A + 1]: a logit for each action, legal or not, then the value."""
+        with torch.inference_mode():
+            outputs: NDArray[np.float32] = self._forward(obs).cpu().numpy()
+            return outputs
+
+    def weights(self) -> dict[str, NDArray[np.float32]]:
+        """Return the matrices by layer, [inputs, outputs] each; the two heads apart."""
+        matrices = {f"trunk.{number}": weight for number, (weight, _) in enumerate(self._trunk)}
+        heads = self._heads[0]
+        matrices |= {"policy_head": heads[: self.actions], "value_head": heads[self.actions :]}
+        return {name: weight.t().cpu().numpy() for name, weight in matrices.items()}
+
+    def _forward(self, obs: NDArray[np.generic]) -> Tensor:
+        features = padded(_tensor(obs).to(self._device))
+        for weight, bias in self._trunk:
+            features = linear(features, weight, bias).relu_()
+        return linear(features, *self._heads)[: len(obs)]
+
+
+def load_network(settings: NetworkSettings, obs_size: int, actions: int, parameters: Parameters) -> ActorCritic:
+    """Build a network that holds a copy of ``parameters``. Raises ``BadParameters`` when they do not fit."""
+    network = ActorCritic(settings, obs_size, actions)
+    try:
+        network.load_state_dict(parameters)
+    except RuntimeError as error:
+        raise BadParameters(
+            f"The parameters do not fit a network of {obs_size}, {settings.hidden} and {actions} actions.",
+            hint="Load a model with the settings in its own manifest; a changed network starts afresh.",
+        ) from error
+    return network
+
+
+def init_policy(settings: NetworkSettings, obs_size: int, actions: int, seed: int) -> Parameters:
+    """Draw the first parameters of a network: the same for the same arguments."""
+    network = ActorCritic(settings, obs_size, actions)
+    initialise(network, torch.Generator().manual_seed(seed))
+    return {name: tensor.detach() for name, tensor in network.state_dict().items()}
+
+
+def _copied(layer: torch.nn.Module) -> tuple[Tensor, Tensor]:
+    assert isinstance(layer, torch.nn.Linear)
+    return layer.weight.detach().clone(), layer.bias.detach().clone()
+
+
+def _tensor(array: NDArray[np.generic]) -> Tensor:
+    # PyTorch warns of arrays it could write to by mistake; those of a shard read from disk are read-only.
+    return torch.from_numpy(array if array.flags.writeable else array.copy())

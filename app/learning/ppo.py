@@ -1,0 +1,133 @@
+"""Proximal policy optimisation (Schulman et al. 2017)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from app.config import PpoSettings
+from app.core import FlyballError
+from app.learning.fused_loss import backward, surrogate
+from app.learning.network import ActorCritic, masked_log_probs
+from app.learning.optimizer import VectorAdam
+from app.learning.samples import Samples, minibatches
+
+
+@dataclass(frozen=True, slots=True)
+class EpochMetrics:
+    """Means over one epoch. Losses without their coefficients; entropy and KL divergence in nats.
+
+    ``gradient_norm`` is that of a batch before it was clipped.
+    """
+
+    policy_loss: float
+    value_loss: float
+    entropy: float
+    approx_kl: float
+    clip_fraction: float
+    gradient_norm: float
+
+
+class TrainingDiverged(FlyballError):
+    """The update went wrong and must be thrown away.
+
+    Attributes:
+        metrics: of the epoch in which it was noticed.
+    """
+
+    def __init__(self, complaint: str, metrics: EpochMetrics) -> None:
+        super().__init__(
+            f"Training diverged: {complaint} ({metrics}).",
+            hint="Keep the base model; lower the learning rate and the clip, or raise the entropy coefficient.",
+        )
+        self.metrics = metrics
+
+
+def update(
+    network: ActorCritic,
+    optimizer: VectorAdam,
+    samples: Samples,
+    settings: PpoSettings,
+    *,
+    generator: torch.Generator,
+    report: Callable[[int, EpochMetrics], None],
+) -> EpochMetrics:
+    """Improve ``network`` in place; return the metrics of the last epoch. Raises ``TrainingDiverged``.
+
+    Args:
+        network: on the device of ``samples``.
+        optimizer: over its parameters.
+        samples: what was played by a policy that is, or was shortly before, the network.
+        settings: coefficients and limits.
+        generator: shuffles, on the CPU, so that a seed means the same on every device.
+        report: called with the number, from 1, and the metrics of each epoch.
+    """
+    for epoch in range(1, settings.epochs + 1):
+        batches = minibatches(samples, settings.batch_size, generator)
+        metrics = _means([_learn(network, optimizer, batch, settings) for batch in batches])
+        _check(network, metrics, settings)
+        report(epoch, metrics)
+        if metrics.approx_kl > settings.target_kl:
+            break
+    return metrics
+
+
+def losses(logits: Tensor, values: Tensor, batch: Samples, settings: PpoSettings) -> tuple[Tensor, Tensor]:
+    """Return the loss, and the first five metrics of ``EpochMetrics`` as one tensor without gradient.
+
+    Args:
+        logits: [N, A] of the network, unmasked.
+        values: [N] of the network.
+        batch: N samples.
+        settings: coefficients and the clip.
+    """
+    all_log_probs = masked_log_probs(logits / batch.temperature, batch.mask)
+    log_ratio = all_log_probs.gather(1, batch.action).squeeze(1) - batch.log_prob
+    ratio = log_ratio.exp()
+    low, high = 1 - settings.clip_epsilon, 1 + settings.clip_epsilon
+    gain = torch.minimum(ratio * batch.advantage, ratio.clamp(low, high) * batch.advantage)
+    policy_loss = -gain.mean()
+    value_loss = clipped_value_loss(values, batch.value, batch.target, settings.clip_epsilon)
+    entropy = -(all_log_probs.exp() * all_log_probs).sum(dim=1).mean()
+    loss = policy_loss + settings.value_coef * value_loss - settings.entropy_coef * entropy
+    with torch.no_grad():
+        kl = (ratio - 1 - log_ratio).mean()  # Schulman's estimator, never negative
+        clipped = ((ratio < low) | (ratio > high)).float().mean()
+        return loss, torch.stack((policy_loss, value_loss, entropy, kl, clipped))
+
+
+def clipped_value_loss(values: Tensor, old: Tensor, target: Tensor, epsilon: float) -> Tensor:
+    """Return the mean over samples [N] of the larger squared error, of the value and of the clipped value."""
+    clipped = old + (values - old).clamp(-epsilon, epsilon)
+    return torch.maximum((values - target).square(), (clipped - target).square()).mean()
+
+
+def _learn(network: ActorCritic, optimizer: VectorAdam, batch: Samples, settings: PpoSettings) -> Tensor:
+    obs = batch.obs.float()
+    if obs.is_cpu:
+        with torch.no_grad():
+            features = network.features(obs)
+            gradient, metrics = surrogate(*network.heads(features[-1]), batch, settings)
+            backward(network, features, *gradient)
+    else:
+        logits, values = network(obs)
+        loss, metrics = losses(logits, values, batch, settings)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+    norm = optimizer.step(settings.max_grad_norm)
+    return torch.cat((metrics, norm[None]))
+
+
+def _means(metrics: list[Tensor]) -> EpochMetrics:
+    return EpochMetrics(*torch.stack(metrics).mean(dim=0).tolist())
+
+
+def _check(network: ActorCritic, metrics: EpochMetrics, settings: PpoSettings) -> None:
+    finite = all(bool(tensor.isfinite().all()) for tensor in network.parameters())
+    if not finite or metrics.policy_loss != metrics.policy_loss:
+        raise TrainingDiverged("a parameter or a loss is not a number", metrics)
+    if metrics.approx_kl > settings.max_kl:
+        raise TrainingDiverged(f"the policy moved further than {settings.max_kl} nats", metrics)
+    if metrics.entropy < settings.min_entropy:
+        raise TrainingDiverged(f"the policy's entropy is below {settings.min_entropy} nats", metrics)

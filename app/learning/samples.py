@@ -1,0 +1,141 @@
+"""The rows of shards as the tensors an update reads."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from app.config import PpoSettings
+from app.core import derive_seed
+from app.games import Symmetry
+from app.learning.gae import Trajectory, advantages
+from app.store import Shard
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """N decisions.
+
+    Attributes:
+        obs: [N, D] uint8 or float32.
+        mask: [N, A] what was legal.
+        action: [N, 1] int64.
+        temperature: [N, 1] what the logits were divided by.
+        log_prob: [N] of the action, under the policy that played.
+        value: [N] the critic's value then.
+        advantage: [N] of mean 0 and deviation 1, unless they were asked for as they are.
+        target: [N] what the critic should have said.
+    """
+
+    obs: Tensor
+    mask: Tensor
+    action: Tensor
+    temperature: Tensor
+    log_prob: Tensor
+    value: Tensor
+    advantage: Tensor
+    target: Tensor
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    def to(self, device: torch.device) -> Self:
+        """Return the samples on ``device``."""
+        return type(self)(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+
+
+def minibatches(samples: Samples, size: int, generator: torch.Generator) -> Iterator[Samples]:
+    """Return all samples once, shuffled, in batches of about ``size``. A seed means the same on every device."""
+    batches = max(1, round(len(samples) / size))
+    order = torch.randperm(len(samples), generator=generator).to(samples.action.device)
+    cuts = [len(samples) * batch // batches for batch in range(1, batches)]
+    columns = (getattr(samples, field.name) for field in fields(samples))
+    # Shuffled once, by whole rows, which ``column[order]`` would copy by elements; so the batches are views.
+    shuffled = (column.index_select(0, order).tensor_split(cuts) for column in columns)
+    return (Samples(*batch) for batch in zip(*shuffled, strict=True))
+
+
+def make_samples(shards: Sequence[Shard], gamma: float, gae_lambda: float, *, normalise: bool = True) -> Samples:
+    """Estimate the advantages within each shard and put all rows together. Raises ``UnfinishedEpisode``.
+
+    Args:
+        shards: the rows.
+        gamma: discount of a decision.
+        gae_lambda: of ``app.learning.gae``; with 1 the targets are the returns themselves.
+        normalise: bring the advantages to mean 0 and deviation 1.
+    """
+    advantage = np.concatenate([advantages(_trajectory(shard), gamma, gae_lambda) for shard in shards])
+    value = np.concatenate([shard.value for shard in shards])
+    temperature = [np.full((shard.rows, 1), shard.meta.temperature, dtype=np.float32) for shard in shards]
+    return Samples(
+        obs=torch.from_numpy(np.concatenate([shard.obs for shard in shards])),
+        mask=torch.from_numpy(np.concatenate([shard.mask for shard in shards])),
+        action=torch.from_numpy(np.concatenate([shard.action for shard in shards]).astype(np.int64)[:, None]),
+        temperature=torch.from_numpy(np.concatenate(temperature)),
+        log_prob=torch.from_numpy(np.concatenate([shard.log_prob for shard in shards])),
+        value=torch.from_numpy(value),
+        advantage=torch.from_numpy(_normalised(advantage) if normalise else advantage),
+        target=torch.from_numpy(advantage + value),
+    )
+
+
+def explained_variance(samples: Samples) -> float | None:
+    """Return the part of the targets' variance that the old values explain; None where there is none to explain."""
+    variance = float(samples.target.var(correction=0))
+    if variance < 1e-12:
+        return None
+    return 1 - float((samples.target - samples.value).var(correction=0)) / variance
+
+
+def _trajectory(shard: Shard) -> Trajectory:
+    return Trajectory(**{field.name: getattr(shard, field.name) for field in fields(Trajectory)})
+
+
+def _normalised(advantage: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.asarray((advantage - advantage.mean()) / (advantage.std() + 1e-8), dtype=np.float32)
+
+
+def oriented(samples: Samples, symmetries: Sequence[Symmetry], generator: torch.Generator) -> Samples:
+    """Return each sample as it is or as one of its images, drawn evenly; copies.
+
+    The log-probability stays that of the action as it was played, since the original drew it: PPO's ratio is then the
+    importance weight of the image, and its clip lets the policy approach an image until it treats it like the original.
+    So the KL divergence of an update includes the policy's asymmetry. The policy's own log-probability of the image
+    would hide that, and makes policies collapse (ADR-022).
+    """
+    if not symmetries:
+        return samples
+    drawn = torch.randint(len(symmetries) + 1, (len(samples),), generator=generator)
+    obs, mask, action = samples.obs.clone(), samples.mask.clone(), samples.action.clone()
+    for number, symmetry in enumerate(symmetries):
+        rows = (drawn == number).nonzero().squeeze(1)
+        obs[rows] = obs[rows][:, _index(symmetry.observation)]
+        mask[rows] = mask[rows][:, _index(symmetry.action)]
+        action[rows] = _index(symmetry.image)[action[rows]]
+    return replace(samples, obs=obs, mask=mask, action=action)
+
+
+def _index(permutation: NDArray[np.int64]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(permutation))
+
+
+def prepare(
+    shards: Sequence[Shard],
+    settings: PpoSettings,
+    symmetries: Sequence[Symmetry],
+    seed: int,
+    *,
+    normalise: bool = True,
+) -> Samples:
+    """Return the shards' rows with their advantages, seen in the game's mirrors where the settings say so.
+
+    Raises ``UnfinishedEpisode``.
+    """
+    samples = make_samples(shards, settings.gamma, settings.gae_lambda, normalise=normalise)
+    if not settings.symmetries:
+        return samples
+    return oriented(samples, symmetries, torch.Generator().manual_seed(derive_seed(seed, "symmetries")))

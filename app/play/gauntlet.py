@@ -1,0 +1,224 @@
+"""A new model's opponents: built-in players, anchors, champions, members of the league."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from app.config import Builtin, EvaluationSettings, GameConfig, Settings
+from app.core import HEURISTIC, NEWEST_ANCHOR, RANDOM, FlyballError, ModelHash
+from app.play.match_statistics import MatchGames, MatchStatistics, match_statistics
+
+CHAMPION = "champion"
+MODEL = "model"
+
+MEMBER = "member_"
+"""Prefix of the roles of drawn members; a model keeps such a role for one gauntlet only."""
+
+
+class Opponent(Settings):
+    """One opponent of a gauntlet, and how many games are played against it."""
+
+    name: str = Field(min_length=1, description="its role, for instance 'champion'; a built-in player's name")
+    kind: str = Field(min_length=1, description="'model', or which built-in player of the game it is")
+    model: ModelHash | None = None
+    games: int = Field(ge=1)
+
+    @model_validator(mode="after")
+    def _model_when_it_is_one(self) -> Self:
+        if (self.model is None) != (self.kind != MODEL):
+            raise ValueError("an opponent names a model exactly when it is one")
+        return self
+
+    @property
+    def player(self) -> str:
+        """Its model's hash, or the name of a built-in player."""
+        return self.model or self.kind
+
+
+def plan_gauntlet(
+    model: ModelHash,
+    candidates: Iterable[tuple[str, ModelHash | None]],
+    builtins: Sequence[Builtin],
+    settings: EvaluationSettings,
+    players: int,
+    *,
+    saturated: Collection[str] = (),
+) -> tuple[Opponent, ...]:
+    """Return the opponents of ``model``, the random bot first.
+
+    A model never plays itself, because a champion would lose rating by beating itself, and plays no model twice.
+    The numbers of games are rounded up so that every seat is taken equally often.
+
+    Args:
+        model: the hero.
+        candidates: models by their role; a model with several roles keeps the first.
+        builtins: players by name.
+        settings: how many games.
+        players: of a game.
+        saturated: built-in players and models with a one-sided score against models like this one. Few games are
+            played with them, to notice when the score changes. The champion and the newest lasting
+            anchor are played in full, because the gate and the watchdog depend on them.
+    """
+
+    def games(role: str, player: str) -> int:
+        if role in (CHAMPION, NEWEST_ANCHOR):
+            wanted = settings.model_games
+        elif player in saturated:
+            wanted = settings.saturated_games
+        else:
+            wanted = settings.random_games if role == RANDOM else settings.anchor_games
+        return _rotated(wanted, players)
+
+    ordered = sorted(set(builtins), key=lambda name: (name != RANDOM, name))
+    opponents = [Opponent(name=name, kind=name, games=games(name, name)) for name in ordered]
+    seen = {model}
+    for name, candidate in candidates:
+        if candidate is not None and candidate not in seen:
+            seen.add(candidate)
+            opponents.append(Opponent(name=name, kind=MODEL, model=candidate, games=games(name, candidate)))
+    return tuple(opponents)
+
+
+def plan_matches(players: Iterable[str], games: int, config: GameConfig) -> tuple[Opponent, ...]:
+    """Return opponents: league members by content hash, and built-in players.
+
+    Args:
+        players: their names.
+        games: against each; rounded up so that every seat is taken equally often.
+        config: decides how many seats there are.
+    """
+    rotated = _rotated(games, config.players)
+    return tuple(
+        Opponent(name=name, kind=name, games=rotated)
+        if name in (HEURISTIC, RANDOM)
+        else Opponent(name=f"{MEMBER}{number}", kind=MODEL, model=ModelHash(name), games=rotated)
+        for number, name in enumerate(players, 1)
+    )
+
+
+def _rotated(games: int, players: int) -> int:
+    return -(-games // players) * players
+
+
+# A gauntlet in batches of games: split for several processes, and put together again.
+#
+# Opponents are split as well as games, because a single champion would otherwise keep one process busy and leave the
+# others idle. A lost batch costs only its own games.
+
+ATTEMPTS = 2
+"""How often a batch that raises is tried."""
+
+
+class NothingPlayed(FlyballError):
+    """All batches of a gauntlet were lost."""
+
+
+class Batch(Settings):
+    """Games ``first`` … ``first + games - 1`` of the match against one opponent; whole rotations."""
+
+    opponent: Opponent
+    first: int = Field(ge=0)
+    games: int = Field(ge=1)
+
+
+class BatchSpec(Settings):
+    """Which model plays which batch. ``seed`` is the gauntlet's: each opponent and each batch derives its own."""
+
+    store: Path
+    config: GameConfig
+    model: str = Field(description="a hash, or a built-in player's name")
+    batch: Batch
+    seed: int = Field(ge=0)
+    device: str = "cpu"
+
+    @model_validator(mode="after")
+    def _never_itself(self) -> Self:
+        if self.batch.opponent.player == self.model:
+            raise ValueError(f"{self.model} cannot be its own opponent")
+        return self
+
+
+class BatchResult(Settings):
+    """How a batch went."""
+
+    games: MatchGames
+    seconds: float = Field(ge=0, description="that its process needed")
+
+
+class OpponentResult(MatchStatistics):
+    """The match against one opponent."""
+
+    opponent: str
+    opponent_model: ModelHash | None
+
+
+class GauntletResult(Settings):
+    """The matches in the order they were asked for, but for those of which no batch was played.
+
+    ``lost_games`` were planned and could not be played; ``error`` is why, of the last of them.
+    """
+
+    results: tuple[OpponentResult, ...] = Field(min_length=1)
+    lost_games: int = Field(default=0, ge=0)
+    error: str | None = None
+    seconds: float = Field(ge=0, description="of computing, all processes together")
+
+
+def split(opponents: Sequence[Opponent], batch_games: int, players: int) -> tuple[Batch, ...]:
+    """Return the batches of a gauntlet: at most ``batch_games`` each, but at least one rotation of ``players``."""
+    size = max(1, batch_games // players) * players
+    return tuple(
+        Batch(opponent=opponent, first=first, games=min(size, opponent.games - first))
+        for opponent in opponents
+        for first in range(0, opponent.games, size)
+    )
+
+
+def merge(batches: Sequence[Batch], outcomes: Sequence[BatchResult | FlyballError], players: int) -> GauntletResult:
+    """Put a gauntlet together from its batches and what became of each. Raises ``NothingPlayed``."""
+    played: dict[Opponent, MatchGames] = {}
+    lost, last, seconds = 0, None, 0.0
+    for batch, outcome in zip(batches, outcomes, strict=True):
+        if isinstance(outcome, BatchResult):
+            played[batch.opponent] = played.get(batch.opponent, MatchGames()).plus(outcome.games)
+            seconds += outcome.seconds
+        else:
+            lost, last = lost + batch.games, outcome
+    if last is not None and not played:
+        raise NothingPlayed(f"None of {lost} games could be played: {last.message}", hint=last.hint)
+    results = (
+        OpponentResult(opponent=opponent.name, opponent_model=opponent.model, **dict(match_statistics(games, players)))
+        for opponent, games in played.items()
+    )
+    error = None if last is None else str(last)
+    return GauntletResult(results=tuple(results), lost_games=lost, error=error, seconds=seconds)
+
+
+class GauntletSpec(Settings):
+    """A pairing of a model with an opponent."""
+
+    store: Path
+    config: GameConfig
+    model: str = Field(description="a hash, or a built-in player's name")
+    opponents: tuple[Opponent, ...] = Field(min_length=1)
+    seed: int = Field(ge=0)
+    device: str = Field(default="cpu", description="where the networks run")
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """The batches that it is played in."""
+        return split(self.opponents, self.config.evaluation.batch_games, self.config.players)
+
+    @property
+    def parts(self) -> tuple[dict[str, Any], ...]:
+        """The batches' specs as JSON objects."""
+        whole = self.model_dump(exclude={"opponents"})
+        specs = (BatchSpec(**whole, batch=batch) for batch in self.batches)
+        return tuple(spec.model_dump(mode="json") for spec in specs)
+
+    def gather(self, parts: Sequence[Mapping[str, Any] | FlyballError]) -> GauntletResult:
+        """Put the batches' results together. Raises ``NothingPlayed``."""
+        outcomes = [part if isinstance(part, FlyballError) else BatchResult.model_validate(part) for part in parts]
+        return merge(self.batches, outcomes, self.config.players)

@@ -1,0 +1,233 @@
+"""Hands of Hearts between one policy and three of another, every deal in every seat; see ``app.play.hands``."""
+
+from dataclasses import dataclass, replace
+from math import sqrt
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from app.config import GameConfig, Settings
+from app.core import derive_seed
+from app.engine import JsonObject, Report
+from app.games import UnknownGame, open_table, own_hearts
+from app.games.hearts.scoring import hand_points, moons
+from app.play.match_statistics import NoGames
+from app.play.matches import IN_FLIGHT
+from app.play.players import PLAYERS, Player
+from app.play.rollout import HERO, Rollout, Schedule
+from app.store import FileStore
+
+# The paired comparison of two policies at a card table: the same deals, seats and opponents for both.
+#
+# Four equal players take 6.5 points a hand whatever they are worth, and a seat's points scatter by 6.8 around it, most
+# of it luck of the deal. So a hero is compared with a reference policy that sits in its place when the same cards are
+# dealt again, in every seat in turn. Each deal is one observation: the mean difference over its seats; those of one
+# deal are not independent, those of different deals are.
+
+Floats = NDArray[np.float64]
+
+CONFIDENCE = 0.95
+
+
+class HandResults(Settings):
+    """Results of a policy's hands, in order of the deals, P each: the policy in seats 0 … P - 1."""
+
+    points: tuple[float, ...] = ()
+    win_shares: tuple[float, ...] = Field(default=(), description="1 for the fewest points alone, else the part of it")
+    moons: tuple[bool, ...] = Field(default=(), description="the policy shot the moon")
+
+    def plus(self, later: Self) -> Self:
+        """Return both together."""
+        fields = type(self).model_fields
+        return self.model_copy(update={name: getattr(self, name) + getattr(later, name) for name in fields})
+
+
+class Side(Settings):
+    """One policy's hands."""
+
+    points: float = Field(description="a hand")
+    stderr: float = Field(ge=0, description="of them, from the deals")
+    win_share: float = Field(ge=0, le=1, description="hands won, a tie split among those who share it")
+    moon_rate: float = Field(ge=0, le=1)
+
+
+class PairedStatistics(Settings):
+    """A hero and a reference in the same hands. A difference below 0 says that the hero takes fewer points."""
+
+    hands: int = Field(ge=4, description="of each of the two")
+    deals: int = Field(ge=2)
+    hero: Side
+    reference: Side
+    difference: float = Field(description="points a hand, the hero's less the reference's")
+    stderr: float = Field(ge=0)
+    lower: float = Field(description="of its 95% interval")
+    upper: float
+    p_value: float = Field(ge=0, le=1, description="two-sided, of no difference: Student's t over the deals")
+
+
+def win_shares(points: NDArray[Any]) -> Floats:
+    """Return each seat's share of the win [G, P] from the points of all seats [G, P]: the fewest win."""
+    best = points == points.min(axis=1, keepdims=True)
+    return np.asarray(best / best.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+def compare_paired(hero: HandResults, reference: HandResults, players: int) -> PairedStatistics:
+    """Compare two policies by the hands that they played of the same deals.
+
+    Args:
+        hero: its results.
+        reference: those of the policy that it is compared with, of the same deals in the same order.
+        players: P.
+
+    Raises ``NoGames`` for fewer than two deals.
+    """
+    deals = len(hero.points) // players
+    if deals < 2 or len(hero.points) != len(reference.points):
+        raise NoGames(
+            f"{len(hero.points)} and {len(reference.points)} hands of {players} seats cannot be compared.",
+            hint=f"Play the same deals for both, {2 * players} hands at least.",
+        )
+    differences = _by_deal(hero.points, players) - _by_deal(reference.points, players)
+    mean, stderr = _mean(differences)
+    reach, p_value = student(mean, stderr, deals - 1)
+    return PairedStatistics(
+        hands=len(hero.points),
+        deals=deals,
+        hero=_side(hero, players),
+        reference=_side(reference, players),
+        difference=mean,
+        stderr=stderr,
+        lower=mean - reach,
+        upper=mean + reach,
+        p_value=p_value,
+    )
+
+
+def student(mean: float, stderr: float, freedom: int) -> tuple[float, float]:
+    """Return how far a mean's 95% interval reaches to each side, and the two-sided p-value of 0: Student's t."""
+    from scipy.special import stdtr, stdtrit
+
+    if stderr == 0:  # the same difference in every deal
+        return 0.0, float(mean == 0)
+    reach = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * stderr
+    return reach, 2 * float(stdtr(freedom, -abs(mean) / stderr))
+
+
+def _side(results: HandResults, players: int) -> Side:
+    points, stderr = _mean(_by_deal(results.points, players))
+    shares, shot = float(np.mean(results.win_shares)), float(np.mean(results.moons))
+    return Side(points=points, stderr=stderr, win_share=shares, moon_rate=shot)
+
+
+def _by_deal(values: tuple[Any, ...], players: int) -> Floats:
+    """Return the mean of each deal's hands [D]."""
+    return np.asarray(np.reshape(values, (-1, players)).mean(axis=1), dtype=np.float64)
+
+
+def _mean(values: Floats) -> tuple[float, float]:
+    """Return the mean and its standard error."""
+    return float(values.mean()), float(values.std(ddof=1)) / sqrt(len(values))
+
+
+_OTHERS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class HandsPlan:
+    """Which deals are played, and how.
+
+    Attributes:
+        deals: each is played once with the policy in each seat.
+        seed: of the deals and the players' choices. The same one gives any policies the same deals.
+        temperature: of all players; 0 always takes the most probable card.
+        first: number of the first deal; whatever parts it is played in, the hands are the same.
+    """
+
+    deals: int
+    seed: int
+    temperature: float = 0.0
+    first: int = 0
+
+
+def single_hands(config: GameConfig) -> tuple[GameConfig, bool]:
+    """Return the configuration with one hand a game, and whether a moon counts for its shooter.
+
+    Raises ``UnknownGame`` for another game.
+    """
+    hearts = own_hearts(config)
+    if hearts is None:
+        raise UnknownGame(
+            f"Points a hand are those of Flyball's own Hearts, as hearts_4p plays it, and {config.key} plays "
+            f"{config.game!r}.",
+            hint="--paired is for Hearts: leave it out. Every deal and opening is played in every seat without it too.",
+        )
+    rules = replace(hearts, hands=1)
+    selfplay = config.selfplay.model_copy(update={"rewards": "terminal"})
+    return config.model_copy(update={"game": rules.game, "selfplay": selfplay}), rules.moon_for_shooter
+
+
+def play_hands(config: GameConfig, policy: Player, others: Player, plan: HandsPlan) -> HandResults:
+    """Play single hands of Hearts, whatever the configuration makes a game of. Deterministic on a CPU.
+
+    Where the policy is one with the others, all seats of a deal are its own: the deal is played once, and says as much.
+
+    Raises ``UnknownGame`` for another game.
+    """
+    config, moon_for_shooter = single_hands(config)
+    seats = config.players
+    alone = policy is others
+    deals, heroes = np.divmod(np.arange(plan.deals * (1 if alone else seats)), 1 if alone else seats)
+    seating = np.full((len(deals), seats), _OTHERS, dtype=np.int8)
+    seating[np.arange(len(deals)), heroes] = HERO
+    dealt = [derive_seed(plan.seed, "deal", plan.first + deal) for deal in range(plan.deals)]
+    schedule = Schedule(
+        seeds=[dealt[deal] for deal in deals.tolist()],
+        seating=seating,
+        temperatures=(plan.temperature,) * 2,
+        seed=derive_seed(plan.seed, "choices"),
+        first=plan.first * (1 if alone else seats),
+    )
+    table = open_table(config, min(len(deals), IN_FLIGHT))
+    outcomes = Rollout(table, [policy, others], schedule).run().returns
+    points = hand_points(outcomes, moon_for_shooter=moon_for_shooter)
+
+    def own(values: NDArray[np.generic]) -> Any:
+        return (values if alone else values[np.arange(len(deals)), heroes]).ravel().tolist()
+
+    return HandResults(points=own(points), win_shares=own(win_shares(points)), moons=own(moons(outcomes)))
+
+
+def compare_hands(
+    config: GameConfig, hero: Player, reference: Player, others: Player, plan: HandsPlan
+) -> PairedStatistics:
+    """Compare a hero with a reference policy, each among three of the same others, by the same deals."""
+    played, compared = (play_hands(config, policy, others, plan) for policy in (hero, reference))
+    return compare_paired(played, compared, config.players)
+
+
+class HandsSpec(Settings):
+    """Which deals one policy plays among three of another; both are named as ``load_player`` names them."""
+
+    store: Path
+    config: GameConfig
+    policy: str
+    others: str
+    deals: int = Field(ge=1)
+    first: int = Field(default=0, ge=0)
+    seed: int = Field(ge=0)
+    temperature: float = Field(ge=0)
+    device: str = "cpu"
+
+
+def hands(spec: JsonObject, report: Report) -> JsonObject:
+    """Play ``HandsSpec``, return ``HandResults``: a job. Raises what ``play_hands`` and loading the players raise."""
+    asked = HandsSpec.model_validate(spec)
+    store, game = FileStore(asked.store), open_table(asked.config, 0).spec
+    policy, others = (PLAYERS.load(store, name, game, asked.device) for name in (asked.policy, asked.others))
+    plan = HandsPlan(asked.deals, asked.seed, asked.temperature, asked.first)
+    results = play_hands(asked.config, policy, others, plan)
+    report({"hands": len(results.points)})
+    return results.model_dump(mode="json")

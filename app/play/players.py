@@ -1,0 +1,134 @@
+"""Players: a model's policy, or a built-in player."""
+
+from collections import OrderedDict
+from threading import Lock
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core import HEURISTIC, RANDOM, FlyballError, ModelHash
+from app.games import Heuristic, Mask, Observations, TableSpec
+from app.learning.inference import Policy
+from app.learning.network import MASKED_LOGIT, bytes_to_parameters
+from app.store import BlobStore, get_checkpoint
+
+Floats = NDArray[np.float32]
+
+
+class WrongModel(FlyballError):
+    """A model that was made for another game or another encoding of it."""
+
+
+class NoHeuristic(FlyballError):
+    """A game without a built-in heuristic player."""
+
+
+class Player(Protocol):
+    """Plays any number of positions at once."""
+
+    def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:
+        """Return log-probabilities [K, A], illegal ones at -1e9, and values [K] of observations [K, D]."""
+        ...
+
+
+class RandomPlayer:
+    """Chooses evenly among the legal actions at any temperature, and knows nothing of values."""
+
+    def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:  # noqa: ARG002
+        """See ``Player.forward``; all values are 0."""
+        even = -np.log(mask.sum(axis=1, keepdims=True, dtype=np.float32))
+        return np.where(mask, even, np.float32(MASKED_LOGIT)), np.zeros(len(mask), dtype=np.float32)
+
+
+class HeuristicPlayer:
+    """Plays by a heuristic, equally well at any temperature: a yardstick must not change with what it measures.
+
+    Args:
+        heuristic: its log-weights of the actions.
+    """
+
+    def __init__(self, heuristic: Heuristic) -> None:
+        self._heuristic = heuristic
+
+    def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:  # noqa: ARG002
+        """See ``Player.forward``; all values are 0."""
+        weights = np.where(mask, self._heuristic(obs, mask), -np.inf)
+        weights -= weights.max(axis=1, keepdims=True)
+        log_probs = weights - np.log(np.exp(weights).sum(axis=1, keepdims=True))
+        return np.where(mask, log_probs, MASKED_LOGIT).astype(np.float32), np.zeros(len(mask), dtype=np.float32)
+
+
+BUILT_IN = (RandomPlayer, HeuristicPlayer)
+"""Players that play alike at any temperature."""
+
+
+def load_player(store: BlobStore, name: str, spec: TableSpec, device: str = "cpu") -> Player:
+    """Return the player called ``name``; networks run on ``device``.
+
+    It is a model's hash, ``'random'``, ``'heuristic'``, or one of the game's levels of heuristics.
+
+    Raises ``WrongModel``, ``NoHeuristic``, ``MissingBlob`` or ``DamagedBlob``.
+    """
+    if name == RANDOM:
+        return RandomPlayer()
+    if name == HEURISTIC:
+        return HeuristicPlayer(_heuristic_of(spec))
+    if name in spec.levels:
+        return HeuristicPlayer(spec.levels[name])
+    checkpoint = get_checkpoint(store, ModelHash(name))
+    manifest = checkpoint.manifest
+    if (manifest.obs_size, manifest.actions) != (spec.observation_size, spec.actions):
+        raise WrongModel(
+            f"Model {name} takes {manifest.obs_size} features and {manifest.actions} actions; {spec.rules_version} "
+            f"has {spec.observation_size} and {spec.actions}.",
+            hint="Play it under its own configuration, or start a new model when the encoding has changed.",
+        )
+    parameters = bytes_to_parameters(checkpoint.parameters)
+    return Policy(manifest.network, manifest.obs_size, manifest.actions, parameters, device)
+
+
+def _heuristic_of(spec: TableSpec) -> Heuristic:
+    if spec.heuristic is None:
+        raise NoHeuristic(
+            f"There is no heuristic player of {spec.rules_version}.",
+            hint="Leave 'heuristic' out of the configuration's built-in players.",
+        )
+    return spec.heuristic
+
+
+CAPACITY = 16
+"""Players in memory: a league's worth of small networks, 10 MB of those of the configurations here."""
+
+
+class PlayerCache:
+    """Loads players when they are wanted first, and lets the one go that was not wanted for longest.
+
+    A model is named by its content, so what is in memory is never out of date. Safe to use from threads.
+
+    Args:
+        capacity: how many players are kept.
+    """
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._players: OrderedDict[tuple[BlobStore, str, str, str], Player] = OrderedDict()
+        self._lock = Lock()
+
+    def load(self, store: BlobStore, name: str, spec: TableSpec, device: str = "cpu") -> Player:
+        """Return a player, from memory if it is there; see ``load_player`` for the arguments and what is raised."""
+        key = (store, name, spec.rules_version, device)
+        with self._lock:
+            if key in self._players:
+                self._players.move_to_end(key)
+                return self._players[key]
+        player = load_player(store, name, spec, device)
+        with self._lock:
+            self._players[key] = player
+            while len(self._players) > self._capacity:
+                self._players.popitem(last=False)
+        return player
+
+
+PLAYERS = PlayerCache()
+"""Those of this process."""

@@ -1,0 +1,311 @@
+"""Many games in flight: one forward pass a step for each player, whoever sits where."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import exp, log
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.core.kernels import kernel
+from app.games import FINISHED, Mask, Observations, Table
+from app.learning.inference import NoLegalAction, Policy
+from app.play.players import BUILT_IN, Floats, Player, RandomPlayer
+
+# Random numbers named by what they are for, not by when they are drawn.
+#
+# A game's draws are the same whichever games are played beside it, in whatever batches, by however many processes.
+# Source: SplitMix64 (Steele, Lea and Flood 2014), whose n-th output is a hash of seed + n times an odd constant.
+
+Streams = NDArray[np.uint64]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def number_streams(seed: int, numbers: NDArray[np.int64]) -> Streams:
+    """Return a stream of its own for each of ``numbers`` [K] under a seed in [0, 2**64)."""
+    return _output(np.full(len(numbers), seed, dtype=np.uint64), numbers)
+
+
+def draw_points(streams: Streams, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return uniform points in [0, 1) [K]: of each stream [K], the one with its number [K]."""
+    return (_output(streams, numbers) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _output(seeds: Streams, numbers: NDArray[np.int64]) -> Streams:
+    mixed: Streams = seeds + (numbers.astype(np.uint64) + np.uint64(1)) * _GOLDEN
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+GREEDY = -1.0
+"""In place of a point: take the most probable action, the first of several."""
+
+
+class Choices(NamedTuple):
+    """A player's decisions in K positions: actions, log-probabilities and values."""
+
+    action: NDArray[np.int32]
+    log_prob: Floats
+    value: Floats
+
+
+def ask(player: Player, obs: Observations, mask: Mask, temperature: float, points: NDArray[np.float64]) -> Choices:
+    """Ask a player for its actions in K positions.
+
+    Args:
+        player: who decides.
+        obs: [K, D].
+        mask: [K, A] legal actions.
+        temperature: divides the logits; 0 takes the most probable action, whose log-probability is then that at 1.
+            Nothing to built-in players.
+        points: [K] uniform in [0, 1): where each falls decides the action.
+
+    Raises ``NoLegalAction``.
+    """
+    divisor = temperature or 1.0
+    if not temperature and not isinstance(player, BUILT_IN):  # these play alike at any: greedy, the random one is not
+        points = np.full(len(mask), GREEDY)
+    if isinstance(player, Policy):  # its logits do: normalising and masking all actions would cost as much again
+        logits = player.outputs(obs)
+        action, log_prob = choose(logits, mask, 1 / divisor, points)
+        value = logits[:, mask.shape[1]].copy()
+    else:
+        log_probs, value = player.forward(obs, mask, divisor)
+        action, log_prob = choose(log_probs, mask, 1.0, points)
+    if len(action) and action.min() < 0:
+        raise NoLegalAction(
+            f"Row {int(action.argmin())} of the legal mask is empty.",
+            hint="Ask only for seats that are to move in games that are not over.",
+        )
+    return Choices(action, log_prob, value)
+
+
+@kernel
+def choose(logits: Floats, mask: Mask, scale: float, points: NDArray[np.float64]) -> tuple[NDArray[np.int32], Floats]:
+    """Return the action that each point [K] falls on, and its log-probability [K]; -1 where none is legal.
+
+    Args:
+        logits: [K, A or more]; those of illegal actions do not matter.
+        mask: [K, A] legal actions.
+        scale: of the logits.
+        points: in [0, 1), or ``GREEDY``.
+    """
+    rows, actions = mask.shape
+    chosen, log_probs = np.full(rows, -1, dtype=np.int32), np.zeros(rows, dtype=np.float32)
+    legal, shares = np.empty(actions, dtype=np.int64), np.empty(actions)
+    for k in range(rows):
+        count, top = 0, -np.inf
+        for action in range(actions):
+            if mask[k, action]:
+                legal[count] = action
+                top = max(top, logits[k, action])
+                count += 1
+        total = 0.0
+        for j in range(count):
+            shares[j] = exp((logits[k, legal[j]] - top) * scale)
+            total += shares[j]
+        if count:
+            picked = _pick(shares[:count], points[k], total)
+            chosen[k], log_probs[k] = legal[picked], log(shares[picked] / total)
+    return chosen, log_probs
+
+
+@kernel
+def _pick(shares: NDArray[np.float64], point: float, total: float) -> int:
+    """Return which of some shares, of which the highest is 1, the point falls on."""
+    left, best = point * total, 0
+    for j in range(len(shares)):
+        if shares[j] > shares[best]:
+            best = j
+        left -= shares[j]
+        if left < 0 and point >= 0:
+            return j
+    return best  # greedy; or rounding has used up the shares before the point
+
+
+Indices = NDArray[np.int64]
+HERO = 0
+"""The player whose decisions are recorded: the first of the list."""
+
+_OPENING = -1
+"""Player index during a game's random opening."""
+
+_REFILL = 8  # an eighth of the slots may be empty
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """The games to be played.
+
+    Attributes:
+        seeds: one for each of G games; the same seed deals the same cards.
+        seating: [G, P] which player sits where, for the whole game.
+        temperatures: of each player: divides its logits; 0 always takes the most probable action.
+        seed: of the players' choices, together with a game's number.
+        first: number of the first game; parts of a larger whole give what the whole would.
+        openings: number of random decisions at the start of each game [G], drawn from its own seed, so that games of
+            one seed open alike. They are no rows of any player. ``None``: no game has any.
+    """
+
+    seeds: Sequence[int]
+    seating: NDArray[np.int8]
+    temperatures: Sequence[float]
+    seed: int
+    first: int = 0
+    openings: Indices | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decisions:
+    """One player's decisions in one step: K rows of as many games. See ``app.store.Shard`` for the columns."""
+
+    game: NDArray[np.int32]
+    seat: NDArray[np.int8]
+    step: NDArray[np.int32]
+    obs: Observations
+    mask: Mask
+    action: NDArray[np.int32]
+    log_prob: Floats
+    value: Floats
+    earned: Floats  # what the seat has earned of its outcome before the decision
+
+
+class Recorder(Protocol):
+    """Takes down the hero's decisions."""
+
+    def decided(self, decisions: Decisions) -> None:
+        """Take down the hero's rows of one step."""
+        ...
+
+    def cut_off(self, game: int, seats: NDArray[np.int8], values: Floats) -> None:
+        """Take down what the hero's critic expects in each of its seats where a game was truncated."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """How G games ended.
+
+    Attributes:
+        returns: [G, P] outcomes.
+        truncated: [G] games cut off.
+        lengths: [G] decisions, forced moves not counted.
+        histories: all actions of each game, chance included.
+    """
+
+    returns: NDArray[np.float32]
+    truncated: NDArray[np.bool_]
+    lengths: Indices
+    histories: list[list[int]]
+
+
+@dataclass(slots=True, eq=False)
+class Rollout:
+    """Plays a schedule to its end: every game that is begun counts, so that short ones are not favoured.
+
+    Args:
+        table: where to play; its number of slots is how many games are in flight.
+        players: by the seating's numbers, the hero first.
+        schedule: the games.
+        recorder: takes the hero's decisions; None for a match.
+        progress: called after every step with the number of finished games.
+    """
+
+    table: Table
+    players: Sequence[Player]
+    schedule: Schedule
+    recorder: Recorder | None = None
+    progress: Callable[[int], None] = lambda _finished: None
+    _games: Indices = field(init=False)  # the game in each slot, -1 for none
+    _steps: Indices = field(init=False)
+    _choices: Streams = field(init=False)
+    _deals: Streams = field(init=False)
+    _openings: Indices = field(init=False)  # random decisions at the start of each game
+    _over: int = field(init=False, default=0)
+    _begun: int = field(init=False, default=0)
+
+    def run(self) -> Outcomes:
+        """Play all games and return how they ended."""
+        games, players = self.schedule.seating.shape
+        outcomes = Outcomes(
+            returns=np.zeros((games, players), dtype=np.float32),
+            truncated=np.zeros(games, dtype=np.bool_),
+            lengths=np.zeros(games, dtype=np.int64),
+            histories=[[] for _ in range(games)],
+        )
+        self._choices = number_streams(self.schedule.seed, self.schedule.first + np.arange(games))
+        self._deals = np.array(self.schedule.seeds, dtype=np.uint64)
+        openings = self.schedule.openings
+        self._openings = np.zeros(games, dtype=np.int64) if openings is None else openings
+        slots = len(self.table.seats())
+        self._games = np.full(slots, -1, dtype=np.int64)
+        self._steps = np.zeros(games, dtype=np.int64)
+        while self._over < games:
+            self._begin()
+            seats = self.table.seats()
+            self._end(np.flatnonzero((seats == FINISHED) & (self._games >= 0)), outcomes)
+            live = np.flatnonzero((seats != FINISHED) & (self._games >= 0))
+            if len(live):
+                self._decide(live)
+            self.progress(self._over)
+        return outcomes
+
+    def _begin(self) -> None:
+        """Fill the empty slots once they are a good part of all: a few at a time cost as much as many."""
+        empty = np.flatnonzero(self._games < 0)
+        count = min(len(empty), len(self.schedule.seeds) - self._begun)
+        if count and len(empty) * _REFILL >= len(self._games):
+            slots, games = empty[:count], range(self._begun, self._begun + count)
+            self._games[slots] = games
+            self.table.reset(slots, [self.schedule.seeds[game] for game in games])
+            self._begun += count
+
+    def _end(self, slots: Indices, outcomes: Outcomes) -> None:
+        if not len(slots):
+            return
+        games = self._games[slots]
+        outcomes.returns[games] = self.table.returns()[slots]
+        outcomes.truncated[games] = self.table.truncated()[slots]
+        outcomes.lengths[games] = self._steps[games]
+        for slot, game in zip(slots.tolist(), games.tolist(), strict=True):
+            outcomes.histories[game] = self.table.history(slot)
+            if outcomes.truncated[game]:
+                self._cut_off(slot, game)
+        self._games[slots] = -1
+        self._over += len(slots)
+
+    def _cut_off(self, slot: int, game: int) -> None:
+        seats = np.flatnonzero(self.schedule.seating[game] == HERO).astype(np.int8)
+        if self.recorder is None or not len(seats):
+            return
+        obs = self.table.view(np.full(len(seats), slot), seats)
+        anything = np.ones((len(seats), self.table.spec.actions), dtype=np.bool_)  # values need no mask
+        self.recorder.cut_off(game, seats, self.players[HERO].forward(obs, anything)[1])
+
+    def _decide(self, live: Indices) -> None:
+        obs, mask = self.table.observe(live)
+        games, seats = self._games[live], self.table.seats()[live]
+        steps = self._steps[games]
+        opening = steps < self._openings[games]
+        points = draw_points(np.where(opening, self._deals[games], self._choices[games]), steps)
+        sitting = np.where(opening, _OPENING, self.schedule.seating[games, seats])
+        actions = np.empty(len(live), dtype=np.int32)
+        for player in np.unique(sitting).tolist():
+            rows = np.flatnonzero(sitting == player)
+            whole = len(rows) == len(live)
+            seen, legal = (obs, mask) if whole else (obs[rows], mask[rows])
+            if player == _OPENING:
+                actions[rows] = ask(RandomPlayer(), seen, legal, 1.0, points[rows]).action
+                continue
+            chosen = ask(self.players[player], seen, legal, self.schedule.temperatures[player], points[rows])
+            actions[rows] = chosen.action
+            if player == HERO and self.recorder is not None:
+                game, step = games[rows].astype(np.int32), steps[rows].astype(np.int32)
+                earned = self.table.earned(live[rows], seats[rows])
+                self.recorder.decided(Decisions(game, seats[rows], step, seen, legal, *chosen, earned))
+        self._steps[games] = steps + 1
+        self.table.step(live, actions)

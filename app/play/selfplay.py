@@ -1,0 +1,178 @@
+"""The self-play job: games of one model, against itself and its league, into one shard."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from app.config import GameConfig, Settings
+from app.core import ModelHash, derive_seed
+from app.engine import JsonObject, Report
+from app.games import open_table
+from app.play.match_statistics import seat_wins
+from app.play.players import PLAYERS
+from app.play.recording import play_recorded
+from app.play.rollout import HERO, Indices, Schedule, draw_points, number_streams
+from app.store import BlobStore, FileStore, ShardMeta, put_shard
+
+
+def selfplay_seating(games: int, players: int, lineups: Sequence[tuple[Sequence[int], int]]) -> NDArray[np.int8]:
+    """Return who sits where [G, P], as numbers of players; 0 is the hero.
+
+    Args:
+        games: G; those that are left over after the lineups are the hero's alone, in every seat.
+        players: P.
+        lineups: (who sits in the P - 1 seats after the hero's, number of games) each. The hero's seat rotates.
+    """
+    seating = np.full((games, players), HERO, dtype=np.int8)
+    first = 0
+    for opponents, count in lineups:
+        heroes = np.arange(count) % players
+        for place, opponent in enumerate(opponents, 1):
+            seating[np.arange(first, first + count), (heroes + place) % players] = opponent
+        first += count
+    return seating
+
+
+def selfplay_schedule(
+    games: int,
+    players: int,
+    lineups: Sequence[tuple[Sequence[int], int]],
+    temperatures: Sequence[float],
+    seed: int,
+    *,
+    opening_plies: int = 0,
+) -> Schedule:
+    """Return ``games`` games with the seating of ``selfplay_seating``, drawn from ``seed``.
+
+    Each game begins with 0 to ``opening_plies`` random decisions, every number as often.
+    """
+    return Schedule(
+        seeds=[derive_seed(seed, "game", game) for game in range(games)],
+        seating=selfplay_seating(games, players, lineups),
+        temperatures=temperatures,
+        seed=derive_seed(seed, "choices"),
+        openings=_opening_lengths(games, opening_plies, derive_seed(seed, "openings")),
+    )
+
+
+def _opening_lengths(games: int, longest: int, seed: int) -> Indices:
+    numbers = np.arange(games)
+    points = draw_points(number_streams(seed, numbers), np.zeros(games, dtype=np.int64))
+    return (points * (longest + 1)).astype(np.int64)
+
+
+IN_FLIGHT = 256
+"""Games at once: past it a forward pass gets no cheaper a row, below it Python's part weighs more."""
+
+_REPORTS = 10
+
+
+class Lineup(Settings):
+    """Games with the same players: ``opponents`` in the seats after the hero's, which rotates."""
+
+    opponents: tuple[str, ...] = Field(min_length=1)
+    games: int = Field(ge=1)
+
+
+class SelfplaySpec(Settings):
+    """What to play."""
+
+    store: Path
+    config: GameConfig
+    model: ModelHash
+    lineups: tuple[Lineup, ...] = Field(default=(), description="seatings with other players; empty: self-play alone")
+    games: int = Field(ge=1)
+    seed: int = Field(ge=0)
+    temperature: float = Field(gt=0, description="of the model; the others play at the configured one")
+    worker: str
+
+    @model_validator(mode="after")
+    def _lineups_fit(self) -> Self:
+        if sum(lineup.games for lineup in self.lineups) > self.games:
+            raise ValueError(f"the lineups take more than {self.games} games")
+        if any(len(lineup.opponents) != self.config.players - 1 for lineup in self.lineups):
+            raise ValueError(f"{self.config.key} has {self.config.players} seats: a lineup fills all but the hero's")
+        return self
+
+    @property
+    def opponents(self) -> tuple[str, ...]:
+        """The other players, each once: built-in players and models by name."""
+        names = dict.fromkeys(name for lineup in self.lineups for name in lineup.opponents)
+        return tuple(name for name in names if name != self.model)
+
+
+class SelfplayResult(Settings):
+    """The result of self-play."""
+
+    shard: str
+    rows: int
+    games: int
+    mean_length: float = Field(description="decisions a game, of all seats; forced moves not counted")
+    truncated: int
+    wins: tuple[int, ...] = Field(description="games each seat won alone")
+    draws: int = Field(description="finished games that nobody won alone")
+    seconds: float
+
+
+def play(spec: JsonObject, report: Report) -> JsonObject:
+    """Play ``SelfplaySpec``, store the shard, return ``SelfplayResult``. Deterministic on a CPU, but for ``seconds``.
+
+    Raises ``MissingBlob``, ``DamagedBlob``, ``WrongModel``, ``UnknownGame`` or ``NoExperience``.
+    """
+    settings = SelfplaySpec.model_validate(spec)
+    return play_into(FileStore(settings.store), settings, report).model_dump(mode="json")
+
+
+def play_into(store: BlobStore, spec: SelfplaySpec, report: Report) -> SelfplayResult:
+    """Play ``spec`` and put the shard into ``store``; the store named in the spec is not opened."""
+    began = perf_counter()
+    game = open_table(spec.config, slots=0).spec
+    players = [PLAYERS.load(store, name, game) for name in (spec.model, *spec.opponents)]
+    meta = ShardMeta(
+        config_key=spec.config.key,
+        rules_version=game.rules_version,
+        model=spec.model,
+        opponents=spec.opponents,
+        seed=spec.seed,
+        worker=spec.worker,
+        temperature=spec.temperature,
+    )
+    progress = _progress(spec.games, report)
+    shard, outcomes = play_recorded(spec.config, players, _schedule(spec), meta, in_flight=IN_FLIGHT, progress=progress)
+    wins, draws = seat_wins(outcomes.returns, outcomes.truncated)
+    return SelfplayResult(
+        shard=put_shard(store, shard),
+        rows=shard.rows,
+        games=spec.games,
+        mean_length=float(outcomes.lengths.mean()),
+        truncated=int(outcomes.truncated.sum()),
+        wins=wins,
+        draws=draws,
+        seconds=perf_counter() - began,
+    )
+
+
+def _schedule(spec: SelfplaySpec) -> Schedule:
+    numbers = {name: number for number, name in enumerate((spec.model, *spec.opponents))}
+    lineups = [([numbers[name] for name in lineup.opponents], lineup.games) for lineup in spec.lineups]
+    temperatures = (spec.temperature, *[spec.config.selfplay.temperature] * len(spec.opponents))
+    plies = spec.config.selfplay.opening_plies
+    return selfplay_schedule(spec.games, spec.config.players, lineups, temperatures, spec.seed, opening_plies=plies)
+
+
+def _progress(games: int, report: Report) -> Callable[[int], None]:
+    """Return what tells of every tenth part of the games, once."""
+    told = 0
+
+    def tell(finished: int) -> None:
+        nonlocal told
+        if finished * _REPORTS // games > told:
+            told = finished * _REPORTS // games
+            report({"games": finished})
+
+    return tell

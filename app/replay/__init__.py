@@ -1,0 +1,1 @@
+"""Replay of a journal: re-decide, reconcile, explain, what-if."""

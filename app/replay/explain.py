@@ -1,0 +1,158 @@
+"""The story of a difference between recorded and recomputed: what led to it, and what differs, field by field. Pure."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.core import FlyballError
+from app.events import Envelope, Event, Payload
+from app.replay.reconcile import Difference
+from app.replay.replaying import Report
+
+Read = Callable[[], Iterable[Event[Any]]]
+ABSENT = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A part of a conclusion that differs: where, and both values as JSON; ``-`` where there is none."""
+
+    path: str
+    recorded: str
+    recomputed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A difference, with what is known of it.
+
+    Attributes:
+        difference: what it is about.
+        recorded: the event in the journal.
+        recomputed: the event as it would be published.
+        fields: what differs between the two.
+        causes: the events that led to it, the direct cause last.
+        earlier: how many causes there are before the first of them.
+    """
+
+    difference: Difference
+    recorded: Event[Any] | None
+    recomputed: Envelope[Payload] | None
+    fields: tuple[Field, ...]
+    causes: tuple[Event[Any], ...]
+    earlier: int
+
+    def headline(self) -> str:
+        """Say in a sentence what differs."""
+        found: Any = self.recorded or self.recomputed
+        about = f" about {found.subject}" if found.subject else ""
+        what = f"{found.data.seed_name}{about}"
+        match self.difference.kind:
+            case "changed":
+                first = self.fields[0]
+                return (
+                    f"{what}, recorded at {self.difference.recorded_at}, says {first.path} {first.recorded}; "
+                    f"{self.difference.by} now concludes {first.recomputed}."
+                )
+            case "missing":
+                return (
+                    f"{what} was never recorded; {self.difference.by} now concludes it from the event at {self._at()}."
+                )
+        return f"{what}, recorded at {self._at()} by {self.difference.by}, is not what any controller concludes now."
+
+    def _at(self) -> int:
+        return self.difference.position
+
+
+class NonDeterministicReplay(FlyballError):
+    """Folding the journal again leads to other conclusions than it holds. ``story`` tells of the first difference."""
+
+    def __init__(self, story: Story, differing: int) -> None:
+        more = f" It is the first of {differing} differences." if differing > 1 else ""
+        super().__init__(
+            story.headline() + more,
+            hint="Was it recorded by another version? Then it is the version's effect. If not, a controller is impure.",
+        )
+        self.story = story
+
+
+def tell(read: Read, difference: Difference, *, causes: int = 8) -> Story:
+    """Find out what led to a difference.
+
+    Args:
+        read: reads the history from its beginning, each time it is called; called twice.
+        difference: one of a report.
+        causes: how many generations of causes to show.
+    """
+    envelope = difference.envelope()
+    cause_of = dict(_until(read(), difference))
+    direct = cause_of.get(difference.event_id) if envelope is None else envelope.causationid
+    line = _ancestors(cause_of, direct)
+    wanted = {difference.event_id, *line[:causes]}
+    events: dict[str, Event[Any]] = {event.id: event for event in _recorded(read(), difference) if event.id in wanted}
+    recorded = events.get(difference.event_id)
+    return Story(
+        difference=difference,
+        recorded=recorded,
+        recomputed=envelope,
+        fields=differing(recorded.envelope if recorded else None, envelope),
+        causes=tuple(events[one] for one in reversed(line[:causes])),
+        earlier=max(0, len(line) - causes),
+    )
+
+
+def verify(read: Read, report: Report) -> None:
+    """Accept a report without differences.
+
+    Raises:
+        NonDeterministicReplay: there are some; tells the story of the first.
+    """
+    if report.differences:
+        raise NonDeterministicReplay(tell(read, report.differences[0]), report.differing)
+
+
+def _recorded(events: Iterable[Event[Any]], difference: Difference) -> Iterable[Event[Any]]:
+    last = max(difference.position, difference.recorded_at or 0)
+    for event in events:
+        if event.sequence > last:
+            return
+        yield event
+
+
+def _until(events: Iterable[Event[Any]], difference: Difference) -> Iterable[tuple[str, str | None]]:
+    return ((event.id, event.envelope.causationid) for event in _recorded(events, difference))
+
+
+def _ancestors(cause_of: Mapping[str, str | None], nearest: str | None) -> list[str]:
+    """Return the known causes, the nearest first."""
+    line: dict[str, None] = {}
+    while nearest is not None and nearest in cause_of and nearest not in line:
+        line[nearest] = None
+        nearest = cause_of[nearest]
+    return list(line)
+
+
+def differing(recorded: Envelope[Payload] | None, recomputed: Envelope[Payload] | None) -> tuple[Field, ...]:
+    """Return what differs between two conclusions, by path."""
+    before, after = _flat(recorded), _flat(recomputed)
+    paths = sorted(before.keys() | after.keys())
+    pairs = ((path, before.get(path, ABSENT), after.get(path, ABSENT)) for path in paths)
+    return tuple(Field(path, old, new) for path, old, new in pairs if old != new)
+
+
+def _flat(envelope: Envelope[Payload] | None) -> dict[str, str]:
+    return {} if envelope is None else dict(_leaves("", envelope.attributes()))
+
+
+def _leaves(path: str, value: Any) -> Iterable[tuple[str, str]]:
+    match value:
+        case dict() if value:
+            children: Iterable[tuple[Any, Any]] = value.items()
+        case list() if value:
+            children = enumerate(value)
+        case _:
+            yield path, json.dumps(value, ensure_ascii=False)
+            return
+    for name, child in children:
+        yield from _leaves(f"{path}.{name}".lstrip("."), child)

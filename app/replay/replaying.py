@@ -1,0 +1,279 @@
+"""Replay: a history folded through the controllers once more; what they conclude must be what was recorded. Pure."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NamedTuple, cast
+
+from pydantic import TypeAdapter
+
+from app.controllers import FeedbackFold
+from app.controllers.fold import VOIDED_KEY, Conclusion, Factory, Fold, Outcome, RowKey, VoidedEvents, voided_in
+from app.core import FlyballError
+from app.events import AnyRow, Event, EventVoided, Payload, RunConfigured
+from app.events.frames import DeadLetter, Stored, stored_in
+from app.journal import JournalReader, StateStore, history
+from app.journal.history import voided_events
+from app.replay.reconcile import Difference, Handover, Ledger
+from daemons.accounts import ACCOUNTS
+from daemons.registry import DAEMONS, DaemonSpec
+from daemons.saved_state import SCHEMAS_KEY, readable, schemas_of
+
+LEDGER_KEY: RowKey = ("replay", "ledger")
+RUN_KEY: RowKey = ("replay", "run")
+UNFOLDED_KEY: RowKey = ("replay", "unfolded")
+
+
+class ForeignCheckpoint(FlyballError):
+    """A checkpoint was made of another journal, or by another version."""
+
+
+class Unfolded(NamedTuple):
+    """A skipped event: position, the reducer that failed or could not read it, and the error."""
+
+    position: int
+    by: str
+    error: str
+
+
+_UNFOLDED: TypeAdapter[list[Unfolded]] = TypeAdapter(list[Unfolded])
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The result of a replay.
+
+    Attributes:
+        position: of the last event read.
+        matched: number of conclusions that agree with their record, by event name.
+        foreign: recorded decisions, requests and observations of operators, which are not recomputed.
+        in_flight: conclusions that their daemon may not have published yet when the journal ends.
+        unfolded: events that a controller could not fold, or that nobody can read.
+        voided: positions of voided events, which are skipped.
+        differences: the first of them, in the order of the journal.
+        differing: how many there are.
+        handovers: changes of daemons' programs; earlier differences are counted there only.
+        state_hash: of all rows of all controllers.
+    """
+
+    position: int
+    matched: Mapping[str, int]
+    foreign: int
+    in_flight: tuple[Conclusion, ...]
+    unfolded: tuple[Unfolded, ...]
+    voided: tuple[int, ...]
+    differences: tuple[Difference, ...]
+    differing: int
+    handovers: tuple[Handover, ...]
+    state_hash: str
+
+
+def controllers(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> tuple[Factory, ...]:
+    """Return what builds FeedbackState and all controllers, to be hosted together."""
+    classes = [controller for spec in daemons.values() for controller in spec.controllers]
+    return cast("tuple[Factory, ...]", (FeedbackFold, *classes))
+
+
+def state_hash(tables: Mapping[str, Mapping[str, AnyRow]]) -> str:
+    """Return SHA-256 over all rows, by reducer and key, as canonical JSON lines."""
+    digest = sha256()
+    for name, rows in sorted(tables.items()):
+        for key, row in sorted(rows.items()):
+            line = json.dumps([name, key, row.model_dump(mode="json")], sort_keys=True, separators=(",", ":"))
+            digest.update(line.encode() + b"\n")
+    return digest.hexdigest()
+
+
+class Replay:
+    """Folds a history and keeps the ledger.
+
+    Args:
+        daemons: whose controllers are folded.
+        apart: each daemon's controllers get a fold of their own, as in a cluster; else all share one.
+        first: differences before this position are not looked at. The fold begins at 1 all the same.
+        saved: rows that ``changes`` returned, to go on from there; not with ``apart``.
+        voids: the position of each voided event, and the position where it was voided.
+
+    Raises:
+        ForeignCheckpoint: the saved rows are of another version, or hold an event that was voided since.
+    """
+
+    def __init__(
+        self,
+        daemons: Mapping[str, DaemonSpec] = DAEMONS,
+        *,
+        apart: bool = False,
+        first: int = 1,
+        saved: Mapping[RowKey, bytes] | None = None,
+        voids: Mapping[int, int] | None = None,
+    ) -> None:
+        rows, self._voids = dict(saved or {}), dict(voids or {})
+        if not readable(rows, controllers(daemons)):
+            raise ForeignCheckpoint("The checkpoint is of another version of flyball.", hint="Remove it.")
+        if rows and voided_in(rows) != self._voids.keys():
+            raise ForeignCheckpoint("An event was voided since the checkpoint was saved.", hint="Remove it.")
+        self.ledger = Ledger(daemons, first=first, saved=rows.pop(LEDGER_KEY, None), voids=self._voids.items())
+        self._run = rows.pop(RUN_KEY, b"").decode()
+        self._unfolded = _UNFOLDED.validate_json(rows.pop(UNFOLDED_KEY, b"[]"))
+        hosts = [{name: spec} for name, spec in daemons.items() if spec.controllers] if apart else [daemons]
+        self._folds = [Fold(controllers(hosted), rows, self._voids) for hosted in hosts]
+        read = (controller.reads for spec in daemons.values() for controller in spec.controllers)
+        folded = frozenset[type[Payload]]({RunConfigured}).union(FeedbackFold.reads, ACCOUNTS, *read)
+        self._opened = frozenset(payload.event_type for payload in folded)
+        self.reads: frozenset[type[Payload]] = folded | self.ledger.reads
+        self._kept = Outcome()
+        self._schemas = schemas_of(controllers(daemons))
+
+    def begin(self, run: str) -> None:
+        """Say which run it is about: by the id of its first event.
+
+        Raises:
+            ForeignCheckpoint: the saved rows are of another one.
+        """
+        if self._run not in ("", run):
+            raise ForeignCheckpoint(
+                f"The checkpoint is of the run {self._run}, not of {run}.", hint="Remove it, or name another file."
+            )
+        self._run = run
+
+    def feed(self, events: list[Event[Payload]], *, keep: bool = False) -> None:
+        """Fold events, in order, and hold them against the conclusions. ``keep``: remember changes to rows."""
+        for fold in self._folds:
+            outcome = fold.feed(events)
+            self.ledger.expect(outcome.conclusions)
+            self._unfolded += [Unfolded(one.event.sequence, one.by, one.error) for one in outcome.failures]
+            if keep:
+                self._kept.changed |= outcome.changed
+        enter = self.ledger.enter
+        for event in events:
+            enter(event)
+
+    def feed_stored(self, stored: list[Stored], *, keep: bool = False) -> None:
+        """Do what ``feed`` does with events that are not read yet.
+
+        Those that no controller reads are compared as bytes, and only read if they differ: a third of a journal.
+        """
+        self.feed(self._read(one for one in stored if one.type in self._opened), keep=keep)
+        for event in self._read(one for one in stored if one.type not in self._opened and not self.ledger.settles(one)):
+            self.ledger.enter(event)
+
+    def _read(self, stored: Iterable[Stored]) -> list[Event[Payload]]:
+        events = (one.open("replay", self._leave_out) for one in stored)
+        return [event for event in events if event is not None]
+
+    def _leave_out(self, letter: DeadLetter) -> None:
+        self._unfolded.append(Unfolded(letter.position, letter.producer, letter.error))
+
+    def changes(self) -> dict[RowKey, bytes | None]:
+        """Return what changed since it was last asked for, ready to be saved."""
+        kept, self._kept = self._kept, Outcome()
+        own = {LEDGER_KEY: self.ledger.dump(), RUN_KEY: self._run.encode(), SCHEMAS_KEY: self._schemas}
+        own[UNFOLDED_KEY] = _UNFOLDED.dump_json(self._unfolded)
+        own[VOIDED_KEY] = VoidedEvents(positions=tuple(sorted(self._voids))).model_dump_json().encode()
+        return kept.saved() | own
+
+    def tables(self) -> dict[str, Mapping[str, AnyRow]]:
+        """Return all rows by reducer."""
+        return {name: rows for fold in self._folds for name, rows in fold.tables().items()}
+
+    def report(self, position: int) -> Report:
+        """Sum up what was found up to a position."""
+        self.ledger.settle()
+        return Report(
+            position=position,
+            matched=dict(sorted(self.ledger.matched.items())),
+            foreign=self.ledger.foreign,
+            in_flight=self.ledger.in_flight(),
+            unfolded=tuple(self._unfolded),
+            voided=tuple(sorted(self._voids)),
+            differences=tuple(self.ledger.differences()),
+            differing=self.ledger.differing,
+            handovers=tuple(sorted(self.ledger.handovers.values(), key=lambda one: one.position)),
+            state_hash=state_hash(self.tables()),
+        )
+
+
+def replay(
+    events: Iterable[Event[Payload]],
+    daemons: Mapping[str, DaemonSpec] = DAEMONS,
+    *,
+    apart: bool = False,
+    first: int = 1,
+) -> Report:
+    """Replay a whole history; the arguments are those of ``Replay``."""
+    history = list(events)
+    voids = {event.data.position: event.sequence for event in history if isinstance(event.data, EventVoided)}
+    one = Replay(daemons, apart=apart, first=first, voids=voids)
+    one.feed(history)
+    return one.report(history[-1].sequence if history else 0)
+
+
+EVERY = 50_000
+"""Events between checkpoints."""
+
+PART = 64
+"""Records that are read at once: what they become fits into a processor's cache until it is folded."""
+
+
+class CheckpointAhead(FlyballError):
+    """A checkpoint lies beyond the replay's end."""
+
+
+def replay_journal(
+    reader: JournalReader,
+    *,
+    first: int = 1,
+    last: int | None = None,
+    checkpoints: StateStore | None = None,
+    every: int = EVERY,
+) -> Report:
+    """Fold a journal through all controllers and compare.
+
+    Args:
+        reader: the journal.
+        first: differences before this position are not looked at.
+        last: the last position to fold; without it, the journal's present end.
+        checkpoints: where to save all state, and to go on from; a finished replay goes on with what is new.
+        every: events between checkpoints.
+
+    Raises:
+        CheckpointAhead: the saved state is from further on than ``last``.
+        ForeignCheckpoint: the saved state is of another journal, or of another version.
+        DamagedRecord: the journal is damaged.
+    """
+    end = reader.head if last is None else min(last, reader.head)
+    after, saved = checkpoints.load() if checkpoints else (0, dict[RowKey, bytes]())
+    voids = {position: void.sequence for position, void in voided_events(reader).items() if void.sequence <= end}
+    replay = Replay(first=first, saved=saved, voids=voids)
+    for event in history(reader, on_dead=lambda _: None):
+        replay.begin(event.id)
+        break
+    if after > end:
+        raise CheckpointAhead(
+            f"The checkpoint is at position {after}, beyond the replay's end at {end}.",
+            hint="Remove it, or go further.",
+        )
+    for position, stored in parts(reader, after, end, replay.reads):
+        replay.feed_stored(stored, keep=checkpoints is not None)
+        if checkpoints and (position - after >= every or position == end):
+            checkpoints.save(position, replay.changes())
+            after = position
+    return replay.report(end)
+
+
+def parts(
+    reader: JournalReader, after: int, last: int, types: frozenset[type[Payload]]
+) -> Iterator[tuple[int, list[Stored]]]:
+    """Iterate over the events of these types up to a position, some dozens at a time, each part with its end.
+
+    All records are read: to choose among them by their headers is slower when most of them are wanted.
+
+    Raises:
+        DamagedRecord: a record is damaged.
+    """
+    names = frozenset(payload.event_type for payload in types)
+    while after < last and (chunk := reader.read(after, limit=PART)).position > after:
+        found = [one for record in chunk.records for one in stored_in(record, after=after, types=names)]
+        after = min(chunk.position, last)
+        yield after, [one for one in found if one.sequence <= last] if chunk.position > last else found

@@ -1,0 +1,137 @@
+"""What-if: a history folded twice in step, with its own settings and with others, and where the conclusions part. Pure.
+
+It is open loop. Facts stay as they were recorded: games that would not have been played have been played, and what
+would have been played instead is not known. What controllers conclude takes the place of what they concluded: a
+decision that is not taken any more is not seen by those who would have reacted to it, a new one is.
+"""
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from app.config import ForeignSettings, RunSettings
+from app.config.loading import changed
+from app.controllers.fold import Conclusion, Fold
+from app.events import Envelope, Event, Payload, RunConfigured
+from app.replay.replaying import controllers
+from daemons.registry import DAEMONS, DaemonSpec
+
+SOURCE = "what-if@replay"
+
+Change = Literal["missing", "added", "replaced", "changed"]
+"""Missing with the other settings, added, of another type, or with other content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """A conclusion that other settings change.
+
+    Attributes:
+        kind: of change.
+        position: of its cause.
+        time: when that was recorded.
+        by: the controller.
+        before: with the run's own settings.
+        after: with the other settings.
+    """
+
+    kind: Change
+    position: int
+    time: datetime
+    by: str
+    before: Envelope[Payload] | None
+    after: Envelope[Payload] | None
+
+    @property
+    def envelope(self) -> Envelope[Payload]:
+        """The conclusion: as it would be, or, when it would not be, as it was."""
+        return self.envelopes[-1]
+
+    @property
+    def envelopes(self) -> tuple[Envelope[Payload], ...]:
+        """The conclusion as it was and as it would be, as far as there is one."""
+        return tuple(envelope for envelope in (self.before, self.after) if envelope)
+
+
+class WhatIf:
+    """Folds a history with the run's settings and with others.
+
+    Args:
+        values: the settings that are different, by dotted key.
+        daemons: whose controllers are folded.
+        voided: positions of events that are left out.
+    """
+
+    def __init__(
+        self, values: Mapping[str, Any], daemons: Mapping[str, DaemonSpec] = DAEMONS, *, voided: Collection[int] = ()
+    ) -> None:
+        self._values = values
+        self._real, self._other = (Fold(controllers(daemons), voided=voided) for _ in range(2))
+        self._instead: dict[str, Envelope[Payload] | None] = {}
+        read = (controller.reads | controller.emits for spec in daemons.values() for controller in spec.controllers)
+        self.reads: frozenset[type[Payload]] = frozenset({RunConfigured}).union(*read)
+
+    def feed(self, event: Event[Payload]) -> list[Divergence]:
+        """Fold one event; return what comes out otherwise."""
+        concluded = {one.envelope.id: one for one in self._real.feed((event,)).conclusions}
+        found = list[Divergence]()
+        waiting = deque(self._as_it_would_be(event))
+        while waiting:
+            for one in self._other.feed((waiting.popleft(),)).conclusions:
+                before = concluded.pop(one.envelope.id, None)
+                if before is None:
+                    waiting.append(Event(one.envelope, event.sequence, event.recorded_us, SOURCE))
+                    found.append(_divergence("added", event, None, one))
+                elif before.envelope != one.envelope:
+                    self._instead[one.envelope.id] = one.envelope
+                    found += _otherwise(event, before, one)
+        for before in concluded.values():
+            self._instead[before.envelope.id] = None
+            found.append(_divergence("missing", event, before, None))
+        return found
+
+    def _as_it_would_be(self, event: Event[Payload]) -> tuple[Event[Payload], ...]:
+        """Return the event as it would have been recorded, if it would."""
+        if event.id in self._instead:
+            instead = self._instead.pop(event.id)
+            return () if instead is None else (replace(event, envelope=instead),)
+        if isinstance(event.data, RunConfigured):
+            with suppress(ForeignSettings):
+                settings = changed(RunSettings.recorded(event.data.settings, event.source), self._values)
+                data = event.data.model_copy(update={"settings": settings})
+                return (replace(event, envelope=replace(event.envelope, data=data)),)
+        return (event,)
+
+
+def _otherwise(cause: Event[Payload], before: Conclusion, after: Conclusion) -> list[Divergence]:
+    """Compare two conclusions with one id, which numbers the conclusions of a cause.
+
+    Two about different configurations are unrelated: one is missing, the other added.
+    """
+    if before.envelope.subject == after.envelope.subject:
+        same_type = type(before.envelope.data) is type(after.envelope.data)
+        return [_divergence("changed" if same_type else "replaced", cause, before, after)]
+    return [_divergence("missing", cause, before, None), _divergence("added", cause, None, after)]
+
+
+def _divergence(
+    kind: Change,
+    cause: Event[Payload],
+    before: Conclusion | None,
+    after: Conclusion | None,
+) -> Divergence:
+    either = after or before
+    assert either is not None
+    return Divergence(
+        kind=kind,
+        position=cause.sequence,
+        time=cause.recordedtime,
+        by=either.by,
+        before=before and before.envelope,
+        after=after and after.envelope,
+    )

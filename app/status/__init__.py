@@ -1,0 +1,1 @@
+"""Read models of a run: status, league, traces."""

@@ -1,0 +1,217 @@
+"""The leagues of a run as a read model: members, their ratings and games, whom self-play meets."""
+
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from app.config import ForeignSettings, RunSettings
+from app.core import Elo
+from app.events import (
+    AgentRating,
+    EloUpdated,
+    EvaluationCompleted,
+    Event,
+    MatchmakingUpdated,
+    ModelPromoted,
+    ModelRolledBack,
+    OpponentPick,
+    OpponentSampled,
+    Payload,
+    RunConfigured,
+    SampledOpponent,
+)
+from app.league import (
+    LEAGUE_READS,
+    Agent,
+    Cycle,
+    Estimate,
+    League,
+    PairTotals,
+    find_cycle,
+    fold_league,
+    total,
+    totals_of,
+)
+from app.status.configs import ConfigRow, Progress, fold_config
+from app.status.summary import chances, short
+from app.telemetry import drawn
+
+LEAGUES_READ: frozenset[type[Payload]] = LEAGUE_READS | {MatchmakingUpdated, OpponentSampled, RunConfigured}
+"""The payload types that leagues are read from."""
+
+
+@dataclass(slots=True)
+class LeagueView:
+    """One configuration's league, up to the last event read.
+
+    Attributes:
+        league: members and their games, as the keeper sees them.
+        pairs: totals of all rated games.
+        rated: rated models, the latest last, with the step of their training and their latest published rating.
+        promoted: the models that became current.
+        picks: opponents of the current model in self-play, with reasons.
+        met: games of self-play by category.
+        config: what the status knows of the configuration from the same events.
+    """
+
+    league: League = field(default_factory=League)
+    pairs: tuple[PairTotals, ...] = ()
+    rated: dict[str, tuple[int, float, float]] = field(default_factory=dict)
+    promoted: list[str] = field(default_factory=list)
+    picks: tuple[OpponentPick, ...] = ()
+    met: Counter[str] = field(default_factory=Counter)
+    config: ConfigRow | None = None
+
+    def take(self, event: Event[Any], settings: RunSettings) -> None:
+        """Read one event about the configuration."""
+        key, data = event.subject, event.data
+        if isinstance(data, ModelRolledBack) and not data.holds(self.league.champion):
+            return
+        self.config = fold_config(self.config or ConfigRow(key=key, since_us=event.recorded_us), event)
+        league = self.league.with_baselines(settings.config(key).builtins)
+        self.league = fold_league(league, event, settings.league.admission)
+        match data:
+            case EvaluationCompleted(purpose=purpose) if purpose != "gate":
+                if purpose == "rating":
+                    self.rated.pop(data.model, None)
+                    self.rated[data.model] = (data.step, data.elo, data.elo_stderr)
+                self.pairs = total((*self.pairs, *totals_of(data.model, data.results)))
+            case EloUpdated(ratings=ratings):
+                self._rate(ratings)
+            case ModelPromoted(model=model):
+                self.promoted.append(model)
+            case MatchmakingUpdated(picks=picks):
+                self.picks = picks
+            case OpponentSampled(opponents=opponents):
+                self._meet(opponents)
+
+    def _meet(self, opponents: Iterable[SampledOpponent]) -> None:
+        for one in opponents:
+            self.met[one.category] += one.games
+
+    def _rate(self, ratings: Iterable[AgentRating]) -> None:
+        for one in ratings:
+            if one.agent in self.rated:
+                self.rated[one.agent] = (self.rated[one.agent][0], one.elo, one.elo_stderr)
+
+    @property
+    def progress(self) -> Progress | None:
+        """The score of the model rated last against an earlier champion."""
+        return self.config.progress if self.config else None
+
+    def cycle(self) -> Cycle | None:
+        """Find three who beat each other in a circle, beyond chance."""
+        return find_cycle(self.pairs)
+
+    def row(self, agent: Agent) -> dict[str, Any]:
+        """Return what is known of a member, for tables and JSON."""
+        champion = self.league.champion
+        games = None if champion in (None, agent.id) else self.league.between(champion or "", agent.id)
+        return {
+            "agent": agent.id,
+            "kind": agent.kind,
+            "roles": list(agent.roles),
+            "champion": agent.id == champion,
+            "step": agent.step,
+            "parent": agent.parent,
+            "elo": agent.elo,
+            "elo_stderr": agent.elo_stderr,
+            "interval": None if agent.elo is None else Estimate(agent.elo, agent.elo_stderr or 0.0).interval(),
+            "games": sum(pair.games for pair in self.pairs if agent.id in (pair.first, pair.second)),
+            "champion_score": games and games.mean,
+            "met": chances(self.picks).get(agent.id, 0.0),
+        }
+
+    def members(self) -> list[dict[str, Any]]:
+        """Return all active members, and the current model if it is none; baselines first, then by age."""
+        agents = list(self.league.active)
+        champion = self.league.champion
+        if champion is not None and champion not in self.league.agents and champion in self.rated:
+            step, elo, stderr = self.rated[champion]
+            agents.append(Agent(id=champion, kind="checkpoint", step=step, elo=Elo(elo), elo_stderr=stderr))
+        return [self.row(agent) for agent in agents]
+
+    def matrix(self, agents: Iterable[str]) -> list[list[float | None]]:
+        """Return the mean score of each agent (row) against each other one (column), None where they never met."""
+        names = list(agents)
+        scores = {(pair.first, pair.second): pair.mean for pair in self.pairs}
+        scores |= {(second, first): 1 - score for (first, second), score in scores.items()}
+        return [[scores.get((one, other)) for other in names] for one in names]
+
+    def json(self) -> dict[str, Any]:
+        """Return everything as JSON."""
+        members, cycle = self.members(), self.cycle()
+        return {
+            "members": members,
+            "matchmaking": [pick.model_dump(mode="json") for pick in self.picks],
+            "met_games": dict(self.met),
+            "progress": self.progress and self.progress.model_dump(mode="json"),
+            "matrix": self.matrix(member["agent"] for member in members),
+            "cycle": cycle and cycle._asdict(),
+        }
+
+
+def read_leagues(events: Iterable[Event[Any]]) -> dict[str, LeagueView]:
+    """Read the leagues of all configurations from a journal's events of ``LEAGUES_READ``."""
+    settings, views = RunSettings(), dict[str, LeagueView]()
+    for event in events:
+        if isinstance(event.data, RunConfigured):
+            with suppress(ForeignSettings):
+                settings = RunSettings.recorded(event.data.settings, event.source)
+        elif event.subject in settings:
+            views.setdefault(event.subject, LeagueView()).take(event, settings)
+    return views
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INCHES = (12.0, 5.0)
+
+
+def draw_league(view: LeagueView, title: str, path: Path) -> None:
+    """Draw Elo over steps (hero, baselines, past best) and the members' scores against each other.
+
+    Raises as ``app.telemetry.drawn`` does.
+    """
+    with drawn(path, INCHES) as figure:
+        figure.suptitle(title)
+        curves, heat = figure.subplots(1, 2)
+        _curves(curves, view)
+        _matrix(heat, view)
+
+
+def _curves(axes: "Axes", view: LeagueView) -> None:
+    rated = sorted(view.rated.values())
+    if rated:
+        steps, elo, stderr = (np.array(column) for column in zip(*rated, strict=True))
+        axes.plot(steps, elo, ".", markersize=3, label="hero")
+        axes.fill_between(steps, elo - 1.96 * stderr, elo + 1.96 * stderr, alpha=0.2, label="95%")
+        axes.plot(steps, np.maximum.accumulate(elo), label="past best")
+    for number, agent in enumerate(view.league.baselines):
+        if agent.elo is not None:
+            axes.axhline(agent.elo, linestyle="--", linewidth=1, color=f"C{number + 2}", label=agent.id)
+    axes.set(xlabel="training step", ylabel="Elo over the random bot")
+    axes.legend()
+
+
+def _matrix(axes: "Axes", view: LeagueView) -> None:
+    members = view.members()
+    names = [member["agent"] for member in members]
+    scores = np.array(view.matrix(names), dtype=np.float64).reshape(len(names), len(names))
+    image = axes.imshow(np.ma.masked_invalid(scores), vmin=0, vmax=1, cmap="RdBu")
+    labels = [_label(member) for member in members]
+    axes.set_xticks(range(len(names)), labels, rotation=90)
+    axes.set_yticks(range(len(names)), labels)
+    axes.set(title="score of the row against the column")
+    axes.figure.colorbar(image, ax=axes, shrink=0.8)
+
+
+def _label(member: dict[str, Any]) -> str:
+    name: str = member["agent"]
+    return name if member["step"] is None else f"{short(name)} {member['step']}"

@@ -1,0 +1,261 @@
+"""The state of a run: configurations and daemons, folded from events."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, get_args
+
+from app.config import ForeignSettings, RunSettings
+from app.core import ModelHash, Rate
+from app.events import BY_TYPE, DaemonFact, Event, Kind, Payload, RunConfigured, Value
+from app.events.envelope import EPOCH
+from app.status.configs import CHANGES, ConfigRow, Decided, Progress, fold_config
+from app.status.daemons import DaemonRow, State, Trouble, fold_daemon, fold_trouble
+from app.status.summary import short
+
+
+def waiting_for(row: ConfigRow, settings: RunSettings) -> str | None:
+    """Return what a configuration waits for, with a remedy; ``None`` for nothing."""
+    if (failed := row.undistributed) is not None:
+        return f"model {short(failed.model)} cannot be distributed (attempt {failed.attempt}): {failed.error}"
+    if row.blocked is not None:
+        clean = settings.feedback.quality.parity_clear_checks
+        return (
+            f"training is blocked: {row.blocked}. {clean} shards in a row without a difference lift a block for "
+            "parity. To lift any block: "
+            f'flyball emit TRAINING_UNBLOCKED \'{{"reason": "WHY"}}\' --config-key {row.key}'
+        )
+    if row.paused:
+        quality = "" if row.quality is None else f" {row.quality:.2f}"
+        return (
+            f"training is paused: the quality{quality} of its data is below {settings.feedback.intensity.reduced:g}. "
+            "Games go on with more exploration. To train on such data, lower feedback.intensity.reduced"
+        )
+    if (overdue := row.overdue) is None:
+        return None
+    if overdue.model is None:
+        return (
+            f"no evaluation for {overdue.hours:.1f} h, and no training that asked for one. Look for failures: "
+            f"flyball tail --config-key {row.key}"
+        )
+    times = "once" if overdue.attempts == 1 else f"{overdue.attempts} times"
+    return (
+        f"no evaluation for {overdue.hours:.1f} h, though that of {short(overdue.model)} was asked for {times}. "
+        f"Look at the evaluation daemon, its log, and: flyball tail EVALUATION_FAILED --config-key {row.key}"
+    )
+
+
+MICROSECONDS = 1_000_000
+
+READS: frozenset[type[Payload]] = frozenset(
+    payload
+    for payload in BY_TYPE.values()
+    if payload in CHANGES
+    or payload.kind is Kind.DECISION
+    or issubclass(payload, (DaemonFact, *get_args(Trouble)))
+    or payload is RunConfigured
+)
+"""The payloads that a status is made from."""
+
+
+class Decision(Value):
+    """The last decision about a configuration."""
+
+    name: str
+    id: str
+    age_seconds: float
+
+
+class ConfigStatus(Value):
+    """One configuration; ``None`` is what is not known yet.
+
+    ``blocked`` is the reason of a training block, ``paused`` whether data is too poor to train on, ``boost`` the factor
+    of an exploration boost.
+    """
+
+    key: str
+    games: int
+    rows: int
+    games_per_second: float | None
+    step: int | None
+    elo: float | None
+    elo_stderr: float | None
+    win_rate_random: Rate | None
+    progress: Progress | None
+    promotions: int
+    rejections: int
+    rollbacks: int
+    loops: int
+    model: ModelHash | None
+    blocked: str | None
+    paused: bool
+    boost: float | None
+    last_decision: Decision | None
+    waiting_for: str | None
+
+
+class DaemonStatus(Value):
+    """One daemon on one node."""
+
+    daemon: str
+    node: str
+    state: State
+    heard_seconds_ago: float
+    restarts: int
+    lag: int | None
+    jobs: int
+    capacity: int
+    pid: int | None
+    error: str | None
+
+
+class Status(Value):
+    """A run at one time; ``position`` is that of the last event counted."""
+
+    time: datetime
+    running: bool
+    position: int
+    configs: tuple[ConfigStatus, ...]
+    daemons: tuple[DaemonStatus, ...]
+
+
+class BoardState(Value):
+    """All that a board knows; ``event_id`` is that of the event at ``position``, counted last."""
+
+    position: int
+    event_id: str
+    settings: RunSettings | None
+    configs: tuple[ConfigRow, ...]
+    daemons: tuple[DaemonRow, ...]
+
+
+class Board:
+    """Folds events into rows. Feed it events in order; ask for the status at any time.
+
+    Args:
+        state: what another board knew, to go on from there.
+    """
+
+    def __init__(self, state: BoardState | None = None) -> None:
+        self.position = state.position if state else 0
+        self.settings = state.settings if state else None
+        self._event_id = state.event_id if state else ""
+        self._configs = {row.key: row for row in state.configs} if state else {}
+        self._daemons = {(row.node, row.daemon): row for row in state.daemons} if state else {}
+
+    def state(self) -> BoardState:
+        """Return all that it knows."""
+        return BoardState(
+            position=self.position,
+            event_id=self._event_id,
+            settings=self.settings,
+            configs=tuple(self._configs.values()),
+            daemons=tuple(self._daemons.values()),
+        )
+
+    def feed(self, events: Iterable[Event[Any]]) -> None:
+        """Count events; those not in ``READS`` change nothing."""
+        for event in events:
+            self.position, self._event_id = event.sequence, event.id
+            if isinstance(event.data, RunConfigured):
+                self._configure(event)
+            elif isinstance(event.data, DaemonFact):
+                key = (event.data.node, event.data.daemon)
+                self._daemons[key] = fold_daemon(self._daemons.get(key), event)
+            elif isinstance(event.data, Trouble):
+                daemon, _, node = event.data.worker.partition("@")
+                if known := self._daemons.get((node, daemon)):
+                    self._daemons[node, daemon] = fold_trouble(known, event.data)
+            elif event.subject:
+                row = self._configs.get(event.subject) or ConfigRow(key=event.subject, since_us=event.recorded_us)
+                self._configs[event.subject] = fold_config(row, event)
+
+    def _configure(self, event: Event[RunConfigured]) -> None:
+        """Take in the run's settings, except those that every fold skips."""
+        with suppress(ForeignSettings):
+            self.settings = RunSettings.recorded(event.data.settings, event.source)
+            for config in self.settings.configs:
+                self._configs.setdefault(config.key, ConfigRow(key=config.key, since_us=event.recorded_us))
+
+    def status(self, now: datetime, silent_after_seconds: float, *, running: bool) -> Status:
+        """Return the status of the configurations that the run plays now, and of its daemons.
+
+        Args:
+            now: the time of day.
+            silent_after_seconds: a running daemon without events for longer is silent.
+            running: whether the run is running; the journal alone can't show a crash.
+        """
+        now_us = round((now - EPOCH).total_seconds() * MICROSECONDS)
+        return Status(
+            time=now,
+            running=running,
+            position=self.position,
+            configs=tuple(_config(row, now_us, self.settings) for row in self._played()),
+            daemons=tuple(_daemon(row, now_us, silent_after_seconds, running=running) for row in self._present()),
+        )
+
+    def _played(self) -> list[ConfigRow]:
+        """Return the rows of the configurations in the run's settings."""
+        if self.settings is None:
+            return list(self._configs.values())
+        return [self._configs[config.key] for config in self.settings.configs]
+
+    def _present(self) -> list[DaemonRow]:
+        """Return the daemons of nodes that have not stopped, otherwise of the node that stopped last.
+
+        Without this rule a node that was shut down would stay in the table for ever.
+        """
+        rows = list(self._daemons.values())
+        nodes = {row.node for row in rows if row.state != "stopped"}
+        if rows and not nodes:
+            nodes = {max(rows, key=lambda row: row.heard_us).node}
+        return [row for row in rows if row.node in nodes]
+
+
+def _config(row: ConfigRow, now_us: int, settings: RunSettings | None) -> ConfigStatus:
+    return ConfigStatus(
+        key=row.key,
+        games=row.games,
+        rows=row.rows,
+        games_per_second=row.games_per_second(now_us),
+        step=row.step,
+        elo=row.elo,
+        elo_stderr=row.elo_stderr,
+        win_rate_random=row.win_rate,
+        progress=row.progress,
+        promotions=row.promotions,
+        rejections=row.rejections,
+        rollbacks=row.rollbacks,
+        loops=row.loops,
+        model=row.model,
+        blocked=row.blocked,
+        paused=row.paused,
+        boost=row.boost(now_us),
+        last_decision=_decision(row.decision, now_us),
+        waiting_for=waiting_for(row, settings) if settings else None,
+    )
+
+
+def _decision(decided: Decided | None, now_us: int) -> Decision | None:
+    if decided is None:
+        return None
+    return Decision(name=decided.name, id=decided.id, age_seconds=_age(decided.recorded_us, now_us))
+
+
+def _daemon(row: DaemonRow, now_us: int, silent_after_seconds: float, *, running: bool) -> DaemonStatus:
+    return DaemonStatus(
+        daemon=row.daemon,
+        node=row.node,
+        state=row.state_at(now_us, silent_after_seconds, running=running),
+        heard_seconds_ago=_age(row.heard_us, now_us),
+        restarts=row.restarts,
+        lag=row.lag,
+        jobs=row.jobs,
+        capacity=row.capacity,
+        pid=row.pid,
+        error=row.error,
+    )
+
+
+def _age(then_us: int, now_us: int) -> float:
+    return max(0, now_us - then_us) / MICROSECONDS

@@ -1,0 +1,126 @@
+"""The status as tables, with as many columns as there is room for."""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from rich.table import Table
+from rich.text import Text
+
+from app.status.status import ConfigStatus, DaemonStatus, Status
+from app.status.summary import UNKNOWN, short, show_age, show_elo, show_progress, show_rate
+
+STATE_STYLES = {
+    "ready": "green",
+    "started": "yellow",
+    "degraded": "red",
+    "quarantined": "red",
+    "silent": "red",
+    "failed": "bold red",
+    "gone": "bold red",
+    "stopped": "dim",
+}
+GAP = 2
+"""Blanks between columns."""
+
+R = TypeVar("R")
+
+
+class Column(NamedTuple, Generic[R]):
+    """A column: its heading, what stands in it, and what becomes of it when there is little room.
+
+    Attributes:
+        name: the heading.
+        cell: what stands in a row.
+        need: the highest stays longest; the lowest is left out first.
+        right: figures are right-justified.
+        enough: blanks that suffice for it: longer texts go on in the next line. None: they don't.
+    """
+
+    name: str
+    cell: Callable[[R], str | Text]
+    need: int
+    right: bool = False
+    enough: int | None = None
+
+
+def _figure(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def _decision(config: ConfigStatus) -> str:
+    decision = config.last_decision
+    return f"{decision.name} {show_age(decision.age_seconds)} ago ({short(decision.id)})" if decision else UNKNOWN
+
+
+def _progress(config: ConfigStatus) -> str:
+    return show_progress(config.progress)
+
+
+def _state(config: ConfigStatus) -> Text:
+    """Return what keeps a configuration from training, and what is done about a stall."""
+    states = [Text("blocked", "bold red")] if config.blocked is not None else []
+    states += [Text("paused", "red")] if config.paused else []
+    states += [Text(f"boosted {config.boost:.3g}", "yellow")] if config.boost is not None else []
+    return Text(", ").join(states)
+
+
+CONFIGS: tuple[Column[ConfigStatus], ...] = (
+    Column("configuration", lambda config: config.key, 12),
+    Column("state", _state, 10),
+    Column("games", lambda config: f"{config.games:,}", 4, right=True),
+    Column("games/s", lambda config: _figure(config.games_per_second), 6, right=True),
+    Column("step", lambda config: _figure(config.step), 7, right=True),
+    Column("Elo", lambda config: show_elo(config.elo, config.elo_stderr), 11, right=True),
+    Column("score v. random", lambda config: show_rate(config.win_rate_random), 2, right=True),
+    Column("v. past champion", _progress, 3, right=True),
+    Column("loops", lambda config: str(config.loops), 5, right=True),
+    Column("+/-", lambda config: f"{config.promotions}/{config.rejections}", 9, right=True),
+    Column("rollbacks", lambda config: str(config.rollbacks), 3, right=True),
+    Column("last decision", _decision, 1),
+)
+DAEMONS: tuple[Column[DaemonStatus], ...] = (
+    Column("daemon", lambda daemon: daemon.daemon, 10),
+    Column("node", lambda daemon: daemon.node, 6),
+    Column("state", lambda daemon: Text(daemon.state, STATE_STYLES[daemon.state]), 9),
+    Column("heard", lambda daemon: f"{show_age(daemon.heard_seconds_ago)} ago", 5),
+    Column("restarts", lambda daemon: str(daemon.restarts), 7, right=True),
+    Column("behind", lambda daemon: _figure(daemon.lag), 4, right=True),
+    Column("jobs", lambda daemon: f"{daemon.jobs}/{daemon.capacity}", 3, right=True),
+    Column("error", lambda daemon: daemon.error or "", 8, enough=30),
+)
+
+
+def status_table(status: Status, width: int | None = None) -> Table:
+    """Return a table with a row for each configuration, in a width if one is given."""
+    return _table(CONFIGS, status.configs, width)
+
+
+def daemons_table(status: Status, width: int | None = None) -> Table:
+    """Return a table with a row for each daemon, in a width if one is given."""
+    return _table(DAEMONS, status.daemons, width)
+
+
+def _table(columns: Sequence[Column[R]], rows: Sequence[R], width: int | None) -> Table:
+    kept = list(columns)
+    while width is not None and len(kept) > 1 and _width(kept, rows) > width:
+        kept.remove(min(kept, key=lambda column: column.need))
+    table = Table(box=None, pad_edge=False, padding=(0, GAP // 2), header_style="bold")
+    for column in kept:
+        table.add_column(column.name, justify="right" if column.right else "left", no_wrap=column.enough is None)
+    for row in rows:
+        table.add_row(*(_text(column.cell(row)) for column in kept))
+    return table
+
+
+def _width(columns: Sequence[Column[R]], rows: Sequence[R]) -> int:
+    """Return the room that columns need."""
+    return sum(_column_width(column, rows) for column in columns) + GAP * (len(columns) - 1)
+
+
+def _column_width(column: Column[R], rows: Sequence[R]) -> int:
+    widest = max(text.cell_len for text in (Text(column.name), *(_text(column.cell(row)) for row in rows)))
+    return widest if column.enough is None else min(column.enough, widest)
+
+
+def _text(cell: str | Text) -> Text:
+    return cell if isinstance(cell, Text) else Text(cell)

@@ -1,0 +1,163 @@
+"""The final report of a run: how it went, and how good its best policy is. Markdown, and a figure of curves."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from app.core import p_text
+from app.play.hands import student
+from app.telemetry import drawn
+from app.train.iteration import Evaluation
+from app.train.sinks.csv_log import read_log
+from app.train.sinks.scalars import settings_text
+from app.train.state import RunHead, RunState
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+REPORT, CURVES = "report.md", "curves.svg"
+
+_LEGEND = (
+    "On fresh deals, the policy in every seat of each, copies of the bot in all others. The outcome of equals is 0; "
+    "p is that of being the bot's equal."
+)
+_INCHES = (11.0, 9.0)
+_Z_95 = 1.96
+_PANELS = {
+    "policy loss": ("policy_loss",),
+    "value loss": ("value_loss",),
+    "entropy, nats": ("entropy",),
+    "KL divergence, nats, and share clipped": ("kl_div", "clip_fraction"),
+    "explained variance of the critic": ("explained_variance",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A policy against a bot in all other seats, on deals that decided nothing before.
+
+    Attributes:
+        found: the evaluation.
+        p_value: two-sided, of being the bot's equal, whose mean outcome is 0: Student's t over the rotations. A
+            rotation has one deal in every seat, so what luck there is in the deal cancels.
+    """
+
+    found: Evaluation
+    p_value: float
+
+
+def judged(found: Evaluation, players: int) -> Verdict:
+    """Test an evaluation of whole rotations of ``players`` games."""
+    _, p_value = student(found.outcome, found.stderr, found.games // players - 1)
+    return Verdict(found, p_value)
+
+
+def summary_text(head: RunHead, state: RunState, finals: Sequence[Verdict], rows: Sequence[Mapping[str, str]]) -> str:
+    """Return in Markdown how a run went, and how good its best policy is.
+
+    Args:
+        head: what the run is.
+        state: where it ended.
+        finals: how good its best policy is.
+        rows: of its log; empty where it kept none.
+    """
+    parts = [
+        f"# {head.config}, seed {head.seed}",
+        *_course(state, rows),
+        "## The best policy",
+        f"Iteration {state.best.iteration}, model `{state.best.model}`. {_chosen(state.best.evaluation)}",
+        *([_table(finals)] if finals else ["No final evaluation was asked for."]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def write_report(folder: Path, head: RunHead, summary: str, *, curves: bool) -> None:
+    """Write the report into the run's folder: the summary, the curves if there are any, the settings."""
+    parts = [summary, *([f"## Curves\n\n![curves]({CURVES})\n"] if curves else [])]
+    parts.append(f"## Settings\n\n{settings_text(head.settings.model_dump(mode='json'))}\n")
+    (folder / REPORT).write_text("\n".join(parts))
+
+
+def draw_curves(folder: Path, log: Path) -> bool:
+    """Draw a log's curves into the run's folder, and tell whether there were any. Raises ``NoPlots``."""
+    rows = read_log(log)
+    if len(rows) < 2:
+        return False
+    with drawn(folder / CURVES, _INCHES) as figure:
+        panels = figure.subplots(3, 2).flat
+        _evaluations(next(panels), rows)
+        for (title, columns), axes in zip(_PANELS.items(), panels, strict=True):
+            for column in columns:
+                _curve(axes, rows, column, column if len(columns) > 1 else None)
+            axes.set(title=title, xlabel="iteration")
+            if len(columns) > 1:
+                axes.legend()
+    return True
+
+
+def _course(state: RunState, rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    counted = f"{state.iteration} iterations, {state.games:,} games"
+    if rows:
+        rows_made, wall, processor = (
+            sum(float(row[name] or 0) for row in rows) for name in ("rows", "seconds", "processor_seconds")
+        )
+        counted += f", {rows_made:,.0f} decisions, {wall:,.0f} s ({processor:,.0f} s of processor)"
+    diverged = f" {state.recoveries} updates diverged and were thrown away." if state.recoveries else ""
+    yield f"{counted}.{diverged}"
+
+
+def _chosen(found: Mapping[str, object]) -> str:
+    outcome = f"outcome {found['outcome']:+.4f} ± {found['stderr']:.4f}"
+    points = "" if found["points"] is None else f", {found['points']:.2f} points a hand"
+    return (
+        f"It was chosen for {outcome}{points} in {found['games']} games against {found['opponent']}; the best of many "
+        "measurements is better than the policy."
+    )
+
+
+def _table(finals: Sequence[Verdict]) -> str:
+    counts_points = any(verdict.found.points is not None for verdict in finals)
+    names = ["against", "games", "outcome, 95%", "p", "win share"]
+    names += ["points a hand", "moons"] if counts_points else []
+    lines = [_line(names), _line(["---"] * len(names))]
+    for verdict in finals:
+        found = verdict.found
+        reach = _Z_95 * found.stderr
+        cells = [
+            found.opponent,
+            f"{found.games:,}",
+            f"{found.outcome:+.4f} [{found.outcome - reach:+.4f}, {found.outcome + reach:+.4f}]",
+            p_text(verdict.p_value),
+            f"{found.win_share:.3f}",
+        ]
+        if found.points is not None and found.moon_rate is not None:
+            cells += [f"{found.points:.2f}", f"{found.moon_rate:.2%}"]
+        lines.append(_line(cells))
+    return "\n".join([*lines, "", _LEGEND])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _evaluations(axes: "Axes", rows: Sequence[Mapping[str, str]]) -> None:
+    measured = [row for row in rows if row["eval_outcome"]]
+    numbers, means, errors = (_column(measured, name) for name in ("iteration", "eval_outcome", "eval_stderr"))
+    axes.errorbar(numbers, means, yerr=_Z_95 * errors, fmt=".-", linewidth=0.8, elinewidth=0.5, capsize=2)
+    best = [row for row in measured if row["checkpoint"] == "true"]
+    axes.plot(_column(best, "iteration"), _column(best, "eval_outcome"), "*", label="best so far")
+    axes.axhline(0, color="grey", linewidth=0.5)
+    against = ", ".join(dict.fromkeys(row["eval_opponent"] for row in measured))
+    axes.set(title=f"outcome against {against}, 95%", xlabel="iteration")
+    axes.legend()
+
+
+def _curve(axes: "Axes", rows: Sequence[Mapping[str, str]], column: str, label: str | None) -> None:
+    axes.plot(_column(rows, "iteration"), _column(rows, column), linewidth=0.8, label=label)
+
+
+def _column(rows: Sequence[Mapping[str, str]], name: str) -> np.ndarray:
+    return np.array([float(row[name]) if row[name] else np.nan for row in rows])

@@ -1,0 +1,163 @@
+"""Where a run is: what a resumed one goes on from."""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from pydantic import Field, ValidationError, model_validator
+
+from app.config import PipelineSettings, Settings
+from app.core import ConfigKey, FlyballError, ModelHash, reading, writing
+from app.store import Checkpoint, FileStore, get_checkpoint, put_checkpoint
+from app.store.files import replace_durably
+from app.train.iteration import Evaluation
+
+S = TypeVar("S", bound=Settings)
+
+
+class NoRun(FlyballError):
+    """A folder without a run that can be resumed."""
+
+
+class RunExists(FlyballError):
+    """A folder in which another run would be overwritten."""
+
+
+class RunInUse(FlyballError):
+    """A run that another process goes on with."""
+
+
+class Best(Settings):
+    """The best policy so far."""
+
+    iteration: int = Field(ge=0)
+    model: ModelHash
+    outcome: float = Field(description="mean, in the evaluation that made it the best")
+    evaluation: dict[str, Any]
+
+    @classmethod
+    def of(cls, iteration: int, model: ModelHash, evaluation: Evaluation) -> Self:
+        """Note an evaluation."""
+        return cls(iteration=iteration, model=model, outcome=evaluation.outcome, evaluation=asdict(evaluation))
+
+
+class RunState(Settings):
+    """All that an iteration needs to know of those before it, but for the model."""
+
+    iteration: int = Field(ge=0, description="that were made")
+    model: ModelHash
+    games: int = Field(default=0, ge=0, description="that were played to learn from")
+    best: Best
+    recent: tuple[tuple[float, float], ...] = Field(
+        default=(), description="outcomes of the latest evaluations, oldest first, and their standard errors"
+    )
+    recoveries: int = Field(default=0, ge=0, description="updates that diverged")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_earlier_versions(cls, values: Any) -> Any:
+        """Drop the earlier versions' count of evaluations without a new best."""
+        return (
+            {name: value for name, value in values.items() if name != "stale"} if isinstance(values, dict) else values
+        )
+
+
+class RunHead(Settings):
+    """Identity of a run: its first file."""
+
+    config: ConfigKey
+    seed: int = Field(ge=0)
+    settings: PipelineSettings
+
+
+class RunPlace:
+    """The folder of a run: ``run.json``, ``state.json``, and the models it refers to.
+
+    Attributes:
+        path: of the folder.
+        models: the folder of the store of models.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = path / ".lock"
+        self._head = path / "run.json"
+        self._state = path / "state.json"
+        self.models = path / "models"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes out of the folder, which is made if need be. Raises ``RunInUse`` or ``UnusableFile``.
+
+        Two that go on with one run would delete each other's models.
+        """
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = self._lock.open("wb")
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunInUse(f"Another process trains in {self.path}.", hint="Wait for it, or end it.") from None
+            yield
+
+    def begin(self, head: RunHead) -> None:
+        """Write down what a new run is, in a folder that is held. Raises ``RunExists``."""
+        if self._head.exists():
+            raise RunExists(f"{self.path} holds a run.", hint="Go on with it by --resume, or choose another --output.")
+        self._write(self._head, head)
+
+    def head(self) -> RunHead:
+        """Return what the run is. Raises ``NoRun`` or ``UnusableFile``."""
+        return self._read(self._head, RunHead)
+
+    def change(self, head: RunHead) -> None:
+        """Replace the settings of the run: what is left of it follows the new ones."""
+        self._write(self._head, head)
+
+    def state(self) -> RunState | None:
+        """Return where the run is; None before its first checkpoint. Raises as ``head``."""
+        return self._read(self._state, RunState) if self._state.exists() else None
+
+    def model(self, model: ModelHash) -> Checkpoint:
+        """Return a model of the last checkpoint, or the best one."""
+        return get_checkpoint(FileStore(self.models), model, optimizer=True)
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Store a model."""
+        put_checkpoint(FileStore(self.models), checkpoint.manifest, checkpoint.parameters, checkpoint.optimizer)
+
+    def save(self, state: RunState, current: Checkpoint) -> None:
+        """Make a checkpoint: the run can be resumed from here. Models that it does not need are deleted."""
+        self.keep(current)
+        self._write(self._state, state)
+        store, needed = FileStore(self.models), set(self._needed(state))
+        for key in [key for key in store.keys() if key not in needed]:  # noqa: SIM118 - a store is no mapping
+            store.delete(key)
+
+    def _needed(self, state: RunState) -> Iterator[str]:
+        for model in (state.model, state.best.model):
+            yield model
+            if optimizer := self.model(model).manifest.optimizer:
+                yield optimizer
+
+    def _read(self, path: Path, kind: type[S]) -> S:
+        if not path.exists():
+            raise NoRun(f"{self.path} holds no run.", hint="Look at --output; begin one without --resume.")
+        with reading(path):
+            data = path.read_bytes()
+        try:
+            return kind.model_validate_json(data)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            what = f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}"
+            raise NoRun(
+                f"{path} is damaged or of another version: {what}.",
+                hint="Put it back from a copy, or begin a new run in another folder.",
+            ) from error
+
+    def _write(self, path: Path, content: Settings) -> None:
+        replace_durably(path, content.model_dump_json(indent=1).encode(), self.path)

@@ -1,0 +1,229 @@
+"""Running the jobs that workers want: level-triggered, bounded; the engine retries what a dying process loses."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import structlog
+
+from app.config import RunSettings
+from app.core import EventId, FlyballError
+from app.engine import Engine, scatter
+from app.events import AnyRow, Cause, Payload, Reducer
+
+# Workers: reducers that also want jobs run.
+#
+# A worker's rows say which work is pending; ``jobs`` derives from them what should be running now. Nothing else is
+# remembered, so a worker killed at any moment picks up by folding its rows and running what they still ask for. The
+# result is a fact whose id follows from the request, so a repetition counts once.
+
+R = TypeVar("R", bound=AnyRow)
+Q = TypeVar("Q", bound=Payload)
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a daemon runs: its name on the bus, its node, and the store its jobs use."""
+
+    name: str
+    node: str
+    store: str
+
+
+def only(parts: Sequence[Json | FlyballError]) -> Json:
+    """Return the result of a job's only part, or raise what it ended with."""
+    (part,) = parts
+    if isinstance(part, FlyballError):
+        raise part
+    return part
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Generic[Q]):
+    """Calls of ``function`` ('package.module:name') in compute processes, wanted by an event with this payload.
+
+    Attributes:
+        cause: the event.
+        request: its payload.
+        function: what is called.
+        parts: the argument of each call; they run at once, as far as the engine has workers.
+        deadline_seconds: how long one attempt at one part may take; then its process is killed and replaced.
+        gather: combines the parts' results, or raises ``FlyballError``; a part that failed finally is its last error.
+        attempts: most attempts at a part that raises.
+        context: handed back to the worker with the result; not part of the job.
+    """
+
+    cause: Cause
+    request: Q
+    function: str
+    parts: tuple[Json, ...]
+    deadline_seconds: float
+    gather: Callable[[Sequence[Json | FlyballError]], Json] = field(default=only, compare=False)
+    attempts: int = 1
+    context: Json = field(default_factory=dict)
+
+    @property
+    def id(self) -> EventId:
+        """The id of the event that wants it."""
+        return self.cause.id
+
+
+class Worker(Reducer[R], Protocol[R, Q]):
+    """A reducer whose rows ask for jobs. The methods are pure; the host runs the jobs and publishes the facts."""
+
+    def jobs(self, rows: Mapping[str, R]) -> Iterable[Job[Q]]:
+        """Return the jobs that should run now, most urgent first."""
+        ...
+
+    def started(self, job: Job[Q]) -> tuple[Payload, ...]:
+        """Return what to say when a job starts."""
+        ...
+
+    def progressed(self, job: Job[Q], report: Json) -> tuple[Payload, ...]:
+        """Return what to say when a job reports progress."""
+        ...
+
+    def completed(self, job: Job[Q], result: Json) -> tuple[Payload, ...]:
+        """Return what to say of a job's result."""
+        ...
+
+    def failed(self, job: Job[Q], error: FlyballError) -> tuple[Payload, ...]:
+        """Return what to say when a job failed for good."""
+        ...
+
+
+@dataclass(frozen=True)
+class QuietWorker(Generic[Q]):
+    """Base of workers: says nothing of starts and progress."""
+
+    settings: RunSettings
+    place: Place
+
+    def started(self, job: Job[Q]) -> tuple[Payload, ...]:  # noqa: ARG002 - the protocol's argument
+        """Say nothing."""
+        return ()
+
+    def progressed(self, job: Job[Q], report: Json) -> tuple[Payload, ...]:  # noqa: ARG002 - the protocol's arguments
+        """Say nothing."""
+        return ()
+
+    def config_json(self, cause: Cause) -> Json:
+        """Return the settings of the configuration that a request is about."""
+        return self.settings.config(cause.subject or "").model_dump(mode="json")
+
+
+Say = Callable[[str, Job[Any], Sequence[Payload]], Coroutine[None, None, None]]
+"""Publishes facts about a job: (by, job, payloads). Who says them, and what of, is part of the facts' ids."""
+
+
+class UnusableResult(FlyballError):
+    """A job's result or report is out of the bounds of facts."""
+
+
+class JobRunner:
+    """Runs at most ``capacity`` jobs of one worker, off the event loop.
+
+    Args:
+        engine: runs the jobs.
+        capacity: how many at once.
+        say: publishes what is to be said of a job.
+    """
+
+    def __init__(self, engine: Engine, capacity: int, say: Say) -> None:
+        self._engine, self._capacity, self._say = engine, capacity, say
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._saying: set[asyncio.Task[None]] = set()
+        self._told: set[str] = set()
+        self._wanted: tuple[EventId, ...] = ()
+        self._draining = False
+        self._log = structlog.get_logger("jobs")
+
+    @property
+    def running(self) -> int:
+        """How many jobs run now."""
+        return len(self._running)
+
+    @property
+    def held(self) -> tuple[EventId, ...]:
+        """The jobs that run or come next, most urgent first; at most twice as many as run at once."""
+        return self._wanted[: 2 * self._capacity]
+
+    def reconcile(self, group: asyncio.TaskGroup, worker: Worker[Any, Any], jobs: Iterable[Job[Any]]) -> None:
+        """Start the wanted jobs that don't run yet, as far as there is room; cancel those no longer wanted.
+
+        A finished job is not started again before the worker has read its published result.
+        """
+        if self._draining:
+            return
+        wanted = {job.id: job for job in jobs}
+        self._wanted = tuple(job_id for job_id in wanted if job_id not in self._told)
+        self._told &= wanted.keys()
+        for job_id in self._running.keys() - wanted.keys():
+            self._running.pop(job_id).cancel()
+        for job_id, job in wanted.items():
+            if len(self._running) >= self._capacity:
+                return
+            if job_id not in self._running and job_id not in self._told:
+                self._running[job_id] = group.create_task(self._run(group, worker, job))
+
+    async def drain(self, seconds: float) -> None:
+        """Start no more jobs and wait for those that run; after the deadline, cancel them: they stay wanted."""
+        self._draining = True
+        if tasks := {*self._running.values(), *self._saying}:
+            await asyncio.wait(tasks, timeout=seconds)
+        for task in (*self._running.values(), *self._saying):  # a job may have reported something meanwhile
+            task.cancel()
+
+    async def _run(self, group: asyncio.TaskGroup, worker: Worker[Any, Any], job: Job[Any]) -> None:
+        numbers = itertools.count()
+
+        async def say(verb: str, facts: Sequence[Payload]) -> None:
+            if facts:
+                await self._say(f"{worker.name}.{verb}", job, facts)
+
+        def on_progress(report: Json) -> None:
+            facts = _facts(worker.progressed, job, report)
+            saying = group.create_task(say(f"progressed.{next(numbers)}", facts))
+            self._saying.add(saying)
+            saying.add_done_callback(self._saying.discard)
+
+        await say("started", worker.started(job))
+        try:
+            completed = _facts(worker.completed, job, job.gather(await self._parts(job, on_progress)))
+        except FlyballError as error:
+            self._log.error("job failed", event_id=job.id, function=job.function, error=str(error))
+            await say("failed", worker.failed(job, error))
+        else:
+            await say("completed", completed)
+        self._told.add(job.id)
+        self._running.pop(job.id, None)
+
+    async def _parts(self, job: Job[Any], on_progress: Callable[[Json], None]) -> list[Json | FlyballError]:
+        return await scatter(
+            self._engine,
+            job.function,
+            job.parts,
+            on_progress=on_progress,
+            deadline_seconds=job.deadline_seconds,
+            failures=job.attempts,
+        )
+
+
+def _facts(tell: Callable[[Job[Any], Json], tuple[Payload, ...]], job: Job[Any], result: Json) -> tuple[Payload, ...]:
+    """Return the facts about what a job returned or reported.
+
+    Raises:
+        UnusableResult: there are none, as it is out of their bounds. The job fails: run again, it would say the same.
+    """
+    try:
+        return tell(job, result)
+    except (LookupError, TypeError, ValueError) as error:
+        raise UnusableResult(f"No fact can be made of what it returned: {type(error).__name__}: {error}") from error
+
+
+def worker_of(reducers: Iterable[object]) -> Worker[Any, Any] | None:
+    """Return the one worker among a daemon's reducers, if there is one."""
+    return next((reducer for reducer in reducers if isinstance(reducer, QuietWorker)), None)  # type: ignore[return-value]

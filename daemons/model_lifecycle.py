@@ -1,6 +1,0 @@
-"""The model_lifecycle daemon; see ``app.runtime.registry`` for what runs in it."""
-
-from daemons.entry import main
-
-if __name__ == "__main__":
-    main("model_lifecycle")

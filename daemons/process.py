@@ -1,0 +1,152 @@
+"""The composition root: builds a daemon's adapters from the settings, and runs it."""
+
+import asyncio
+import gc
+import signal
+from collections.abc import Callable
+from contextlib import closing, nullcontext
+from importlib.metadata import version
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from app.bus import ZmqBus
+from app.config import RunFolder
+from app.config.loading import Loaded
+from app.core import BROKER, FlyballError, derive_id
+from app.engine import LocalEngine
+from app.events import DaemonFailed, originate
+from app.journal import DamagedDatabase, SqliteJournal, SqliteOutbox, SqliteStateStore
+from app.telemetry import configure
+from daemons.bootstrap import check
+from daemons.broker import BrokerVoice, serve
+from daemons.clock import SystemClock, boot_id
+from daemons.evaluation import Evaluator
+from daemons.host import Host, Ports, Rhythm
+from daemons.jobs import Place
+from daemons.notify import Notifier
+from daemons.registry import DaemonSpec, spec_of
+from daemons.run_folder import bus_endpoint
+
+F = TypeVar("F", SqliteStateStore, SqliteOutbox)
+
+PATIENCE_SECONDS = 7 * 24 * 3600.0
+"""How long a daemon waits for the broker to come back: nothing it could do instead would be better."""
+
+OPENING_USEC = 3_600_000_000
+"""Longest check and migration of the journal at a start, in microseconds: enough for a terabyte."""
+
+LAST_WORDS_SECONDS = 2.0
+"""How long a failed daemon tries to tell the bus why."""
+
+
+def run_daemon(name: str, loaded: Loaded, folder: RunFolder) -> int:
+    """Run a daemon until SIGTERM or SIGINT. Returns the exit code: 0 drained, 1 failed.
+
+    Raises ``UnknownDaemon``. The one place where any exception is caught: whatever it is, it is logged, told to the
+    bus if possible, and the supervisor restarts the daemon.
+    """
+    spec = spec_of(name)
+    configure(name, loaded.deployment.node, folder.log(name), loaded.deployment.log_level)
+    log = structlog.get_logger("daemon")
+    try:
+        check()
+        calm_collector()
+        if name == BROKER:
+            _run_broker(loaded, folder)
+        else:
+            asyncio.run(_run_hosted(spec, loaded, folder))
+    except FlyballError as error:
+        log.error("daemon failed", error=str(error))  # noqa: TRY400 - the message says it all
+        return 1
+    except Exception:
+        log.exception("daemon failed")
+        return 1
+    return 0
+
+
+def calm_collector() -> None:
+    """Make the garbage collector look less often, and never again at what was there from the start.
+
+    A daemon's objects are many and live long: ids, rows, modules. Going through all of them stops the loop, and what
+    events leave behind is freed by counting references.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+
+
+def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
+    folder.path.mkdir(parents=True, exist_ok=True)
+    voice = BrokerVoice(loaded.deployment, boot_id(), version("flyball"))
+    Notifier().tell(f"EXTEND_TIMEOUT_USEC={OPENING_USEC}", "STATUS=checking the journal")
+    with closing(SqliteJournal(folder.journal)) as journal:
+        serve(journal, bus_endpoint(folder, loaded.deployment), loaded, voice, SystemClock())
+
+
+async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> None:
+    deployment = loaded.deployment
+    place = Place(name=f"{spec.name}@{deployment.node}", node=deployment.node, store=str(folder.store.absolute()))
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    states = opened(SqliteStateStore, folder.state(spec.name), "its content is rebuilt from the journal")
+    outbox = opened(
+        SqliteOutbox, folder.outbox(spec.name), "its unsent conclusions are derived again, and its jobs run again"
+    )
+    processes = deployment.evaluation_processes if spec.worker is Evaluator else spec.capacity
+    engine = LocalEngine(processes, deployment.threads_per_job, nice=5) if spec.worker else None
+    sink = spec.sink(folder.curves) if spec.sink else None
+    with closing(states), closing(outbox), closing(sink) if sink else nullcontext():
+        endpoint = bus_endpoint(folder, deployment)
+        bus = ZmqBus(endpoint, producer=place.name, outbox=outbox, deadline_s=PATIENCE_SECONDS)
+        ports = Ports(bus, states, SystemClock(), engine, Notifier(), sink)
+        rhythm = Rhythm(deployment.heartbeat_seconds, deployment.drain_seconds)
+        try:
+            await Host(spec, place, boot_id(), ports, rhythm).run(stop)
+        except BaseExceptionGroup as group:
+            await _last_words(spec, place, bus, group)
+            raise
+        finally:
+            if engine:
+                await engine.close()
+            await bus.close()
+
+
+def opened(kind: Callable[[Path], F], path: Path, consequence: str) -> F:
+    """Open a file of a daemon's own; set a damaged one aside and begin a new one.
+
+    Args:
+        kind: opens it.
+        path: where it is.
+        consequence: what becomes of its content.
+    """
+    try:
+        file = kind(path)
+        try:
+            file.load()
+        except DamagedDatabase:
+            file.close()
+            raise
+    except DamagedDatabase as error:
+        aside = path.with_name(path.name + ".damaged")
+        path.replace(aside)
+        for rest in ("-wal", "-shm"):
+            path.with_name(path.name + rest).unlink(missing_ok=True)
+        what = {"error": error.message, "kept_as": str(aside), "consequence": consequence}
+        structlog.get_logger("daemon").error("damaged file set aside", **what)
+        return kind(path)
+    return file
+
+
+async def _last_words(spec: DaemonSpec, place: Place, bus: ZmqBus, group: BaseExceptionGroup[BaseException]) -> None:
+    """Tell the bus why the daemon leaves, if the bus still listens."""
+    error = "; ".join(str(one) or type(one).__name__ for one in group.exceptions)
+    fact = DaemonFailed(daemon=spec.name, node=place.node, error=error)
+    envelope = originate(fact, event_id=derive_id(place.name, boot_id()), time=SystemClock().now())
+    try:
+        async with asyncio.timeout(LAST_WORDS_SECONDS):
+            await bus.publish(envelope)
+    except (TimeoutError, FlyballError) as unheard:
+        structlog.get_logger("daemon").warning("nobody heard why", error=str(unheard))

@@ -1,0 +1,124 @@
+"""Where the broker of a run folder is reached."""
+
+import fcntl
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from app.config import Deployment, RunFolder
+from app.core import FlyballError, derive_id
+
+
+class UnusableFolder(FlyballError):
+    """A folder in which no run can be."""
+
+
+class AlreadyRunning(FlyballError):
+    """Daemons run in this folder already."""
+
+
+def prepare(folder: RunFolder) -> None:
+    """Make the run folder if it is not there, and see that files can be made in it and in its folders.
+
+    Raises:
+        UnusableFolder: they can't.
+    """
+    path = folder.path
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        for place in (path, *(inner for inner in path.iterdir() if inner.is_dir())):
+            with tempfile.TemporaryFile(dir=place):
+                pass
+    except OSError as error:
+        raise UnusableFolder(
+            f"{path.absolute()} cannot be used as a run folder: {error}.",
+            hint="Name a folder that you may write to: flyball --run FOLDER.",
+        ) from error
+
+
+@contextmanager
+def held(folder: RunFolder) -> Iterator[None]:
+    """Keep other supervisors out of a folder that is prepared: two would share the daemons out between them.
+
+    Raises:
+        AlreadyRunning: another process holds it.
+    """
+    with folder.up_lock.open("wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyRunning(
+                f"Another `flyball up` runs in {folder.path}.", hint="Stop it, or choose another --run."
+            ) from None
+        yield
+
+
+def is_held(folder: RunFolder) -> bool:
+    """Return whether a supervisor holds a folder."""
+    try:
+        with folder.up_lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: several may ask at once
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+MAX_SOCKET_PATH = 100
+"""Bytes. The kernel's bound is 107 (unix(7), sun_path); ZeroMQ's own names need a few."""
+
+SOCKET_NAME = "bus.sock"
+
+
+class UnsafeFolder(FlyballError):
+    """A folder for sockets belongs to somebody else, or others may enter it."""
+
+
+def bus_endpoint(folder: RunFolder, deployment: Deployment) -> str:
+    """Return the broker's address: what the settings say, or a socket in the run folder.
+
+    When the path is too long for a socket, ``sockets`` in the run folder is a link to a private folder with a
+    shorter one: everybody finds the same, whatever their environment says of temporary folders.
+
+    Raises:
+        UnsafeFolder: the private folder is not ours alone.
+    """
+    if deployment.endpoint is not None:
+        return deployment.endpoint
+    path = folder.path.absolute() / SOCKET_NAME
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH:
+        path = _linked(folder.path.absolute()) / SOCKET_NAME
+    return f"ipc://{path}"
+
+
+def _linked(folder: Path) -> Path:
+    link = folder / "sockets"
+    if not link.is_dir():  # never made, or lost with a temporary folder
+        folder.mkdir(parents=True, exist_ok=True)
+        scratch = link.with_name(f"sockets.{os.getpid()}")
+        scratch.unlink(missing_ok=True)
+        scratch.symlink_to(_private(folder))
+        scratch.replace(link)
+    target = link.readlink()
+    _check(target, link.lstat().st_uid)
+    return target
+
+
+def _private(folder: Path) -> Path:
+    base = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+    path = base / f"flyball-{derive_id(str(folder))[:16]}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    _check(path, os.getuid())
+    return path
+
+
+def _check(path: Path, owner: int) -> None:
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or found.st_mode & 0o077:
+        raise UnsafeFolder(
+            f"{path} is not a private folder of the run's owner.", hint="Remove it, or set deployment.endpoint."
+        )

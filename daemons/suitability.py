@@ -1,0 +1,76 @@
+"""Checks of settings: on this machine, and against a run's past."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from app.config import GameConfig, RunSettings
+from app.config.loading import BadSettings
+from app.core import HEURISTIC, FlyballError
+
+LASTING = ("game", "players", "network")
+"""Settings that can't change once a configuration has models."""
+
+
+def check_playable(settings: RunSettings) -> None:
+    """Load every game once.
+
+    Raises:
+        BadSettings: a game does not exist, or not for so many players, or has no heuristic player where one is wanted;
+            names the configuration.
+    """
+    from app.games import open_table  # loads OpenSpiel, which most commands do without
+
+    for config in settings.configs:
+        try:
+            with _silent_stderr():
+                heuristic = open_table(config, slots=0).spec.heuristic
+        except FlyballError as error:
+            raise BadSettings(f"{config.key} cannot be played: {error.message}", hint=error.hint) from error
+        if HEURISTIC in config.builtins and heuristic is None:
+            raise BadSettings(
+                f"{config.key} has {HEURISTIC!r} among its builtins, and {config.game} has no such player.",
+                hint=f"Take it out of games.{config.key}.builtins.",
+            )
+
+
+@contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """Keep what OpenSpiel writes to stderr from it: the same that its exception says."""
+    sys.stderr.flush()
+    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(nowhere)
+
+
+def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
+    """Compare each configuration with its latest recorded settings.
+
+    Args:
+        past: the run's settings, the latest first; read only as far as a configuration was not played lately.
+        now: its new settings.
+
+    Raises:
+        BadSettings: a configuration that has a past would get another game, number of players or network.
+    """
+    unseen = dict(now.by_key)
+    for before in past:
+        for key in unseen.keys() & before.by_key.keys():
+            _check_same(before.config(key), unseen.pop(key))
+        if not unseen:
+            return
+
+
+def _check_same(before: GameConfig, now: GameConfig) -> None:
+    for name in LASTING:
+        if getattr(before, name) != getattr(now, name):
+            raise BadSettings(
+                f"{now.key} was begun with {name} = {getattr(before, name)}, and its models don't fit another.",
+                hint="Set it back, or give the new one a key or a run folder of its own.",
+            )

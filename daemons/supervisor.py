@@ -1,0 +1,286 @@
+"""The supervisor: keeps child processes running, and ends them in order.
+
+Children have a session of their own, so Ctrl-C in the terminal reaches the supervisor alone. They hold the reading
+end of a pipe on stdin: when the supervisor is gone, however it went, the pipe ends and so do they (``end_with_stdin``).
+"""
+
+import asyncio
+import os
+import signal
+import threading
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Literal
+
+from app.core import Clock
+
+MAX_BYTES = 1 << 20
+LAST_BYTES = 8192
+
+
+class StderrFile:
+    """A file that processes append to. Their descriptor is their own: the file can be emptied, but not replaced.
+
+    Args:
+        path: the file. The end of what was in it when it was emptied last is kept in ``NAME.1``.
+        max_bytes: beyond it, ``bound`` empties the file; so much is kept.
+    """
+
+    def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES) -> None:
+        self._path, self._max_bytes = path, max_bytes
+        self._began_at = 0
+
+    def open(self) -> IO[bytes]:
+        """Open it for a process that starts now."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        file = self._path.open("ab")
+        self.bound()
+        self._began_at = file.seek(0, os.SEEK_END)
+        return file
+
+    def bound(self) -> None:
+        """Empty it when it has grown too long. What is written in that moment is lost."""
+        if self._path.stat().st_size > self._max_bytes:
+            with suppress(OSError):  # a full disk is no reason to let it grow
+                self._path.with_name(f"{self._path.name}.1").write_bytes(self._end(self._max_bytes))
+            os.truncate(self._path, 0)
+            self._began_at = 0
+
+    def last_line(self) -> str:
+        """Return the last line that the latest process wrote; an empty string when it wrote none."""
+        lines = [line.strip() for line in self._end(LAST_BYTES, self._began_at).decode(errors="replace").splitlines()]
+        return next((line for line in reversed(lines) if line), "")
+
+    def _end(self, count: int, after: int = 0) -> bytes:
+        with self._path.open("rb") as said:
+            said.seek(max(after, said.seek(0, os.SEEK_END) - count))
+            return said.read()
+
+
+HOPELESS = frozenset({2, 4})
+"""Exit codes after which starting again cannot help: wrong usage, unknown name."""
+
+BOUND_SECONDS = 30.0
+"""How often the length of a running process's file of errors is looked at."""
+
+What = Literal["started", "failed", "hopeless", "stopped", "killed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """A process to keep running.
+
+    Attributes:
+        name: unique.
+        argv: the command.
+        errors: file that its stderr is appended to, and that is kept short.
+        env: variables added to the supervisor's own.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    errors: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ChildReport:
+    """A change of a child process.
+
+    Attributes:
+        name: the child.
+        what: started, failed (it will be started again), hopeless (it will not), stopped (as asked), or killed
+            (asked, and too slow).
+        pid: the process.
+        reason: why it ended, in a line; empty when started, or stopped in order.
+        delay: seconds until it is started again; None when it isn't.
+    """
+
+    name: str
+    what: What
+    pid: int
+    reason: str = ""
+    delay: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait before the next start: doubled with each failure, forgotten after a stable time. Seconds."""
+
+    first: float = 0.5
+    most: float = 30.0
+    stable: float = 30.0
+
+    def delay(self, failures: int) -> float:
+        """Return the wait after this many failures in a row, at least 1."""
+        return float(min(self.most, self.first * 2 ** min(failures - 1, 32)))
+
+    def count(self, failures: int, uptime: float) -> int:
+        """Return the failures in a row after one more, given how long the process ran."""
+        return 1 if uptime >= self.stable else failures + 1
+
+
+class Supervisor:
+    """Runs children until it is asked to stop, or one is hopeless.
+
+    Args:
+        specs: in order of starting. The first is what the others need: it is stopped last.
+        clock: measures uptimes.
+        report: called with every event of a process.
+        drain_seconds: a child that takes longer to stop is killed.
+        backoff: waits between starts.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ChildSpec],
+        clock: Clock,
+        report: Callable[[ChildReport], None],
+        *,
+        drain_seconds: float = 15.0,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._children = [_Child(spec, clock, report, backoff or Backoff()) for spec in specs]
+        self._drain_seconds = drain_seconds
+
+    async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
+        """Run until ``stop`` is set, then end all; ``hurry`` cuts that short. Returns whether all left in order."""
+        async with asyncio.TaskGroup() as group:
+            for child in self._children:
+                group.create_task(child.keep(stop))
+            hurrier = group.create_task(self._hurry(hurry))
+            await stop.wait()
+            await self._end(self._children[1:])
+            await self._end(self._children[:1])
+            hurrier.cancel()
+        return all(child.fine for child in self._children)
+
+    def cut_short(self) -> list[str]:
+        """Return the children that were ended while they were starting: whether they can run is not known."""
+        return [child.name for child in self._children if child.cut_short]
+
+    async def _end(self, children: Sequence["_Child"]) -> None:
+        for child in children:
+            child.leave()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._drain_seconds):
+                for child in children:
+                    await child.gone.wait()
+        for child in children:
+            child.kill()
+
+    async def _hurry(self, hurry: asyncio.Event) -> None:
+        await hurry.wait()
+        for child in self._children:
+            child.leave()
+            child.kill()
+
+
+class _Child:
+    def __init__(self, spec: ChildSpec, clock: Clock, report: Callable[[ChildReport], None], backoff: Backoff) -> None:
+        self._spec, self._clock, self._report, self._backoff = spec, clock, report, backoff
+        self._errors = StderrFile(spec.errors)
+        self._process: Process | None = None
+        self._leaving = asyncio.Event()
+        self._killed = False
+        self.name = spec.name
+        self.gone = asyncio.Event()
+        self.fine = False
+        self.cut_short = False
+
+    async def keep(self, stop: asyncio.Event) -> None:
+        """Start the process, and restart it whenever it ends, until asked to stop."""
+        failures = 0
+        while not self._leaving.is_set():
+            began = self._clock.monotonic()
+            pid, code, reason = await self._run()
+            failures = self._backoff.count(failures, self._clock.monotonic() - began)
+            end = self._end_of(code)
+            delay = self._backoff.delay(failures) if end == "failed" else None
+            self._report(ChildReport(self._spec.name, end, pid, reason, delay))
+            self.fine = end == "stopped" and not reason
+            self.cut_short = self.fine and code != 0  # SIGTERM ended it: it did not handle signals yet
+            if end == "hopeless":
+                stop.set()
+            if delay is None:
+                break
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._leaving.wait(), delay)
+        self.gone.set()
+
+    async def _run(self) -> tuple[int, int, str]:
+        """Run the process to its end. Returns its id, its exit code, and why it ended if that was not asked for."""
+        process = await _spawn(self._spec, self._errors)
+        self._process = process
+        self._report(ChildReport(self._spec.name, "started", process.pid))
+        if self._leaving.is_set():  # asked while the process was starting
+            self.leave()
+        code = await self._end_of_process(process)
+        if self._leaving.is_set() and code in (0, -signal.SIGTERM):
+            return process.pid, code, ""
+        return process.pid, code, _reason(code, self._errors.last_line())
+
+    async def _end_of_process(self, process: Process) -> int:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BOUND_SECONDS):
+                    return await process.wait()
+            self._errors.bound()
+
+    def leave(self) -> None:
+        """Ask the process to end, and start no other."""
+        self._leaving.set()
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End what is left of the process and its descendants in its session."""
+        if self._running():
+            self._killed = True
+            self._signal(signal.SIGKILL)
+
+    def _running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._running():
+            with suppress(ProcessLookupError):
+                if number is signal.SIGKILL:
+                    os.killpg(self._process.pid, number)
+                else:
+                    self._process.send_signal(number)
+
+    def _end_of(self, code: int) -> What:
+        if self._leaving.is_set():
+            return "killed" if self._killed else "stopped"
+        return "hopeless" if code in HOPELESS else "failed"
+
+
+def end_with_stdin() -> None:
+    """End this process, at once, when its stdin does: called by supervised programs."""
+
+    def watch() -> None:
+        while os.read(0, 1):  # not through sys.stdin: its lock, held here, would abort an orderly exit
+            pass
+        os._exit(1)  # sys.exit would end this thread only
+
+    threading.Thread(target=watch, name="end-with-stdin", daemon=True).start()
+
+
+async def _spawn(spec: ChildSpec, errors: StderrFile) -> Process:
+    with errors.open() as stderr:
+        return await asyncio.create_subprocess_exec(
+            *spec.argv,
+            stdin=PIPE,
+            stdout=DEVNULL,
+            stderr=stderr,
+            env={**os.environ, **spec.env},
+            start_new_session=True,
+        )
+
+
+def _reason(code: int, last: str) -> str:
+    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    return f"{last} ({how})" if last else how

@@ -1,0 +1,189 @@
+"""A broker in a thread or a process, and events to send through it."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from app.bus import Broker, Subscription, ZmqBus
+from app.core import derive_id
+from app.events import Envelope, Event, ParityChecked, QualityDegraded, originate
+from app.journal import SqliteJournal
+from daemons.clock import SystemClock
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+ROOT = Path(__file__).parents[2]
+
+
+class StepClock:
+    """A clock that a test moves. Its time of day may be set back, its monotonic time stays where it was then."""
+
+    def __init__(self) -> None:
+        self.seconds = self._latest = 0.0
+
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self.seconds)
+
+    def monotonic(self) -> float:
+        self._latest = max(self._latest, self.seconds)
+        return self._latest
+
+
+def checked(number: int, *, who: str = "test") -> Envelope[Any]:
+    data = ParityChecked(
+        request_id=derive_id("request", who),
+        worker="selfplay_worker@laptop",
+        shard="a" * 64,
+        checked=abs(number) + 1,
+        failures=0,
+    )
+    return originate(data, event_id=derive_id(who, number), time=START, subject="hex7_2p")
+
+
+def degraded(number: int, *, who: str = "test") -> Envelope[Any]:
+    data = QualityDegraded(
+        request_id=derive_id("request", who), worker="selfplay_worker@laptop", shard="a" * 64, reason="too short"
+    )
+    return originate(data, event_id=derive_id(who, "degraded", number), time=START, subject="hex7_2p")
+
+
+@contextmanager
+def broker_thread(journal: Any, endpoint: str, **options: Any) -> Iterator[Broker]:
+    """Run a broker in a thread; it is stopped at the end."""
+    stopped = threading.Event()
+    wake, woken = os.pipe()
+    broker = Broker(journal, endpoint, options.pop("clock", None) or SystemClock(), **options)
+    thread = threading.Thread(target=broker.run, args=(stopped.is_set,), kwargs={"wake_fd": wake})
+    thread.start()
+    try:
+        yield broker
+    finally:
+        stopped.set()
+        os.write(woken, b"x")
+        thread.join()
+        os.close(wake)
+        os.close(woken)
+
+
+def spawn(*arguments: object, file: str) -> subprocess.Popen[str]:
+    """Start one of a file's programs."""
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    command = [sys.executable, file, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+@contextmanager
+def program(*arguments: object, file: str = __file__) -> Iterator[subprocess.Popen[str]]:
+    """Run one of a file's programs, of this one by default; it is killed at the end if it still runs."""
+    process = spawn(*arguments, file=file)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def expect(process: subprocess.Popen[str], words: str) -> None:
+    """Wait for a program to say something."""
+    assert process.stdout is not None
+    assert process.stdout.readline() == words + "\n"
+
+
+@contextmanager
+def broker_process(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run a broker in a process of its own."""
+    with program("broker", folder) as process:
+        expect(process, "ready")
+        yield process
+
+
+def address(folder: Path) -> str:
+    return f"ipc://{folder}/bus"
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for something that no event of this loop announces."""
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+async def gather(subscription: Subscription, count: int) -> list[Event[Any]]:
+    """Read until ``count`` events have come."""
+    events: list[Event[Any]] = []
+    async for batch in subscription:
+        events += batch.events
+        if len(events) >= count:
+            break
+    return events
+
+
+def _say(words: str) -> None:
+    sys.stdout.write(words + "\n")
+    sys.stdout.flush()
+
+
+def _serve(folder: Path) -> None:
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    journal = SqliteJournal(folder / "journal.db")
+    broker = Broker(journal, address(folder), SystemClock())
+    _say("ready")
+    broker.run(stopped.is_set)
+    journal.close()
+
+
+async def _publish(folder: Path, who: str, count: int) -> None:
+    """Publish ``count`` events in frames of many sizes, every fifth frame twice, as four tasks at once."""
+    bus = ZmqBus(address(folder), producer=who)
+    sizes = [1, 7, 64, 300]
+    frames: deque[list[int]] = deque()
+    numbers = iter(range(count))
+    while frame := list(islice(numbers, sizes[len(frames) % 4])):
+        frames.append(frame)
+
+    async def send() -> None:
+        while frames:
+            frame = frames.popleft()
+            events = [checked(i, who=who) for i in frame]
+            positions = await bus.publish_many(events)
+            if len(frames) % 5 == 0:
+                assert await bus.publish_many(events) == positions
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(4):
+            group.create_task(send())
+    await bus.close()
+    _say("done")
+
+
+async def _follow(folder: Path, count: int) -> None:
+    """Read ``count`` events from the start; fail unless each comes once and in order."""
+    bus = ZmqBus(address(folder), producer="follower")
+    async with bus.subscribe(after=0) as subscription:
+        _say("ready")
+        events = await gather(subscription, count)
+    assert [event.sequence for event in events] == list(range(1, count + 1))
+    assert len({event.id for event in events}) == count
+    await bus.close()
+    _say("complete")
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["broker", folder]:
+            _serve(Path(folder))
+        case ["publish", folder, who, count]:
+            asyncio.run(_publish(Path(folder), who, int(count)))
+        case ["follow", folder, count]:
+            asyncio.run(_follow(Path(folder), int(count)))

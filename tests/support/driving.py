@@ -1,0 +1,234 @@
+"""Driving one controller as its host does, and the payloads that do it."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from rotations import rotations
+
+from app.config import GAMES, FeedbackSettings, RunSettings
+from app.controllers import Controller, FeedbackFold, FeedbackState
+from app.controllers.fold import Fold, Outcome
+from app.controllers.state import state_of
+from app.core import Rate, derive_id
+from app.events import (
+    Envelope,
+    EvaluationCompleted,
+    Event,
+    MatchResult,
+    ModelDistributed,
+    Payload,
+    QualityScoreUpdated,
+    RunConfigured,
+    SelfplayComplete,
+    ShardRef,
+    TrainingCompleted,
+    TrainingMetrics,
+    originate,
+)
+from app.events.envelope import EPOCH
+from daemons.jobs import Job, Place, QuietWorker
+
+KEY, OTHER_KEY = "tic_tac_toe_2p", "connect_four_2p"
+NEED = GAMES[KEY].rows_per_training
+OLD, NEW = "a" * 64, "b" * 64
+HOUR = 3600.0
+
+
+def run_settings(*keys: str, **feedback: Any) -> RunSettings:
+    """Return the settings of a run; keyword arguments are parts of the feedback settings, as nested dictionaries."""
+    configs = tuple(GAMES[key] for key in keys or (KEY,))
+    return RunSettings(configs=configs, feedback=FeedbackSettings.model_validate(feedback))
+
+
+def folded(fold: Fold, event: Event[Payload]) -> Outcome:
+    """Fold one event without an error."""
+    outcome = fold.feed([event])
+    assert outcome.failures == []
+    return outcome
+
+
+class Driven:
+    """A controller in a Fold, fed payload by payload at times given in seconds."""
+
+    def __init__(self, controller: type[Controller[Any]], settings: RunSettings | None = None) -> None:
+        self.settings = settings or run_settings()
+        self.name, self.emits = controller.name, controller.emits
+        self.fold = Fold((FeedbackFold, controller))  # type: ignore[arg-type]
+        self.events: list[Event[Payload]] = []
+        self.configured = self.feed(
+            RunConfigured(run_id="run", settings=self.settings.model_dump(mode="json")), key=None, at=0
+        )
+
+    def feed(self, *payloads: Payload, key: str | None = KEY, at: float = 0.0) -> list[Any]:
+        """Record payloads at a time, and return what they lead to."""
+        return [envelope.data for envelope in self.envelopes(*payloads, key=key, at=at)]
+
+    def envelopes(self, *payloads: Payload, key: str | None = KEY, at: float = 0.0) -> list[Any]:
+        """Record payloads at a time, and return the envelopes they lead to."""
+        found = []
+        for data in payloads:
+            position = len(self.events) + 1
+            subject = key if data.scope == "config" else None
+            time = EPOCH + timedelta(seconds=at)
+            envelope = originate(data, event_id=derive_id("test", position), time=time, subject=subject)
+            event = Event(envelope, position, round(at * 1e6), "broker@laptop")
+            self.events.append(event)
+            found += folded(self.fold, event).envelopes
+        return found
+
+    def record(self, *envelopes: Envelope[Payload]) -> list[Any]:
+        """Record events that the controller said, and return what they lead to."""
+        found = []
+        for envelope in envelopes:
+            event = Event(envelope, len(self.events) + 1, self.events[-1].recorded_us, "broker@laptop")
+            self.events.append(event)
+            found += folded(self.fold, event).envelopes
+        return [envelope.data for envelope in found]
+
+    def state(self, key: str = KEY) -> FeedbackState:
+        """Return the FeedbackState of a configuration."""
+        return state_of(self.fold.rows(FeedbackFold.name), key)
+
+    def row(self, key: str = KEY) -> Any:
+        """Return the controller's row."""
+        return self.fold.rows(self.name)[key]
+
+
+class DrivenWorker:
+    """A worker in a Fold, fed fact by fact; its jobs are asked for, and never run."""
+
+    def __init__(self, worker: type[QuietWorker[Any]], settings: RunSettings | None = None) -> None:
+        self.fold = Fold((partial(worker, place=Place(f"{worker.name}@laptop", "laptop", "store")),))
+        self.position = 0
+        configured = (settings or run_settings()).model_dump(mode="json")
+        self.feed(RunConfigured(run_id="run", settings=configured), key=None)
+
+    @property
+    def worker(self) -> Any:
+        """The worker itself."""
+        return self.fold.reducers[0]
+
+    @property
+    def rows(self) -> dict[str, Any]:
+        """The worker's rows."""
+        return self.fold.rows(self.worker.name)
+
+    def feed(self, data: Payload, key: str | None = KEY) -> Event[Payload]:
+        """Record a payload, each a second after the one before."""
+        self.position += 1
+        time = EPOCH + timedelta(seconds=self.position)
+        envelope = originate(data, event_id=derive_id("test", self.position), time=time, subject=key)
+        event = Event(envelope, self.position, self.position * 10**6, "broker@laptop")
+        folded(self.fold, event)
+        return event
+
+    def jobs(self) -> Sequence[Job[Any]]:
+        """Return what should run now, of rows that have a cause, as the host sees to."""
+        return tuple(self.worker.jobs({key: row for key, row in self.rows.items() if row.cause}))
+
+
+def match(
+    score: float,
+    games: int = 100,
+    opponent: str = "random",
+    elo: float = 0.0,
+    model: str | None = None,
+    players: int = 2,
+) -> MatchResult:
+    """Return a match without draws, but for half a game."""
+    wins = int(score * games)
+    return MatchResult(
+        opponent=opponent,
+        opponent_model=model,
+        opponent_elo=elo,
+        games=games,
+        wins=wins,
+        draws=0,
+        losses=games - wins,
+        truncated=0,
+        distinct_games=games,
+        score=Rate.of(score * games, games),
+        rotations=rotations(wins, 0, games - wins, players),
+    )
+
+
+def rated(
+    elo: float = 0.0, *matches: MatchResult, model: str = NEW, stderr: float = 20.0, step: int = 1
+) -> EvaluationCompleted:
+    """Return a gauntlet's result."""
+    return EvaluationCompleted(
+        request_id="e",
+        purpose="rating",
+        model=model,
+        step=step,
+        results=matches or (match(0.9),),
+        elo=elo,
+        elo_stderr=stderr,
+        lost_games=0,
+        seconds=1,
+    )
+
+
+def gated(wins: int, draws: int, losses: int, model: str = NEW, champion: str = OLD) -> EvaluationCompleted:
+    """Return a round of gate games."""
+    games = wins + draws + losses
+    played = MatchResult(
+        opponent="champion",
+        opponent_model=champion,
+        opponent_elo=0.0,
+        games=games,
+        wins=wins,
+        draws=draws,
+        losses=losses,
+        truncated=0,
+        distinct_games=games,
+        score=Rate.of(wins + draws / 2, games),
+        rotations=rotations(wins, draws, losses),
+    )
+    return EvaluationCompleted(
+        request_id="g",
+        purpose="gate",
+        model=model,
+        step=1,
+        results=(played,),
+        elo=0.0,
+        elo_stderr=9.0,
+        lost_games=0,
+        seconds=1,
+    )
+
+
+def trained(model: str = NEW, parent: str | None = OLD, step: int = 1, **metrics: float) -> TrainingCompleted:
+    """Return a finished training."""
+    usual = dict.fromkeys(("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "seconds"), 0.1)
+    figures = TrainingMetrics.model_validate({**usual, "explained_variance": 0.5, **metrics})
+    return TrainingCompleted(request_id="t", model=model, parent=parent, step=step, rows=100, metrics=figures)
+
+
+def scored(
+    score: float = 0.9, *, model: str = OLD, rows: int = NEED, request: str = "q", shard: str = "c" * 64
+) -> QualityScoreUpdated:
+    """Return an inspected shard."""
+    inspected = ShardRef(worker="selfplay_worker@laptop", key=shard, rows=rows, games=10, model=model, seed=1)
+    return QualityScoreUpdated(request_id=request, shard=inspected, score=score, components={})
+
+
+def played(number: int = 1, *, shard: str = "c" * 64, model: str = OLD) -> SelfplayComplete:
+    """Return the answer to a request for games, the ``number``-th."""
+    return SelfplayComplete(
+        request_id=f"r{number}",
+        probe=False,
+        shard=ShardRef(worker="selfplay_worker@laptop", key=shard, rows=9, games=1, model=model, seed=number),
+        opponents=(),
+        temperature=1.0,
+        mean_length=9.0,
+        truncated_games=0,
+        seconds=1.0,
+    )
+
+
+def distributed(model: str = OLD, step: int = 0) -> ModelDistributed:
+    """Return a distributed model."""
+    return ModelDistributed(model=model, step=step, nodes=("laptop",))

@@ -1,0 +1,96 @@
+"""Golden runs: journals that are kept with what replaying them has to come to.
+
+``recorded`` is a real run: `flyball up` with two games, a few loops. ``generated`` is one in which every kind of
+decision is taken. They are made again, after a change of events or controllers that is meant, with::
+
+    python tests/support/golden_runs.py
+
+What changed is then in the difference of ``tests/replay/golden/expected.json``.
+"""
+
+import json
+import lzma
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from generated_run import generated, hasty
+from running_loop import SETTINGS, running_loop
+
+from app.events import CATALOGUE, Event, Kind, LossAnomalyDetected, Payload, PlateauDetected, from_cloudevent
+from app.journal import SqliteJournalReader, history
+from app.replay.replaying import Report, replay
+
+FOLDER = Path(__file__).parents[1] / "replay" / "golden"
+NAMES = ("recorded", "generated")
+TWO_GAMES = SETTINGS.replace('["tic_tac_toe_2p"]', '["tic_tac_toe_2p", "connect_four_2p"]')
+LOOPS, EVENTS, PLATEAUS = 4, 6000, 3
+
+
+def load(name: str) -> list[Event[Payload]]:
+    """Read a golden run."""
+    with lzma.open(FOLDER / f"{name}.jsonl.xz") as lines:
+        return [from_cloudevent(line) for line in lines]
+
+
+def expected() -> dict[str, Any]:
+    """Return what replaying each has to come to."""
+    found: dict[str, Any] = json.loads((FOLDER / "expected.json").read_text())
+    return found
+
+
+def summary(report: Report) -> Mapping[str, Any]:
+    """Return what of a report is kept."""
+    return {
+        "events": report.position,
+        "state_hash": report.state_hash,
+        "matched": dict(report.matched),
+        "in_flight": sorted(one.envelope.id for one in report.in_flight),
+    }
+
+
+def record() -> list[Event[Payload]]:
+    """Run all daemons until some loops have closed, and return the journal."""
+    with tempfile.TemporaryDirectory() as folder, running_loop(Path(folder) / "run", TWO_GAMES) as run:
+        run.wait_for_loops(LOOPS, seconds=900)  # also beside other work
+        with closing(SqliteJournalReader(run.folder / "journal.sqlite")) as reader:
+            return list(history(reader))
+
+
+def save(name: str, events: Iterable[Event[Payload]]) -> None:
+    """Write a golden run; the same events give the same file."""
+    lines = (json.dumps(event.to_cloudevent(), separators=(",", ":")) + "\n" for event in events)
+    (FOLDER / f"{name}.jsonl.xz").write_bytes(lzma.compress("".join(lines).encode(), preset=9))
+
+
+def eventful() -> list[Event[Payload]]:
+    """Return a generated run with every kind of decision, some plateaus and a loss anomaly; it ends amid work."""
+    wanted = {LossAnomalyDetected, *(payload for payload in CATALOGUE if payload.kind is Kind.DECISION)}
+    for seed in count():
+        events = list(generated(EVENTS, seed=seed, settings=hasty(), trouble=10))
+        met = Counter(type(event.data) for event in events)
+        if wanted <= met.keys() and met[PlateauDetected] >= PLATEAUS and replay(events).in_flight:
+            return events
+    raise AssertionError("count() ends nowhere")
+
+
+def main() -> None:
+    """Make all golden runs again."""
+    save("recorded", record())
+    save("generated", eventful())
+    summaries = {}
+    for name in NAMES:
+        report = replay(load(name))
+        if report.differing:
+            sys.exit(f"{name} does not replay: {report.differences[0]}")
+        summaries[name] = summary(report)
+    (FOLDER / "expected.json").write_text(json.dumps(summaries, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""A stage for daemon hosts: a journal and a bus in memory, engines that follow a script."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from app.bus import MemoryBus
+from app.config import GAMES, RunSettings
+from app.events import RunConfigured, SelfplayRequested, originate
+from app.journal import MemoryJournal, MemoryStateStore, history
+from daemons.clock import SystemClock
+from daemons.host import Host, Ports, Rhythm
+from daemons.jobs import Place
+from daemons.notify import Notifier
+from daemons.registry import DAEMONS, DaemonSpec
+
+KEY, MODEL = "tic_tac_toe_2p", "a" * 64
+OTHER_KEY = "connect_four_2p"
+SETTINGS = RunSettings(configs=(GAMES[KEY], GAMES[OTHER_KEY]))
+WORKER = SETTINGS.selfplay_workers[0]
+RESULT = {"shard": "b" * 64, "rows": 9, "games": 1, "mean_length": 9.0, "truncated": 0, "seconds": 0.1}
+REQUEST = SelfplayRequested(worker=WORKER, model=MODEL, lineups=(), games=1, seed=1, temperature=1.0, probe=False)
+
+
+class ScriptedEngine:
+    """Plays a script of outcomes: an exception to raise, or a result; the last one again and again."""
+
+    def __init__(self, *script: Any) -> None:
+        self.script, self.calls, self.release = list(script), 0, asyncio.Event()
+        self.release.set()
+
+    async def run(
+        self, function: str, spec: dict[str, Any], on_progress: Any = None, deadline_seconds: float | None = None
+    ) -> dict[str, Any]:
+        self.calls += 1
+        outcome = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        await self.release.wait()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def close(self) -> None:
+        pass
+
+
+class Stage:
+    """A bus with a configured run, and daemons that come and go on it."""
+
+    def __init__(self) -> None:
+        self.journal, self.clock, self.boots = MemoryJournal(), SystemClock(), 0
+        self.bus = MemoryBus(self.journal, self.clock, producer="broker@laptop")
+
+    async def publish(self, data: Any, event_id: str, subject: str | None = KEY) -> None:
+        await self.bus.publish(originate(data, event_id=event_id, time=self.clock.now(), subject=subject))
+
+    async def configure(self) -> None:
+        await self.publish(RunConfigured(run_id="r", settings=SETTINGS.model_dump(mode="json")), "configured", None)
+
+    def host(
+        self,
+        daemon: str | DaemonSpec,
+        states: MemoryStateStore,
+        engine: ScriptedEngine | None = None,
+        notifier: Notifier | None = None,
+        sink: Any = None,
+    ) -> Host:
+        self.boots += 1
+        spec = daemon if isinstance(daemon, DaemonSpec) else DAEMONS[daemon]
+        place = Place(name=WORKER if engine else f"{spec.name}@laptop", node="laptop", store="store")
+        ports = Ports(self.bus, states, self.clock, engine, notifier or Notifier(""), sink)
+        return Host(spec, place, f"boot-{self.boots}", ports, Rhythm(0.05, 0.2))
+
+    async def until(self, payload: type[Any], host: Host, count: int = 1) -> list[Any]:
+        """Run a host until there are ``count`` events of a type; return them."""
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as group, asyncio.timeout(20):
+            running = group.create_task(host.run(stop))
+            while len(self.of(payload)) < count and not running.done():
+                await asyncio.sleep(0.01)
+            stop.set()
+        return self.of(payload)
+
+    def of(self, payload: type[Any]) -> list[Any]:
+        return [event.data for event in history(self.journal, types={payload})]
+
+    def check_nothing_twice(self) -> None:
+        ids = Counter(event.id for event in history(self.journal))
+        assert max(ids.values()) == 1
+
+
+class WatchedBus(MemoryBus):
+    """Remembers the ids it was asked to publish."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.asked = list[str]()
+
+    async def publish_many(self, envelopes: Any) -> tuple[int, ...]:
+        self.asked += [envelope.id for envelope in envelopes]
+        return await super().publish_many(envelopes)

@@ -1,0 +1,75 @@
+"""Training processes that share one registry; imported by them. Each trains a line of its own against the league."""
+
+from functools import partial
+from pathlib import Path
+
+import torch
+from leagues import checkpoint
+
+from app.config import GAMES, AdmissionSettings, NetworkSettings
+from app.core import ModelHash, derive_seed
+from app.league import League, PairTotals, Wanted, admission, retirements, select
+from app.learning.jobs import initialise, train
+from app.play.gauntlet import GauntletSpec, plan_matches
+from app.play.matches import batch
+from app.play.selfplay import play
+from app.store import FileStore, LeagueFile, delete_shard
+
+CONNECT_FOUR = GAMES["connect_four_2p"]
+SMALL = {"network": NetworkSettings(hidden=(64, 64)), "ppo": CONNECT_FOUR.ppo.model_copy(update={"batch_size": 128})}
+CONFIG = CONNECT_FOUR.model_copy(update=SMALL)
+GAMES_A_STEP, RATED_GAMES = 384, 4
+SCHEDULE = AdmissionSettings()
+
+
+def registry(folder: Path) -> LeagueFile:
+    """Return the registry that all share."""
+    return LeagueFile(folder / "league.json", "shared", CONFIG.key)
+
+
+def rated(folder: Path, model: str, opponents: tuple[str, ...], games: int, seed: int) -> tuple[PairTotals, ...]:
+    """Let a model play, and return its games."""
+    planned = plan_matches(opponents, games, CONFIG)
+    spec = GauntletSpec(store=folder / "store", config=CONFIG, model=ModelHash(model), opponents=planned, seed=seed)
+    results = spec.gather([batch(part, _quiet) for part in spec.parts]).results
+    return tuple(
+        PairTotals.of_rotations(model, match.opponent_model or match.opponent, match.rotations) for match in results
+    )
+
+
+def entered(step: int, model: str, games: tuple[PairTotals, ...], league: League) -> League:
+    """Count a step, and let its model enter if it is due."""
+    bot = league.agents["random"]
+    league = league.with_rating("random", 0.0, 0.0, bot.matches + 1)
+    if not (roles := admission(step, None, league, SCHEDULE)):
+        return league
+    newest = checkpoint(step, roles=roles).model_copy(update={"id": model})
+    league = league.with_agent(newest)
+    for played in games:
+        league = league.with_games(played)
+    for retirement in retirements(league, SCHEDULE):
+        league = league.without(retirement.agent.id)
+    return league
+
+
+def train_line(folder: Path, first: int, stride: int, steps: int) -> None:
+    """Take every ``stride``-th step: play against the league, train, rate, enter."""
+    torch.set_num_threads(1)
+    base = {"store": str(folder / "store"), "config": CONFIG.model_dump(mode="json")}
+    model = initialise({**base, "seed": first}, _quiet)["model"]
+    for number, step in enumerate(range(first, steps, stride)):
+        seed = derive_seed(first, "step", number)
+        wanted = Wanted(checkpoint(step).model_copy(update={"id": model}), count=2, seed=seed)
+        opponents = tuple(agent.id for agent in select(registry(folder).read(), "pfsp", wanted))
+        lineups = [{"opponents": [name], "games": GAMES_A_STEP // 4} for name in opponents]
+        played = {"model": model, "lineups": lineups, "games": GAMES_A_STEP, "seed": seed, "temperature": 1.0}
+        shard = play({**base, **played, "worker": f"line {first}"}, _quiet)["shard"]
+        lesson = {"base_model": model, "shards": [shard], "seed": seed, "step": number}
+        model = train({**base, **lesson, "ppo": CONFIG.ppo.model_dump(mode="json")}, _quiet)["model"]
+        delete_shard(FileStore(folder / "store"), shard)
+        games = rated(folder, model, ("random", *(name for name in opponents if name != "random")), RATED_GAMES, seed)
+        registry(folder).update(partial(entered, step, model, games))
+
+
+def _quiet(report: object) -> None:
+    """Tell nobody."""

@@ -1,0 +1,47 @@
+"""Specs of self-play and inspection, on a store in a folder, and a model to play with."""
+
+from pathlib import Path
+
+from app.config import GAMES
+from app.games import open_table
+from app.learning.jobs import first_model
+from app.learning.network import bytes_to_parameters, parameters_to_bytes
+from app.store import FileStore, get_shard, put_checkpoint
+
+FULL_GAMES = GAMES["connect_four_2p"].selfplay.model_copy(update={"opening_plies": 0})
+CONFIG = GAMES["connect_four_2p"].model_copy(update={"selfplay": FULL_GAMES})
+
+
+def ignore(progress) -> None:
+    """Take no notice of progress."""
+
+
+def put_model(root: Path, config=CONFIG, seed: int = 0, scale: float = 1.0) -> str:
+    manifest, drawn = first_model(config, open_table(config, 0).spec, seed)
+    scaled = {name: tensor * scale for name, tensor in bytes_to_parameters(drawn).items()}
+    return put_checkpoint(FileStore(root), manifest, parameters_to_bytes(scaled), None)
+
+
+def selfplay_spec(root: Path, model: str, config=CONFIG, **changes):
+    return {
+        "store": str(root),
+        "config": config.model_dump(mode="json"),
+        "model": model,
+        "lineups": [],
+        "games": 12,
+        "seed": 5,
+        "temperature": 1.0,
+        "worker": "worker@test",
+        **changes,
+    }
+
+
+def inspection_spec(root: Path, shard: str, config=CONFIG, **changes):
+    return {
+        "store": str(root),
+        "config": config.model_dump(mode="json"),
+        "shard": shard,
+        "model": changes.pop("model", None) or get_shard(FileStore(root), shard).meta.model,
+        "seed": 1,
+        **changes,
+    }
