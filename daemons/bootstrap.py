@@ -50,7 +50,8 @@ from app.events import (
     TrainingStarted,
     TrainingUnblocked,
 )
-from daemons.registry import DAEMONS, DaemonSpec
+from daemons.registry import DAEMONS
+from daemons.spec import DaemonSpec
 
 HOST = "every daemon"
 OPERATOR = "an operator"

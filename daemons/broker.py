@@ -30,6 +30,7 @@ from app.journal import Journal
 from app.journal.history import last_settings, past_settings
 from daemons.clock import RecordingClock
 from daemons.notify import Notifier
+from daemons.spec import DaemonSpec
 from daemons.suitability import check_lasting
 
 MICROSECOND = timedelta(microseconds=1)
@@ -134,3 +135,6 @@ def _watchdog(notifier: Notifier, clock: Clock, period: float) -> Callable[[], N
             notifier.tell("WATCHDOG=1")
 
     return on_loop
+
+
+DAEMON = DaemonSpec(BROKER, "records every event, hands each to those who read it, ticks")

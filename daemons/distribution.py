@@ -20,6 +20,7 @@ from app.events import (
     Value,
 )
 from daemons.jobs import Job, Json, QuietWorker
+from daemons.spec import DaemonSpec
 
 Change = ModelPromoted | ModelRolledBack
 Decision = Change | PromotionRejected
@@ -207,3 +208,6 @@ def _with_member(row: Kept, change: CheckpointAdded | CheckpointRetired) -> Kept
 def _target(decision: Change) -> tuple[ModelHash, int]:
     """Return the model that became current, and its step."""
     return (decision.model if isinstance(decision, ModelPromoted) else decision.to_model), decision.step
+
+
+DAEMON = DaemonSpec("distribution", "brings promoted models to the nodes", worker=Distributor, capacity=1)

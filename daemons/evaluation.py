@@ -42,6 +42,7 @@ from app.league import (
 )
 from app.play.gauntlet import ATTEMPTS, MEMBER, GauntletSpec, Opponent, plan_gauntlet, plan_matches
 from daemons.jobs import Job, Json, QuietWorker
+from daemons.spec import DaemonSpec
 
 
 def members(
@@ -384,3 +385,6 @@ def _up_to(promoted: tuple[RatedModel, ...], model: ModelHash) -> tuple[RatedMod
     """
     models = [rated.model for rated in promoted]
     return promoted[: models.index(model) + 1] if model in models else (RatedModel(model=model),)
+
+
+DAEMON = DaemonSpec("evaluation", "plays every new model's gauntlet", worker=Evaluator, capacity=1)

@@ -8,7 +8,8 @@ from typing import Literal
 from app.controllers import FeedbackFold
 from app.events import CATALOGUE, Kind, Payload, Scope
 from daemons.bootstrap import TERMINAL, consumers, emitters
-from daemons.registry import DAEMONS, DaemonSpec
+from daemons.registry import DAEMONS
+from daemons.spec import DaemonSpec
 
 Format = Literal["mermaid", "dot", "json"]
 STATES = FeedbackFold.name

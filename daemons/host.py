@@ -39,8 +39,8 @@ from app.telemetry import TensorBoardCurves
 from daemons.accounts import Past
 from daemons.jobs import Job, JobRunner, Place, worker_of
 from daemons.notify import Notifier
-from daemons.registry import DaemonSpec
 from daemons.saved_state import SavedState, program_of
+from daemons.spec import DaemonSpec
 
 FAREWELL_SECONDS = 2.0
 """How long a daemon that stops waits for the broker to record it."""

@@ -26,8 +26,9 @@ from daemons.evaluation import Evaluator
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import Place
 from daemons.notify import Notifier
-from daemons.registry import DaemonSpec, spec_of
+from daemons.registry import spec_of
 from daemons.run_folder import bus_endpoint
+from daemons.spec import DaemonSpec
 
 F = TypeVar("F", SqliteStateStore, SqliteOutbox)
 

@@ -28,6 +28,7 @@ from app.events import (
 )
 from daemons.jobs import Job, Json, QuietWorker
 from daemons.shard_retention import Shelf
+from daemons.spec import DaemonSpec
 
 Inspection = Job[SelfplayComplete]
 Verdict = QualityScoreUpdated | QualityDegraded | InspectionFailed | NodeProbed
@@ -167,3 +168,6 @@ def _delivered(row: InspectionRow, played: SelfplayComplete, event: Event[Payloa
         played.request_id: InspectionRow(cause=event.cause, played=played, earlier=row.earlier, discard=discard),
         event.subject: InspectionRow(earlier=delivered, shelf=shelf),
     }
+
+
+DAEMON = DaemonSpec("quality_monitor", "inspects every shard of experience", worker=QualityMonitor, capacity=1)

@@ -17,6 +17,7 @@ from app.events import (
     Value,
 )
 from daemons.jobs import Job, Json, QuietWorker
+from daemons.spec import DaemonSpec
 
 SelfplayJob = Job[SelfplayRequested]
 
@@ -103,3 +104,6 @@ def _opponents(request: SelfplayRequested) -> tuple[str, ...]:
     """Return who else played, each once."""
     names = dict.fromkeys(name for lineup in request.lineups for name in lineup.opponents)
     return tuple(name for name in names if name != request.model)
+
+
+DAEMON = DaemonSpec("selfplay_worker", "plays games", worker=SelfplayWorker, capacity=1)

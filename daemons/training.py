@@ -19,6 +19,7 @@ from app.events import (
     Value,
 )
 from daemons.jobs import Job, Json, QuietWorker
+from daemons.spec import DaemonSpec
 
 TrainingJob = Job[TrainingRequested]
 DIVERGED = "TrainingDiverged"
@@ -109,3 +110,6 @@ def _reason(error: FlyballError) -> Literal["diverged", "bad_data", "timed_out",
     if kind == DIVERGED:
         return "diverged"
     return "bad_data" if kind in BAD_DATA else "error"
+
+
+DAEMON = DaemonSpec("training", "trains models", worker=Trainer, capacity=1)

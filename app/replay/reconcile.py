@@ -17,7 +17,8 @@ from app.controllers.fold import Conclusion
 from app.events import DaemonFact, DaemonStarted, Envelope, Event, Payload, Value, decode, encode, id_in
 from app.events.frames import Stored
 from daemons.accounts import ACCOUNTS, Accounts
-from daemons.registry import DAEMONS, DaemonSpec
+from daemons.registry import DAEMONS
+from daemons.spec import DaemonSpec
 
 KEPT = 100
 """Differences that are kept; all are counted."""

@@ -17,8 +17,9 @@ from app.journal import JournalReader, StateStore, history
 from app.journal.history import voided_events
 from app.replay.reconcile import Difference, Handover, Ledger
 from daemons.accounts import ACCOUNTS
-from daemons.registry import DAEMONS, DaemonSpec
+from daemons.registry import DAEMONS
 from daemons.saved_state import SCHEMAS_KEY, readable, schemas_of
+from daemons.spec import DaemonSpec
 
 LEDGER_KEY: RowKey = ("replay", "ledger")
 RUN_KEY: RowKey = ("replay", "run")

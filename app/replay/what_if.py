@@ -19,7 +19,8 @@ from app.config.loading import changed
 from app.controllers.fold import Conclusion, Fold
 from app.events import Envelope, Event, Payload, RunConfigured
 from app.replay.replaying import controllers
-from daemons.registry import DAEMONS, DaemonSpec
+from daemons.registry import DAEMONS
+from daemons.spec import DaemonSpec
 
 SOURCE = "what-if@replay"
 

@@ -16,7 +16,9 @@ def backwards(tmp_path: Path) -> Iterator[RunningLoop]:
     """Start every daemon by itself, the broker last."""
     (tmp_path / "flyball.toml").write_text(BRISK)
     daemons = [
-        subprocess.Popen([sys.executable, "-m", f"daemons.{name}", "--run", str(tmp_path)], stdin=subprocess.DEVNULL)
+        subprocess.Popen(
+            [sys.executable, "-m", "app.cli", "--run", str(tmp_path), "daemon", "run", name], stdin=subprocess.DEVNULL
+        )
         for name in reversed(start_order())
     ]
     try:

@@ -59,9 +59,10 @@ def test_onednn_is_asked_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [FEWEST, STEP]
 
 
-@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("kind", [np.float32, np.uint8])
-def test_what_a_network_says_of_a_position_does_not_depend_on_how_many_it_is_asked_of(kind: type) -> None:
+def test_what_a_network_says_of_a_position_does_not_depend_on_how_many_it_is_asked_of(library: str, kind: type) -> None:
+    if library == "MKL" and torch.backends.cpu.get_cpu_capability() == "AVX512":
+        pytest.skip("with AVX-512, MKL adds up in an order that depends on the number of rows: oneDNN is used there")
     settings = NetworkSettings()
     policy = Policy(settings, 270, 52, init_policy(settings, 270, 52, seed=1))
     obs = (np.random.default_rng(2).random((512, 270)) * 3).astype(kind)

@@ -23,7 +23,8 @@ from app.events import (
     Value,
 )
 from daemons.bootstrap import KNOBS, TERMINAL, LooseEnd, check, consumers, emitters, loose_ends, owners
-from daemons.registry import DAEMONS, FEEDBACK, DaemonSpec, UnknownDaemon, spec_of, start_order
+from daemons.registry import DAEMONS, UnknownDaemon, spec_of, start_order
+from daemons.spec import DaemonSpec
 
 
 class Usurper(Controller[Value]):
@@ -114,7 +115,9 @@ NO_EVALUATOR = {name: spec for name, spec in DAEMONS.items() if name != "evaluat
 NO_LEAGUE = {name: spec for name, spec in DAEMONS.items() if name != "model_lifecycle"}
 UNHEEDED = {
     **DAEMONS,
-    "feedback": DaemonSpec("feedback", "lacks one", tuple({*FEEDBACK} - {EvaluationFeedbackHandler})),
+    "feedback": DaemonSpec(
+        "feedback", "lacks one", tuple({*DAEMONS["feedback"].controllers} - {EvaluationFeedbackHandler})
+    ),
 }
 """Without the one who acts on loss anomalies, which FeedbackState still counts."""
 

@@ -1,0 +1,10 @@
+"""The model lifecycle: promotes and rolls back models, and keeps the league."""
+
+from app.controllers import LeagueKeeper, ModelLifecycleCoordinator
+from daemons.spec import DaemonSpec
+
+DAEMON = DaemonSpec(
+    "model_lifecycle",
+    "decides which model is current, and who is in the league",
+    (ModelLifecycleCoordinator, LeagueKeeper),
+)

@@ -1,0 +1,6 @@
+"""The self-play scheduler: decides which configuration plays next, and at which worker."""
+
+from app.controllers import SelfplayScheduler
+from daemons.spec import DaemonSpec
+
+DAEMON = DaemonSpec("selfplay_scheduler", "decides which configuration plays next", (SelfplayScheduler,))

@@ -1,0 +1,6 @@
+"""The training trigger: asks for a training once there are enough fresh rows."""
+
+from app.controllers import TrainingTrigger
+from daemons.spec import DaemonSpec
+
+DAEMON = DaemonSpec("training_trigger", "decides when a configuration trains", (TrainingTrigger,))
