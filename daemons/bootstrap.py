@@ -144,7 +144,7 @@ def check(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> None:
     for payload, readers in consumers(daemons).items():
         if payload not in emitted:
             raise LooseEnd(
-                f"{payload.seed_name} is read by {', '.join(sorted(readers))}, and nobody emits it.",
+                f"{payload.event_name} is read by {', '.join(sorted(readers))}, and nobody emits it.",
                 hint="Register the daemon that emits it, or stop reading it.",
             )
     for knob, types in KNOBS.items():
@@ -177,7 +177,7 @@ def loose_ends(
     emitted, read = emitters(daemons), consumers(daemons)
     for payload in CATALOGUE:
         bystanders = frozenset() if payload.kind is Kind.DECISION else frozenset({FeedbackFold.name})
-        name = payload.seed_name
+        name = payload.event_name
         readers = read.get(payload, frozenset()) - emitted.get(payload, frozenset()) - bystanders
         if payload not in emitted:
             yield f"{name} has no emitter. Remove it, or register the daemon that emits it."
@@ -194,4 +194,4 @@ def loose_ends(
 
 
 def _names(types: frozenset[type[Payload]]) -> str:
-    return ", ".join(sorted(payload.seed_name for payload in types))
+    return ", ".join(sorted(payload.event_name for payload in types))

@@ -68,7 +68,7 @@ def compact(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Graph:
 def _is_main(node: Node) -> bool:
     payload = node.payload
     of_interest = payload.scope is Scope.CONFIG or payload.kind is Kind.DECISION
-    return of_interest and not payload.seed_name.endswith(FAILURE) and payload not in TERMINAL
+    return of_interest and not payload.event_name.endswith(FAILURE) and payload not in TERMINAL
 
 
 def _compacted(node: Node) -> Node:
@@ -103,7 +103,7 @@ def _mermaid_daemons(graph: Graph) -> Iterable[str]:
 
 def _mermaid_types(graph: Graph) -> Iterable[str]:
     for node in graph.nodes:
-        name, (left, right) = node.payload.seed_name, SHAPES[node.payload.kind]
+        name, (left, right) = node.payload.event_name, SHAPES[node.payload.kind]
         yield f'  {name}{left}"{name}"{right}'
         if node.emitters:
             yield f"  {' & '.join(map(_id, node.emitters))} --> {name}"
@@ -113,7 +113,7 @@ def _mermaid_types(graph: Graph) -> Iterable[str]:
 
 def _mermaid_styles(graph: Graph) -> Iterable[str]:
     for kind, colour in COLOURS.items():
-        names = ",".join(node.payload.seed_name for node in graph.nodes if node.payload.kind is kind)
+        names = ",".join(node.payload.event_name for node in graph.nodes if node.payload.kind is kind)
         yield f"  classDef {kind.value} fill:{colour},stroke:#555,color:#111"
         if names:
             yield f"  class {names} {kind.value}"
@@ -129,7 +129,7 @@ def _dot(graph: Graph) -> str:
         names = " ".join(f'"{name}";' for name in reducers)
         lines.append(f'  subgraph cluster_{number} {{ label="{daemon}"; node [shape=box]; {names} }}')
     for node in graph.nodes:
-        name, kind = node.payload.seed_name, node.payload.kind
+        name, kind = node.payload.event_name, node.payload.kind
         lines.append(f'  "{name}" [shape={DOT_SHAPES[kind]}, style=filled, fillcolor="{COLOURS[kind]}"];')
         lines += [f'  "{emitter}" -> "{name}";' for emitter in node.emitters]
         lines += [f'  "{name}" -> "{reader}";' for reader in node.readers]
@@ -139,7 +139,7 @@ def _dot(graph: Graph) -> str:
 def _json(graph: Graph) -> str:
     types = [
         {
-            "name": node.payload.seed_name,
+            "name": node.payload.event_name,
             "type": node.payload.event_type,
             "kind": node.payload.kind.value,
             "emitters": node.emitters,

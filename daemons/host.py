@@ -224,7 +224,7 @@ class Host:
                 "event could not be folded",
                 reducer=failure.by,
                 sequence=event.sequence,
-                event_name=event.data.seed_name,
+                event_name=event.data.event_name,
                 config_key=event.subject,
                 error=failure.error,
                 remedy="see: flyball journal repair",
@@ -307,7 +307,7 @@ class Host:
             data = envelope.data
             write = self._log.info if data.notable or data.kind is not Kind.FACT else self._log.debug
             write(
-                data.seed_name,
+                data.event_name,
                 event_name=data.event_type,
                 event_id=envelope.id,
                 causation_id=envelope.causationid,

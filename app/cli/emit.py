@@ -56,7 +56,7 @@ def emit(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Publish an event of TYPE (a seed name such as EVALUATION_REQUESTED, or a type).
+    """Publish an event of TYPE (an event name such as EVALUATION_REQUESTED, or a type).
 
     DATA is its payload as JSON, @FILE to read it from a file, - to read it from stdin. Prints the position and the
     id of each event once it is durable.
@@ -91,7 +91,7 @@ def _check_id(event_id: str | None, count: int) -> None:
 def _check_publishable(kind: type[Payload]) -> None:
     if kind.event_type in BROKER_ONLY:
         raise click.UsageError(
-            f"Only the broker publishes {kind.seed_name}. To change a run's settings, change flyball.toml and start "
+            f"Only the broker publishes {kind.event_name}. To change a run's settings, change flyball.toml and start "
             "the run again."
         )
     if kind is EventVoided:
@@ -130,7 +130,7 @@ def _check_same(wanted: Envelope[Payload], found: Event[Any] | None, position: i
         IdTaken: another event is recorded under the id.
     """
     if found is None or (found.envelope.data, found.envelope.subject) != (wanted.data, wanted.subject):
-        what = f"{found.data.seed_name} about {found.subject or 'the system'}" if found else "an unreadable event"
+        what = f"{found.data.event_name} about {found.subject or 'the system'}" if found else "an unreadable event"
         raise IdTaken(
             f"The id {wanted.id} is taken: {what} with other content is recorded under it at position {position}.",
             hint=f"Choose another id. See: flyball trace {wanted.id}",
@@ -165,17 +165,17 @@ def _payload(kind: type[Payload], text: str) -> Payload:
     except ValidationError as error:
         found = error.errors(include_url=False)
         what = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'data'}: {one['msg']}" for one in found)
-        hint = f"See: flyball events schema {kind.seed_name}"
-        raise BadData(f"This is no {kind.seed_name}: {what}.", hint=hint) from error
+        hint = f"See: flyball events schema {kind.event_name}"
+        raise BadData(f"This is no {kind.event_name}: {what}.", hint=hint) from error
 
 
 def _check_scope(place: Place, payload: Payload, config_key: str | None, event_id: str | None) -> None:
     if payload.scope is Scope.SYSTEM:
         if config_key is not None:
-            raise click.UsageError(f"{payload.seed_name} is about the whole system: leave --config-key out.")
+            raise click.UsageError(f"{payload.event_name} is about the whole system: leave --config-key out.")
         return
     if config_key is None:
-        raise click.UsageError(f"{payload.seed_name} is about one configuration: add --config-key.")
+        raise click.UsageError(f"{payload.event_name} is about one configuration: add --config-key.")
     try:
         with open_journal(place) as reader:
             check_config(reader, config_key)

@@ -19,9 +19,9 @@ def events() -> None:
 @events.command(name="list")
 @json_option
 def list_types(*, as_json: bool) -> None:
-    """List all event types: seed name, type, kind, scope."""
+    """List all event types: event name, type, kind, scope."""
     for payload in CATALOGUE:
-        row = (payload.seed_name, payload.event_type, payload.kind.value, payload.scope.value)
+        row = (payload.event_name, payload.event_type, payload.kind.value, payload.scope.value)
         if as_json:
             names = ("name", "type", "kind", "scope", "version", "description")
             write_json(dict(zip(names, (*row, payload.dataversion, payload.__doc__), strict=True)))

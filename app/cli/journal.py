@@ -157,7 +157,7 @@ def _name(letter: DeadLetter) -> str:
         envelope = decode(letter.body)
     except FlyballError:
         return "unreadable"
-    return f"{envelope.data.seed_name} {envelope.subject or ''}".rstrip()
+    return f"{envelope.data.event_name} {envelope.subject or ''}".rstrip()
 
 
 def _void(position: int, reason: str, event: Event[Payload] | None) -> Envelope[Payload]:

@@ -261,7 +261,7 @@ def _preview(events: Iterator[Event[Any]], *, as_json: bool) -> None:
     counts: Counter[str] = Counter()
     for event in events:
         write_event(event, as_json=as_json)
-        counts[event.data.seed_name] += 1
+        counts[event.data.event_name] += 1
     listed = ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "nothing"
     note(f"Would publish again: {listed}. To do it, add --yes and --reason.")
 
@@ -284,7 +284,7 @@ async def _publish(bus: Bus, event: Event[Any], reason: str, *, as_json: bool) -
     if as_json:
         write_json({"position": position, "id": envelope.id, "original": event.id})
     else:
-        click.echo(f"{position} {envelope.id} {event.data.seed_name} after {event.sequence}")
+        click.echo(f"{position} {envelope.id} {event.data.event_name} after {event.sequence}")
 
 
 def again(event: Event[Any], reason: str) -> Envelope[Payload]:

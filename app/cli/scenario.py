@@ -55,7 +55,7 @@ class Teller:
     def remedied(self, remedy: Payload) -> None:
         """See ``Audience.remedied``."""
         self._wrong = False
-        note(f"put right: {remedy.seed_name} {summarise(remedy)}")
+        note(f"put right: {remedy.event_name} {summarise(remedy)}")
 
     def ended(self, traces: Mapping[str, str], *, well: bool) -> None:
         """See ``Audience.ended``."""
@@ -73,7 +73,7 @@ class Teller:
         if self._wrong and (remedy := self._plan.remedy):
             about = f" --config-key {self._plan.key}" if self._plan.key else ""
             data = shlex.quote(remedy.model_dump_json())
-            note(f"To put it right by hand: flyball --run {self._folder.path} emit {remedy.seed_name} {data}{about}")
+            note(f"To put it right by hand: flyball --run {self._folder.path} emit {remedy.event_name} {data}{about}")
 
     def _write(self, stage: str, event: Event[Any], seconds: float, *, follows: bool) -> None:
         if self._as_json:
@@ -89,7 +89,7 @@ class NeverCame(FlyballError):
 
     def __init__(self, awaited: Expected, seconds: float) -> None:
         super().__init__(
-            f"{awaited.kind.seed_name}, by which the trouble would be {awaited.stage}, did not come within "
+            f"{awaited.kind.event_name}, by which the trouble would be {awaited.stage}, did not come within "
             f"{seconds:g} s.",
             hint=awaited.doubt,
         )

@@ -130,7 +130,7 @@ class LiveScreen:
         """Add a line; pin it if the event is notable."""
         line = _line(event.recordedtime.strftime("%H:%M:%S "), "dim").append_text(event_text(event))
         if event.data.notable:
-            self._pin(event.data.seed_name, event.subject, line)
+            self._pin(event.data.event_name, event.subject, line)
         else:
             self._stream.append(line)
             self._paint()

@@ -48,7 +48,7 @@ class Selection:
 
 
 def select(patterns: Sequence[str], config_key: str | None) -> Selection:
-    """Return the selection that glob patterns on seed names or types, and a configuration, stand for.
+    """Return the selection that glob patterns on event names or types, and a configuration, stand for.
 
     Raises:
         UnknownEventType: a pattern matches nothing.
@@ -62,7 +62,9 @@ def _matching(pattern: str) -> list[type[Payload]]:
         return [resolve(pattern)]
     name, kind = pattern.upper(), pattern.lower()
     kinds = (kind, f"flyball.{kind}")
-    found = [p for p in CATALOGUE if fnmatchcase(p.seed_name, name) or any(fnmatchcase(p.event_type, k) for k in kinds)]
+    found = [
+        p for p in CATALOGUE if fnmatchcase(p.event_name, name) or any(fnmatchcase(p.event_type, k) for k in kinds)
+    ]
     return found or [resolve(pattern)]
 
 
@@ -180,5 +182,5 @@ def _moment(text: str) -> datetime:
 
 
 def complete_types(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Complete seed names."""
-    return [payload.seed_name for payload in CATALOGUE if payload.seed_name.startswith(incomplete.upper())]
+    """Complete event names."""
+    return [payload.event_name for payload in CATALOGUE if payload.event_name.startswith(incomplete.upper())]

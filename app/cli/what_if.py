@@ -69,7 +69,7 @@ def _is_shown(one: Divergence, selection: Selection) -> bool:
 
 
 def _name(one: Divergence) -> str:
-    return " → ".join(dict.fromkeys(envelope.data.seed_name for envelope in one.envelopes))
+    return " → ".join(dict.fromkeys(envelope.data.event_name for envelope in one.envelopes))
 
 
 def _divergences(
@@ -102,7 +102,7 @@ def _sum_up(firsts: Mapping[str, Divergence], counts: Counts) -> None:
 
 def _by_kind(counts: Counts) -> dict[Change, list[tuple[str, int]]]:
     """Return (name, count) pairs by kind of change: the most frequent first, ``WORK`` last."""
-    work = {payload.seed_name for payload in WORK}
+    work = {payload.event_name for payload in WORK}
     totals: dict[Change, Counter[str]] = {kind: Counter() for kind in SIGNS}
     for (_, kind, name), count in sorted(counts.items()):
         totals[kind][name] += count

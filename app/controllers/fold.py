@@ -292,7 +292,7 @@ def draft(reducer: Hosted, cause: Cause, emissions: Iterable[Emission]) -> list[
 def _check_declared(reducer: Hosted, data: Payload) -> None:
     if type(data) not in reducer.emits:
         raise UndeclaredEmission(
-            f"{reducer.name} emitted {data.seed_name}, which it does not declare.",
+            f"{reducer.name} emitted {data.event_name}, which it does not declare.",
             hint="Add the payload type to its `emits`, and see who consumes it.",
         )
     owned = reducer.parameters if isinstance(reducer, Controller) else frozenset[Parameter]()

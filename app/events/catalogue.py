@@ -1,4 +1,4 @@
-"""Every event type there is, by class, by CloudEvents type and by seed name."""
+"""Every event type there is, by class, by CloudEvents type and by event name."""
 
 from difflib import get_close_matches
 from inspect import getmembers, isclass
@@ -31,7 +31,7 @@ CATALOGUE: tuple[type[Payload], ...] = _collect()
 """All payload classes, sorted by type."""
 
 BY_TYPE: dict[str, type[Payload]] = {payload.event_type: payload for payload in CATALOGUE}
-BY_NAME: dict[str, type[Payload]] = {payload.seed_name: payload for payload in CATALOGUE}
+BY_NAME: dict[str, type[Payload]] = {payload.event_name: payload for payload in CATALOGUE}
 
 
 def _concrete(payload: type[Payload]) -> type[EnvelopeModel[Any]]:

@@ -131,7 +131,7 @@ def _lift(payload: type[Payload], data: dict[str, Any], version: int) -> dict[st
     try:
         return lift(payload.event_type, data, version, payload.dataversion)
     except (LookupError, TypeError, ValueError, AttributeError) as unfit:  # what upcasts meet in unfit data
-        message = f"Malformed event: {payload.seed_name} of version {version} could not be lifted: {unfit!r}."
+        message = f"Malformed event: {payload.event_name} of version {version} could not be lifted: {unfit!r}."
         raise MalformedEvent(message, hint="Look at data.") from unfit
 
 

@@ -83,7 +83,7 @@ class EnvelopeModel(BaseModel, Generic[P_co]):
     def _subject_fits_scope(self) -> Self:
         if (self.subject is None) == (self.data.scope is Scope.CONFIG):
             wanted = "needs a subject: its config_key" if self.subject is None else "takes no subject"
-            raise ValueError(f"{self.data.seed_name} {wanted}")
+            raise ValueError(f"{self.data.event_name} {wanted}")
         return self
 
     def envelope(self) -> Envelope[P_co]:

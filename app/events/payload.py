@@ -78,7 +78,7 @@ class Payload(Value):
     kind: ClassVar[Kind]
     scope: ClassVar[Scope] = Scope.CONFIG
     event_type: ClassVar[str]
-    seed_name: ClassVar[str]
+    event_name: ClassVar[str]
     dataversion: ClassVar[int]
     notable: ClassVar[bool] = False
 
@@ -94,7 +94,7 @@ class Payload(Value):
         """Register what the class arguments say."""
         super().__init_subclass__(**kwargs)
         if type:
-            cls.event_type, cls.seed_name, cls.dataversion = TYPE_PREFIX + type, name, version
+            cls.event_type, cls.event_name, cls.dataversion = TYPE_PREFIX + type, name, version
             cls.notable = notable
 
 

@@ -47,7 +47,7 @@ class Story:
         """Say in a sentence what differs."""
         found: Any = self.recorded or self.recomputed
         about = f" about {found.subject}" if found.subject else ""
-        what = f"{found.data.seed_name}{about}"
+        what = f"{found.data.event_name}{about}"
         match self.difference.kind:
             case "changed":
                 first = self.fields[0]

@@ -180,7 +180,7 @@ class Ledger:
     def _agree(self, expected: Conclusion) -> None:
         self._reached(expected)
         if self._is_judged(expected.position):
-            self.matched[expected.envelope.data.seed_name] += 1
+            self.matched[expected.envelope.data.event_name] += 1
 
     def _reached(self, expected: Conclusion) -> None:
         self._accounts.reach(self._host[expected.by], expected.position - 1)

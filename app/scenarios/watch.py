@@ -72,7 +72,7 @@ class Watch:
         """
         found: dict[str, list[str]] = {}
         for stage, event in (("injected", self._trouble), *((seen.stage, seen.event) for seen in self.seen)):
-            found.setdefault(self._shown[event.id][0], []).append(f"{stage}: {event.data.seed_name}")
+            found.setdefault(self._shown[event.id][0], []).append(f"{stage}: {event.data.event_name}")
         if len(found) > 1 and len(found[self._trouble.id]) == 1:
             del found[self._trouble.id]
         return {root: ", ".join(steps) for root, steps in found.items()}

@@ -81,4 +81,4 @@ class Simulation:
 
     def _said(self, data: Payload, now_us: int) -> Envelope[Payload]:
         time = EPOCH + timedelta(microseconds=now_us)
-        return originate(data, event_id=derive_id(BROKER, data.seed_name, now_us), time=time)
+        return originate(data, event_id=derive_id(BROKER, data.event_name, now_us), time=time)

@@ -32,7 +32,7 @@ Changes = dict[str, Any]
 
 
 class Decided(Value):
-    """A decision: its event's seed name and id, and when it was recorded."""
+    """A decision: its event's event name and id, and when it was recorded."""
 
     name: str
     id: str
@@ -120,7 +120,7 @@ def fold_config(row: ConfigRow, event: Event[Payload]) -> ConfigRow:
     change = CHANGES.get(type(event.data))
     changes = change(row, event) if change else {}
     if event.data.kind is Kind.DECISION:
-        name = event.data.seed_name
+        name = event.data.event_name
         changes["decision"] = Decided(name=name, id=event.id, recorded_us=event.recorded_us)
     return row.model_copy(update=changes) if changes else row
 

@@ -55,7 +55,7 @@ def waiting_lines(status: Status) -> list[Text]:
 
 def event_text(event: Event[Any]) -> Text:
     """Return an event in one line: name, configuration, and what it says."""
-    text = Text(event.data.seed_name, STYLES[event.data.kind])
+    text = Text(event.data.event_name, STYLES[event.data.kind])
     if event.subject:
         text.append(f" {event.subject}", "blue")
     return text.append(f"  {summarise(event.data)}", "default")

@@ -70,7 +70,7 @@ def by_controller(events: list[Event[Payload]]) -> dict[str, float]:
 def test_replaying_beside_reading(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     events = list(generated(EVENTS, seed=1, **RUNS[name]))
     write_generated(tmp_path / "journal.sqlite", events)
-    mix = Counter(event.data.seed_name for event in events)
+    mix = Counter(event.data.event_name for event in events)
     costs = by_controller(events[: EVENTS // 4])
     bodies = [encode(event.envelope) for event in events]
     del events

@@ -93,10 +93,10 @@ def test_every_reference_leads_somewhere() -> None:
                 place = place[step]
 
 
-@pytest.mark.parametrize("payload", CATALOGUE, ids=lambda payload: payload.seed_name)
+@pytest.mark.parametrize("payload", CATALOGUE, ids=lambda payload: payload.event_name)
 def test_every_event_is_a_message_of_the_journal(payload: type[Payload]) -> None:
-    assert payload.seed_name in DOCUMENT["channels"]["journal"]["messages"]
-    message = DOCUMENT["components"]["messages"][payload.seed_name]
+    assert payload.event_name in DOCUMENT["channels"]["journal"]["messages"]
+    message = DOCUMENT["components"]["messages"][payload.event_name]
     assert resolve(message["name"]) is payload
     assert [tag["name"] for tag in message["tags"]] == [payload.kind, payload.scope]
     assert message["payload"]["schema"]["$ref"] == f"./{payload.event_type}.v{payload.dataversion}.json"

@@ -53,5 +53,5 @@ def test_a_signal_cuts_the_start_short_and_the_broker_leaves_in_order(tmp_path: 
     serve(journal, address(tmp_path), load(tmp_path), voice(tmp_path), CLOCK)
     events = list(history(journal))
     assert isinstance(events[0].data, RunConfigured)
-    assert [event.data.seed_name for event in events[1:]] == ["DAEMON_STARTED", "DAEMON_READY", "DAEMON_STOPPED"]
+    assert [event.data.event_name for event in events[1:]] == ["DAEMON_STARTED", "DAEMON_READY", "DAEMON_STOPPED"]
     assert signal.getsignal(signal.SIGTERM) is before

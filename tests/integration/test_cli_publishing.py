@@ -169,7 +169,7 @@ def bury(folder: Path, letter: DeadLetter) -> None:
 
 def test_a_rollback_from_a_model_that_is_not_current_is_refused(broker: Path, flyball: Flyball) -> None:
     def emit(payload: Payload, *words: str) -> Result:
-        return flyball("emit", payload.seed_name, payload.model_dump_json(), "--config-key", KEY, *words)
+        return flyball("emit", payload.event_name, payload.model_dump_json(), "--config-key", KEY, *words)
 
     back = ModelRolledBack(from_model=NEW, to_model=OLD, step=0, reason="worse")
     early = emit(back)

@@ -81,7 +81,7 @@ async def test_coordination_smoke(tmp_path, states):
     stopped = {event.data.daemon for event in events if isinstance(event.data, DaemonStopped)}
     assert ready == stopped == set(SPECS)
     for fact in (SelfplayComplete, QualityScoreUpdated, TrainingCompleted, ModelPromoted):
-        assert any(isinstance(event.data, fact) for event in events), f"no {fact.seed_name}"
+        assert any(isinstance(event.data, fact) for event in events), f"no {fact.event_name}"
 
 
 @pytest.mark.parametrize("lives", [(2,), (1, 2)], ids=["at once", "stopped and started again"])

@@ -117,7 +117,7 @@ async def test_host_logs_notable_facts_at_info(stage, outcome, said, level):
     await stage.publish(REQUEST, "request")
     with capture_logs() as logs:
         await stage.until(said, stage.host("selfplay_worker", MemoryStateStore(), ScriptedEngine(outcome)))
-    (line,) = [line for line in logs if line["event"] == said.seed_name]
+    (line,) = [line for line in logs if line["event"] == said.event_name]
     (recorded,) = history(stage.journal, types={said})
     assert (line["log_level"], line["event_id"], line["causation_id"]) == (level, recorded.id, "request")
 

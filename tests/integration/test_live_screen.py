@@ -23,7 +23,7 @@ board.feed(events)
 with LiveScreen("Run folder /here. Ctrl-C stops.") as screen:
     while not stop.exists():
         for event in events:
-            if event.data.seed_name.startswith("PROMOTION"):
+            if event.data.event_name.startswith("PROMOTION"):
                 screen.event(event)
         screen.status(board.status(events[-1].recordedtime, 15.0, running=True))
         time.sleep(0.05)

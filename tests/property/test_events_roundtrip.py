@@ -32,7 +32,7 @@ quick = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCh
 VALIDATORS = {payload.event_type: Draft7Validator(envelope_schema(payload)) for payload in CATALOGUE}
 
 
-@pytest.mark.parametrize("payload", CATALOGUE, ids=lambda payload: payload.seed_name)
+@pytest.mark.parametrize("payload", CATALOGUE, ids=lambda payload: payload.event_name)
 @quick
 @given(data=st.data())
 def test_decode_is_the_inverse_of_encode(payload: type[Payload], data: st.DataObject) -> None:

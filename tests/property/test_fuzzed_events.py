@@ -30,7 +30,7 @@ def check_folds(each: int, seed: int) -> Counter[str]:
     for event in events:
         for one in (fold, *hosts):
             failures = one.feed([event]).failures
-            unusable = event.data.seed_name == "RUN_CONFIGURED" and event.source == "cli@laptop"
+            unusable = event.data.event_name == "RUN_CONFIGURED" and event.source == "cli@laptop"
             assert failures == [] or unusable, (event.data, failures)
         board.feed([event])
         replay.feed([event])
@@ -40,7 +40,7 @@ def check_folds(each: int, seed: int) -> Counter[str]:
     replay.report(len(events))
     for one in (fold, *hosts):
         check_rows(one)
-    return Counter(event.data.seed_name for event in islice(events, 1, None))
+    return Counter(event.data.event_name for event in islice(events, 1, None))
 
 
 def check_rows(fold: Fold) -> None:

@@ -20,8 +20,8 @@ def test_every_decision_is_taken_in_some_of_them():
     @settings(max_examples=200, derandomize=True, database=None, phases=[Phase.generate])
     @given(story=stories(READS, max_size=160))
     def draw(story):
-        taken.update({event.data.seed_name for event in story.concluded})
+        taken.update({event.data.event_name for event in story.concluded})
 
     draw()
-    expected = {payload.seed_name for payload in DECISIONS | {SelfplayRequested, RegressionDetected}}
+    expected = {payload.event_name for payload in DECISIONS | {SelfplayRequested, RegressionDetected}}
     assert {name for name in expected if taken[name] < LEAST} == set()

@@ -31,7 +31,7 @@ def check_history(events: list[Event[Payload]]) -> None:
     assert recorded == sorted(recorded)
     _once(event.id for event in events)
     _once(
-        (event.data.seed_name, event.subject, event.envelope.causationid, event.data.model_dump_json())
+        (event.data.event_name, event.subject, event.envelope.causationid, event.data.model_dump_json())
         for event in events
         if event.data.kind is Kind.DECISION
     )

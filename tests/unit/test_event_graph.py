@@ -23,7 +23,7 @@ def test_the_readme_shows_the_present_graph():
 
 def test_the_whole_graph_is_the_wiring():
     drawn = json.loads(render(whole(), "json"))
-    assert [one["name"] for one in drawn["types"]] == [payload.seed_name for payload in CATALOGUE]
+    assert [one["name"] for one in drawn["types"]] == [payload.event_name for payload in CATALOGUE]
     for payload, one in zip(CATALOGUE, drawn["types"], strict=True):
         assert set(one["emitters"]) == set(emitters().get(payload, ()))
         assert set(one["readers"]) == set(consumers().get(payload, ()))

@@ -59,11 +59,11 @@ def unbounded(schema: Any, where: str) -> Iterator[str]:
             yield from unbounded(one, f"{where}.{name}")
 
 
-@pytest.mark.parametrize("payload", CATALOGUE, ids=lambda payload: payload.seed_name)
+@pytest.mark.parametrize("payload", CATALOGUE, ids=lambda payload: payload.event_name)
 def test_payload_every_field_is_bounded(payload: type[Payload]) -> None:
     schema = envelope_schema(payload)
     del schema["properties"]["dataversion"]
-    assert list(unbounded(schema, payload.seed_name)) == []
+    assert list(unbounded(schema, payload.event_name)) == []
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,9 @@ ROWS = [(name, kind) for kind, names in TABLE.items() for name in names.split()]
 def test_every_name_of_the_table_is_an_event_of_its_column(name: str, kind: Kind) -> None:
     payload = resolve(name)
     assert payload.kind is kind
-    assert resolve(payload.event_type) is resolve(payload.seed_name) is payload
+    assert resolve(payload.event_type) is resolve(payload.event_name) is payload
     assert resolve(payload.event_type.removeprefix("flyball.")) is payload
-    assert resolve(payload.seed_name.lower()) is payload
+    assert resolve(payload.event_name.lower()) is payload
 
 
 def test_the_catalogue_has_no_event_that_the_table_lacks() -> None:
@@ -47,13 +47,13 @@ def test_types_are_reverse_domain_like_and_sorted() -> None:
     assert all(name.startswith("flyball.") and name == name.lower() for name in types)
 
 
-@pytest.mark.parametrize("payload", CATALOGUE, ids=lambda payload: payload.seed_name)
+@pytest.mark.parametrize("payload", CATALOGUE, ids=lambda payload: payload.event_name)
 def test_no_payload_field_has_a_default(payload: type[Payload]) -> None:
     assert [name for name, field in payload.model_fields.items() if not field.is_required()] == []
 
 
 def test_system_events_are_those_about_no_single_configuration() -> None:
-    system = {payload.seed_name for payload in CATALOGUE if payload.scope is Scope.SYSTEM}
+    system = {payload.event_name for payload in CATALOGUE if payload.scope is Scope.SYSTEM}
     daemons = {"DAEMON_STARTED", "DAEMON_READY", "DAEMON_HEARTBEAT", "DAEMON_STOPPED", "DAEMON_FAILED"}
     nodes = {"NODE_LOST", "NODE_DEGRADED", "NODE_RECOVERED", "NODE_QUARANTINED", "NODE_RELEASED"}
     assert system == daemons | nodes | {"CLOCK_TICK", "RUN_CONFIGURED", "EVENT_VOIDED", "CURRICULUM_REBALANCED"}

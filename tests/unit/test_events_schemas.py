@@ -42,7 +42,7 @@ def test_there_is_a_file_for_every_event_type_and_one_for_asyncapi() -> None:
     assert set(documents()) <= set(read(FOLDER))
 
 
-@pytest.mark.parametrize("payload", CATALOGUE, ids=lambda payload: payload.seed_name)
+@pytest.mark.parametrize("payload", CATALOGUE, ids=lambda payload: payload.event_name)
 def test_a_schema_is_a_schema_and_closed(payload: type[Payload]) -> None:
     schema = envelope_schema(payload)
     Draft7Validator.check_schema(schema)

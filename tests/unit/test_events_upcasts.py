@@ -155,7 +155,7 @@ UNNAMED: list[tuple[Payload, dict[str, Any]]] = [
 """Payloads, each with the fields that version 1 held differently."""
 
 
-@pytest.mark.parametrize(("now", "otherwise"), UNNAMED, ids=lambda one: getattr(one, "seed_name", ""))
+@pytest.mark.parametrize(("now", "otherwise"), UNNAMED, ids=lambda one: getattr(one, "event_name", ""))
 def test_event_from_before_workers_were_named_is_still_read(now: Payload, otherwise: dict[str, Any]) -> None:
     data = now.model_dump(mode="json")
     new = {"probe", "requests"} if isinstance(now, SelfplayRequested) else {"probe", "requests", "worker"}

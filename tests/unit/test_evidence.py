@@ -19,13 +19,13 @@ def run() -> tuple[Event[Payload], ...]:
 def causes(event: Event[Payload]) -> list[str]:
     """Return the names of an event's causes, the first cause first."""
     found = trace(run, event.id, causes=1 << 30, effects=0)
-    return [node.event.data.seed_name for node in found.nodes[:-1]]
+    return [node.event.data.event_name for node in found.nodes[:-1]]
 
 
 def test_no_decision_and_no_request_follows_from_a_tick() -> None:
     ticks = {event.id for event in run() if isinstance(event.data, ClockTick)}
     concluded = [event for event in run() if event.data.kind is not Kind.FACT]
-    assert not [event.data.seed_name for event in concluded if event.envelope.causationid in ticks]
+    assert not [event.data.event_name for event in concluded if event.envelope.causationid in ticks]
 
 
 def test_trace_of_a_plateau_and_its_boost_ends_at_the_run() -> None:

@@ -217,7 +217,7 @@ def test_only_events_that_are_read_change_anything() -> None:
     assert set(CATALOGUE) >= READS
 
 
-@given(st.lists(any_events().filter(lambda event: event.data.seed_name != "RUN_CONFIGURED"), max_size=12), st.data())
+@given(st.lists(any_events().filter(lambda event: event.data.event_name != "RUN_CONFIGURED"), max_size=12), st.data())
 def test_cutting_a_history_changes_nothing(events: list[Event], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(events)))
     whole, parts = Board(), Board()

@@ -43,7 +43,7 @@ def test_what_lies_before_is_counted_and_what_comes_is_told(tmp_path: Path, monk
     told = watch.news()
     while watch.behind:
         told += watch.news()
-    assert [event.data.seed_name for event in told] == ["MODEL_PROMOTED", "PROMOTION_REJECTED"]
+    assert [event.data.event_name for event in told] == ["MODEL_PROMOTED", "PROMOTION_REJECTED"]
     assert watch.board.position == len(events)
     again = JournalWatch(folder)
     assert again.news() == []
@@ -75,7 +75,7 @@ def test_a_board_goes_on_from_where_it_was_saved(tmp_path: Path, monkeypatch: py
     spoil_the_start(folder)
     again = JournalWatch(folder)
     assert again.board.state() == first.board.state()
-    assert [event.data.seed_name for event in again.news()] == []
+    assert [event.data.event_name for event in again.news()] == []
     whole = Board()
     whole.feed(events)
     assert again.board.state() == whole.state()
@@ -221,7 +221,7 @@ def test_picture_keeps_rare_events_above_the_stream(shown: Callable[..., str]) -
     events = [run.add(one, promoted, KEY) for one in rare]
     failed = ChildReport("training", "failed", 7, "no room", 0.5)
     picture = shown(*events, failed, *[promoted] * 100)
-    names = [one.seed_name for one in rare] + ["training failed", "MODEL_PROMOTED"]
+    names = [one.event_name for one in rare] + ["training failed", "MODEL_PROMOTED"]
     places = [picture.index(name) for name in names]
     assert places == sorted(places)
     assert picture.count("MODEL_PROMOTED") == STREAM_LINES

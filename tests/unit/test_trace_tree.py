@@ -29,7 +29,7 @@ MANY = 1 << 40
 
 
 def names(found: Trace) -> list[str]:
-    return [node.event.data.seed_name for node in found.nodes]
+    return [node.event.data.event_name for node in found.nodes]
 
 
 def test_causes_up_to_the_root_and_all_effects() -> None:

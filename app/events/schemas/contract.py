@@ -22,7 +22,7 @@ CHANNEL = "journal"
 
 def asyncapi_document(files: Mapping[type[Payload], str]) -> dict[str, Any]:
     """Return the AsyncAPI document; ``files`` says where each event's schema is, beside the document."""
-    messages = {payload.seed_name: _message(payload, file) for payload, file in files.items()}
+    messages = {payload.event_name: _message(payload, file) for payload, file in files.items()}
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -55,7 +55,7 @@ def _operation(action: str, summary: str) -> dict[str, Any]:
 def _message(payload: type[Payload], file: str) -> dict[str, Any]:
     return {
         "name": payload.event_type,
-        "title": payload.seed_name,
+        "title": payload.event_name,
         "summary": payload.__doc__,
         "tags": [{"name": payload.kind.value}, {"name": payload.scope.value}],
         "correlationId": {"location": "$message.payload#/correlationid"},
@@ -106,7 +106,7 @@ def envelope_schema(payload: type[Payload]) -> dict[str, Any]:
     else:
         properties["subject"] = {"type": "null"}
     head = {"$schema": DIALECT, "$id": f"urn:flyball:{payload.event_type}:{payload.dataversion}"}
-    text = {"title": payload.seed_name, "description": payload.__doc__}
+    text = {"title": payload.event_name, "description": payload.__doc__}
     return head | schema | text | {"required": sorted(required), "definitions": definitions}
 
 
@@ -176,7 +176,7 @@ def _unreachable(payload: type[Payload]) -> Finding | None:
     missing = [step for step in range(1, payload.dataversion) if (payload.event_type, step) not in UPCASTS]
     if not missing:
         return None
-    return Finding(f"{payload.seed_name} lacks the upcast from version {missing[0]}: add it.", rewrites=False)
+    return Finding(f"{payload.event_name} lacks the upcast from version {missing[0]}: add it.", rewrites=False)
 
 
 def render(document: Mapping[str, Any]) -> str:
