@@ -97,23 +97,23 @@ class Distributor(QuietWorker[Decision]):
         if isinstance(event.data, ClockTick):
             now_us = event.recorded_us
             due = [key for key, row in rows.items() if row.retry_us is not None and row.retry_us <= now_us]
-            return Step({key: rows[key].model_copy(update={"retry_us": None}) for key in due})
+            return Step({key: rows[key].replace(retry_us=None) for key in due})
         row = rows.get(event.subject, EMPTY)
         match event.data:
             case ModelPromoted() | ModelRolledBack() as decision:
                 # A model that is replaced stays in the store, for whoever wants to know what was wrong with it.
                 changed = {"cause": event.cause, "decision": decision, "failures": 0, "retry_us": None}
-                return Step({event.subject: _decided(row, decision).model_copy(update=changed)})
+                return Step({event.subject: _decided(row, decision).replace(**changed)})
             case PromotionRejected(model=model) as rejection if model not in (*row.kept, *row.members):
                 return Step({event.subject: _rejected(row, rejection, event.cause)})
             case ModelDistributed(model=model) if _waits_for(row, model):
                 done = {"superseded": (), "cause": None, "decision": None, "failures": 0, "retry_us": None}
-                return Step({event.subject: row.model_copy(update=done)})
+                return Step({event.subject: row.replace(**done)})
             case DistributionFailed(model=model, retry_seconds=seconds) if _waits_for(row, model):
                 # The failure asks for the next attempt: the facts of each attempt derive their ids from its cause.
                 later = event.recorded_us + round(seconds * US)
                 again = {"cause": event.cause, "failures": row.failures + 1, "retry_us": later}
-                return Step({event.subject: row.model_copy(update=again)})
+                return Step({event.subject: row.replace(**again)})
             case CheckpointAdded() | CheckpointRetired() as change:
                 return Step({event.subject: _with_member(row, change)})
         return Step()
@@ -175,13 +175,11 @@ def _decided(row: Kept, decision: Change) -> Kept:
     passed = isinstance(decision, ModelPromoted)
     waiting = {model: left - passed for model, left in row.leaving.items() if model not in kept}
     let_go = (*(model for model in older if model not in row.members), *(m for m, left in waiting.items() if not left))
-    return row.model_copy(
-        update={
-            "kept": kept,
-            "leaving": {model: left for model, left in waiting.items() if left},
-            "superseded": tuple(model for model in (*row.overdue, *row.superseded, *let_go) if model != current),
-            "overdue": (),
-        }
+    return row.replace(
+        kept=kept,
+        leaving={model: left for model, left in waiting.items() if left},
+        superseded=tuple(model for model in (*row.overdue, *row.superseded, *let_go) if model != current),
+        overdue=(),
     )
 
 
@@ -189,9 +187,9 @@ def _rejected(row: Kept, rejection: PromotionRejected, cause: Cause) -> Kept:
     """Let a candidate go with the next promotion; where that does not come, those before the latest without it."""
     superseded = (*row.superseded, rejection.model)
     if isinstance(row.decision, Change) or len(superseded) < 2 * SPARED:
-        return row.model_copy(update={"superseded": superseded})
+        return row.replace(superseded=superseded)
     overdue = {"superseded": superseded[-SPARED:], "overdue": superseded[:-SPARED]}
-    return row.model_copy(update={**overdue, "cause": cause, "decision": rejection})
+    return row.replace(**overdue, cause=cause, decision=rejection)
 
 
 def _with_member(row: Kept, change: CheckpointAdded | CheckpointRetired) -> Kept:
@@ -199,10 +197,10 @@ def _with_member(row: Kept, change: CheckpointAdded | CheckpointRetired) -> Kept
     others = tuple(model for model in row.members if model != change.model)
     leaving = {model: left for model, left in row.leaving.items() if model != change.model}
     if isinstance(change, CheckpointAdded):
-        return row.model_copy(update={"members": (*others, change.model), "leaving": leaving})
+        return row.replace(members=(*others, change.model), leaving=leaving)
     if change.model not in row.kept:
         leaving |= {change.model: DELAY}
-    return row.model_copy(update={"members": others, "leaving": leaving})
+    return row.replace(members=others, leaving=leaving)
 
 
 def _target(decision: Change) -> tuple[ModelHash, int]:

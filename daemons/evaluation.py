@@ -242,7 +242,7 @@ class Evaluator(QuietWorker[Asked]):
                 changed = {"league": self._league(row, event)}
             case _:
                 return Step()
-        return Step({event.subject: _without_idle_gates(row.model_copy(update=changed))})
+        return Step({event.subject: _without_idle_gates(row.replace(**changed))})
 
     def _league(self, row: Champions, event: Event[Payload]) -> League:
         league = row.league.with_baselines(self.settings.config(event.subject).builtins)
@@ -276,7 +276,7 @@ class Evaluator(QuietWorker[Asked]):
             config.evaluation.batch_seconds,
             gather=lambda parts: spec.gather(parts).model_dump(),
             attempts=ATTEMPTS,
-            context={"opponents": opponents, "row": row.model_copy(update={"league": league})},
+            context={"opponents": opponents, "row": row.replace(league=league)},
         )
 
     def progressed(self, job: EvaluationJob, report: Json) -> tuple[Payload, ...]:
@@ -302,7 +302,7 @@ class Evaluator(QuietWorker[Asked]):
             purpose=purpose,
             model=hero,
             step=job.request.step,
-            results=tuple(m.model_copy(update={"opponent_elo": rated.opponents.get(m.player)}) for m in matches),
+            results=tuple(m.replace(opponent_elo=rated.opponents.get(m.player)) for m in matches),
             elo=rated.hero.elo,
             elo_stderr=rated.hero.stderr,
             lost_games=result["lost_games"],
@@ -364,9 +364,7 @@ def _pooled(pool: Pool, data: EvaluationCompleted | EvaluationFailed, known: Col
 def _with_ratings(promoted: tuple[RatedModel, ...], data: EloUpdated) -> tuple[RatedModel, ...]:
     newer = {one.agent: one for one in data.ratings}
     return tuple(
-        rated.model_copy(update={"elo": one.elo, "stderr": one.elo_stderr})
-        if (one := newer.get(rated.model))
-        else rated
+        rated.replace(elo=one.elo, stderr=one.elo_stderr) if (one := newer.get(rated.model)) else rated
         for rated in promoted
     )
 
@@ -375,7 +373,7 @@ def _without_idle_gates(row: Champions) -> Champions:
     """Drop gates at which nobody stands: an operator has promoted the candidate itself, or there is no champion yet."""
     champion = row.promoted[-1].model if row.promoted else None
     played = [one for one in row.pending if one.request.purpose != "gate" or champion not in (None, one.request.model)]
-    return row if len(played) == len(row.pending) else row.model_copy(update={"pending": tuple(played)})
+    return row if len(played) == len(row.pending) else row.replace(pending=tuple(played))
 
 
 def _up_to(promoted: tuple[RatedModel, ...], model: ModelHash) -> tuple[RatedModel, ...]:

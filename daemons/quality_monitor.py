@@ -78,7 +78,7 @@ class QualityMonitor(QuietWorker[SelfplayComplete]):
         if isinstance(event.data, SelfplayComplete):
             return Step(_delivered(row, event.data, event))
         changed: dict[str, InspectionRow | None] = {
-            event.subject: row.model_copy(update={"shelf": row.shelf.after(event, self.settings)})
+            event.subject: row.replace(shelf=row.shelf.after(event, self.settings))
         }
         if isinstance(event.data, Verdict) and event.data.request_id in rows:
             changed[event.data.request_id] = None
@@ -153,7 +153,7 @@ def _dropped(rows: Mapping[str, InspectionRow], worker: str) -> dict[str, Inspec
             config = changed.get(key) or rows[key]
             changed |= {
                 name: None,
-                key: config.model_copy(update={"shelf": config.shelf.refused(row.played.shard.key)}),
+                key: config.replace(shelf=config.shelf.refused(row.played.shard.key)),
             }
     return changed
 
@@ -163,7 +163,7 @@ def _delivered(row: InspectionRow, played: SelfplayComplete, event: Event[Payloa
     delivered = tuple(dict.fromkeys((*row.earlier, played.shard.key)))[-REMEMBERED:]
     staying = tuple(key for key in row.shelf.spent if key in row.earlier[-STAYING:])
     discard = tuple(key for key in row.shelf.spent if key not in staying)
-    shelf = row.shelf.model_copy(update={"spent": staying})
+    shelf = row.shelf.replace(spent=staying)
     return {
         played.request_id: InspectionRow(cause=event.cause, played=played, earlier=row.earlier, discard=discard),
         event.subject: InspectionRow(earlier=delivered, shelf=shelf),

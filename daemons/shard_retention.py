@@ -76,8 +76,8 @@ class Shelf(Row, frozen=True):
             case TrainingRequested() as request:
                 return self._for_training(event.cause.id, request)
             case TrainingCompleted(request_id=done) | TrainingFailed(request_id=done) if done == self.request:
-                return _without(self.model_copy(update={"request": None, "asked": ()}), self.asked)
-        return self.model_copy(update={"needs": self.needs.after(event.data, settings, event.subject)})
+                return _without(self.replace(request=None, asked=()), self.asked)
+        return self.replace(needs=self.needs.after(event.data, settings, event.subject))
 
     def refused(self, shard: ShardKey) -> "Shelf":
         """Drop a shard that must not be trained on."""
@@ -90,7 +90,7 @@ class Shelf(Row, frozen=True):
         others = tuple(known for known in self.fit if known.model != shard.model)
         fallen = [known.key for known in same if known not in kept]
         wanted = tuple(known for known in self.spent if known != shard.key)  # refused before, under another request
-        return _without(self.model_copy(update={"fit": (*others, *kept), "spent": wanted}), fallen)
+        return _without(self.replace(fit=(*others, *kept), spent=wanted), fallen)
 
     def _for_training(self, request_id: EventId, request: TrainingRequested) -> "Shelf":
         """Set aside what a training is on; a request before it is void, and so are shards of models left behind."""
@@ -103,11 +103,11 @@ class Shelf(Row, frozen=True):
             "asked": asked,
             "spent": tuple(key for key in self.spent if key not in asked),
         }
-        return _without(self.model_copy(update=update), (*self.asked, *left_behind))
+        return _without(self.replace(**update), (*self.asked, *left_behind))
 
 
 def _without(shelf: Shelf, keys: Iterable[ShardKey]) -> Shelf:
     """Let shards go, unless they are wanted all the same: one that was delivered twice was refused once."""
     wanted = {*(shard.key for shard in shelf.fit), *shelf.asked}
     gone = (key for key in keys if key not in wanted)
-    return shelf.model_copy(update={"spent": tuple(dict.fromkeys((*shelf.spent, *gone)))})
+    return shelf.replace(spent=tuple(dict.fromkeys((*shelf.spent, *gone))))

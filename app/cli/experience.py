@@ -55,7 +55,7 @@ def export(
     use_one_thread()
     config = place.load({"configs": [config_key]}).run.config(config_key)
     if rewards is not None:
-        config = config.model_copy(update={"selfplay": config.selfplay.model_copy(update={"rewards": rewards})})
+        config = config.replace(selfplay=config.selfplay.replace(rewards=rewards))
     store = MemoryStore()
     name = fetch_player(model, "--model", place, config, store)
     player = load_player(store, name, open_table(config, 0).spec)

@@ -133,8 +133,8 @@ def evaluate_game(place: Place, request: GameRequest) -> dict[str, Any]:
     """
     config = place.load({"configs": [request.config_key]}).run.config(request.config_key)
     if request.temperature is not None:
-        settings = config.evaluation.model_copy(update={"temperature": request.temperature})
-        config = config.model_copy(update={"evaluation": settings})
+        settings = config.evaluation.replace(temperature=request.temperature)
+        config = config.replace(evaluation=settings)
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
         store = FileStore(Path(folder))
         hero = fetch_player(request.model, "--model", place, config, store)
@@ -197,8 +197,8 @@ def _others(request: GameRequest, hero: str, place: Place, config: GameConfig, s
 def _spread(config: GameConfig, games: int, workers: int) -> GameConfig:
     """Return the configuration with batches that keep all workers busy; no game depends on its batch."""
     share = -(-games // workers)
-    settings = config.evaluation.model_copy(update={"batch_games": min(share, IN_FLIGHT)})
-    return config.model_copy(update={"evaluation": settings})
+    settings = config.evaluation.replace(batch_games=min(share, IN_FLIGHT))
+    return config.replace(evaluation=settings)
 
 
 async def _play(spec: GauntletSpec, workers: int) -> GauntletResult:

@@ -239,7 +239,7 @@ def _resumed(place: RunPlace, request: TrainRequest) -> RunHead:
     settings = changed(head.settings, request.assignments)
     if place.state() is not None:
         _check_kept(by_key(head.settings), by_key(settings))
-    return head.model_copy(update={"settings": settings})
+    return head.replace(settings=settings)
 
 
 def _check_kept(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:

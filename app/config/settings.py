@@ -18,6 +18,10 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some settings changed, validated. Raises ``ValidationError``, also for an unknown one."""
+        return self.model_validate({**self.__dict__, **changes})
+
     @field_validator("*", mode="before")
     @classmethod
     def _booleans_are_no_numbers(cls, value: Any, info: ValidationInfo) -> Any:

@@ -84,7 +84,7 @@ class NodeWatch:
         far_below = self._is_far_below(worker, score)
         bad = node.bad if far_below is None else node.bad + 1 if far_below else 0
         times_us = (*node.times_us, self._now_us)[-most:]
-        self.changed[worker] = node.model_copy(update={"times_us": times_us, "bad": bad})
+        self.changed[worker] = node.replace(times_us=times_us, bad=bad)
         self._remember(worker, score)
         if bad >= most:
             reason = f"{bad} shards in a row scored {self._settings.far_below:g} below all others' or worse"
@@ -98,7 +98,7 @@ class NodeWatch:
         breaks = {one.worker: one.score is None for one in self.delivered}
         if 2 * sum(breaks.values()) > len(breaks):
             return False
-        self.changed[worker] = self.node(worker).model_copy(update={"broken": self._key})
+        self.changed[worker] = self.node(worker).replace(broken=self._key)
         self._quarantine(worker, reason)
         return True
 
@@ -110,7 +110,7 @@ class NodeWatch:
         if score is None or self._is_far_below(worker, score):
             self._quarantine(worker, "a probe is bad")
         elif node.good_probes + 1 < self._settings.good_probes:
-            self.changed[worker] = node.model_copy(update={"good_probes": node.good_probes + 1})
+            self.changed[worker] = node.replace(good_probes=node.good_probes + 1)
         else:
             self.release(worker, f"{node.good_probes + 1} probes in a row are good")
 
@@ -125,7 +125,7 @@ class NodeWatch:
         doubled = settings.quarantine_seconds * 2.0 ** min(node.quarantines, 32)
         lasts = min(settings.longest_quarantine_seconds, doubled)
         begun = {"times_us": (self._now_us,), "bad": 0, "good_probes": 0, "quarantines": node.quarantines + 1}
-        self.changed[worker] = node.model_copy(update=begun)
+        self.changed[worker] = node.replace(**begun)
         self.said.append(NodeQuarantined(worker=worker, lasts_seconds=lasts, reason=reason))
 
     def _is_far_below(self, worker: str, score: float) -> bool | None:

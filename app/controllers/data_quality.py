@@ -57,7 +57,7 @@ def _penalty(row: QualityRow, quality: float, settings: QualitySettings) -> Chan
     else:
         return row, ()
     decision = QualityPenaltyApplied(rate_multiplier=rate, quality_score=quality, threshold=threshold)
-    return row.model_copy(update={"penalised": rate < 1}), (decision,)
+    return row.replace(penalised=rate < 1), (decision,)
 
 
 def _intensity(row: QualityRow, quality: float, settings: IntensitySettings, now_us: int) -> Change:
@@ -66,24 +66,24 @@ def _intensity(row: QualityRow, quality: float, settings: IntensitySettings, now
     if intensity == row.intensity or (row.intensity_us and now_us - row.intensity_us < settings.cooldown_seconds * US):
         return row, ()
     decision = TrainingIntensityChanged(intensity=intensity, previous=row.intensity, quality_score=quality)
-    return row.model_copy(update={"intensity": intensity, "intensity_us": now_us}), (decision,)
+    return row.replace(intensity=intensity, intensity_us=now_us), (decision,)
 
 
 def adopt_block(row: QualityRow, *, blocked: bool) -> QualityRow:
     """Go on from a block that somebody else set or lifted."""
-    return row.model_copy(update={"blocked": blocked, "held": blocked, "clean_checks": 0})
+    return row.replace(blocked=blocked, held=blocked, clean_checks=0)
 
 
 def apply_parity(row: QualityRow, checked: int, failures: int, settings: QualitySettings) -> Change:
     """Block training at the first game that does not replay; unblock after enough clean shards in a row."""
     if failures:
-        blocked = row.model_copy(update={"blocked": True, "clean_checks": 0})
+        blocked = row.replace(blocked=True, clean_checks=0)
         reason = f"{failures} of {checked} games differ from the rules"
         return blocked, () if row.blocked else (TrainingBlockedByQuality(reason=reason),)
     if not row.blocked or row.held:
         return row, ()
     clean = row.clean_checks + 1
     if clean < settings.parity_clear_checks:
-        return row.model_copy(update={"clean_checks": clean}), ()
-    unblocked = row.model_copy(update={"blocked": False, "clean_checks": 0})
+        return row.replace(clean_checks=clean), ()
+    unblocked = row.replace(blocked=False, clean_checks=0)
     return unblocked, (TrainingUnblocked(reason=f"{clean} shards in a row replay without a difference"),)

@@ -58,8 +58,8 @@ class GauntletFeedbackController(Controller[GauntletRow]):
             )
             for name, value in values.items()
         )
-        changed = row.model_copy(update={str(name): value for name, value in values.items()})
-        return Step({key: changed.model_copy(update={"changed_us": event.recorded_us})}, emissions)
+        changed = row.replace(**{str(name): value for name, value in values.items()})
+        return Step({key: changed.replace(changed_us=event.recorded_us)}, emissions)
 
     def _initial(self, key: str) -> GauntletRow:
         config = self.settings.config(ConfigKey(key))

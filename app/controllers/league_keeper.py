@@ -82,7 +82,7 @@ def promoted_agent(row: LeagueRow, data: ModelPromoted) -> Agent:
     ancestors = (data.previous, before and before.parent)
     parent = next((name for name in ancestors if name in row.league.agents and name != data.model), None)
     if row.rated is not None and row.rated.id == data.model:
-        return row.rated.model_copy(update={"parent": parent})
+        return row.rated.replace(parent=parent)
     return Agent(id=data.model, kind="checkpoint", step=data.step, parent=parent)
 
 
@@ -152,21 +152,21 @@ class LeagueKeeper:
             return Step()  # these games decide about one pair over and over
         before = rows.get(event.subject) or FIRST
         league = before.league.with_baselines(self.settings.config(event.subject).builtins)
-        row = before.model_copy(update={"league": fold_league(league, event, self.settings.league.admission)})
+        row = before.replace(league=fold_league(league, event, self.settings.league.admission))
         said: tuple[Payload, ...] = ()
         match event.data:
             case EvaluationCompleted(purpose="rating") as data:
-                row, said = self._rated(row.model_copy(update={"rated": rated_agent(data)}))
+                row, said = self._rated(row.replace(rated=rated_agent(data)))
             case ModelPromoted() as data:
                 newest = promoted_agent(row, data)
                 others = tuple(agent for agent in row.promoted if agent.id != newest.id)
-                row = row.model_copy(update={"promoted": (*others, newest)[-REMEMBERED:]})
+                row = row.replace(promoted=(*others, newest)[-REMEMBERED:])
                 said = self._entering(row.league, newest)
             case EloUpdated(ratings=ratings):
-                row = row.model_copy(update={"promoted": with_ratings(row.promoted, ratings)})
+                row = row.replace(promoted=with_ratings(row.promoted, ratings))
             case ModelRolledBack() as data:
                 kept, gone = cut_back(row.promoted, data)
-                row, said = row.model_copy(update={"promoted": kept}), taken_along(row.league, gone)
+                row, said = row.replace(promoted=kept), taken_along(row.league, gone)
         return self._said(event, before, row, said)
 
     def _configured(self, rows: Mapping[str, LeagueRow]) -> Step[LeagueRow]:
@@ -193,15 +193,15 @@ class LeagueKeeper:
                 for pick, share in picks.items()
             ),
         )
-        return (row, ()) if decided == row.told else (row.model_copy(update={"told": decided}), (decided,))
+        return (row, ()) if decided == row.told else (row.replace(told=decided), (decided,))
 
     def _rated(self, row: LeagueRow) -> tuple[LeagueRow, tuple[CheckpointAdded, ...]]:
         """Let a model enter that was promoted before anybody had rated it, as an operator may do."""
         *others, newest = row.promoted or (None,)
         if newest is None or row.rated is None or newest.id != row.rated.id or newest.elo is not None:
             return row, ()
-        known = row.rated.model_copy(update={"parent": newest.parent})
-        return row.model_copy(update={"promoted": (*others, known)}), self._entering(row.league, known)
+        known = row.rated.replace(parent=newest.parent)
+        return row.replace(promoted=(*others, known)), self._entering(row.league, known)
 
     def _entering(self, league: League, newest: Agent) -> tuple[CheckpointAdded, ...]:
         """Return the admission of a promoted model, if it has a rating and the schedule wants it."""
@@ -230,7 +230,7 @@ class LeagueKeeper:
         league, emissions = self._with(row.league, event, said)
         leaving = retirements(league, self.settings.league.admission)
         league, more = self._with(league, event, (retirement_of(one.agent, one.reason) for one in leaving))
-        row = row.model_copy(update={"league": league})
+        row = row.replace(league=league)
         row, decided = self._matched(row) if may_change_matches(before, row, event.data) else (row, ())
         asked = self._tournaments(event.subject, league, emissions)
         return Step({event.subject: row}, (*emissions, *more, *map(Emission, asked), *map(Emission, decided)))

@@ -66,17 +66,17 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
         match event.data:
             case HyperparameterUpdated(parameter="epochs" | "games_per_iteration" as name, value=value, reason=reason):
                 number = int(bounded(name, value, self.settings, event.subject))
-                return _told(event.subject, row.model_copy(update={name: number}), reason)
+                return _told(event.subject, row.replace(**{name: number}), reason)
             case HyperparameterUpdated(parameter="learning_rate", value=value, reason=reason):
                 # An operator's word: it holds for a cooldown, then the rule goes on from there.
                 return _told(event.subject, self._set(row, value, event.recorded_us), reason)
             case EvaluationCompleted(purpose="rating", elo=elo, elo_stderr=stderr):
                 first = -self.settings.feedback.learning_rate.evaluations - 1
                 ratings = {"elos": (*row.elos, elo)[first:], "stderrs": (*row.stderrs, stderr)[first:]}
-                return self._adjusted(event, row.model_copy(update=ratings))
+                return self._adjusted(event, row.replace(**ratings))
             case ModelRolledBack():
                 # The leap back up to the model from before is no gain.
-                return Step({event.subject: row.model_copy(update={"elos": (), "stderrs": ()})})
+                return Step({event.subject: row.replace(elos=(), stderrs=())})
             case TrainingFailed(reason="diverged"):
                 # A divergence calls for a lower learning rate, at once.
                 factor = self.settings.feedback.learning_rate.lower_factor
@@ -90,7 +90,7 @@ class EvaluationFeedbackHandler(Controller[LearningRow]):
         """Set the learning rate, within its bounds; one that is above them already may stay there."""
         limits = self.settings.feedback.learning_rate
         bounded = min(max(rate, limits.minimum), max(limits.maximum, row.learning_rate))
-        return row.model_copy(update={"learning_rate": bounded, "changed_us": now_us})
+        return row.replace(learning_rate=bounded, changed_us=now_us)
 
     def _initial(self, key: str) -> LearningRow:
         config = self.settings.config(ConfigKey(key))

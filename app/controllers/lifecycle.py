@@ -77,7 +77,7 @@ class Candidate(Row, frozen=True):
         before = self.rotations or (0,) * len(match.rotations)
         add = operator.add if match.distinct_games > players else _at_most_one
         summed = tuple(map(add, before, match.rotations))
-        return self.model_copy(update={"rotations": summed, "games": self.games + match.games})
+        return self.replace(rotations=summed, games=self.games + match.games)
 
     def plays_gate(self, model: ModelHash) -> bool:
         """Return whether gate games of this model are the candidate's: it was rated, so they were asked for."""
@@ -131,7 +131,7 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
         match event.data:
             case TrainingCompleted(model=model, parent=parent, step=step):
                 candidate = Candidate(model=model, parent=parent, step=step)
-                return Step({event.subject: row.model_copy(update={"candidate": candidate})})
+                return Step({event.subject: row.replace(candidate=candidate)})
             case EvaluationCompleted(purpose="rating" | "gate") as data if (
                 row.candidate and row.candidate.model == data.model
             ):
@@ -191,7 +191,7 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
                 return self._another_round(event, row, candidate)  # it says nothing about the current champion
             return self._judged(event, row, candidate.after(match, players))
         rating = {"rating_id": event.id, "elo": data.elo, "elo_stderr": data.elo_stderr}
-        rated = candidate.model_copy(update=rating)
+        rated = candidate.replace(**rating)
         if row.current is None:
             return self._promote(event.subject, row, rated, _evidence(rated, "no model before it", 0, 0))
         if candidate.parent != row.current.model:
@@ -219,8 +219,8 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
             return self._reject(key, row, candidate, _evidence(candidate, f"undecided after {MAX_ROUNDS} rounds", 0, 0))
         seed = derive_seed(self.settings.seed, key, "gate", candidate.model, rounds)
         request = EvaluationRequested(purpose="gate", model=candidate.model, step=candidate.step, seed=seed)
-        asked = candidate.model_copy(update={"rounds": rounds})
-        return Step({key: row.model_copy(update={"candidate": asked})}, (Emission(request),))
+        asked = candidate.replace(rounds=rounds)
+        return Step({key: row.replace(candidate=asked)}, (Emission(request),))
 
     def _promote(self, key: str, row: ModelsRow, candidate: Candidate, evidence: Evidence) -> Step[ModelsRow]:
         current = row.current
@@ -239,7 +239,7 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
         rejection = PromotionRejected(
             model=candidate.model, current=row.current.model, step=candidate.step, evidence=evidence
         )
-        return Step({key: row.model_copy(update={"candidate": None})}, (Emission(rejection),))
+        return Step({key: row.replace(candidate=None)}, (Emission(rejection),))
 
 
 def _at_least(elo: float) -> str:

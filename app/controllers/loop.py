@@ -146,7 +146,7 @@ class FeedbackLoopController(Controller[FeedbackRow]):
             case ClockTick():
                 step = self._sweep(rows, event, states)
             case NodeQuarantined() | NodeReleased() as decision:
-                return Step({key: row.model_copy(update={"node": _adopted(decision, event.recorded_us)})})
+                return Step({key: row.replace(node=_adopted(decision, event.recorded_us))})
             case QualityScoreUpdated() | ParityChecked() | NodeProbed():
                 step = self._inspected(rows, event, states)
             case _:
@@ -164,7 +164,7 @@ class FeedbackLoopController(Controller[FeedbackRow]):
                 key = _row_of(data, subject or event.subject)
                 row = changed.get(key) or rows.get(key) or FIRST
                 unseen = (*row.unseen, derive_id(self.name, event.id, index))
-                changed[key] = row.model_copy(update={"unseen": unseen[-UNSEEN:]})
+                changed[key] = row.replace(unseen=unseen[-UNSEEN:])
         return Step(changed, step.emissions)
 
     def _after(
@@ -173,19 +173,19 @@ class FeedbackLoopController(Controller[FeedbackRow]):
         match event.data:
             case TrainingBlockedByQuality() | TrainingUnblocked() as decision:
                 blocked = isinstance(decision, TrainingBlockedByQuality)
-                return row.model_copy(update={"quality": adopt_block(row.quality, blocked=blocked)}), ()
+                return row.replace(quality=adopt_block(row.quality, blocked=blocked)), ()
             case ExplorationBoost() as decision:
                 boost = adopt_boost(row.boost, decision, event.recorded_us)
-                return row.model_copy(update={"boost": boost.model_copy(update={"set_by": event.cause})}), ()
+                return row.replace(boost=boost.replace(set_by=event.cause)), ()
             case TrainingCompleted(model=model, step=step):
                 return self._ask(row, event.subject, Awaited(model=model, step=step, attempts=1))
             case EvaluationFailed(purpose="rating", model=model) if row.awaited and row.awaited.may_be_repeated(model):
-                again = row.awaited.model_copy(update={"attempts": row.awaited.attempts + 1})
+                again = row.awaited.replace(attempts=row.awaited.attempts + 1)
                 return self._ask(row, event.subject, again)
             case EvaluationCompleted(purpose="rating", model=model):
                 awaited = None if row.awaited and row.awaited.model == model else row.awaited
                 rated = {"awaited": awaited, "rated_us": event.recorded_us, "overdue": False, "evaluated": event.cause}
-                return self._check(row.model_copy(update=rated), state, event)
+                return self._check(row.replace(**rated), state, event)
         return row, ()
 
     def _inspected(  # noqa: C901 - what an inspection says of both sides, in one place
@@ -215,18 +215,17 @@ class FeedbackLoopController(Controller[FeedbackRow]):
             case NodeProbed(worker=str(worker), score=score):
                 watch.probe(worker, score)
         changed: dict[str, FeedbackRow | None] = {
-            NODE + name: rows.get(NODE + name, FIRST).model_copy(update={"node": one})
-            for name, one in watch.changed.items()
+            NODE + name: rows.get(NODE + name, FIRST).replace(node=one) for name, one in watch.changed.items()
         }
         inspected = event.cause if isinstance(event.data, QualityScoreUpdated) else row.inspected
         update = {"quality": quality, "delivered": watch.delivered, "inspected": inspected}
-        changed[key] = row.model_copy(update=update)
+        changed[key] = row.replace(**update)
         return Step(changed, tuple([Emission(payload) for payload in (*said, *watch.said)]))
 
     def _ask(self, row: FeedbackRow, key: str, awaited: Awaited) -> tuple[FeedbackRow, Sequence[Emission]]:
         seed = derive_seed(self.settings.seed, key, "evaluation", awaited.model, awaited.attempts)
         request = EvaluationRequested(purpose="rating", model=awaited.model, step=awaited.step, seed=seed)
-        return row.model_copy(update={"awaited": awaited}), (Emission(request),)
+        return row.replace(awaited=awaited), (Emission(request),)
 
     def _check(
         self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]
@@ -240,7 +239,7 @@ class FeedbackLoopController(Controller[FeedbackRow]):
             paused_by=row.inspected if row.quality.intensity == "paused" else None,
         )
         boost, emissions = check_stall(row.boost, look, self.settings.feedback.stall)
-        return row if boost is row.boost else row.model_copy(update={"boost": boost}), emissions
+        return row if boost is row.boost else row.replace(boost=boost), emissions
 
     def _sweep(
         self, rows: Mapping[str, FeedbackRow], event: Event[Payload], states: Mapping[str, FeedbackState]
@@ -254,7 +253,7 @@ class FeedbackLoopController(Controller[FeedbackRow]):
         emissions = list[Emission]()
         for config in self.settings.configs:  # because rows change their order at a restart, and ids depend on it
             row = rows.get(config.key) or FIRST
-            row = row.model_copy(update={"rated_us": now_us if row.rated_us is None else row.rated_us + off_us})
+            row = row.replace(rated_us=now_us if row.rated_us is None else row.rated_us + off_us)
             row, overdue = self._missed(row, now_us)
             row, found = self._check(row, state_of(states, config.key), event)
             changed[config.key] = row
@@ -269,7 +268,7 @@ class FeedbackLoopController(Controller[FeedbackRow]):
             return row, ()
         model, attempts = (row.awaited.model, row.awaited.attempts) if row.awaited else (None, 0)
         overdue = EvaluationOverdue(hours=hours, model=model, attempts=attempts)
-        return row.model_copy(update={"overdue": True}), (Emission(overdue, evidence=row.evaluated),)
+        return row.replace(overdue=True), (Emission(overdue, evidence=row.evaluated),)
 
 
 def _row_of(data: Payload, subject: str) -> str:
@@ -281,8 +280,8 @@ def _seen(row: FeedbackRow, event: Event[Payload]) -> FeedbackRow:
     """Return the row after an own decision was recorded; its effect is already in the row."""
     unseen = tuple(one for one in row.unseen if one != event.id)
     if not isinstance(event.data, ExplorationBoost):
-        return row.model_copy(update={"unseen": unseen})
-    return row.model_copy(update={"unseen": unseen, "boost": row.boost.model_copy(update={"set_by": event.cause})})
+        return row.replace(unseen=unseen)
+    return row.replace(unseen=unseen, boost=row.boost.replace(set_by=event.cause))
 
 
 def _adopted(decision: NodeQuarantined | NodeReleased, now_us: int) -> NodeRow:

@@ -32,12 +32,12 @@ class Needs(Row, frozen=True):
         """Return the needs as a decision leaves them; other events change nothing."""
         match data:
             case TrainingIntensityChanged(intensity=intensity):
-                return self.model_copy(update={"intensity": intensity})
+                return self.replace(intensity=intensity)
             case AdaptiveParamsChanged(games_per_iteration=games):
                 bound = int(bounded("games_per_iteration", games, settings, key))
-                return self.model_copy(update={"games_per_iteration": bound})
+                return self.replace(games_per_iteration=bound)
             case HyperparameterUpdated(parameter="quality_threshold", value=value):
-                return self.model_copy(update={"quality_threshold": value})
+                return self.replace(quality_threshold=value)
         return self
 
     def rows(self, settings: RunSettings, key: str) -> float | None:

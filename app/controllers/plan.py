@@ -163,7 +163,7 @@ class Plan:
     def _freed(self, line: str, name: str, places: int) -> None:
         for number in range(self.queue.places, self.queue.places + places):
             self._lines.push(line, number, name)
-            self.queue = self.queue.model_copy(update={"places": number + 1})
+            self.queue = self.queue.replace(places=number + 1)
 
     def emit(self, data: Payload) -> None:
         """Say something that concerns no single configuration."""
@@ -172,8 +172,8 @@ class Plan:
     def release(self, key: str, row: ConfigRow, asked: Asked, *, failed: bool = False) -> ConfigRow:
         """Take a request off its worker: it was played, or ``failed`` and is given up by the next sweep."""
         self._unserve(key, asked)
-        ended = asked.model_copy(update={"ended": True, "failed": failed, "seen_us": self.now_us})
-        return row.model_copy(update={"out": tuple(ended if one is asked else one for one in row.out)})
+        ended = asked.replace(ended=True, failed=failed, seen_us=self.now_us)
+        return row.replace(out=tuple(ended if one is asked else one for one in row.out))
 
     def forget(self, key: str, row: ConfigRow, requests: Iterable[Asked]) -> ConfigRow:
         """Expect nothing of some requests any more."""
@@ -181,14 +181,14 @@ class Plan:
         for asked in row.out:
             if asked.request in given_up:
                 self._unserve(key, asked)
-        return row.model_copy(update={"out": tuple(one for one in row.out if one.request not in given_up)})
+        return row.replace(out=tuple(one for one in row.out if one.request not in given_up))
 
     def _unserve(self, key: str, asked: Asked) -> None:
         if not asked.ended and (worker := self.worker(asked.worker)):
             serving = list(worker.serving)
             if key in serving:
                 serving.remove(ConfigKey(key))
-                self.set_worker(asked.worker, worker.model_copy(update={"serving": tuple(serving)}))
+                self.set_worker(asked.worker, worker.replace(serving=tuple(serving)))
 
     def blame(self, row: ConfigRow, name: str | None, error: str) -> ConfigRow:
         """Count a failed request against its worker; several in a row pause it, each time longer.
@@ -208,9 +208,9 @@ class Plan:
             pause = min(limits.longest_pause_seconds, limits.pause_seconds * 2.0 ** min(worker.pauses, 32))
             changed |= {"pauses": worker.pauses + 1, "rests_until_us": self.now_us + round(pause * US)}
             self.emit(NodeDegraded(worker=name, failures=failures, pause_seconds=pause, error=error))
-        self.set_worker(name, worker.model_copy(update=changed))
+        self.set_worker(name, worker.replace(**changed))
         # A failure at a worker that has paused says nothing about the configuration, because the worker fails anyway.
-        return row if worker.pauses else row.model_copy(update={"failed_at": row.failed_at or name})
+        return row if worker.pauses else row.replace(failed_at=row.failed_at or name)
 
     def trust(self, name: str | None) -> None:
         """Forget a worker's failures after a good shard."""
@@ -219,11 +219,11 @@ class Plan:
                 self.emit(NodeRecovered(worker=name))
             rests = worker.rests_until_us if worker.quarantined else None
             changed = {"failures": 0, "pauses": 0, "rests_until_us": rests}
-            self.set_worker(name, worker.model_copy(update=changed))
+            self.set_worker(name, worker.replace(**changed))
 
     def forget_worker(self, name: str, worker: WorkerRow, keys: Iterable[str], *, played: bool) -> None:
         """Drop a worker's requests and, if ``played``, its uninspected shards."""
-        self.set_worker(name, worker.model_copy(update={"serving": ()}))
+        self.set_worker(name, worker.replace(serving=()))
         for key in keys:
             row = self.config(key)
             self.set_config(
@@ -246,7 +246,7 @@ class Plan:
         if row.due_us is not None and row.due_us <= due_us:
             return
         paced = due_us > self.now_us
-        self.set_config(key, row.model_copy(update={"queued": True, "due_us": due_us if paced else None}))
+        self.set_config(key, row.replace(queued=True, due_us=due_us if paced else None))
         if paced:
             self._lines.push(PACED, due_us, key)
         else:
@@ -305,19 +305,19 @@ class Plan:
             due_us, key = self._lines.pop(PACED)
             row = self.config(key)
             if row.due_us == due_us:
-                self.set_config(key, row.model_copy(update={"due_us": None}))
+                self.set_config(key, row.replace(due_us=None))
                 self._lines.push(WAITING, self._tag(row), key)
 
     def dispatch(self) -> None:
         """Give free places to those who wait, least tag first."""
         while (next_turn := self._lines.first(WAITING)) and (name := self._free_place(next_turn[1])):
             tag, key = self._lines.pop(WAITING)
-            self.queue = self.queue.model_copy(update={"virtual": tag})
+            self.queue = self.queue.replace(virtual=tag)
             if key in self.settings:
                 self._request(ConfigKey(key), name, tag)
                 self.want(key)
             else:  # it is no longer played: it gives up its place, and waits again if it comes back
-                self.set_config(key, self.config(key).model_copy(update={"queued": False}))
+                self.set_config(key, self.config(key).replace(queued=False))
                 self._freed(FREE, name, 1)
 
     def _free_place(self, key: str) -> str | None:
@@ -370,8 +370,8 @@ class Plan:
         if met.draws:
             sampled = OpponentSampled(request_id=request_id, model=row.model, opponents=met.draws)
             self._emissions.append(Emission(sampled, key, row.cause))
-        self.set_config(key, row.model_copy(update=turn))
-        self.set_worker(name, worker.model_copy(update={"serving": (*worker.serving, key)}))
+        self.set_config(key, row.replace(**turn))
+        self.set_worker(name, worker.replace(serving=(*worker.serving, key)))
 
     def _priority(self, state: FeedbackState) -> float:
         """Return a priority within [floor * 2, 2]: curriculum weight, staleness, uncertainty."""
@@ -391,7 +391,7 @@ class Plan:
         changed |= {name: SchedulerRow(page=page) if page else None for name, page in self._lines.pages.items()}
         queue = self.queue
         if queue.sizes is not self._lines.sizes:
-            queue = queue.model_copy(update={"sizes": self._lines.sizes})
+            queue = queue.replace(sizes=self._lines.sizes)
         if queue is not self._before:
             changed[QUEUE] = SchedulerRow(queue=queue)
         return Step(changed, tuple(self._emissions))

@@ -131,7 +131,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             case _:
                 if (row := self._after(plan, event.subject, data)) is None:
                     return Step()
-                plan.set_config(event.subject, row.model_copy(update={"cause": event.cause}))
+                plan.set_config(event.subject, row.replace(cause=event.cause))
                 plan.want(event.subject)
         plan.wake()
         plan.dispatch()
@@ -143,10 +143,10 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         match data:
             case ModelDistributed(model=model):
                 changed = {"model": model, "candidate": None, "shards": ()}
-                return plan.forget(key, row, row.out).model_copy(update=changed)
+                return plan.forget(key, row, row.out).replace(**changed)
             case SelfplayComplete(request_id=request, seconds=seconds) if asked := row.asked(request):
                 most = MOST_LEASES * self.settings.feedback.scheduler.lease_seconds
-                return plan.release(key, row, asked).model_copy(update={"seconds": min(max(0.001, seconds), most)})
+                return plan.release(key, row, asked).replace(seconds=min(max(0.001, seconds), most))
             case QualityScoreUpdated(shard=shard) if shard.model == row.model:
                 return self._scored(plan, key, row, data)
             case NodeProbed(request_id=request, worker=worker, score=score) if asked := row.asked(request):
@@ -161,39 +161,39 @@ class SelfplayScheduler(Controller[SchedulerRow]):
             case InspectionFailed(request_id=request) if asked := row.asked(request):
                 return plan.release(key, row, asked, failed=True)
             case PromotionRejected() | TrainingFailed():
-                return row.model_copy(update={"candidate": None, "shards": ()})
+                return row.replace(candidate=None, shards=())
             case EvaluationFailed(purpose="rating", model=model) if model == row.candidate:
                 # The trigger goes on without it. It is not kept waiting by any other evaluation.
-                return row.model_copy(update={"candidate": None, "shards": ()})
+                return row.replace(candidate=None, shards=())
         return self._decided(row, key, data)
 
     def _decided(self, row: ConfigRow, key: str, data: Payload) -> ConfigRow | None:
         """Take in a decision."""
         match data:
             case QualityPenaltyApplied(rate_multiplier=rate):
-                return row.model_copy(update={"rate": max(LEAST_RATE, rate)})
+                return row.replace(rate=max(LEAST_RATE, rate))
             case TrainingBlockedByQuality():
-                return row.model_copy(update={"blocked": True, "shards": ()})
+                return row.replace(blocked=True, shards=())
             case TrainingUnblocked():
-                return row.model_copy(update={"blocked": False})
+                return row.replace(blocked=False)
             case HyperparameterUpdated(parameter="base_temperature", value=value):
                 temperature = bounded("base_temperature", value, self.settings, key)
-                return row.model_copy(update={"base_temperature": temperature})
+                return row.replace(base_temperature=temperature)
             case AdaptiveParamsChanged() | HyperparameterUpdated() | TrainingIntensityChanged():
-                return row.model_copy(update={"needs": row.needs.after(data, self.settings, key)})
+                return row.replace(needs=row.needs.after(data, self.settings, key))
         return None
 
     def _scored(self, plan: Plan, key: str, row: ConfigRow, data: QualityScoreUpdated) -> ConfigRow:
         """Count a shard's rows, if they are good enough; poor ones are asked for again by the next sweep."""
         asked, shard = row.asked(data.request_id), data.shard
         plan.trust(shard.worker)
-        row = row.model_copy(update={"failed_at": None, "good_us": plan.now_us})
+        row = row.replace(failed_at=None, good_us=plan.now_us)
         if not row.needs.usable(self.settings, key, data.score):
             return plan.release(key, row, asked, failed=True) if asked else row
         answered = plan.forget(key, row, [asked]) if asked else row
         shards = row.needs.latest(self.settings, key, (*row.shards, shard))
         rows = min(shard.rows, row.needs.most_rows(self.settings, key))
-        return answered.model_copy(update={"shards": shards, "rows_per_game": rows / shard.games})
+        return answered.replace(shards=shards, rows_per_game=rows / shard.games)
 
     def _sweep(self, plan: Plan, rows: Mapping[str, SchedulerRow]) -> None:
         """Look for lost workers and for requests without an answer; not at every tick, as it looks at everything."""
@@ -201,7 +201,7 @@ class SelfplayScheduler(Controller[SchedulerRow]):
         period = min(limits.lease_seconds / SWEEPS_PER_LEASE, limits.node_silent_seconds / 2)
         if plan.now_us - plan.queue.swept_us < period * US:
             return
-        plan.queue = plan.queue.model_copy(update={"swept_us": plan.now_us})
+        plan.queue = plan.queue.replace(swept_us=plan.now_us)
         for name in sorted(name for name in rows if name.startswith(WORKER)):  # rows are in no order that lasts
             _look_after(plan, name.removeprefix(WORKER), limits.node_silent_seconds)
         for key in (config.key for config in self.settings.configs):
@@ -230,16 +230,16 @@ def _quarantine(plan: Plan, data: NodeQuarantined | NodeReleased, keys: Sequence
     if isinstance(data, NodeReleased):
         if worker is not None:
             rests = worker.rests_until_us if worker.pauses else None
-            plan.set_worker(data.worker, worker.model_copy(update={"quarantined": False, "rests_until_us": rests}))
+            plan.set_worker(data.worker, worker.replace(quarantined=False, rests_until_us=rests))
         return
     if worker is not None:
         until_us = plan.now_us + round(data.lasts_seconds * US)
-        resting = worker.model_copy(update={"quarantined": True, "rests_until_us": until_us})
+        resting = worker.replace(quarantined=True, rests_until_us=until_us)
         plan.forget_worker(data.worker, resting, keys, played=True)
     for key in keys:
         row = plan.config(key)
         kept = tuple(shard for shard in row.shards if shard.worker != data.worker)
-        plan.set_config(key, row.model_copy(update={"shards": kept}))
+        plan.set_config(key, row.replace(shards=kept))
         plan.want(key)
 
 
@@ -256,7 +256,7 @@ def _alive(
         return {}
     if type(data) is not DaemonHeartbeat or is_due(rows, now_us):
         return {}
-    return {name: SchedulerRow(worker=row.worker.model_copy(update={"heard_us": now_us, "holds": data.requests}))}
+    return {name: SchedulerRow(worker=row.worker.replace(heard_us=now_us, holds=data.requests))}
 
 
 def _noted(rows: Mapping[str, SchedulerRow], key: str, data: Payload) -> dict[str, SchedulerRow | None]:
@@ -265,7 +265,7 @@ def _noted(rows: Mapping[str, SchedulerRow], key: str, data: Payload) -> dict[st
         return {MATCHMAKING + key: SchedulerRow(matchmaking=data)}
     if type(data) is TrainingCompleted:
         row = rows.get(CONFIG + key, EMPTY).config or FIRST
-        return {CONFIG + key: SchedulerRow(config=row.model_copy(update={"candidate": data.model}))}
+        return {CONFIG + key: SchedulerRow(config=row.replace(candidate=data.model))}
     return {}
 
 
@@ -280,13 +280,13 @@ def _heard(plan: Plan, data: DaemonHeartbeat | DaemonReady | DaemonStopped) -> N
         case DaemonStopped():
             _give_up(plan, name)
         case DaemonHeartbeat(requests=requests) if worker is not None:
-            plan.set_worker(name, worker.model_copy(update={**alive, "holds": requests}))
+            plan.set_worker(name, worker.replace(**alive, holds=requests))
         case DaemonReady():
             capacity = min(data.capacity, MOST_CAPACITY)
             before = worker or WorkerRow(node=data.node, capacity=capacity)
             rests = before.rests_until_us if before.quarantined else None
             ready = {"capacity": capacity, "holds": (), "rests_until_us": rests}
-            plan.set_worker(name, before.model_copy(update={**alive, **ready}))
+            plan.set_worker(name, before.replace(**alive, **ready))
 
 
 def _look_after(plan: Plan, name: str, silent_seconds: float) -> None:
@@ -298,14 +298,14 @@ def _look_after(plan: Plan, name: str, silent_seconds: float) -> None:
         plan.emit(NodeLost(node=worker.node, silent_seconds=(plan.now_us - worker.heard_us) / US))
         _give_up(plan, name)
     elif worker.rests_until_us is not None and worker.rests_until_us <= plan.now_us:
-        plan.set_worker(name, worker.model_copy(update={"rests_until_us": None}))
+        plan.set_worker(name, worker.replace(rests_until_us=None))
 
 
 def _give_up(plan: Plan, name: str) -> None:
     """Repeat a worker's requests elsewhere; a worker that stopped in order is not lost."""
     worker = plan.worker(name)
     if worker is not None and not worker.lost:
-        lost = worker.model_copy(update={"lost": True, "holds": ()})
+        lost = worker.replace(lost=True, holds=())
         plan.forget_worker(name, lost, dict.fromkeys(worker.serving), played=False)
 
 
@@ -316,6 +316,6 @@ def _with_signs(plan: Plan, row: ConfigRow) -> ConfigRow:
         worker = None if asked.ended else plan.worker(asked.worker)
         if worker is None or asked.request not in worker.holds:
             return asked
-        return asked.model_copy(update={"seen_us": max(asked.seen_us, worker.heard_us)})
+        return asked.replace(seen_us=max(asked.seen_us, worker.heard_us))
 
-    return row.model_copy(update={"out": tuple(map(seen, row.out))}) if row.out else row
+    return row.replace(out=tuple(map(seen, row.out))) if row.out else row

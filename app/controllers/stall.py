@@ -91,7 +91,7 @@ def check_stall(row: BoostRow, look: Look, settings: StallSettings) -> Change:
     """Look for a stall or a pause, at most once per ``check_seconds``; boost, renew, or let a boost decay."""
     if look.now_us - row.checked_us < settings.check_seconds * US:
         return row, ()
-    row = row.model_copy(update={"checked_us": look.now_us})
+    row = row.replace(checked_us=look.now_us)
     lasts = settings.boost_hours * SECONDS_PER_HOUR if row.lasts_seconds is None else row.lasts_seconds
     if row.set_us > 0 and look.now_us - row.set_us < lasts * US:
         return row, ()
@@ -115,7 +115,7 @@ def check_stall(row: BoostRow, look: Look, settings: StallSettings) -> Change:
 def adopt_boost(row: BoostRow, boost: ExplorationBoost, now_us: int) -> BoostRow:
     """Go on from a boost that somebody else set; when one was lifted, the next is due as late as usual."""
     lasts = boost.lasts_seconds if boost.multiplier > 1 else None
-    return row.model_copy(update={"multiplier": boost.multiplier, "set_us": now_us, "lasts_seconds": lasts})
+    return row.replace(multiplier=boost.multiplier, set_us=now_us, lasts_seconds=lasts)
 
 
 def _set(
@@ -124,4 +124,4 @@ def _set(
     multiplier = min(settings.boost_cap, max(1.0, wanted))
     lasts = settings.boost_hours * SECONDS_PER_HOUR if multiplier > 1 else 0.0
     boost = ExplorationBoost(multiplier=multiplier, lasts_seconds=lasts, reason=reason)
-    return row.model_copy(update={"multiplier": multiplier, "set_us": now_us, "lasts_seconds": None}), boost
+    return row.replace(multiplier=multiplier, set_us=now_us, lasts_seconds=None), boost

@@ -114,12 +114,10 @@ class MonitoringFeedbackState(CanonicalFeedbackState):
         """Count ``failures`` among ``checked`` > 0 replayed games; the status tells of the latest check."""
         before = (self.parity_failure_rate or 0.0) * self.parity_checks_total
         total = self.parity_checks_total + checked
-        return self.model_copy(
-            update={
-                "parity_checks_total": total,
-                "parity_failure_rate": min(1.0, (before + failures) / total),
-                "parity_status": "failed" if failures else "passed",
-            }
+        return self.replace(
+            parity_checks_total=total,
+            parity_failure_rate=min(1.0, (before + failures) / total),
+            parity_status="failed" if failures else "passed",
         )
 
     def update_elo(self, elo: Elo, stderr: float, now: datetime, spacing_seconds: float = 0.0) -> Self:
@@ -132,30 +130,26 @@ class MonitoringFeedbackState(CanonicalFeedbackState):
         history = pooled(self.elo_history, RatingPoint(time=now, elo=elo, stderr=stderr), spacing_seconds)
         history = history[-HISTORY_LENGTH:]
         slope = slope_per_hour(history)
-        return self.model_copy(
-            update={
-                "elo_current": elo,
-                "elo_stderr": stderr,
-                "elo_peak": elo if self.elo_peak is None else max(self.elo_peak, elo),
-                "elo_velocity": slope and slope.velocity,
-                "elo_history": history,
-                "elo_trend": trend,
-                "elo_plateau_count": self.elo_plateau_count + 1 if flat else 0,
-                "curriculum_tier": max(0, int(elo // TIER_ELO)),
-                "last_evaluation_time": now,
-            }
+        return self.replace(
+            elo_current=elo,
+            elo_stderr=stderr,
+            elo_peak=elo if self.elo_peak is None else max(self.elo_peak, elo),
+            elo_velocity=slope and slope.velocity,
+            elo_history=history,
+            elo_trend=trend,
+            elo_plateau_count=self.elo_plateau_count + 1 if flat else 0,
+            curriculum_tier=max(0, int(elo // TIER_ELO)),
+            last_evaluation_time=now,
         )
 
     def update_win_rate(self, win_rate: float) -> Self:
         """Take in a win rate against the random bot: trend, runs of high (> 0.7) and low (< 0.5) ones."""
         high, low = win_rate > HIGH_WIN_RATE, win_rate < LOW_WIN_RATE
-        return self.model_copy(
-            update={
-                "win_rate": win_rate,
-                "win_rate_trend": None if self.win_rate is None else win_rate - self.win_rate,
-                "consecutive_high_win_rate": self.consecutive_high_win_rate + 1 if high else 0,
-                "consecutive_low_win_rate": self.consecutive_low_win_rate + 1 if low else 0,
-            }
+        return self.replace(
+            win_rate=win_rate,
+            win_rate_trend=None if self.win_rate is None else win_rate - self.win_rate,
+            consecutive_high_win_rate=self.consecutive_high_win_rate + 1 if high else 0,
+            consecutive_low_win_rate=self.consecutive_low_win_rate + 1 if low else 0,
         )
 
     def compute_urgency(self, now: datetime) -> Self:
@@ -167,7 +161,7 @@ class MonitoringFeedbackState(CanonicalFeedbackState):
         stale = 1.0 if last is None else (now - last).total_seconds() / SECONDS_PER_HOUR / STALE_HOURS
         trouble = (self.elo_plateau_count + self.consecutive_low_win_rate) / HISTORY_LENGTH
         score = 0.5 * min(1.0, max(0.0, stale)) + 0.5 * min(1.0, trouble)
-        return self.model_copy(update={"urgency_score": score, "last_urgency_update": now})
+        return self.replace(urgency_score=score, last_urgency_update=now)
 
 
 class FeedbackState(SignalFeedbackState, MonitoringFeedbackState):
@@ -227,10 +221,7 @@ class FeedbackFold:
             return Step(self._looked_at(rows, event.recordedtime))
         if type(data) is CurriculumRebalanced:
             return Step(
-                {
-                    key: state_of(rows, key).model_copy(update={"curriculum_weight": weight})
-                    for key, weight in data.weights.items()
-                }
+                {key: state_of(rows, key).replace(curriculum_weight=weight) for key, weight in data.weights.items()}
             )
         state = state_of(rows, key)
         after = self._after(state, data, event.recordedtime)
@@ -248,7 +239,7 @@ class FeedbackFold:
         last = state.last_urgency_update
         if last is None or now - last <= longest_between_sweeps(self.settings):
             return state
-        return state.model_copy(update={"elo_history": later(state.elo_history, now - last)})
+        return state.replace(elo_history=later(state.elo_history, now - last))
 
     def _after(self, state: FeedbackState, data: Payload, now: datetime) -> FeedbackState:
         match data:
@@ -259,7 +250,7 @@ class FeedbackFold:
             case QualityScoreUpdated(score=score):
                 return self._scored(state, score)
         changes = _changes(state, data, now)
-        return state.model_copy(update=changes) if changes else state
+        return state.replace(**changes) if changes else state
 
     def _evaluated(self, state: FeedbackState, data: EvaluationCompleted, now: datetime) -> FeedbackState:
         spacing = self.settings.feedback.stall.window_hours * SECONDS_PER_HOUR / SPACINGS
@@ -272,7 +263,7 @@ class FeedbackFold:
         """``data_quality_score`` is the latest shard's, ``quality_score`` smooths them."""
         weight, before = self.settings.feedback.quality.smoothing, state.quality_score
         smoothed = score if before is None else before + weight * (score - before)
-        return state.model_copy(update={"data_quality_score": score, "quality_score": smoothed})
+        return state.replace(data_quality_score=score, quality_score=smoothed)
 
 
 def _changes(state: FeedbackState, data: Payload, now: datetime) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def _pool(old: RatingPoint, new: RatingPoint) -> RatingPoint:
 
 def later(points: Sequence[RatingPoint], by: timedelta) -> tuple[RatingPoint, ...]:
     """Move points in time."""
-    return tuple(point.model_copy(update={"time": point.time + by}) for point in points)
+    return tuple(point.replace(time=point.time + by) for point in points)
 
 
 def slope_per_hour(points: Sequence[RatingPoint]) -> Slope | None:

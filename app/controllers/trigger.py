@@ -123,7 +123,7 @@ class TrainingTrigger(Controller[TrainingRow]):
         changed = self._updated(key, row, event.data) if row else None
         if changed is None:
             return Step()
-        changed = changed.model_copy(update={"cause": event.cause})
+        changed = changed.replace(cause=event.cause)
         return self._asked({key: changed}, event) if self._may_train(key, changed, event) else Step({key: changed})
 
     def _may_train(self, key: str, row: TrainingRow, event: Event[Payload]) -> bool:
@@ -142,8 +142,8 @@ class TrainingTrigger(Controller[TrainingRow]):
                 "trainings": row.trainings + (row.model is not None),
                 "last_training_us": event.recorded_us,
             }
-            begun = row.model_copy(update=update)
-            asked[key] = begun.model_copy(update={"shards": ()})
+            begun = row.replace(**update)
+            asked[key] = begun.replace(shards=())
             emissions.append(self._request(key, begun))
         return Step(asked, tuple(emissions))
 
@@ -151,20 +151,20 @@ class TrainingTrigger(Controller[TrainingRow]):
         match data:
             case ModelDistributed(model=model, step=step):
                 idle = {"shards": (), "request": None, "candidate": None, "replaced": False}
-                return row.model_copy(update={"model": model, "step": step, **idle})
+                return row.replace(model=model, step=step, **idle)
             case ModelRolledBack():
                 idle = {"shards": (), "request": None, "candidate": None, "replaced": True}
-                return row.model_copy(update=idle)
+                return row.replace(**idle)
             case TrainingCompleted(request_id=request, model=model) if request == row.request:
-                return row.model_copy(update={"request": None, "candidate": model})
+                return row.replace(request=None, candidate=model)
             case TrainingFailed(request_id=request) if request == row.request:
-                return row.model_copy(update={"request": None})
+                return row.replace(request=None)
             case PromotionRejected(model=model) | EvaluationFailed(purpose="rating", model=model):
-                return row.model_copy(update={"candidate": None}) if model == row.candidate else None
+                return row.replace(candidate=None) if model == row.candidate else None
             case QualityScoreUpdated(shard=shard, score=score) if shard.model == row.model:
                 if not row.needs.usable(self.settings, key, score):
                     return None
-                return row.model_copy(update={"shards": row.needs.latest(self.settings, key, (*row.shards, shard))})
+                return row.replace(shards=row.needs.latest(self.settings, key, (*row.shards, shard)))
         return self._decided(key, row, data)
 
     def _decided(self, key: str, row: TrainingRow, data: Payload) -> TrainingRow | None:
@@ -172,17 +172,17 @@ class TrainingTrigger(Controller[TrainingRow]):
         match data:
             case TrainingBlockedByQuality():
                 # What was played under the cause of the block is not trained on after it either.
-                return row.model_copy(update={"blocked": True, "shards": ()})
+                return row.replace(blocked=True, shards=())
             case TrainingUnblocked():
-                return row.model_copy(update={"blocked": False})
+                return row.replace(blocked=False)
             case AdaptiveParamsChanged(learning_rate=rate, epochs=epochs):
                 settings = {
                     "learning_rate": bounded("learning_rate", rate, self.settings, key),
                     "epochs": int(bounded("epochs", epochs, self.settings, key)),
                 }
-                return row.model_copy(update={**settings, "needs": row.needs.after(data, self.settings, key)})
+                return row.replace(**settings, needs=row.needs.after(data, self.settings, key))
             case TrainingIntensityChanged() | HyperparameterUpdated():
-                return row.model_copy(update={"needs": row.needs.after(data, self.settings, key)})
+                return row.replace(needs=row.needs.after(data, self.settings, key))
         return None
 
     def _enough(self, key: str, row: TrainingRow) -> bool:
@@ -205,8 +205,4 @@ class TrainingTrigger(Controller[TrainingRow]):
 def _without_shards_of(worker: str, rows: Mapping[str, TrainingRow]) -> dict[str, TrainingRow]:
     """Return the changed rows, without the shards of a worker."""
     kept = {key: tuple(shard for shard in row.shards if shard.worker != worker) for key, row in rows.items()}
-    return {
-        key: rows[key].model_copy(update={"shards": shards})
-        for key, shards in kept.items()
-        if shards != rows[key].shards
-    }
+    return {key: rows[key].replace(shards=shards) for key, shards in kept.items() if shards != rows[key].shards}

@@ -124,13 +124,13 @@ class Level(Row, frozen=True):
 
     def drifted(self, elo: float) -> Self:
         """Return it for the next model, whose strength may differ by that standard deviation."""
-        return self.model_copy(update={"variance": self.variance + elo**2})
+        return self.replace(variance=self.variance + elo**2)
 
     def after(self, games: Games) -> Self:
         """Take in games of good models."""
         gain, more = self.variance / (self.variance + games.variance), games.elo - self.elo
         elo = max(0.0, self.elo + gain * (more if more > 0 else FALL * more))
-        return self.model_copy(update={"elo": elo, "variance": self.variance * (1 - gain)})
+        return self.replace(elo=elo, variance=self.variance * (1 - gain))
 
     def certainty(self, games: int) -> float:
         """Return which share of what so many games say is left beside what is unknown of the level, in (0, 1]."""
@@ -242,7 +242,7 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
                 played = fixed_match(data)
                 if model == row.current:
                     return self._counted(event, row, played)
-                return Step({event.subject: row.model_copy(update={"evaluated": model, "match": played})})
+                return Step({event.subject: row.replace(evaluated=model, match=played)})
             case ModelPromoted(model=model, step=step) if model != row.current:
                 return self._promoted(event, row, model, step)
             case ModelRolledBack(from_model=bad, to_model=model, step=step):
@@ -255,9 +255,9 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
         if level is not None and row.doubt.total == 0:  # in doubt, the time that passes must not excuse more and more
             level = level.drifted(self.settings.feedback.watchdog.drift_elo)
         played = row.match if model == row.evaluated else None
-        doubt = row.doubt.model_copy(update={"matches": 0})
+        doubt = row.doubt.replace(matches=0)
         current = {"current": model, "step": step, "previous": row.current, "match": None}
-        return self._counted(event, row.model_copy(update={**current, "level": level, "doubt": doubt}), played)
+        return self._counted(event, row.replace(**current, level=level, doubt=doubt), played)
 
     def _retested(self, event: Event[Payload], row: WatchRow, data: EvaluationCompleted) -> Step[WatchRow]:
         """Count what a doubtful model played once more, if it is still current and the level still the same."""
@@ -286,9 +286,9 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
         """
         if row.level is not None and other is not None and other == row.previous:
             level = Level(opponent=other).drifted(self.settings.feedback.watchdog.drift_elo)
-            return self._tested(event, row.model_copy(update={"doubt": Doubt()}), level, games, model)
+            return self._tested(event, row.replace(doubt=Doubt()), level, games, model)
         begun = {"level": Level.measured(other, games), "doubt": Doubt(), "last_good": model}
-        return Step({event.subject: row.model_copy(update=begun)})
+        return Step({event.subject: row.replace(**begun)})
 
     def _tested(
         self, event: Event[Payload], row: WatchRow, level: Level, games: Games, model: ModelHash
@@ -297,12 +297,12 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
         all_games = Games(row.doubt.games + games.number, row.doubt.points + games.points)
         doubt = _doubted(row.doubt, level, games, settings)
         found = statistic(doubt, level)
-        row = row.model_copy(update={"doubt": doubt})
+        row = row.replace(doubt=doubt)
         if found >= settings.threshold:
             return _alarm(key, row, model, level, settings)
         if doubt.total == 0:
-            return _calm(key, row.model_copy(update={"level": level.after(all_games)}), model, games, settings)
-        row = row.model_copy(update={"level": level, "calm_games": 0})
+            return _calm(key, row.replace(level=level.after(all_games)), model, games, settings)
+        row = row.replace(level=level, calm_games=0)
         if found < settings.suspicion * settings.threshold or doubt.matches >= settings.most_matches:
             return Step({key: row})
         retest = MatchesRequested(
@@ -328,7 +328,7 @@ def _gone_back(row: WatchRow, model: ModelHash, step: int, *, alarm: bool) -> Wa
         level = Level(opponent=model)
     begun: dict[str, Any] = {"current": model, "step": step, "previous": None, "last_good": None if alarm else model}
     unknown: dict[str, Any] = {"evaluated": None, "match": None, "doubt": Doubt()}
-    return row.model_copy(update={**begun, **unknown, "level": level})
+    return row.replace(**begun, **unknown, level=level)
 
 
 def _doubted(doubt: Doubt, level: Level, games: Games, settings: WatchdogSettings) -> Doubt:
@@ -345,10 +345,10 @@ def _doubted(doubt: Doubt, level: Level, games: Games, settings: WatchdogSetting
 def _calm(key: str, row: WatchRow, model: ModelHash, games: Games, settings: WatchdogSettings) -> Step[WatchRow]:
     """Nothing speaks against the model: it is good, and an alarm is cleared in time."""
     calm = row.calm_games + games.number
-    healthy = row.model_copy(update={"last_good": model, "calm_games": calm})
+    healthy = row.replace(last_good=model, calm_games=calm)
     if row.alarmed is None or calm < settings.clear_games:
         return Step({key: healthy})
-    cleared = healthy.model_copy(update={"alarmed": None})
+    cleared = healthy.replace(alarmed=None)
     return Step({key: cleared}, (Emission(RegressionCleared(model=model)),))
 
 
@@ -362,4 +362,4 @@ def _alarm(key: str, row: WatchRow, model: ModelHash, level: Level, settings: Wa
         games=row.doubt.games,
     )
     after = {"level": level, "doubt": Doubt(), "alarmed": model, "calm_games": 0}
-    return Step({key: row.model_copy(update=after)}, (Emission(detected),))
+    return Step({key: row.replace(**after)}, (Emission(detected),))

@@ -1,6 +1,5 @@
 """Rows of state that are folded from events."""
 
-from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from msgspec import Raw, Struct
@@ -18,9 +17,9 @@ class Row(Struct, frozen=True, forbid_unknown_fields=True):
     values that hosts use: to them both are rows.
     """
 
-    def model_copy(self, *, update: Mapping[str, Any]) -> Self:
-        """Return a copy with some fields changed."""
-        return replace(self, **update)
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed. Raises ``TypeError`` for a field that there is not."""
+        return replace(self, **changes)
 
     def model_dump_json(self) -> str:
         """Write it as JSON."""

@@ -119,9 +119,7 @@ def dump_league(league: League, run_name: str, config_key: str) -> bytes:
         ),
         metadata=metadata,
     )
-    sealed = document.model_copy(
-        update={"metadata": metadata.model_copy(update={"sha256": _checksum(document)})},
-    )
+    sealed = document.replace(metadata=metadata.replace(sha256=_checksum(document)))
     return (sealed.model_dump_json(indent=2) + "\n").encode()
 
 
@@ -173,7 +171,7 @@ def _totals(entry: HistoryEntry) -> PairTotals:
 
 
 def _checksum(document: LeagueDocument) -> str:
-    bare = document.model_copy(update={"metadata": document.metadata.model_copy(update={"sha256": None})})
+    bare = document.replace(metadata=document.metadata.replace(sha256=None))
     return sha256(bare.model_dump_json().encode()).hexdigest()
 
 

@@ -50,7 +50,7 @@ class EloTable(Value):
 
     def joined(self, agent: str, elo: float) -> Self:
         """Return the table with another agent; one that is rated keeps its rating."""
-        return self.model_copy(update={"ratings": {agent: elo, **self.ratings}})
+        return self.replace(ratings={agent: elo, **self.ratings})
 
     def after(self, games: Iterable[PlayedGame], k: float = K_FACTOR) -> Self:
         """Return the table after some games, in their order. Raises ``UnratedAgent``."""
@@ -62,4 +62,4 @@ class EloTable(Value):
                 )
             for agent, change in elo_changes(ratings, game, k).items():
                 ratings[agent] += 0.0 if agent in self.fixed else change
-        return self.model_copy(update={"ratings": ratings})
+        return self.replace(ratings=ratings)

@@ -55,7 +55,7 @@ class Agent(Value):
 
     def rated(self, elo: float, stderr: float, matches: int) -> Self:
         """Return it with another rating."""
-        return self.model_copy(update={"elo": Elo(elo), "elo_stderr": stderr, "matches": matches})
+        return self.replace(elo=Elo(elo), elo_stderr=stderr, matches=matches)
 
 
 def baseline(name: str) -> Agent:
@@ -147,7 +147,7 @@ class League(Value):
 
     def with_agent(self, agent: Agent) -> Self:
         """Add an agent, or replace the one of its id."""
-        return self.model_copy(update={"agents": {**self.agents, agent.id: agent}})
+        return self.replace(agents={**self.agents, agent.id: agent})
 
     def with_baselines(self, names: Iterable[str]) -> Self:
         """Return it with these built-in players and no others; their ratings and games stay as they are."""
@@ -155,7 +155,7 @@ class League(Value):
         if wanted == present:
             return self
         kept = {name: agent for name, agent in self.agents.items() if agent.kind == "checkpoint" or name in wanted}
-        return self.model_copy(update={"agents": {name: baseline(name) for name in sorted(wanted)} | kept})
+        return self.replace(agents={name: baseline(name) for name in sorted(wanted)} | kept)
 
     def with_rating(self, name: str, elo: float, stderr: float, matches: int) -> Self:
         """Set the rating of an agent; one that is no member has none here."""
@@ -169,7 +169,7 @@ class League(Value):
         seen = played if played.first < played.second else played.flipped
         before = self.games.get(seen.first, {})
         met = before[seen.second].plus(seen) if seen.second in before else seen
-        return self.model_copy(update={"games": {**self.games, seen.first: {**before, seen.second: met}}})
+        return self.replace(games={**self.games, seen.first: {**before, seen.second: met}})
 
     def joined(self, other: "League") -> Self:
         """Take over the agents and games of another league that are not here; taken over twice they count once.
@@ -180,12 +180,12 @@ class League(Value):
         pairs = {*other.games, *self.games}
         games = {one: {**other.games.get(one, {}), **self.games.get(one, {})} for one in sorted(pairs)}
         current = {"champion": self.champion or other.champion, "last_good": self.last_good or other.last_good}
-        return self.model_copy(update={"agents": agents, "games": games, **current})
+        return self.replace(agents=agents, games=games, **current)
 
     def without(self, name: str) -> Self:
         """Retire an agent; nothing for one that is no member."""
         agent = self.agents.get(name)
-        return self if agent is None else self.with_agent(agent.model_copy(update={"retired": True}))
+        return self if agent is None else self.with_agent(agent.replace(retired=True))
 
     def forgetting(self, before_step: int) -> Self:
         """Drop the agents that retired and are older than a step, and all games of those whom nobody knows any more."""
@@ -200,7 +200,7 @@ class League(Value):
             for one, others in self.games.items()
             if one in known and (kept := {other: games for other, games in others.items() if other in known})
         }
-        return self.model_copy(update={"agents": agents, "games": games})
+        return self.replace(agents=agents, games=games)
 
 
 def founded(baselines: Iterable[str]) -> League:

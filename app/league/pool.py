@@ -95,7 +95,7 @@ class Pool(Value):
         candidates = tuple(latest)[-CANDIDATES:]
         present = {*known, *candidates}
         pairs = (pair for pair in total((*self.pairs, *played)) if pair.first in present and pair.second in present)
-        return self.model_copy(update={"candidates": candidates, "pairs": tuple(pairs)})
+        return self.replace(candidates=candidates, pairs=tuple(pairs))
 
     def ratings(self, hero: str, played: Iterable[PairTotals] = ()) -> Ratings:
         """Fit all games together, including those of a model that may have none."""

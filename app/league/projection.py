@@ -55,14 +55,14 @@ def league_after(league: League, data: Payload, now_us: int, settings: Admission
 def _decided(league: League, data: Payload, settings: AdmissionSettings) -> League:
     match data:
         case ModelPromoted(model=model):
-            return _tidied(league.model_copy(update={"champion": model}), settings)
+            return _tidied(league.replace(champion=model), settings)
         case ModelRolledBack(from_model=bad, to_model=model):
             good = None if league.last_good == bad else league.last_good
-            return _tidied(league.model_copy(update={"champion": model, "last_good": good}), settings)
+            return _tidied(league.replace(champion=model, last_good=good), settings)
         case PromotionRejected():
             return _tidied(league, settings)
         case RegressionDetected(last_good=good) if good is not None:
-            return league.model_copy(update={"last_good": good})
+            return league.replace(last_good=good)
     return league
 
 

@@ -74,18 +74,16 @@ class PairTotals(Value):
         squares = max(0.0, self.games * size - 2 * size * self.score + self.squares)
         score = max(0.0, self.games - self.score)
         turned = {"first": self.second, "second": self.first, "score": score, "squares": squares}
-        return self.model_copy(update=turned)
+        return self.replace(**turned)
 
     def plus(self, other: "PairTotals") -> "PairTotals":
         """Return both totals together. The other ones may be told from the other side."""
         same = other if other.first == self.first else other.flipped
-        return self.model_copy(
-            update={
-                "games": self.games + same.games,
-                "rotations": self.rotations + same.rotations,
-                "score": self.score + same.score,
-                "squares": self.squares + same.squares,
-            }
+        return self.replace(
+            games=self.games + same.games,
+            rotations=self.rotations + same.rotations,
+            score=self.score + same.score,
+            squares=self.squares + same.squares,
         )
 
     @property

@@ -141,7 +141,7 @@ def annealed(ppo: PpoSettings, step: int) -> PpoSettings:
         return ppo
     progress = min(1.0, step / ppo.entropy_trainings)
     change = progress * (ppo.entropy_coef_end - ppo.entropy_coef)
-    return ppo.model_copy(update={"entropy_coef": ppo.entropy_coef + change})
+    return ppo.replace(entropy_coef=ppo.entropy_coef + change)
 
 
 def _published(metrics: EpochMetrics) -> dict[str, float]:

@@ -42,7 +42,7 @@ class HandResults(Settings):
     def plus(self, later: Self) -> Self:
         """Return both together."""
         fields = type(self).model_fields
-        return self.model_copy(update={name: getattr(self, name) + getattr(later, name) for name in fields})
+        return self.replace(**{name: getattr(self, name) + getattr(later, name) for name in fields})
 
 
 class Side(Settings):
@@ -165,8 +165,8 @@ def single_hands(config: GameConfig) -> tuple[GameConfig, bool]:
             hint="--paired is for Hearts: leave it out. Every deal and opening is played in every seat without it too.",
         )
     rules = replace(hearts, hands=1)
-    selfplay = config.selfplay.model_copy(update={"rewards": "terminal"})
-    return config.model_copy(update={"game": rules.game, "selfplay": selfplay}), rules.moon_for_shooter
+    selfplay = config.selfplay.replace(rewards="terminal")
+    return config.replace(game=rules.game, selfplay=selfplay), rules.moon_for_shooter
 
 
 def play_hands(config: GameConfig, policy: Player, others: Player, plan: HandsPlan) -> HandResults:

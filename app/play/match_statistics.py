@@ -34,7 +34,7 @@ class MatchGames(Settings):
     def plus(self, later: Self) -> Self:
         """Return both together; ``later`` begins with a new rotation."""
         fields = type(self).model_fields
-        return self.model_copy(update={name: getattr(self, name) + getattr(later, name) for name in fields})
+        return self.replace(**{name: getattr(self, name) + getattr(later, name) for name in fields})
 
 
 class MatchStatistics(Settings):

@@ -218,7 +218,7 @@ class Ledger:
         daemon = self._daemon_of(difference)
         handover = self.handovers.get(daemon)
         if handover and difference.position < handover.position:
-            self.handovers[daemon] = handover.model_copy(update={"differing": handover.differing + 1})
+            self.handovers[daemon] = handover.replace(differing=handover.differing + 1)
             return
         self._differing[daemon] += 1
         self._differences.append(difference)

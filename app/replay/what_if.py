@@ -104,7 +104,7 @@ class WhatIf:
         if isinstance(event.data, RunConfigured):
             with suppress(ForeignSettings):
                 settings = changed(RunSettings.recorded(event.data.settings, event.source), self._values)
-                data = event.data.model_copy(update={"settings": settings})
+                data = event.data.replace(settings=settings)
                 return (replace(event, envelope=replace(event.envelope, data=data)),)
         return (event,)
 

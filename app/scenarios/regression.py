@@ -90,7 +90,7 @@ def turned_round(store: BlobStore, model: ModelHash) -> ModelHash:
     tensors = safetensors.numpy.load(checkpoint.parameters)
     turned = {name: -tensor if name.startswith(POLICY_HEAD) else tensor for name, tensor in tensors.items()}
     successor = {"step": checkpoint.manifest.step + 1, "parent": model}
-    manifest = checkpoint.manifest.model_copy(update=successor)
+    manifest = checkpoint.manifest.replace(**successor)
     return put_checkpoint(store, manifest, safetensors.numpy.save(turned), None)
 
 

@@ -164,8 +164,8 @@ class TrainAlways(Controller[Learner]):
         needed = row.needs.rows(self.settings, key) or self.settings.config(key).rows_per_training
         if row.busy or sum(shard.rows for shard in row.shards) < needed:
             return Step({key: row})
-        asked = row.model_copy(update={"busy": True, "trainings": row.trainings + 1})
-        return Step({key: asked.model_copy(update={"shards": ()})}, (self._request(key, asked),))
+        asked = row.replace(busy=True, trainings=row.trainings + 1)
+        return Step({key: asked.replace(shards=())}, (self._request(key, asked),))
 
     def _request(self, key: str, row: Learner) -> Emission:
         request = TrainingRequested(
@@ -181,18 +181,18 @@ class TrainAlways(Controller[Learner]):
     def _after(self, key: str, row: Learner, data: Payload) -> Learner:
         match data:
             case ModelDistributed(model=model, step=step):
-                return row.model_copy(update={"model": model, "step": step, "shards": (), "busy": False})
+                return row.replace(model=model, step=step, shards=(), busy=False)
             case ModelRolledBack():
-                return row.model_copy(update={"shards": (), "busy": True})
+                return row.replace(shards=(), busy=True)
             case PromotionRejected() | TrainingFailed():
-                return row.model_copy(update={"busy": False})
+                return row.replace(busy=False)
             case EvaluationFailed(purpose="rating", model=model) if model != row.model:  # the candidate's
-                return row.model_copy(update={"busy": False})
+                return row.replace(busy=False)
             case QualityScoreUpdated(shard=shard) if shard.model == row.model:
-                return row.model_copy(update={"shards": (*row.shards, shard)})
+                return row.replace(shards=(*row.shards, shard))
             case AdaptiveParamsChanged(learning_rate=rate, epochs=epochs):
                 needs = row.needs.after(data, self.settings, key)
-                return row.model_copy(update={"learning_rate": rate, "epochs": epochs, "needs": needs})
+                return row.replace(learning_rate=rate, epochs=epochs, needs=needs)
             case HyperparameterUpdated() | TrainingIntensityChanged():
-                return row.model_copy(update={"needs": row.needs.after(data, self.settings, key)})
+                return row.replace(needs=row.needs.after(data, self.settings, key))
         return row

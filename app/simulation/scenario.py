@@ -103,8 +103,8 @@ def simulated(nodes: int, keys: Sequence[ConfigKey]) -> dict[str, Any]:
 
 def many_configs(count: int) -> tuple[GameConfig, ...]:
     """Return ``count`` configurations of one game, for questions of scale."""
-    model = GAMES[ConfigKey("connect_four_2p")].model_copy(update={"rows_per_training": ROWS_PER_TRAINING})
-    return tuple(model.model_copy(update={"key": ConfigKey(f"scale_{number}_2p")}) for number in range(count))
+    model = GAMES[ConfigKey("connect_four_2p")].replace(rows_per_training=ROWS_PER_TRAINING)
+    return tuple(model.replace(key=ConfigKey(f"scale_{number}_2p")) for number in range(count))
 
 
 def scale_settings(nodes: int, configs: Sequence[GameConfig]) -> RunSettings:

@@ -32,7 +32,7 @@ class Simulation:
 
     def __init__(self, settings: RunSettings, plant: PlantSettings, arm: Arm, seed: int, seconds: float) -> None:
         self.end_us = START_US + round(seconds * SECOND_US)
-        self.settings = settings.model_copy(update={"seed": seed})
+        self.settings = settings.replace(seed=seed)
         self.agenda, self.broker = Agenda(), VirtualBroker()
         self.world = World(plant, seed, self.end_us)
         self.cluster = Cluster(self.settings, self.world, self.agenda, self.end_us)

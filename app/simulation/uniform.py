@@ -110,7 +110,7 @@ class Allocation:
         """Change a configuration's row, and let it wait for a worker if it lacks rows."""
         if row.wants(self._settings, key) and not row.queued:
             self.pool = Pool(free=self.pool.free, waiting=(*self.pool.waiting, ConfigKey(key)))
-            row = row.model_copy(update={"queued": True})
+            row = row.replace(queued=True)
         self._changed[key] = UniformRow(config=row)
 
     def give_up(self, key: str, request: EventId) -> None:
@@ -118,7 +118,7 @@ class Allocation:
         row = self.config(key)
         if request in row.out:
             out = tuple(other for other in row.out if other != request)
-            self.set_config(key, row.model_copy(update={"out": out}))
+            self.set_config(key, row.replace(out=out))
 
     def free(self, worker: str) -> None:
         """Note that a worker has nothing to do."""
@@ -136,7 +136,7 @@ class Allocation:
             lease = Lease(key=key, request=request, at_us=self._event.recorded_us)
             self._changed[WORKER + worker] = UniformRow(lease=lease)
             turn = {"out": (*row.out, request), "requests": row.requests + 1, "queued": False}
-            self.set_config(key, row.model_copy(update=turn))
+            self.set_config(key, row.replace(**turn))
 
     def _request(self, key: ConfigKey, row: Needy, worker: str) -> SelfplayRequested:
         assert row.model is not None  # only those with a model wait
@@ -218,11 +218,11 @@ class UniformScheduler(Controller[UniformRow]):
         row = allocation.config(key)
         match data:
             case ModelDistributed(model=model):
-                allocation.set_config(key, row.model_copy(update={"model": model, "fresh_rows": 0, "out": ()}))
+                allocation.set_config(key, row.replace(model=model, fresh_rows=0, out=()))
             case QualityScoreUpdated(shard=shard, request_id=request) if shard.model == row.model:
                 counted = shard.rows if self._counts(row, key, data.score) else 0
                 rows = {"fresh_rows": row.fresh_rows + counted, "rows_each": shard.rows}
-                allocation.set_config(key, row.model_copy(update={**rows, "out": _without(row.out, request)}))
+                allocation.set_config(key, row.replace(**rows, out=_without(row.out, request)))
             case (
                 QualityDegraded(request_id=request)
                 | InspectionFailed(request_id=request)
@@ -248,13 +248,13 @@ def _decided(row: Needy, data: Payload, settings: RunSettings, key: str) -> Need
     """Return a configuration's row as the end of a training or another controller's decision leaves it."""
     match data:
         case PromotionRejected() | TrainingFailed() | TrainingBlockedByQuality():
-            return row.model_copy(update={"fresh_rows": 0})
+            return row.replace(fresh_rows=0)
         case EvaluationFailed(purpose="rating", model=model) if model != row.model:  # the candidate's
-            return row.model_copy(update={"fresh_rows": 0})
+            return row.replace(fresh_rows=0)
         case HyperparameterUpdated(parameter="base_temperature", value=value):
-            return row.model_copy(update={"temperature": value})
+            return row.replace(temperature=value)
         case AdaptiveParamsChanged() | HyperparameterUpdated() | TrainingIntensityChanged():
-            return row.model_copy(update={"needs": row.needs.after(data, settings, key)})
+            return row.replace(needs=row.needs.after(data, settings, key))
     return None
 
 

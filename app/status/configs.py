@@ -122,7 +122,7 @@ def fold_config(row: ConfigRow, event: Event[Payload]) -> ConfigRow:
     if event.data.kind is Kind.DECISION:
         name = event.data.event_name
         changes["decision"] = Decided(name=name, id=event.id, recorded_us=event.recorded_us)
-    return row.model_copy(update=changes) if changes else row
+    return row.replace(**changes) if changes else row
 
 
 def _selfplay(row: ConfigRow, event: Event[SelfplayComplete]) -> Changes:

@@ -64,22 +64,22 @@ def fold_daemon(row: DaemonRow | None, event: Event[Payload]) -> DaemonRow:
     assert isinstance(data, DaemonFact)
     if row is None:
         row = DaemonRow(daemon=data.daemon, node=data.node, heard_us=event.recorded_us, state="stopped")
-    return row.model_copy(update={"heard_us": event.recorded_us} | _changes(row, data))
+    return row.replace(**({"heard_us": event.recorded_us} | _changes(row, data)))
 
 
 def fold_trouble(row: DaemonRow, data: Trouble) -> DaemonRow:
     """Return a worker's row after a pause, a quarantine, or the end of one."""
     match data:
         case NodeDegraded(error=error):
-            return row.model_copy(update={"degraded": True, "error": error})
+            return row.replace(degraded=True, error=error)
         case NodeQuarantined(reason=reason):
-            return row.model_copy(update={"quarantined": True, "error": reason})
+            return row.replace(quarantined=True, error=reason)
         case NodeRecovered():
             changed: dict[str, Any] = {"degraded": False}
         case NodeReleased():
             changed = {"quarantined": False}
-    after = row.model_copy(update=changed)
-    return after if after.degraded or after.quarantined else after.model_copy(update={"error": None})
+    after = row.replace(**changed)
+    return after if after.degraded or after.quarantined else after.replace(error=None)
 
 
 def _changes(row: DaemonRow, data: DaemonFact) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class Manifest(Settings):
 
     def successor(self, model: ModelHash) -> Self:
         """Return the manifest of what a training of ``model``, whose manifest this is, comes to."""
-        return self.model_copy(update={"step": self.step + 1, "parent": model})
+        return self.replace(step=self.step + 1, parent=model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def put_checkpoint(store: BlobStore, manifest: Manifest, parameters: bytes, opti
     A process killed on the way leaves at most an unused blob of optimiser state.
     """
     key = None if optimizer is None else store.put(optimizer)
-    complete = manifest.model_copy(update={"optimizer": key})
+    complete = manifest.replace(optimizer=key)
     return ModelHash(store.put(with_note(parameters, complete.model_dump_json())))
 
 

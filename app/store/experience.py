@@ -168,7 +168,10 @@ def _row(name: str, number: int, line: str | bytes, game: "TableSpec") -> _Row:
     if game.observation_type == np.uint8 and not np.array_equal(obs, said.obs):
         raise BadExperience(name, number, f"field obs: {game.rules_version} has whole numbers from 0 to 255")
     mask = np.array(said.mask, dtype=np.bool_)
-    return _Row(number, said.model_copy(update={"obs": [], "mask": []}), obs, mask)
+    rest = Experience.model_construct(
+        **{**said.__dict__, "obs": [], "mask": []}
+    )  # lists take many times the arrays' room
+    return _Row(number, rest, obs, mask)
 
 
 def _check_episodes(name: str, rows: list[_Row]) -> None:

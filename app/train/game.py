@@ -72,9 +72,9 @@ def run_game(config: GameConfig, settings: PipelineSettings) -> RunGame:
     changes = {
         "game": settings.env.game or config.game,
         "network": NetworkSettings(hidden=settings.network.widths),
-        "selfplay": config.selfplay.model_copy(update={"rewards": settings.env.reward_mode}),
+        "selfplay": config.selfplay.replace(rewards=settings.env.reward_mode),
     }
-    game = RunGame(config.model_copy(update=changes))
+    game = RunGame(config.replace(**changes))
     sizes = {"obs_dim": game.spec.observation_size, "action_dim": game.spec.actions}
     for key, size in sizes.items():
         asked = getattr(settings.network, key)

@@ -39,7 +39,7 @@ def scheduled(settings: PipelinePpoSettings, progress: float, recoveries: int) -
         "clip_epsilon": settings.clip_epsilon * calm,
         "entropy_coef": between(settings.entropy_coef, settings.entropy_coef_end) * CURIOSITY**recoveries,
     }
-    return settings.model_copy(update=changes)
+    return settings.replace(**changes)
 
 
 @dataclass(frozen=True, slots=True)

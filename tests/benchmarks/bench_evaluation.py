@@ -148,7 +148,7 @@ async def two_processes(spec: GauntletSpec) -> tuple[OpponentResult, float]:
     opponent = spec.opponents[0]
     engine = LocalEngine(workers=2)
     try:
-        warming = opponent.model_copy(update={"games": 2 * spec.config.players})
+        warming = opponent.replace(games=2 * spec.config.players)
         await asyncio.gather(*(EvaluationManager(engine).evaluate(with_opponent(spec, warming)) for _ in range(2)))
         began = perf_counter()
         result = await EvaluationManager(engine).evaluate(spec)
@@ -158,7 +158,7 @@ async def two_processes(spec: GauntletSpec) -> tuple[OpponentResult, float]:
 
 
 def with_opponent(spec: GauntletSpec, opponent: Opponent) -> GauntletSpec:
-    return spec.model_copy(update={"opponents": (opponent,)})
+    return spec.replace(opponents=(opponent,))
 
 
 GOALS = {"hearts_4p": 35.0, "connect_four_2p": 35.0, "othello_2p": 30.0}
@@ -169,16 +169,16 @@ SIZES = {"chinese_checkers_3p": (384, 3), "maedn_4p": (512, 8), "tic_tac_toe_2p"
 @pytest.mark.parametrize("key", list(GAMES))
 def test_evaluation_in_batches_plays_the_same_games_many_times_as_fast(key: str, tmp_path: Path) -> None:
     dealt = {"engine": "openspiel"} if key == "hearts_4p" else {}  # our own rules draw other hands from a seed
-    config = GAMES[key].model_copy(update=dealt)
+    config = GAMES[key].replace(**dealt)
     many, few = SIZES.get(key, (2048, 24))
-    settings = config.evaluation.model_copy(update={"batch_games": many // 2})
+    settings = config.evaluation.replace(batch_games=many // 2)
     hero, model = stored(config, tmp_path)
     opponent = Opponent(name="other", kind="model", model=model, games=many)
     rows = []
     for seed in range(ROUNDS):
         spec = GauntletSpec(
             store=tmp_path,
-            config=config.model_copy(update={"evaluation": settings}),
+            config=config.replace(evaluation=settings),
             model=hero,
             opponents=(opponent,),
             seed=seed,

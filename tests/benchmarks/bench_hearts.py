@@ -93,7 +93,7 @@ def their_decisions(seed: int, hands: int = 60) -> int:
 
 
 def test_the_environment_alone() -> None:
-    theirs = CONFIG.model_copy(update={"engine": "openspiel"})
+    theirs = CONFIG.replace(engine="openspiel")
     ours, more, same, raw = compare(
         lambda seed: play(CONFIG, seed, 4 * SLOTS, SLOTS),
         lambda seed: play(CONFIG, seed, 4 * SLOTS, 2 * SLOTS),

@@ -53,8 +53,8 @@ def text_of(folder: Path) -> Path:
 
 @given(leagues(), st.none() | st.floats(0, 500), st.integers(0, 10**6), st.none() | st.integers(0, 4 * 10**15))
 def test_a_league_comes_back_as_it_was(league: League, stderr, matches, created_us) -> None:
-    detailed = checkpoint(301, 1e-17, roles=("elite",)).model_copy(
-        update={"elo_stderr": stderr, "matches": matches, "created_us": created_us}
+    detailed = checkpoint(301, 1e-17, roles=("elite",)).replace(
+        elo_stderr=stderr, matches=matches, created_us=created_us
     )
     league = meet(league.with_agent(detailed), detailed, model(302), 3, 0.1 + 0.2)
     data = dump_league(league, "run", "x_2p")

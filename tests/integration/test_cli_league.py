@@ -115,7 +115,7 @@ def test_what_a_registry_knows_already_stays(run: Path, tmp_path: Path) -> None:
     mine = meet(league_of(checkpoint(1, 50.0), checkpoint(2, 70.0)), model(1), model(2), 10, 3)
     theirs = league_of(checkpoint(2, 999.0), checkpoint(3, 90.0))
     theirs = meet(meet(theirs, model(1), model(2), 500, 0), model(2), model(3), 20, 8)
-    mine, theirs = (one.model_copy(update={"champion": model(n)}) for one, n in ((mine, 1), (theirs, 3)))
+    mine, theirs = (one.replace(champion=model(n)) for one, n in ((mine, 1), (theirs, 3)))
     LeagueFile(registry, "theirs", "connect_four_2p").update(lambda _: mine)
     path.write_bytes(dump_league(theirs, "theirs", "connect_four_2p"))
     done = league(run, "connect_four_2p", "--import", str(path), "--registry", str(registry))

@@ -187,7 +187,7 @@ def test_a_rollback_from_a_model_that_is_not_current_is_refused(broker: Path, fl
     newest = "d" * 64
     assert emit(promoted(newest)).exit_code == 0
     assert flyball("replay", "MODEL_ROLLED_BACK", "--yes", "--reason", "by mistake").exit_code == 0
-    again = emit(back.model_copy(update={"from_model": newest}))
+    again = emit(back.replace(from_model=newest))
     assert again.exit_code == 0, "what was published again has changed nothing"
 
 

@@ -44,7 +44,7 @@ def bent(events: list[Event[Payload]], tmp_path_factory: pytest.TempPathFactory)
     """Return a run in whose journal a promotion says something else than was decided."""
     folder = tmp_path_factory.mktemp("bent")
     promotion = promoted(events)
-    data = promotion.data.model_copy(update={"elo": 12345.0})
+    data = promotion.data.replace(elo=12345.0)
     other = replace(promotion, envelope=replace(promotion.envelope, data=data))
     write_generated(folder / "journal.sqlite", [other if event is promotion else event for event in events])
     return folder

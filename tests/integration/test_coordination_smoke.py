@@ -28,12 +28,10 @@ from daemons.jobs import Place
 from daemons.registry import DAEMONS
 
 KEY = "tic_tac_toe_2p"
-GAME = GAMES[KEY].model_copy(
-    update={
-        "rows_per_training": 128,
-        "selfplay": SelfplaySettings(games_per_request=32),
-        "evaluation": EvaluationSettings(random_games=10, model_games=10),
-    }
+GAME = GAMES[KEY].replace(
+    rows_per_training=128,
+    selfplay=SelfplaySettings(games_per_request=32),
+    evaluation=EvaluationSettings(random_games=10, model_games=10),
 )
 SETTINGS = RunSettings(configs=(GAME,))
 SPECS = {name: spec for name, spec in DAEMONS.items() if spec.reducers}

@@ -32,11 +32,11 @@ def store(tmp_path):
 
 
 def gauntlet(store: Path, *, games: int = 100, batch_games: int = 20, **settings) -> GauntletSpec:
-    evaluation = CONFIG.evaluation.model_copy(update={"batch_games": batch_games, **settings})
+    evaluation = CONFIG.evaluation.replace(batch_games=batch_games, **settings)
     hero, champion = drawn(store, 1), drawn(store, 2)
     return GauntletSpec(
         store=store,
-        config=CONFIG.model_copy(update={"evaluation": evaluation}),
+        config=CONFIG.replace(evaluation=evaluation),
         model=hero,
         opponents=(
             Opponent(name="random", kind="random", games=games // 2),
@@ -120,10 +120,8 @@ async def test_batches_that_hang_are_written_off(store) -> None:
 
 async def test_an_opponent_that_cannot_be_played_costs_its_own_games_only(store, engine) -> None:
     spec = gauntlet(store)
-    absent = spec.opponents[1].model_copy(update={"model": ModelHash("f" * 64)})
-    result = await EvaluationManager(engine).evaluate(
-        spec.model_copy(update={"opponents": (spec.opponents[0], absent)})
-    )
+    absent = spec.opponents[1].replace(model=ModelHash("f" * 64))
+    result = await EvaluationManager(engine).evaluate(spec.replace(opponents=(spec.opponents[0], absent)))
     assert [match.opponent for match in result.results] == ["random"]
     assert result.lost_games == 50
     assert "MissingBlob" in (result.error or "")

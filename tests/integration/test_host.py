@@ -291,7 +291,7 @@ async def test_draining_starts_no_further_job(stage):
 async def test_a_request_for_a_newer_model_replaces_those_for_the_older(stage):
     for name in ("first", "second"):
         await stage.publish(REQUEST, name)
-    await stage.publish(REQUEST.model_copy(update={"model": "d" * 64}), "third")
+    await stage.publish(REQUEST.replace(model="d" * 64), "third")
     engine = ScriptedEngine(RESULT)
     (done,) = await stage.until(SelfplayComplete, stage.host("selfplay_worker", MemoryStateStore(), engine))
     assert (done.request_id, engine.calls) == ("third", 1)

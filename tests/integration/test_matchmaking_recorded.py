@@ -22,9 +22,7 @@ def events() -> list[Event[Payload]]:
     """Return three simulated days."""
     settings = scale_settings(6, [GAMES[ConfigKey(key)] for key in KEYS])
     league = LeagueSettings(admission=OFTEN)
-    simulation = Simulation(
-        settings.model_copy(update={"league": league}), load_plant(), arm_of(ALL), seed=1, seconds=72 * 3600.0
-    )
+    simulation = Simulation(settings.replace(league=league), load_plant(), arm_of(ALL), seed=1, seconds=72 * 3600.0)
     found = list[Event[Payload]]()
     simulation.listeners.append(found.append)
     simulation.run()
@@ -57,7 +55,7 @@ def _without_every_second_peer(recorded: Iterable[Event[Payload]]) -> Iterator[E
             yield event
             continue
         kept = tuple(draw for draw in event.data.opponents if draw.category != "peers" or next(met) % 2)
-        fewer = event.data.model_copy(update={"opponents": kept})
+        fewer = event.data.replace(opponents=kept)
         envelope = replace(event.envelope, data=fewer)
         yield Event(envelope, event.sequence, event.recorded_us, event.source)
 

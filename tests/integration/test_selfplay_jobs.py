@@ -62,8 +62,8 @@ def test_the_recorded_probabilities_are_those_at_the_temperature_of_play(tmp_pat
 
 def test_games_cut_off_in_their_opening_pass_inspection(tmp_path: Path) -> None:
     """Nobody's rows say that they were cut off."""
-    selfplay = CONFIG.selfplay.model_copy(update={"opening_plies": 12})
-    config = CONFIG.model_copy(update={"max_moves": 10, "selfplay": selfplay})
+    selfplay = CONFIG.selfplay.replace(opening_plies=12)
+    config = CONFIG.replace(max_moves=10, selfplay=selfplay)
     result = play(selfplay_spec(tmp_path, put_model(tmp_path), config, games=30), ignore)
     assert inspect(inspection_spec(tmp_path, result["shard"], config, sample_games=30), ignore)["failures"] == []
 
@@ -102,7 +102,7 @@ def test_at_a_table_of_four_the_lineup_fills_the_seats_after_the_heros(tmp_path:
 
 def test_a_boost_of_the_hero_leaves_its_opponents_as_they_are(tmp_path: Path) -> None:
     other = put_model(tmp_path, seed=1, scale=40.0)
-    cold = CONFIG.model_copy(update={"selfplay": CONFIG.selfplay.model_copy(update={"temperature": 0.01})})
+    cold = CONFIG.replace(selfplay=CONFIG.selfplay.replace(temperature=0.01))
     spec = selfplay_spec(tmp_path, put_model(tmp_path), cold, temperature=9.0, games=40)
     spec["lineups"] = [{"opponents": [other], "games": 40}]
     shard = get_shard(FileStore(tmp_path), play(spec, ignore)["shard"])

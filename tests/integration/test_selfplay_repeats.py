@@ -72,7 +72,7 @@ def test_the_same_shard_again_is_refused(tmp_path: Path) -> None:
 def test_the_same_games_in_another_shard_are_refused(tmp_path: Path, store: FileStore) -> None:
     first, second = played(tmp_path, 2)
     shard = get_shard(store, first)
-    copy = put_shard(store, replace(shard, meta=shard.meta.model_copy(update={"worker": "another@test"})))
+    copy = put_shard(store, replace(shard, meta=shard.meta.replace(worker="another@test")))
     with pytest.raises(RepeatedShard, match=r"64 of 64 games .* earlier shards"):
         look(tmp_path, copy, [first, second])
     assert not look(tmp_path, copy, [second])["failures"]
@@ -98,7 +98,7 @@ def test_tic_tac_toe_repeats_its_games_and_is_none_the_worse(tmp_path: Path, sca
 def test_even_in_tic_tac_toe_a_copy_in_its_order_is_found(tmp_path: Path, store: FileStore) -> None:
     *earlier, last = played(tmp_path, 4, SMALL, scale=8.0, games=256)
     shard = get_shard(store, earlier[1])
-    copy = put_shard(store, replace(shard, meta=shard.meta.model_copy(update={"seed": 77})))
+    copy = put_shard(store, replace(shard, meta=shard.meta.replace(seed=77)))
     with pytest.raises(RepeatedShard, match="256 of 256"):
         look(tmp_path, copy, [*earlier, last], SMALL)
 

@@ -94,9 +94,9 @@ def test_every_request_is_answered_once_or_under_way(arm) -> None:
 
 def test_nodes_that_fail_at_once_draw_few_requests() -> None:
     """For half of the time, on average, a node's requests fail within a second; others take a quarter of an hour."""
-    spells = PLANT.troubles.failing_nodes.model_copy(update={"per_day": 2.0})
-    troubles = PLANT.troubles.model_copy(update={"failing_nodes": spells})
-    _, events = simulated(hours=48, plant=PLANT.model_copy(update={"troubles": troubles}))
+    spells = PLANT.troubles.failing_nodes.replace(per_day=2.0)
+    troubles = PLANT.troubles.replace(failing_nodes=spells)
+    _, events = simulated(hours=48, plant=PLANT.replace(troubles=troubles))
     failed = sum(isinstance(event.data, SelfplayFailed) for event in events)
     played = sum(isinstance(event.data, SelfplayComplete) for event in events)
     assert any(isinstance(event.data, NodeDegraded) for event in events)
@@ -130,10 +130,10 @@ def test_every_arm_turns_the_loop(arm) -> None:
 )
 def test_baselines_honour_how_many_rows_of_which_quality_make_a_training(arm, quality) -> None:
     """Else one of scheduler and trigger waits for rows that the other does not bring."""
-    plant = PLANT.model_copy(update={"quality": PLANT.quality.model_copy(update=quality)})
+    plant = PLANT.replace(quality=PLANT.quality.replace(**quality))
     known = settings()
-    feedback = known.feedback.model_copy(update={"trigger": TriggerSettings(hot_path=0.5, accelerated=0.5)})
-    run = known.model_copy(update={"feedback": feedback})
+    feedback = known.feedback.replace(trigger=TriggerSettings(hot_path=0.5, accelerated=0.5))
+    run = known.replace(feedback=feedback)
     _, events = simulated(arm, hours=24, plant=plant, run=run)
     half = events[0].recorded_us + 12 * HOURS * SECOND_US
     late = Counter(e.subject for e in events if isinstance(e.data, TrainingRequested) and e.recorded_us > half)
@@ -141,9 +141,9 @@ def test_baselines_honour_how_many_rows_of_which_quality_make_a_training(arm, qu
 
 
 def test_what_a_dead_node_was_asked_for_is_played_after_its_return() -> None:
-    dying = PLANT.troubles.dead_nodes.model_copy(update={"per_day": 6.0, "hours": 1.0})
-    troubles = PLANT.troubles.model_copy(update={"dead_nodes": dying})
-    simulation, events = simulated(NONE, hours=24, plant=PLANT.model_copy(update={"troubles": troubles}), nodes=3)
+    dying = PLANT.troubles.dead_nodes.replace(per_day=6.0, hours=1.0)
+    troubles = PLANT.troubles.replace(dead_nodes=dying)
+    simulation, events = simulated(NONE, hours=24, plant=PLANT.replace(troubles=troubles), nodes=3)
     starts = Counter(event.source for event in events if isinstance(event.data, DaemonReady))
     assert max(starts.values()) > 1
     asked = sum(isinstance(event.data, SelfplayRequested) for event in events)
@@ -152,8 +152,8 @@ def test_what_a_dead_node_was_asked_for_is_played_after_its_return() -> None:
 
 
 def test_a_planted_regression_shows_in_the_truth_and_is_entered_in_the_ledger() -> None:
-    planting = PLANT.regressions.model_copy(update={"planted_per_day": 4.0, "planted_elo": 30.0, "sudden": 0.0})
-    plant = PLANT.model_copy(update={"regressions": planting})
+    planting = PLANT.regressions.replace(planted_per_day=4.0, planted_elo=30.0, sudden=0.0)
+    plant = PLANT.replace(regressions=planting)
     simulation = Simulation(settings(), plant, arm_of(NONE), seed=3, seconds=24 * HOURS)
     ledger = Ledger(simulation.world, KEYS)
     simulation.listeners.append(ledger.observe)

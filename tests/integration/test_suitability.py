@@ -12,7 +12,7 @@ SETTINGS = RunSettings(configs=(GAMES[KEY],))
 
 
 def changed(**fields) -> RunSettings:
-    return RunSettings(configs=(GAMES[KEY].model_copy(update=fields),))
+    return RunSettings(configs=(GAMES[KEY].replace(**fields),))
 
 
 def test_all_known_configurations_can_be_played():

@@ -94,7 +94,7 @@ def test_they_agree_on_needs_whatever_comes_first(payloads):
     """Also where the first training fails, and is asked for again by a tick."""
     scheduler, trigger = Driven(SelfplayScheduler), Driven(TrainingTrigger)
     for number, payload in enumerate(payloads, start=1):
-        known = payload.model_copy(update={"request_id": trigger.row().request or "x"}) if payload is FAILS else payload
+        known = payload.replace(request_id=trigger.row().request or "x") if payload is FAILS else payload
         for driven in (scheduler, trigger):
             driven.feed(known, at=20.0 * number)
     told = scheduler.fold.rows(SelfplayScheduler.name).get(CONFIG + KEY)
@@ -135,8 +135,8 @@ def test_rows_of_quarantined_stranger_are_asked_for_again():
     scheduler.feed(DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1), key=None)
     (asked,) = scheduler.envelopes(distributed())
     answer = scored(0.9, request=asked.id)
-    strange = answer.shard.model_copy(update={"worker": "selfplay_worker@stranger"})
-    assert not scheduler.feed(answer.model_copy(update={"shard": strange}))
+    strange = answer.shard.replace(worker="selfplay_worker@stranger")
+    assert not scheduler.feed(answer.replace(shard=strange))
     quarantined = NodeQuarantined(worker="selfplay_worker@stranger", lasts_seconds=60, reason="x")
     assert any(isinstance(said, SelfplayRequested) for said in scheduler.feed(quarantined, key=None, at=1))
 
@@ -161,7 +161,7 @@ def test_a_failed_evaluation_makes_the_scheduler_forget_rows_exactly_when_the_tr
     if phase != "playing":
         feed(scored(0.9, rows=NEED))
     if phase == "judging":
-        feed(trained(NEW).model_copy(update={"request_id": trigger.row().request}))
+        feed(trained(NEW).replace(request_id=trigger.row().request))
     feed(scored(0.9, rows=rows, shard="d" * 64))
     counted = scheduler.fold.rows(SelfplayScheduler.name)[CONFIG + KEY].config.fresh_rows
     waited = trigger.row().candidate is not None
@@ -214,8 +214,8 @@ def test_the_quality_monitor_keeps_what_the_trigger_may_ask_for(payloads, late):
     for number, payload in enumerate([*payloads, *[distributed()] * late]):
         shown = payload
         if isinstance(payload, QualityScoreUpdated):
-            shard = payload.shard.model_copy(update={"key": f"{number:064x}"})
-            shown = payload.model_copy(update={"shard": shard})
+            shard = payload.shard.replace(key=f"{number:064x}")
+            shown = payload.replace(shard=shard)
             monitor.feed(played(number, shard=shard.key, model=shard.model))
             deleted |= {*monitor.rows[f"r{number}"].discard}
         decided = trigger.feed(shown)

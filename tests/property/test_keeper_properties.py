@@ -11,7 +11,7 @@ from app.events import CheckpointAdded, CheckpointRetired, ModelRolledBack
 from app.league import LEAGUE_READS, League, fold_league
 
 SCHEDULE = {"recent_every": 1, "recent_for": 5, "anchor_every": 7, "capacity": 7, "lasting_elo": 200}
-SETTINGS = hasty().model_copy(update={"league": hasty().league.model_validate({"admission": SCHEDULE})})
+SETTINGS = hasty().replace(league=hasty().league.model_validate({"admission": SCHEDULE}))
 
 
 @cache
@@ -32,8 +32,8 @@ def keepers_rows(events):
 
 def timeless(league: League) -> League:
     """Return a league without the times at which its members entered: that of an event, or of its cause."""
-    agents = {name: agent.model_copy(update={"created_us": None}) for name, agent in league.agents.items()}
-    return league.model_copy(update={"agents": agents})
+    agents = {name: agent.replace(created_us=None) for name, agent in league.agents.items()}
+    return league.replace(agents=agents)
 
 
 @pytest.mark.parametrize("seed", range(4))

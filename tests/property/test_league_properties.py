@@ -105,7 +105,7 @@ def test_a_checkpoint_that_enters_does_not_leave_at_once_unless_the_league_is_fu
     roles = admission(step, elo, league, schedule)
     if not roles:
         return
-    entered = league.with_agent(checkpoint(step, elo, roles=roles).model_copy(update={"id": model(998)}))
+    entered = league.with_agent(checkpoint(step, elo, roles=roles).replace(id=model(998)))
     reasons = {retirement.reason for retirement in retirements(entered, schedule) if retirement.agent.id == model(998)}
     assert reasons <= {"evicted"}
 

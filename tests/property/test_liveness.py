@@ -133,19 +133,19 @@ class ConstantRun:
             case TrainingRequested(base_model=base, step=step):
                 model = derive_id("model", event.id) * 2
                 done = trained(model, base, step + 1 if base else 0)
-                yield done.model_copy(update={"request_id": event.id})
+                yield done.replace(request_id=event.id)
             case EvaluationRequested(purpose="rating", model=model, step=step) if self._trouble != "no evaluations":
                 against = (random, match(self._heuristic, opponent="heuristic"))
-                yield rated(0.0, *against, model=model, step=step).model_copy(update={"request_id": event.id})
+                yield rated(0.0, *against, model=model, step=step).replace(request_id=event.id)
             case EvaluationRequested(purpose="gate", model=model) if self._trouble != "no evaluations":
                 champion = self.status(key).model or model
-                yield gated(60, 0, 40, model, champion).model_copy(update={"request_id": event.id})
+                yield gated(60, 0, 40, model, champion).replace(request_id=event.id)
             case MatchesRequested(model=model, step=step, purpose=purpose, games=games) if (
                 self._trouble != "no evaluations"
             ):
                 matches = [match(0.5, games, opponent=name) for name in asked.opponents]
                 done = rated(0.0, *matches, model=model, step=step)
-                yield done.model_copy(update={"request_id": event.id, "purpose": purpose})
+                yield done.replace(request_id=event.id, purpose=purpose)
             case SelfplayRequested(worker=worker, games=games) if self._trouble != "no games":
                 rows = Needs().most_rows(self.settings, key) * 4
                 shard = ShardRef(
@@ -156,7 +156,7 @@ class ConstantRun:
                     seed=asked.seed,
                     worker=worker,
                 )
-                yield played().model_copy(update={"request_id": event.id, "probe": asked.probe, "shard": shard})
+                yield played().replace(request_id=event.id, probe=asked.probe, shard=shard)
             case SelfplayComplete(request_id=request, shard=shard, probe=probe):
                 about = {"request_id": request, "worker": shard.worker, "shard": shard.key}
                 failures = int(self._trouble == "parity")
@@ -165,7 +165,7 @@ class ConstantRun:
                     return
                 yield ParityChecked(**about, checked=16, failures=failures)
                 score = scored(self._quality, model=shard.model, rows=shard.rows, request=request, shard=shard.key)
-                yield score.model_copy(update={"shard": shard})
+                yield score.replace(shard=shard)
             case ModelPromoted(model=model, step=step) | ModelRolledBack(to_model=model, step=step):
                 yield distributed(model, step)
 
@@ -214,7 +214,7 @@ def run_settings(draw: st.DrawFn) -> RunSettings:
     configs = draw(st.sampled_from([CONFIGS[:1], CONFIGS[1:], CONFIGS]))
     changed = {"rows_per_training": draw(st.integers(1, 10_000))}
     return RunSettings(
-        configs=tuple(config.model_copy(update=changed) for config in configs),
+        configs=tuple(config.replace(**changed) for config in configs),
         tick_seconds=draw(st.sampled_from(MAGNITUDES)) * unit,
         min_quality=draw(st.floats(0, 1)),
         feedback=FeedbackSettings.model_validate(feedback),

@@ -33,10 +33,10 @@ shards = st.builds(
 
 def quiet(plant: PlantSettings) -> PlantSettings:
     """Return the plant without chance: no divergence, jitter or regressions."""
-    learning = plant.learning.model_copy(update={"divergence": 0.0})
-    regressions = plant.regressions.model_copy(update={"sudden": 0.0})
-    calm = {KEY: plant.curve(KEY).model_copy(update={"jitter_elo": 0.0})}
-    return plant.model_copy(update={"learning": learning, "regressions": regressions, "configs": calm})
+    learning = plant.learning.replace(divergence=0.0)
+    regressions = plant.regressions.replace(sudden=0.0)
+    calm = {KEY: plant.curve(KEY).replace(jitter_elo=0.0)}
+    return plant.replace(learning=learning, regressions=regressions, configs=calm)
 
 
 def pupil(plant: PlantSettings, seed: int) -> Pupil:
@@ -96,8 +96,8 @@ def test_flawed_rows_never_help(seed, some, flawed) -> None:
 @given(st.integers(0, 2**32), st.integers(1, 60))
 @settings(max_examples=50)
 def test_a_plateau_holds_until_it_is_escaped(seed, trainings) -> None:
-    without_escape = PLANT.plateaus.model_copy(update={"escape": 0.0, "per_config": 3.0})
-    learner = pupil(quiet(PLANT).model_copy(update={"plateaus": without_escape}), seed)
+    without_escape = PLANT.plateaus.replace(escape=0.0, per_config=3.0)
+    learner = pupil(quiet(PLANT).replace(plateaus=without_escape), seed)
     assume(learner.plateaus)
     model = ModelTruth()
     for _ in range(trainings):

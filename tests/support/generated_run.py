@@ -79,7 +79,7 @@ def laptop(**changes: Any) -> RunSettings:
 
 def cluster(nodes: int = 36) -> RunSettings:
     """Return the settings of a cluster: all configurations, a worker on each node, more rows for a training."""
-    configs = [game.model_copy(update={"rows_per_training": 40_960}) for game in GAMES.values()]
+    configs = [game.replace(rows_per_training=40_960) for game in GAMES.values()]
     return RunSettings(configs=tuple(configs), selfplay_workers=tuple(f"{WORKER}@node-{n:02}" for n in range(nodes)))
 
 

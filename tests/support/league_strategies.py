@@ -50,7 +50,7 @@ def random_league(number: int) -> League:
         if one != other and sum(counts):
             league = league.with_games(PairTotals.of_rotations(one, other, counts))
     champion, good = (rng.choice([None, *known]) for _ in range(2))
-    return league.model_copy(update={"champion": champion, "last_good": good})
+    return league.replace(champion=champion, last_good=good)
 
 
 def leagues() -> st.SearchStrategy[League]:

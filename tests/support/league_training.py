@@ -16,8 +16,8 @@ from app.play.selfplay import play
 from app.store import FileStore, LeagueFile, delete_shard
 
 CONNECT_FOUR = GAMES["connect_four_2p"]
-SMALL = {"network": NetworkSettings(hidden=(64, 64)), "ppo": CONNECT_FOUR.ppo.model_copy(update={"batch_size": 128})}
-CONFIG = CONNECT_FOUR.model_copy(update=SMALL)
+SMALL = {"network": NetworkSettings(hidden=(64, 64)), "ppo": CONNECT_FOUR.ppo.replace(batch_size=128)}
+CONFIG = CONNECT_FOUR.replace(**SMALL)
 GAMES_A_STEP, RATED_GAMES = 384, 4
 SCHEDULE = AdmissionSettings()
 
@@ -43,7 +43,7 @@ def entered(step: int, model: str, games: tuple[PairTotals, ...], league: League
     league = league.with_rating("random", 0.0, 0.0, bot.matches + 1)
     if not (roles := admission(step, None, league, SCHEDULE)):
         return league
-    newest = checkpoint(step, roles=roles).model_copy(update={"id": model})
+    newest = checkpoint(step, roles=roles).replace(id=model)
     league = league.with_agent(newest)
     for played in games:
         league = league.with_games(played)
@@ -59,7 +59,7 @@ def train_line(folder: Path, first: int, stride: int, steps: int) -> None:
     model = initialise({**base, "seed": first}, _quiet)["model"]
     for number, step in enumerate(range(first, steps, stride)):
         seed = derive_seed(first, "step", number)
-        wanted = Wanted(checkpoint(step).model_copy(update={"id": model}), count=2, seed=seed)
+        wanted = Wanted(checkpoint(step).replace(id=model), count=2, seed=seed)
         opponents = tuple(agent.id for agent in select(registry(folder).read(), "pfsp", wanted))
         lineups = [{"opponents": [name], "games": GAMES_A_STEP // 4} for name in opponents]
         played = {"model": model, "lineups": lineups, "games": GAMES_A_STEP, "seed": seed, "temperature": 1.0}

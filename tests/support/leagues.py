@@ -25,7 +25,7 @@ def checkpoint(step: int, elo: float | None = None, parent: int | None = None, *
 
 def league_of(*agents: Agent, baselines=("random",), **more) -> League:
     """Return a league with these checkpoints."""
-    league = founded(baselines).model_copy(update=more)
+    league = founded(baselines).replace(**more)
     for agent in agents:
         league = league.with_agent(agent)
     return league

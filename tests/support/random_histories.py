@@ -87,10 +87,10 @@ def payloads(draw: st.DrawFn, payload: type[Payload]) -> Payload:
     data = draw(of_model(payload))
     update: dict[str, Any] = {name: draw(few) for name, few in FEW.items() if name in payload.model_fields}
     if isinstance(shard := getattr(data, "shard", None), ShardRef):
-        update["shard"] = shard.model_copy(update={"model": draw(MODELS), "rows": draw(st.integers(1, 20_000))})
+        update["shard"] = shard.replace(model=draw(MODELS), rows=draw(st.integers(1, 20_000)))
     if isinstance(data, HyperparameterUpdated):
         update["value"] = draw(st.sampled_from(SET_BY_HAND[data.parameter]))
-    return data.model_copy(update=update)
+    return data.replace(**update)
 
 
 Answer = Callable[[st.DrawFn, "Story", Event[Any]], list[Payload]]
@@ -103,7 +103,7 @@ def _train(draw: st.DrawFn, _: "Story", event: Event[TrainingRequested]) -> list
     if step == LAST_STEP:
         return [TrainingFailed(request_id=event.id, reason="bad_data", error="There is no such model.")]
     done = trained(sha(f"model-{event.sequence}") if base else sha("model-0"), base, step + 1 if base else 0)
-    return [done.model_copy(update={"request_id": event.id})]
+    return [done.replace(request_id=event.id)]
 
 
 def _evaluate(draw: st.DrawFn, story: "Story", event: Event[EvaluationRequested]) -> list[Payload]:
@@ -117,7 +117,7 @@ def _evaluate(draw: st.DrawFn, story: "Story", event: Event[EvaluationRequested]
         scores = st.sampled_from([0.95, 0.9, 0.85, 0.4])
         matches = (match(draw(scores), 200), match(draw(scores), opponent="heuristic"))
         done = rated(draw(st.sampled_from([-200.0, 0.0, 200.0])), *matches, model=about.model, step=about.step)
-    return [done.model_copy(update={"request_id": event.id})]
+    return [done.replace(request_id=event.id)]
 
 
 def _match(draw: st.DrawFn, _: "Story", event: Event[MatchesRequested]) -> list[Payload]:
@@ -128,7 +128,7 @@ def _match(draw: st.DrawFn, _: "Story", event: Event[MatchesRequested]) -> list[
     scores = st.sampled_from([0.9, 0.6, 0.3])
     matches = [match(draw(scores), about.games, opponent=name, model=model) for name, model in named]
     done = rated(0.0, *matches, model=about.model, step=about.step)
-    return [done.model_copy(update={"request_id": event.id, "purpose": about.purpose})]
+    return [done.replace(request_id=event.id, purpose=about.purpose)]
 
 
 def _play(draw: st.DrawFn, _: "Story", event: Event[SelfplayRequested]) -> list[Payload]:
@@ -144,7 +144,7 @@ def _play(draw: st.DrawFn, _: "Story", event: Event[SelfplayRequested]) -> list[
         model=about.model,
         seed=about.seed,
     )
-    return [played().model_copy(update={"request_id": event.id, "probe": about.probe, "shard": shard})]
+    return [played().replace(request_id=event.id, probe=about.probe, shard=shard)]
 
 
 def _inspect(draw: st.DrawFn, _: "Story", event: Event[SelfplayComplete]) -> list[Payload]:
@@ -157,7 +157,7 @@ def _inspect(draw: st.DrawFn, _: "Story", event: Event[SelfplayComplete]) -> lis
         return [QualityDegraded(**named, reason="no")]
     parity = ParityChecked(**named, checked=16, failures=found // 8)
     judged = scored(score, model=shard.model, rows=shard.rows, request=about, shard=shard.key)
-    return [parity, judged.model_copy(update={"shard": judged.shard.model_copy(update={"worker": shard.worker})})]
+    return [parity, judged.replace(shard=judged.shard.replace(worker=shard.worker))]
 
 
 def _distribute(_: st.DrawFn, __: "Story", event: Event[Any]) -> list[Payload]:

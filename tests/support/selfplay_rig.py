@@ -8,8 +8,8 @@ from app.learning.jobs import first_model
 from app.learning.network import bytes_to_parameters, parameters_to_bytes
 from app.store import FileStore, get_shard, put_checkpoint
 
-FULL_GAMES = GAMES["connect_four_2p"].selfplay.model_copy(update={"opening_plies": 0})
-CONFIG = GAMES["connect_four_2p"].model_copy(update={"selfplay": FULL_GAMES})
+FULL_GAMES = GAMES["connect_four_2p"].selfplay.replace(opening_plies=0)
+CONFIG = GAMES["connect_four_2p"].replace(selfplay=FULL_GAMES)
 
 
 def ignore(progress) -> None:

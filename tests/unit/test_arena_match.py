@@ -61,7 +61,7 @@ def test_the_random_bot_is_even_with_itself_at_any_table() -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, 0.3])
 def test_games_that_are_cut_off_are_told_apart_from_draws(temperature: float) -> None:
-    config = GAMES["chinese_checkers_3p"].model_copy(update={"max_moves": 10})
+    config = GAMES["chinese_checkers_3p"].replace(max_moves=10)
     match = summed(config, RandomPlayer(), RandomPlayer(), MatchPlan(6, 0, temperature))
     assert (match.truncated, match.wins, match.draws, match.losses) == (6, 0, 0, 0)
     assert match.score.mean == 0.5

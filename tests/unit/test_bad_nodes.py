@@ -36,7 +36,7 @@ def parity(worker: str | None, failures: int = 16) -> ParityChecked:
 
 def shard(worker: str | None, score: float = 0.95):
     found = scored(score)
-    return found.model_copy(update={"shard": found.shard.model_copy(update={"worker": worker})})
+    return found.replace(shard=found.shard.replace(worker=worker))
 
 
 def probe(worker: str, score: float | None = 0.95) -> NodeProbed:
@@ -172,7 +172,7 @@ class TestOthersObey:
         rows = run_settings().config(KEY).rows_per_training
         trigger.feed(distributed())
         parts = [
-            found.model_copy(update={"shard": found.shard.model_copy(update={"worker": worker, "key": key * 64})})
+            found.replace(shard=found.shard.replace(worker=worker, key=key * 64))
             for found, worker, key in ((scored(rows=rows - 1), A, "1"), (scored(rows=rows), B, "2"))
         ]
         trigger.feed(parts[0])
@@ -203,7 +203,7 @@ class TestOthersObey:
     @pytest.mark.parametrize("failures", [[], ["game 0"]])
     def test_probe_is_said_to_be_one_and_nothing_else(self, failures):
         monitor = DrivenWorker(QualityMonitor)
-        monitor.feed(played(1).model_copy(update={"probe": True}))
+        monitor.feed(played(1).replace(probe=True))
         (job,) = monitor.jobs()
         result = {"checked": 16, "failures": failures, "score": 0.9, "components": {}}
         (fact,) = monitor.worker.completed(job, result)

@@ -81,11 +81,11 @@ def test_an_illegal_action_is_refused_and_no_game_moves_on(action: int) -> None:
     ],
 )
 def test_only_the_usual_board_is_played_by_our_own_rules(game: str, table: type) -> None:
-    assert isinstance(open_table(CONFIG.model_copy(update={"game": game}), 1), table)
+    assert isinstance(open_table(CONFIG.replace(game=game), 1), table)
 
 
 def test_another_board_is_seen_whole() -> None:
-    table = after(open_table(CONFIG.model_copy(update={"game": "connect_four(rows=8,columns=9)"}), 1), 8, 8, 0)
+    table = after(open_table(CONFIG.replace(game="connect_four(rows=8,columns=9)"), 1), 8, 8, 0)
     obs, mask = table.observe(SLOT)
     mine, others, empty = obs.reshape(3, 8, 9)
     assert (np.argwhere(mine).tolist(), np.argwhere(others).tolist()) == ([[1, 8]], [[0, 0], [0, 8]])

@@ -18,7 +18,7 @@ USUAL = Usual(requests=100.0, velocity=20.0)
 
 
 def weight(requests: float = USUAL.requests, **fields) -> float:
-    return raw_weight(EMPTY.model_copy(update=fields), requests, USUAL)
+    return raw_weight(EMPTY.replace(**fields), requests, USUAL)
 
 
 def test_nothing_known_weighs_one_for_equal_work():
@@ -32,8 +32,8 @@ def test_faster_improvement_weighs_more():
 
 @given(velocity=st.floats(0.01, 1000), pace=st.floats(0.01, 100))
 def test_what_is_fast_is_relative_to_the_others(velocity, pace):
-    state = EMPTY.model_copy(update={"elo_velocity": velocity})
-    elsewhere = EMPTY.model_copy(update={"elo_velocity": velocity * pace})
+    state = EMPTY.replace(elo_velocity=velocity)
+    elsewhere = EMPTY.replace(elo_velocity=velocity * pace)
     faster = USUAL._replace(velocity=USUAL.velocity * pace)
     assert raw_weight(elsewhere, 1.0, faster) == pytest.approx(raw_weight(state, 1.0, USUAL))
 
@@ -89,7 +89,7 @@ def test_an_evaluation_rebalances_at_once_and_names_itself(curriculum):
 
 def test_gates_and_tournaments_change_no_weights(curriculum):
     curriculum.feed(played(5000), key=OTHER_KEY, at=1)
-    assert not curriculum.feed(gated(50, 0, 50), rated().model_copy(update={"purpose": "tournament"}), at=2)
+    assert not curriculum.feed(gated(50, 0, 50), rated().replace(purpose="tournament"), at=2)
 
 
 @pytest.mark.parametrize(("at", "again"), [(601.9, False), (602, True)])

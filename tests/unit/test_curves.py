@@ -35,14 +35,14 @@ def test_a_training_has_its_metrics_at_its_step() -> None:
 
 def test_a_figure_that_is_unknown_is_no_point() -> None:
     data = trained()
-    metrics = data.metrics.model_copy(update={"explained_variance": None})
-    tags = {point.tag for point in points(data.model_copy(update={"metrics": metrics}))}
+    metrics = data.metrics.replace(explained_variance=None)
+    tags = {point.tag for point in points(data.replace(metrics=metrics))}
     assert "train/explained_variance" not in tags
     assert "train/entropy" in tags
 
 
 def test_a_first_model_has_no_metrics_and_draws_only_its_rows() -> None:
-    assert {point.tag for point in points(trained().model_copy(update={"metrics": None}))} == {"train/rows"}
+    assert {point.tag for point in points(trained().replace(metrics=None))} == {"train/rows"}
 
 
 def test_an_evaluation_has_a_snapshot_of_the_ratings_at_the_training_step() -> None:

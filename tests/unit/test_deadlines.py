@@ -24,8 +24,8 @@ from daemons.training import Trainer
 DEADLINES = DeadlineSettings(
     selfplay_seconds=1.0, inspection_seconds=2.0, training_seconds=3.0, distribution_seconds=4.0
 )
-GAME = GAMES[KEY].model_copy(update={"evaluation": EvaluationSettings(batch_seconds=5.0)})
-SETTINGS = run_settings().model_copy(update={"deadlines": DEADLINES, "configs": (GAME,)})
+GAME = GAMES[KEY].replace(evaluation=EvaluationSettings(batch_seconds=5.0))
+SETTINGS = run_settings().replace(deadlines=DEADLINES, configs=(GAME,))
 TRAINING = TrainingRequested(base_model=None, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1)
 RATING = EvaluationRequested(purpose="rating", model="a" * 64, step=0, seed=1)
 KINDS = [

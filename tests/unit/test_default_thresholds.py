@@ -111,8 +111,7 @@ def test_without_training_games_are_60_s_apart(scheduler, at, requests):
     shard = ShardRef(
         worker="selfplay_worker@laptop", key="c" * 64, rows=NEED, games=256, model=request.data.model, seed=1
     )
-    answer = {"request_id": request.id, "worker": request.data.worker, "shard": shard}
-    complete = played().model_copy(update=answer)
+    complete = played().replace(request_id=request.id, shard=shard)
     assert not scheduler.feed(complete, scored(model=shard.model, request=request.id), at=1)
     beat = DaemonHeartbeat(daemon="selfplay_worker", node="laptop", position=0, lag=0, jobs=0, requests=())
     assert len(scheduler.feed(beat, TICK, key=None, at=at)) == requests

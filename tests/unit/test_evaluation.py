@@ -177,12 +177,12 @@ def test_good_experience_scores_one() -> None:
     ],
 )
 def test_each_fault_lowers_its_component_and_the_score(component: str, change, value: float) -> None:
-    quality = quality_score(GOOD.model_copy(update=change))
+    quality = quality_score(GOOD.replace(**change))
     assert quality.components[component] == pytest.approx(value, abs=1e-3)
     assert [c for name, c in quality.components.items() if name != component] == [1.0] * 4
     assert quality.score < 0.97
 
 
 def test_games_that_nobody_finished_say_nothing_of_balance() -> None:
-    counted = GOOD.model_copy(update={"wins": (0, 0), "drawn_games": 0, "truncated_games": 50})
+    counted = GOOD.replace(wins=(0, 0), drawn_games=0, truncated_games=50)
     assert quality_score(counted).components["balance"] == 1

@@ -12,10 +12,10 @@ FAILED = FlyballError("The worker ended.", hint="Look at dmesg.")
 
 
 def gauntlet(*games: int, batch_games: int = 40) -> GauntletSpec:
-    settings = CONFIG.evaluation.model_copy(update={"batch_games": batch_games})
+    settings = CONFIG.evaluation.replace(batch_games=batch_games)
     opponents = [Opponent(name="random", kind="random", games=games[0])]
     opponents += [Opponent(name="champion", kind="model", model=CHAMPION, games=count) for count in games[1:]]
-    config = CONFIG.model_copy(update={"evaluation": settings})
+    config = CONFIG.replace(evaluation=settings)
     return GauntletSpec(store="store", config=config, model=HERO, opponents=opponents, seed=1)
 
 

@@ -36,7 +36,7 @@ class Run:
         """Evaluate the model of a step, promote it, and return what the evaluator said."""
         said = self.evaluated(step)
         self.tell(*said)
-        self.tell(promoted(model(step)).model_copy(update={"step": step, "elo": said[0].elo}))
+        self.tell(promoted(model(step)).replace(step=step, elo=said[0].elo))
         while self.evaluator.jobs():
             self.tell(*self.finished())
         return said
@@ -62,7 +62,7 @@ class Run:
         step = job.request.step
         played = [self._match(step, one.name, one.model, one.games) for one in job.context["opponents"]]
         said = self.evaluator.worker.completed(job, {"results": played, "lost_games": 0, "seconds": 1.0})
-        return tuple(one.model_copy(update={"request_id": job.id}) if i == 0 else one for i, one in enumerate(said))
+        return tuple(one.replace(request_id=job.id) if i == 0 else one for i, one in enumerate(said))
 
     def tell(self, *payloads: Payload) -> None:
         for data in payloads:

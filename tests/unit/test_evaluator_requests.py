@@ -32,7 +32,7 @@ class Driven:
 
 
 def completed(request: Event) -> EvaluationCompleted:
-    return rated(0, model=request.data.model).model_copy(update={"request_id": request.id})
+    return rated(0, model=request.data.model).replace(request_id=request.id)
 
 
 def test_a_second_request_waits_and_displaces_none(record):

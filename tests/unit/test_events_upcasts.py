@@ -137,9 +137,9 @@ WORKER = "selfplay_worker@laptop"
 SHARD = ShardRef(key="c" * 64, worker=None, rows=9, games=1, model="a" * 64, seed=1)
 BARE = {"key": "c" * 64, "rows": 9, "games": 1, "model": "a" * 64, "seed": 1}
 UNNAMED: list[tuple[Payload, dict[str, Any]]] = [
-    (scored().model_copy(update={"shard": SHARD}), {"shard": BARE}),
+    (scored().replace(shard=SHARD), {"shard": BARE}),
     (
-        played().model_copy(update={"shard": SHARD.model_copy(update={"worker": WORKER})}),
+        played().replace(shard=SHARD.replace(worker=WORKER)),
         {"shard": BARE, "worker": WORKER},
     ),
     (asked(WORKER), {}),

@@ -30,7 +30,7 @@ META = ShardMeta(
 
 
 def shard_of(key: str, games: int, **changes) -> Shard:
-    config, recorder = GAMES[key].model_copy(update=changes), ShardRecorder()
+    config, recorder = GAMES[key].replace(**changes), ShardRecorder()
     schedule = Schedule(list(range(games)), np.zeros((games, config.players), dtype=np.int8), (1.0,), 3)
     return recorder.shard(Rollout(open_table(config, 8), [RandomPlayer()], schedule, recorder).run(), META)
 

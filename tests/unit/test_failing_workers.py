@@ -69,7 +69,7 @@ def completed(request: str, worker: str, *, probe: bool = False) -> SelfplayComp
 
 def good(request: str, worker: str, rows: int = 1) -> SelfplayComplete:
     found = scored(rows=rows, request=request)
-    return found.model_copy(update={"shard": found.shard.model_copy(update={"worker": worker})})
+    return found.replace(shard=found.shard.replace(worker=worker))
 
 
 class TestLeases:
@@ -105,7 +105,7 @@ class TestLeases:
 
     def test_request_that_is_never_done_is_given_up_all_the_same(self):
         """Its worker dies of it repeatedly, and its heartbeats name it in between."""
-        settings = run_settings().model_copy(update={"deadlines": DeadlineSettings(selfplay_seconds=600.0)})
+        settings = run_settings().replace(deadlines=DeadlineSettings(selfplay_seconds=600.0))
         driven = Driven(SelfplayScheduler, settings)
         driven.feed(ready(A), key=None)
         driven.feed(distributed())

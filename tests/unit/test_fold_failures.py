@@ -76,7 +76,7 @@ class Mute(Counting):
     emits: ClassVar[frozenset[type[Payload]]] = frozenset()
 
 
-POISON = DEGRADED.model_copy(update={"shard": "0" * 64})
+POISON = DEGRADED.replace(shard="0" * 64)
 
 
 def count_of(fold: Fold, reducer: type[Counting]) -> Any:

@@ -64,7 +64,7 @@ def test_the_second_seat_counts_its_own_stones_first(key, cells, moves, mine, th
 )
 def test_where_an_option_changes_the_planes_a_game_is_seen_as_openspiel_shows_it(key: str, game: str) -> None:
     table, state = (
-        open_table(GAMES[key].model_copy(update={"game": game}), 1),
+        open_table(GAMES[key].replace(game=game), 1),
         pyspiel.load_game(game).new_initial_state(),
     )
     table.reset(np.array([0]), [0])

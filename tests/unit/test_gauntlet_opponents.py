@@ -74,7 +74,7 @@ def test_a_one_sided_opponent_is_played_few_games():
     """The champion is 900 Elo above the random bot and 600 above an anchor; the watchdog's anchor is played in full."""
     worker = lasting()
     worker.feed(CheckpointAdded.model_validate(added(3, 1700.0).model_dump() | {"model": OLD}))
-    worker.feed(promoted(OLD).model_copy(update={"elo": Elo(1700.0)}))
+    worker.feed(promoted(OLD).replace(elo=Elo(1700.0)))
     worker.feed(asked())
     assert games(worker) == {"random": 20, "anchor_1": 100, "anchor_2": 20, "member_1": 20, "champion": 100}
 
@@ -97,8 +97,8 @@ def test_an_anchor_is_called_so_even_where_it_is_the_champion_and_never_plays_it
     worker.feed(asked())
     assert roles(worker) == {"anchor_1": model(2), "anchor_2": model(1), "member_1": model(0), "recent": OLD}
     (job,) = worker.jobs()
-    worker.feed(rated().model_copy(update={"request_id": job.id}))
-    worker.feed(asked().model_copy(update={"model": model(2)}))
+    worker.feed(rated().replace(request_id=job.id))
+    worker.feed(asked().replace(model=model(2)))
     assert roles(worker) == {"anchor_2": model(1), "member_1": model(0), "recent": OLD}
 
 
@@ -151,6 +151,6 @@ def test_who_has_left_the_league_is_no_opponent():
 
 def test_the_champion_is_not_played_twice():
     worker = evaluator(members=0)
-    worker.feed(added(0, 0.0).model_copy(update={"model": OLD}))
+    worker.feed(added(0, 0.0).replace(model=OLD))
     worker.feed(asked())
     assert names(worker) == ["random", "champion"]

@@ -307,7 +307,7 @@ def test_a_game_that_is_not_ours_is_refused_with_what_is(game: str, complaint: s
 def test_the_configuration_plays_our_own_rules_and_says_so() -> None:
     config = GAMES["hearts_4p"]
     assert open_table(config, 0).spec.rules_version == "flyball-1:hearts"
-    assert isinstance(open_table(config.model_copy(update={"engine": "openspiel"}), 1), OpenSpielTable)
+    assert isinstance(open_table(config.replace(engine="openspiel"), 1), OpenSpielTable)
     for change in ({"max_moves": 5}, {"players": 3}):
         with pytest.raises(UnknownGame, match="played by 4"):
-            open_table(config.model_copy(update=change), 1)
+            open_table(config.replace(**change), 1)

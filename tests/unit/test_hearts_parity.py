@@ -22,7 +22,7 @@ GAMES_STRINGS = [
 
 def played(game: str, seed: int):
     """Return the configuration of a game, and the record of one played at random."""
-    config = GAMES["hearts_4p"].model_copy(update={"game": game})
+    config = GAMES["hearts_4p"].replace(game=game)
     rows = []
 
     def watch(_slots, seats, obs, mask, actions):

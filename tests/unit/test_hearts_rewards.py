@@ -19,8 +19,8 @@ SEATS = np.arange(4, dtype=np.int8)
 
 def config_of(rewards: str, game: str = "hearts"):
     config = GAMES["hearts_4p"]
-    selfplay = config.selfplay.model_copy(update={"rewards": rewards})
-    return config.model_copy(update={"game": game, "selfplay": selfplay})
+    selfplay = config.selfplay.replace(rewards=rewards)
+    return config.replace(game=game, selfplay=selfplay)
 
 
 def shard_of(rewards: str, games: int, game: str = "hearts"):
@@ -142,6 +142,6 @@ def test_what_is_earned_before_the_first_decision_is_left_to_the_end() -> None:
 def test_rewards_that_a_game_does_not_have_are_refused(game: str) -> None:
     config = config_of("per_trick", game)
     if game == "othello":
-        config = config.model_copy(update={"engine": "openspiel", "players": 2})
+        config = config.replace(engine="openspiel", players=2)
     with pytest.raises(UnknownGame, match="rewards"):
         open_table(config, 1)

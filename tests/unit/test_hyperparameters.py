@@ -78,8 +78,8 @@ class TestLearningRate:
 
     @pytest.mark.parametrize(("gain", "factor"), [(10.0, 1.1), (9.9, None), (-9.9, None), (-10.0, 0.8)])
     def test_it_follows_the_mean_gain_of_the_last_five(self, gain, factor):
-        low = CONFIG.model_copy(update={"ppo": CONFIG.ppo.model_copy(update={"learning_rate": 1e-4})})
-        settings = run_settings().model_copy(update={"configs": (low,)})
+        low = CONFIG.replace(ppo=CONFIG.ppo.replace(learning_rate=1e-4))
+        settings = run_settings().replace(configs=(low,))
         handler = Driven(EvaluationFeedbackHandler, settings)
         said = self.gains(handler, gain)
         assert [p.learning_rate for p in said] == pytest.approx([] if factor is None else [1e-4 * factor])

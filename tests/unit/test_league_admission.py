@@ -86,7 +86,7 @@ def test_the_current_model_and_the_last_good_one_do_not_expire() -> None:
     recents = (checkpoint(step, 0.0, roles=("recent",)) for step in (10, 20, 30))
     league = league_of(*recents, checkpoint(500, 0.0, roles=("anchor",)))
     assert [r.agent.step for r in retirements(league, SCHEDULE)] == [10, 20, 30]
-    guarded = league.model_copy(update={"champion": model(10), "last_good": model(30)})
+    guarded = league.replace(champion=model(10), last_good=model(30))
     assert [(r.agent.step, r.reason) for r in retirements(guarded, SCHEDULE)] == [(20, "expired")]
 
 

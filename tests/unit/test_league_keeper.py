@@ -25,7 +25,7 @@ EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, 
 def keeper_of(**schedule) -> Driven:
     """Return a keeper; what is admitted is to its schedule."""
     settings = LeagueSettings(admission=AdmissionSettings.model_validate({"founders": 1, **schedule}))
-    return Driven(LeagueKeeper, run_settings().model_copy(update={"league": settings}))
+    return Driven(LeagueKeeper, run_settings().replace(league=settings))
 
 
 @pytest.fixture
@@ -147,8 +147,8 @@ def test_games_of_the_gauntlet_are_remembered(keeper):
 
 def with_builtins(keeper: Driven, *names: str) -> Driven:
     """Return a keeper that goes on under settings with other built-in players."""
-    config = keeper.settings.config(KEY).model_copy(update={"builtins": names})
-    other = Driven(LeagueKeeper, keeper.settings.model_copy(update={"configs": (config,)}))
+    config = keeper.settings.config(KEY).replace(builtins=names)
+    other = Driven(LeagueKeeper, keeper.settings.replace(configs=(config,)))
     other.fold._rows[LeagueKeeper.name] |= {KEY: keeper.row()}
     return other
 
@@ -214,7 +214,7 @@ class TestMatchmaking:
     def test_other_settings_are_heeded_at_once(self, keeper):
         promote(keeper, 0)
         mirror = LeagueSettings.model_validate({"matchmaking": "mirror"})
-        settings = keeper.settings.model_copy(update={"league": mirror})
+        settings = keeper.settings.replace(league=mirror)
         configured = RunConfigured(run_id="run", settings=settings.model_dump(mode="json"))
         (decided,) = keeper.feed(configured, key=None)
         assert [(pick.category, pick.agent) for pick in decided.picks] == [("mirror", model(0))]

@@ -95,7 +95,7 @@ def test_a_cold_start_meets_the_baselines_only() -> None:
     one = league_of(checkpoint(0, 1000.0), baselines=("random", "heuristic"))
     only = {Pick("baselines", "random"): 0.5, Pick("baselines", "heuristic"): 0.5}
     assert distribution(one, HERO, BALANCED) == only
-    assert distribution(one, HERO, BALANCED.model_copy(update={"baselines": 0.0})) == only
+    assert distribution(one, HERO, BALANCED.replace(baselines=0.0)) == only
     two = one.with_agent(checkpoint(10, 1000.0))
     assert Pick("mirror", HERO.id) in distribution(two, HERO, BALANCED)
     assert distribution(two.without(model(10)), HERO, BALANCED) == only  # the retired do not count
@@ -135,7 +135,7 @@ def test_exploitable_are_those_an_ancestor_lost_to_and_the_hero_should_beat(game
 def test_ancestors_that_retired_are_remembered() -> None:
     league = meet(league_of(checkpoint(40, 0.0), checkpoint(99, 900.0), checkpoint(98)), model(40), model(99), 20, 1)
     assert Pick("exploitable", model(99)) in distribution(league.without(model(40)), HERO, BALANCED)
-    stranger = HERO.model_copy(update={"parent": model(98)})
+    stranger = HERO.replace(parent=model(98))
     assert Pick("exploitable", model(99)) not in distribution(league, stranger, BALANCED)
 
 

@@ -22,9 +22,9 @@ def wanted(**what):
 
 def test_the_champion_is_the_current_model_or_else_the_highest_rated() -> None:
     assert steps(select(LEAGUE, "champion", wanted(count=3))) == [50]
-    crowned = LEAGUE.model_copy(update={"champion": model(20)})
+    crowned = LEAGUE.replace(champion=model(20))
     assert steps(select(crowned, "champion", wanted(count=3))) == [20]
-    assert steps(select(crowned.model_copy(update={"champion": HERO.id}), "champion", wanted())) == [50]
+    assert steps(select(crowned.replace(champion=HERO.id), "champion", wanted())) == [50]
 
 
 def test_top_k_and_recent_are_in_order_and_leave_out_the_unrated_and_the_baselines() -> None:

@@ -108,9 +108,9 @@ class TestGate:
         (undecided,) = lifecycle.feed(gated(52, 0, 48))
         assert isinstance(undecided, EvaluationRequested)
         (match,) = gated(52, 0, 48, "c" * 64).results
-        balanced = match.model_copy(update={"rotations": (0, 0, 48, 0, 2)})
+        balanced = match.replace(rotations=(0, 0, 48, 0, 2))
         candidate(lifecycle, "c" * 64, OLD, 2)
-        (promoted,) = lifecycle.feed(gated(52, 0, 48, "c" * 64).model_copy(update={"results": (balanced,)}))
+        (promoted,) = lifecycle.feed(gated(52, 0, 48, "c" * 64).replace(results=(balanced,)))
         assert isinstance(promoted, ModelPromoted)
 
     @pytest.mark.parametrize(("distinct", "said"), [(2, EvaluationRequested), (3, ModelPromoted)])
@@ -118,13 +118,13 @@ class TestGate:
         """Without openings, deals or temperature a hundred won games are one won game."""
         candidate(lifecycle)
         (match,) = gated(100, 0, 0).results
-        same = match.model_copy(update={"distinct_games": distinct})
-        assert [type(one) for one in lifecycle.feed(gated(1, 0, 0).model_copy(update={"results": (same,)}))] == [said]
+        same = match.replace(distinct_games=distinct)
+        assert [type(one) for one in lifecycle.feed(gated(1, 0, 0).replace(results=(same,)))] == [said]
 
     def test_a_match_among_another_number_of_players_is_left_alone(self, lifecycle):
         candidate(lifecycle)
         strange = match(0.9, 300, "champion", players=3)
-        assert not lifecycle.feed(gated(1, 0, 0).model_copy(update={"results": (strange,)}))
+        assert not lifecycle.feed(gated(1, 0, 0).replace(results=(strange,)))
 
     def test_results_of_another_model_are_left_alone(self, lifecycle):
         candidate(lifecycle)
@@ -144,14 +144,14 @@ class TestGate:
         lifecycle = Driven(ModelLifecycleCoordinator, run_settings(key))
         lifecycle.feed(trained(OLD, parent=None, step=0), rated(0, model=OLD), key=key)
         lifecycle.feed(trained(NEW, OLD, 1), rated(50, model=NEW), key=key)
-        third = match(score, 300, "champion", model=OLD, players=3).model_copy(update={"wins": 100, "losses": 200})
-        (said,) = lifecycle.feed(gated(1, 0, 0).model_copy(update={"results": (third,)}), key=key)
+        third = match(score, 300, "champion", model=OLD, players=3).replace(wins=100, losses=200)
+        (said,) = lifecycle.feed(gated(1, 0, 0).replace(results=(third,)), key=key)
         assert type(said) is verdict
         current = OLD if verdict is PromotionRejected else NEW
-        even = match(0.5, 300, "champion", model=current, players=3).model_copy(update={"wins": 100, "losses": 200})
+        even = match(0.5, 300, "champion", model=current, players=3).replace(wins=100, losses=200)
         lifecycle.feed(trained("c" * 64, current, 2), key=key)
         lifecycle.feed(rated(50, model="c" * 64, step=2), key=key)
-        (undecided,) = lifecycle.feed(gated(1, 0, 0, "c" * 64).model_copy(update={"results": (even,)}), key=key)
+        (undecided,) = lifecycle.feed(gated(1, 0, 0, "c" * 64).replace(results=(even,)), key=key)
         assert isinstance(undecided, EvaluationRequested)
 
 

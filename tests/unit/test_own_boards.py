@@ -20,7 +20,7 @@ LIMITS = {"connect_four_2p": (1, 20, 38, 41, 42), "othello_2p": (1, 9, 40, 59, 6
 
 
 def theirs_of(config: GameConfig, **changes: object) -> GameConfig:
-    return config.model_copy(update={"engine": "openspiel", **changes})
+    return config.replace(engine="openspiel", **changes)
 
 
 def assert_agreement(config: GameConfig, games: int) -> tuple[list[list[int]], int]:
@@ -58,7 +58,7 @@ def test_games_agree_with_openspiel_move_for_move(config: GameConfig) -> None:
 
 @pytest.mark.parametrize(("key", "limit"), [(key, limit) for key in LIMITS for limit in LIMITS[key]])
 def test_games_that_are_cut_off_agree_too(key: str, limit: int) -> None:
-    moves, _ = assert_agreement(GAMES[key].model_copy(update={"max_moves": limit}), 500)
+    moves, _ = assert_agreement(GAMES[key].replace(max_moves=limit), 500)
     assert max(map(len, moves)) <= limit
 
 
@@ -96,7 +96,7 @@ def test_self_play_by_either_engine_gives_the_same_shard_bit_for_bit(config: Gam
     )
 
     def played(engine: str):
-        changed = config.model_copy(update={"engine": engine, "max_moves": limit})
+        changed = config.replace(engine=engine, max_moves=limit)
         shard, outcomes = play_recorded(changed, [policy, RandomPlayer()], schedule, meta, in_flight=64)
         return put_shard(MemoryStore(), shard), outcomes.histories
 
@@ -127,11 +127,11 @@ def test_both_engines_say_the_same_of_the_game_but_whose_rules_they_are(config: 
 @CONFIGS
 def test_a_configuration_that_does_not_fit_says_why(config: GameConfig, changes, complaint: str) -> None:
     with pytest.raises(UnknownGame, match=complaint):
-        open_table(config.model_copy(update=changes), 1)
+        open_table(config.replace(**changes), 1)
 
 
 @CONFIGS
 def test_rewards_on_the_way_are_refused(config: GameConfig) -> None:
-    selfplay = config.selfplay.model_copy(update={"rewards": "shaped"})
+    selfplay = config.selfplay.replace(rewards="shaped")
     with pytest.raises(UnknownGame, match="rewarded at its end"):
-        open_table(config.model_copy(update={"selfplay": selfplay}), 1)
+        open_table(config.replace(selfplay=selfplay), 1)

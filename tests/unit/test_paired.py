@@ -158,7 +158,7 @@ def test_only_hearts_by_our_own_rules_has_points_a_hand() -> None:
 
 
 def test_a_match_of_several_hands_is_compared_by_single_ones() -> None:
-    shaped = CONFIG.selfplay.model_copy(update={"rewards": "shaped"})
-    longer = CONFIG.model_copy(update={"game": "hearts(hands=4)", "selfplay": shaped})
+    shaped = CONFIG.selfplay.replace(rewards="shaped")
+    longer = CONFIG.replace(game="hearts(hands=4)", selfplay=shaped)
     normal, plan = LEVELS["normal"], HandsPlan(10, 0)
     assert play_hands(longer, normal, normal, plan) == play_hands(CONFIG, normal, normal, plan)

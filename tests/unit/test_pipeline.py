@@ -208,7 +208,7 @@ def test_schedules_go_from_first_to_last_and_diverging_makes_them_careful() -> N
     assert scheduled(ppo, 0, 0) == ppo
     assert scheduled(ppo, 1, 0).learning_rate == pytest.approx(1e-4)
     assert scheduled(ppo, 0.5, 0).entropy_coef == pytest.approx(0.01)
-    cosine = ppo.model_copy(update={"schedule": "cosine"})
+    cosine = ppo.replace(schedule="cosine")
     assert scheduled(cosine, 0.25, 0).learning_rate > scheduled(ppo, 0.25, 0).learning_rate
     careful = scheduled(ppo, 0, 1)
     assert careful.learning_rate == 5e-4

@@ -125,7 +125,7 @@ def test_a_trained_model_keeps_its_lineage(tmp_path: Path, checkpoint: Checkpoin
     from app.store import put_checkpoint
 
     store = FileStore(tmp_path / "store")
-    manifest = checkpoint.manifest.model_copy(update={"step": 4, "parent": checkpoint.model})
+    manifest = checkpoint.manifest.replace(step=4, parent=checkpoint.model)
     child = get_checkpoint(store, put_checkpoint(store, manifest, checkpoint.parameters, b"the state of an optimiser"))
     export_checkpoint(child, tmp_path / "policy.npz")
     assert imported_checkpoint(tmp_path / "policy.npz") == child.parameters

@@ -117,7 +117,7 @@ def test_the_compiled_loss_is_the_one_that_is_defined_and_so_is_its_gradient(tem
     samples = on_policy(2000, temperature)
     noise = torch.from_numpy(np.random.default_rng(1).normal(0, 0.4, (2, 2000))).float()
     samples = dataclasses.replace(samples, log_prob=samples.log_prob + noise[0], value=samples.value + noise[1])
-    settings = SETTINGS.model_copy(update={"entropy_coef": 0.3})
+    settings = SETTINGS.replace(entropy_coef=0.3)
     logits, values = (output.detach().requires_grad_() for output in base_network()(samples.obs))
     loss, metrics = losses(logits, values, samples, settings)
     loss.backward()
@@ -190,7 +190,7 @@ def test_it_learns_which_action_pays():
     samples = on_policy(2000)
     paid = (samples.action[:, 0] == 2).float() * 2 - 1
     samples = dataclasses.replace(samples, advantage=paid, target=paid)
-    settings = SETTINGS.model_copy(update={"epochs": 20})
+    settings = SETTINGS.replace(epochs=20)
     _, before = losses(*base_network()(samples.obs), samples, settings)
     result, epochs = learn(samples, settings)
     policy = Policy(NETWORK, SIZE, ACTIONS, bytes_to_parameters(result.parameters))
@@ -221,7 +221,7 @@ def test_the_optimisers_state_of_another_network_is_refused():
 def test_every_epoch_is_reported_and_one_that_moves_too_far_is_the_last():
     _, calm = learn(on_policy())
     assert [number for number, _ in calm] == [1, 2]
-    bold = SETTINGS.model_copy(update={"epochs": 8, "learning_rate": 0.05, "target_kl": 0.02})
+    bold = SETTINGS.replace(epochs=8, learning_rate=0.05, target_kl=0.02)
     result, epochs = learn(on_policy(), bold)
     assert len(epochs) < 8
     assert epochs[-1][1].approx_kl > 0.02
@@ -232,7 +232,7 @@ def test_every_epoch_is_reported_and_one_that_moves_too_far_is_the_last():
 def test_gradients_are_clipped():
     """Adam hides the gradient's scale from the step, but not from its moments."""
     far = dataclasses.replace(on_policy(), target=torch.full((300,), 1e4))
-    settings = SETTINGS.model_copy(update={"epochs": 1, "batch_size": 300, "max_grad_norm": 0.5})
+    settings = SETTINGS.replace(epochs=1, batch_size=300, max_grad_norm=0.5)
     result, _ = learn(far, settings)
     state = bytes_to_parameters(result.optimizer)
     moments = torch.cat([state[name].flatten() for name in state if name.startswith("exp_avg.")])
@@ -253,7 +253,7 @@ def test_divergence_is_refused_with_metrics(complaint, change, field, value):
     if field:
         samples = dataclasses.replace(samples, **{field: torch.full((300,), value)})
     with pytest.raises(TrainingDiverged, match=complaint) as refused:
-        learn(samples, SETTINGS.model_copy(update=change))
+        learn(samples, SETTINGS.replace(**change))
     assert refused.value.hint
     assert refused.value.metrics.entropy > 0 or refused.value.metrics.entropy != refused.value.metrics.entropy
 

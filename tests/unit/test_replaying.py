@@ -41,7 +41,7 @@ def first(events: Events, kind: type[Payload], nth: int = 0) -> Event[Any]:
 
 def changed(events: Events, event: Event[Any], **update: Any) -> Events:
     """Return the events with another payload in one of them."""
-    envelope = replace(event.envelope, data=event.data.model_copy(update=update))
+    envelope = replace(event.envelope, data=event.data.replace(**update))
     return [replace(event, envelope=envelope) if one is event else one for one in events]
 
 
@@ -143,7 +143,7 @@ def test_a_daemon_that_says_it_is_further_leaves_nothing_in_flight(run):
     report = replay([*events, heard])
     assert [(one.kind, one.event_id) for one in report.differences] == [("missing", last.id)]
 
-    before = beat.model_copy(update={"position": cause.sequence - 1})
+    before = beat.replace(position=cause.sequence - 1)
     heard = replace(heard, envelope=originate(before, event_id="beat", time=last.envelope.time))
     assert replay([*events, heard]).differing == 0
 

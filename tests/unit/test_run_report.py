@@ -44,7 +44,7 @@ def test_the_summary_says_how_it_went_and_how_good_the_policy_is(log: Path) -> N
     assert f"Iteration 2, model `{'b' * 64}`" in text
     assert "| normal | 4,000 | +0.0500 [+0.0304, +0.0696] | 6.8e-07 | 0.300 | 5.50 | 2.10% |" in text
     assert "thrown away" not in text
-    assert "2 updates diverged" in summary_text(HEAD, STATE.model_copy(update={"recoveries": 2}), [], [])
+    assert "2 updates diverged" in summary_text(HEAD, STATE.replace(recoveries=2), [], [])
 
 
 @pytest.mark.parametrize(("p_value", "shown"), [(0.0, "< 1e-300"), (4e-310, "< 1e-300"), (2e-300, "2e-300"), (1, "1")])
@@ -56,7 +56,7 @@ def test_no_p_value_is_shown_as_nought(log: Path, p_value: float, shown: str) ->
 def test_what_a_game_does_not_count_has_no_column() -> None:
     plain = replace(FOUND, points=None, moon_rate=None)
     best = Best.of(2, "b" * 64, plain)
-    text = summary_text(HEAD, STATE.model_copy(update={"best": best}), [judged(plain, 4)], [])
+    text = summary_text(HEAD, STATE.replace(best=best), [judged(plain, 4)], [])
     assert "points" not in text
     assert "| normal | 4,000 | +0.0500 [+0.0304, +0.0696] | 6.8e-07 | 0.300 |" in text
     assert "No final evaluation" in summary_text(HEAD, STATE, [], [])

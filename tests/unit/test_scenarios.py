@@ -166,7 +166,7 @@ class TestRegression:
         plan = SCENARIOS["regression"].plan(known, store)
         story, bad = Story(record, plan), plan.trouble.model
         alarm = RegressionDetected(model=bad, last_good=known.model, elo_drop=300, severity="critical", games=60)
-        assert story.tell(alarm.model_copy(update={"model": NEW}))[1] is None
+        assert story.tell(alarm.replace(model=NEW))[1] is None
         alarmed, stage = story.tell(alarm, story.trouble)
         assert stage == "detected"
         back = ModelRolledBack(from_model=bad, to_model=OLD, step=4, reason="x")
@@ -213,7 +213,7 @@ class TestBadData:
         story = Story(record, SCENARIOS["bad-data"].plan(known, store))
         key = story.trouble.data.shard.key
         check = ParityChecked(request_id="r", worker="selfplay_worker@laptop", shard=key, checked=16, failures=16)
-        assert story.tell(check.model_copy(update={"shard": "e" * 64}))[1] is None
+        assert story.tell(check.replace(shard="e" * 64))[1] is None
         checked, stage = story.tell(check, story.trouble)
         assert stage == "detected"
         assert (
@@ -223,13 +223,13 @@ class TestBadData:
             == "detected"
         )
         quarantined = NodeQuarantined(worker=story.trouble.data.shard.worker, lasts_seconds=1, reason="x")
-        assert story.tell(quarantined.model_copy(update={"worker": "another"}))[1] is None
+        assert story.tell(quarantined.replace(worker="another"))[1] is None
         decided, stage = story.tell(quarantined, checked)
         assert stage == "decided"
         shard = ShardRef(worker="selfplay_worker@laptop", key=key, rows=9, games=1, model=OLD, seed=1)
         training = TrainingRequested(base_model=OLD, shards=(shard,), step=5, seed=1, learning_rate=1e-3, epochs=3)
         assert story.tell(training)[1] is None, "false rows are no recovery"
-        clean = training.model_copy(update={"shards": (shard.model_copy(update={"key": "f" * 64}),)})
+        clean = training.replace(shards=(shard.replace(key="f" * 64),))
         assert story.tell(clean, decided)[1] == "recovered"
 
 

@@ -83,7 +83,7 @@ def answer(scheduler: Driven, key: str = KEY, rows: int = 1, at: float = 0.0, se
     said = complete(scheduler, key, seconds, at)
     found = scored(rows=rows, model=model, request=request)
     games = scheduler.settings.config(key).selfplay.games_per_request
-    whole = found.model_copy(update={"shard": found.shard.model_copy(update={"games": games})})
+    whole = found.replace(shard=found.shard.replace(games=games))
     return said + scheduler.feed(whole, key=key, at=at)
 
 

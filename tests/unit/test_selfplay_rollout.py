@@ -148,7 +148,7 @@ def test_rows_are_episodes_with_the_outcome_at_their_end() -> None:
 
 
 def test_a_game_that_was_cut_off_is_bootstrapped_not_rewarded() -> None:
-    config = GAMES["chinese_checkers_3p"].model_copy(update={"max_moves": 7})
+    config = GAMES["chinese_checkers_3p"].replace(max_moves=7)
     recorder = ShardRecorder()
     seating = np.zeros((4, 3))
     seating[3, 0] = 1

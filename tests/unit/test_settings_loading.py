@@ -183,7 +183,7 @@ def test_a_matchmaking_preset_is_named_and_changed_in_part(tmp_path: Path, monke
     write(tmp_path, "[league]\nmatchmaking = 'mirror'\n")
     monkeypatch.setenv("FLYBALL_LEAGUE__MATCHMAKING__PEERS", "0.5")
     loaded = load(tmp_path)
-    assert loaded.run.league.matchmaking == MATCHMAKING["mirror"].model_copy(update={"peers": 0.5})
+    assert loaded.run.league.matchmaking == MATCHMAKING["mirror"].replace(peers=0.5)
     assert loaded.origins["league.matchmaking.mirror"] == "flyball.toml"
     assert loaded.origins["league.matchmaking.peers"] == "environment FLYBALL_LEAGUE__MATCHMAKING__PEERS"
     with pytest.raises(BadSettings, match="'mirrors', which is no preset"):

@@ -62,7 +62,7 @@ def test_shards_are_deleted_when_the_training_on_them_has_ended(monitor: DrivenW
     fit(monitor, FIRST, SECOND)
     request = ask(monitor, FIRST, SECOND)
     assert deleted(monitor) == []
-    completed = trained().model_copy(update={"request_id": request})
+    completed = trained().replace(request_id=request)
     monitor.feed(TrainingFailed(request_id=request, reason="diverged", error="nan") if failed else completed)
     assert deleted(monitor) == [FIRST, SECOND]
     assert deleted(monitor) == [], "once is enough"
@@ -111,7 +111,7 @@ def test_no_shard_is_deleted_before_the_quality_monitor_has_read_it(monitor: Dri
     request = ask(monitor, SECOND, model=NEW)
     assert deleted(monitor) == []
     monitor.feed(REFUSED)
-    monitor.feed(trained().model_copy(update={"request_id": request}))
+    monitor.feed(trained().replace(request_id=request))
     assert deleted(monitor) == [FIRST, SECOND]
 
 

@@ -73,9 +73,9 @@ def loops(run: Recording, *steps: int) -> None:
     for step in steps:
         before = run.events[-1].data.model
         met = {"champion": before, "recent": OLD}
-        results = tuple(match(60, 100, role).model_copy(update={"opponent_model": met[role]}) for role in met)
+        results = tuple(match(60, 100, role).replace(opponent_model=met[role]) for role in met)
         model = ModelHash(f"{step:064x}")
-        judged = run.add(evaluated(model, step, 10.0, 100).model_copy(update={"results": results}), subject=KEY)
+        judged = run.add(evaluated(model, step, 10.0, 100).replace(results=results), subject=KEY)
         run.add(ModelPromoted(model=model, previous=before, step=step, elo=10.0, evidence=evidence(10.0)), judged)
 
 
@@ -143,8 +143,8 @@ def test_status_says_what_is_unusual_about_a_configuration(capsys: pytest.Captur
     assert shown(TrainingUnblocked(reason="clean")) == ["paused"]
     boost = ExplorationBoost(multiplier=1.5, lasts_seconds=60, reason="stalled")
     assert shown(boost) == ["paused,", "boosted", "1.5"]
-    assert shown(paused.model_copy(update={"intensity": "normal", "previous": "paused"})) == ["boosted", "1.5"]
-    assert shown(boost.model_copy(update={"multiplier": 1.0})) == []
+    assert shown(paused.replace(intensity="normal", previous="paused")) == ["boosted", "1.5"]
+    assert shown(boost.replace(multiplier=1.0)) == []
     assert shown(boost, after_seconds=61) == [], "it has lapsed"
 
 
@@ -298,5 +298,5 @@ def test_status_says_which_workers_are_left_alone() -> None:
     assert shown(quarantined) == ("quarantined", "3 of 16 games differ")
     assert shown(NodeReleased(worker=worker, reason="x"))[0] == "degraded"
     assert shown(NodeRecovered(worker=worker)) == ("ready", None)
-    unknown = degraded.model_copy(update={"worker": "selfplay_worker@elsewhere"})
+    unknown = degraded.replace(worker="selfplay_worker@elsewhere")
     assert shown(unknown) == ("ready", None)

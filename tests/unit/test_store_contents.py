@@ -98,7 +98,7 @@ def test_a_shard_comes_back_equal_in_value_and_type(actions, kind):
 def test_shard_of_bots_comes_back_with_their_names():
     """A bot of one game is no player of events."""
     store, given = MemoryStore(), shard()
-    meta = given.meta.model_copy(update={"model": "normal", "opponents": ("easy", "hard")})
+    meta = given.meta.replace(model="normal", opponents=("easy", "hard"))
     key = put_shard(store, dataclasses.replace(given, meta=meta))
     assert get_shard(store, key).meta == meta
 

@@ -84,7 +84,7 @@ def test_a_round_robin_leaves_out_bots_and_one_sided_pairs():
 
 def test_a_request_has_few_opponents():
     newcomer = checkpoint(7, 210.0)
-    settings = SETTINGS.model_copy(update={"placement": 6})
+    settings = SETTINGS.replace(placement=6)
     found = list(tournaments(ladder().with_agent(newcomer), newcomer, settings, seed=3))
     assert [len(request.opponents) for request in found] == [4, 2]
     assert len({request.seed for request in found}) == 2
@@ -99,9 +99,9 @@ def test_every_request_has_a_seed_of_its_own():
 @pytest.mark.parametrize(("placement", "requests"), [(3, 1), (0, 0)])
 def test_the_keeper_has_its_new_members_placed(placement, requests):
     settings = LeagueSettings(tournaments=TournamentSettings(placement=placement))
-    keeper = Driven(LeagueKeeper, run_settings().model_copy(update={"league": settings}))
+    keeper = Driven(LeagueKeeper, run_settings().replace(league=settings))
     keeper.feed(rated(40.0, match(0.9, 200), model=model(1), step=1))
-    said = keeper.feed(promoted(model(1)).model_copy(update={"step": 1}))
+    said = keeper.feed(promoted(model(1)).replace(step=1))
     found = [one for one in said if isinstance(one, MatchesRequested)]
     assert [(one.model, one.opponents) for one in found] == [(model(1), ("random",))] * requests
 
@@ -120,7 +120,7 @@ def test_matches_wait_for_every_evaluation_however_many_there_are():
 def test_a_retest_comes_before_the_matches_of_tournaments():
     worker = evaluator()
     worker.feed(asked(1, model(2)))
-    retest = worker.feed(asked(1, "random", games=41).model_copy(update={"purpose": "retest"}))
+    retest = worker.feed(asked(1, "random", games=41).replace(purpose="retest"))
     job, _ = worker.jobs()
     assert job.id == retest.id
     assert [(one.name, one.model, one.games) for one in job.context["opponents"]] == [("random", None, 42)]
@@ -168,7 +168,7 @@ def test_a_tournament_changes_ratings_a_little_and_nobody_comes_or_goes_for_it()
     assert set(ratings) >= {model(1), model(2)}
     assert 160.0 < ratings[model(2)].elo < 200.0, "twenty games say less than the two hundred before them"
     for one in said:
-        worker.feed(one.model_copy(update={"request_id": worker.jobs()[0].id}) if one is said[0] else one)
+        worker.feed(one.replace(request_id=worker.jobs()[0].id) if one is said[0] else one)
     after = worker.rows[KEY].pool
     assert after.candidates == before.candidates == (NEW,)
     assert after.games() == before.games() + Counter({model(1): 40, model(2): 20, "random": 20})

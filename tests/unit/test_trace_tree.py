@@ -146,12 +146,12 @@ def test_long_lists_are_cut_in_a_line() -> None:
 
 
 def test_figures_are_left_out_where_none_decided() -> None:
-    word = promoted().evidence.model_copy(update={"statistic": "no model before it", "value": 0.0, "threshold": 0.0})
-    line = summarise(promoted().model_copy(update={"evidence": word}))
+    word = promoted().evidence.replace(statistic="no model before it", value=0.0, threshold=0.0)
+    line = summarise(promoted().replace(evidence=word))
     assert "no model before it, +400 " in line
     assert "needed" not in line
-    decided = word.model_copy(update={"statistic": "not 40 Elo worse", "value": 4.54, "threshold": 2.944})
-    line = summarise(promoted().model_copy(update={"evidence": decided}))
+    decided = word.replace(statistic="not 40 Elo worse", value=4.54, threshold=2.944)
+    line = summarise(promoted().replace(evidence=decided))
     assert "not 40 Elo worse: evidence 4.5, 2.9 needed, " in line
 
 

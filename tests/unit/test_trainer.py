@@ -33,7 +33,7 @@ def ask(trainer: DrivenWorker, *shards: str) -> Job:
 
 
 def done(trainer: DrivenWorker, job: Job) -> None:
-    trainer.feed(trained().model_copy(update={"request_id": job.id}))
+    trainer.feed(trained().replace(request_id=job.id))
     assert not trainer.jobs()
 
 

@@ -16,7 +16,7 @@ from app.learning.network import bytes_to_parameters
 from app.learning.ppo import TrainingDiverged
 from app.store import DamagedBlob, FileStore, MissingBlob, Shard, ShardMeta, get_checkpoint, put_shard
 
-CONFIG = GAMES[ConfigKey("tic_tac_toe_2p")].model_copy(update={"network": NetworkSettings(hidden=(8,))})
+CONFIG = GAMES[ConfigKey("tic_tac_toe_2p")].replace(network=NetworkSettings(hidden=(8,)))
 GAME = open_table(CONFIG, slots=0).spec
 
 
@@ -146,7 +146,7 @@ def test_shards_of_other_games_or_rules_are_refused(store, spec, foreign):
 
 
 def test_a_base_model_of_another_step_configuration_or_network_is_refused(spec):
-    other = CONFIG.model_copy(update={"network": NetworkSettings(hidden=(9,))})
+    other = CONFIG.replace(network=NetworkSettings(hidden=(9,)))
     hex7 = GAMES[ConfigKey("hex7_2p")]
     changes = [{"step": 1}, {"config": other.model_dump(mode="json")}, {"config": hex7.model_dump(mode="json")}]
     for change in changes:

@@ -43,7 +43,7 @@ def rejected(model: str) -> PromotionRejected:
 
 def finish(trigger: Driven, model: str = NEW) -> list:
     """Finish the training that is under way."""
-    return trigger.feed(trained(model).model_copy(update={"request_id": trigger.row().request}))
+    return trigger.feed(trained(model).replace(request_id=trigger.row().request))
 
 
 def failed(trigger: Driven) -> TrainingFailed:
@@ -69,7 +69,7 @@ def test_what_was_decided_holds_when_the_first_training_is_asked_for_again():
     trigger.feed(AdaptiveParamsChanged(epochs=7, games_per_iteration=128, learning_rate=2e-5, reason="x"))
     trigger.feed(TrainingBlockedByQuality(reason="x"), failed(trigger))
     (again,) = trigger.feed(TICK, key=None, at=20)
-    assert again == first.model_copy(update={"epochs": 7, "learning_rate": 2e-5})
+    assert again == first.replace(epochs=7, learning_rate=2e-5)
     assert trigger.row().needs.games_per_iteration == 128
     assert trigger.row().blocked
 

@@ -32,7 +32,7 @@ def rating(n: int, elo: float, games: int = 100, anchor: str = ANCHOR):
 def retest(elo: float, n: int, games: int = 20, anchor: str = ANCHOR):
     """Play a match that looks into a suspicion, exactly as expected."""
     played = match(expected_score(elo), games, "member_1", model=anchor)
-    return rated(elo, played, model=model(n)).model_copy(update={"purpose": "retest"})
+    return rated(elo, played, model=model(n)).replace(purpose="retest")
 
 
 def promote(watchdog: Driven, n: int, elo: float = LEVEL, anchor: str = ANCHOR) -> list:
@@ -68,7 +68,7 @@ class Played:
         self.games += games
         score = self.rng.binomial(games, expected_score(elo)) / games
         played = match(score, games, "anchor_1", model=ANCHOR)
-        return rated(0.0, played, model=model(self.models)).model_copy(update={"purpose": purpose})
+        return rated(0.0, played, model=model(self.models)).replace(purpose=purpose)
 
     def promote(self, elo: float) -> bool:
         """Rate and promote a model, and look into suspicions; return whether there was an alarm."""
@@ -170,7 +170,7 @@ def test_before_there_is_an_anchor_the_random_bot_is_what_a_model_is_retested_ag
     watchdog.feed(rated(120.0, match(expected_score(130.0), 200), model=model(10)), at=10)
     (request,) = watchdog.feed(promoted(10), at=10)
     assert (request.purpose, request.opponents) == ("retest", ("random",))
-    played = rated(0.0, match(0.3, 40), model=model(10)).model_copy(update={"purpose": "retest"})
+    played = rated(0.0, match(0.3, 40), model=model(10)).replace(purpose="retest")
     (detected,) = watchdog.feed(played, at=11)
     assert (type(detected), detected.games) == (RegressionDetected, 240)
 
