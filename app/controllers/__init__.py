@@ -11,11 +11,8 @@ from app.controllers.loss_watch import LossWatch
 from app.controllers.needs import Needs
 from app.controllers.scheduler import SelfplayScheduler
 from app.controllers.state import (
-    CanonicalFeedbackState,
     FeedbackFold,
     FeedbackState,
-    MonitoringFeedbackState,
-    SignalFeedbackState,
 )
 from app.controllers.trend import RatingPoint, Slope, slope_per_hour
 from app.controllers.trigger import TrainingTrigger
@@ -23,7 +20,6 @@ from app.controllers.watchdog import ModelPerformanceWatchdog, cusum_step, fixed
 
 __all__ = [
     "REMEMBERED",
-    "CanonicalFeedbackState",
     "Controller",
     "CurriculumIntegration",
     "EvaluationFeedbackHandler",
@@ -36,11 +32,9 @@ __all__ = [
     "LossWatch",
     "ModelLifecycleCoordinator",
     "ModelPerformanceWatchdog",
-    "MonitoringFeedbackState",
     "Needs",
     "RatingPoint",
     "SelfplayScheduler",
-    "SignalFeedbackState",
     "Slope",
     "TrainingTrigger",
     "cusum_step",

@@ -15,9 +15,9 @@ from math import sqrt, tanh
 from typing import ClassVar, NamedTuple
 
 from app.controllers.controller import Controller
-from app.controllers.state import FeedbackState, state_of
+from app.controllers.state import FeedbackState, States, state_of
 from app.core import ConfigKey
-from app.events import CurriculumRebalanced, Emission, EvaluationCompleted, Event, Payload, Row, Step
+from app.events import CurriculumRebalanced, Emission, EvaluationCompleted, Event, Payload, Row, Step, handles
 
 US = 1_000_000
 ALL = ""
@@ -79,15 +79,15 @@ class CurriculumIntegration(Controller[CurriculumRow]):
 
     name: ClassVar[str] = "CurriculumIntegration"
     row: ClassVar[type[CurriculumRow]] = CurriculumRow
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted})
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({CurriculumRebalanced})
 
-    def step(
-        self, rows: Mapping[str, CurriculumRow], event: Event[Payload], states: Mapping[str, FeedbackState]
+    @handles(EvaluationCompleted)
+    def evaluated(
+        self, rows: Mapping[str, CurriculumRow], event: Event[EvaluationCompleted], states: States
     ) -> Step[CurriculumRow]:
         """Rebalance after a rating, if the cooldown is over and the weights have changed enough."""
         limits, row = self.settings.feedback.curriculum, rows.get(ALL)
-        if not isinstance(event.data, EvaluationCompleted) or event.data.purpose != "rating":
+        if event.data.purpose != "rating":
             return Step()
         if row is not None and event.recorded_us - row.set_us < limits.rebalance_seconds * US:
             return Step()

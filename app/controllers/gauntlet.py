@@ -5,10 +5,20 @@ from typing import ClassVar
 
 from app.controllers.controller import Controller
 from app.controllers.knobs import bounded
-from app.controllers.state import FeedbackState
+from app.controllers.state import States
 from app.controllers.trend import SECONDS_PER_HOUR
 from app.core import RANDOM, ConfigKey
-from app.events import Emission, EvaluationCompleted, Event, HyperparameterUpdated, Parameter, Payload, Row, Step
+from app.events import (
+    Emission,
+    EvaluationCompleted,
+    Event,
+    HyperparameterUpdated,
+    Parameter,
+    Payload,
+    Row,
+    Step,
+    handles,
+)
 
 US = 1_000_000
 
@@ -28,21 +38,18 @@ class GauntletFeedbackController(Controller[GauntletRow]):
 
     name: ClassVar[str] = "GauntletFeedbackController"
     row: ClassVar[type[GauntletRow]] = GauntletRow
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted})
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({HyperparameterUpdated})
     parameters: ClassVar[frozenset[Parameter]] = frozenset(
         {"epochs", "games_per_iteration", "quality_threshold", "base_temperature"}
     )
 
-    def step(
-        self,
-        rows: Mapping[str, GauntletRow],
-        event: Event[Payload],
-        states: Mapping[str, FeedbackState],  # noqa: ARG002 - the protocol's argument
+    @handles(EvaluationCompleted)
+    def evaluated(
+        self, rows: Mapping[str, GauntletRow], event: Event[EvaluationCompleted], states: States
     ) -> Step[GauntletRow]:
-        """Fold one event."""
+        """Set the parameters that a gauntlet's scores call for, once per cooldown."""
         data, key = event.data, event.subject
-        if not isinstance(data, EvaluationCompleted) or data.purpose != "rating":
+        if data.purpose != "rating":
             return Step()
         row = rows.get(key) or self._initial(key)
         cooldown = self.settings.feedback.gauntlet.cooldown_hours * SECONDS_PER_HOUR * US

@@ -14,10 +14,10 @@ been, as far as is known; a model restored by a rollback is rated, as the refere
 
 import operator
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from app.controllers.controller import Controller
-from app.controllers.state import FeedbackState
+from app.controllers.state import States
 from app.controllers.watchdog import SEVERITIES
 from app.core import Elo, EventId, ModelHash, derive_seed, gsprt_llr, rotation_outcomes, sprt_bounds, sprt_verdict
 from app.events import (
@@ -37,6 +37,7 @@ from app.events import (
     Row,
     Step,
     TrainingCompleted,
+    handles,
 )
 
 MAX_ROUNDS = 40
@@ -100,69 +101,87 @@ FIRST = ModelsRow()
 """The row of a configuration without a model."""
 
 
+Rows = Mapping[str, ModelsRow]
+
+
 class ModelLifecycleCoordinator(Controller[ModelsRow]):
     """Owns which model is current."""
 
     name: ClassVar[str] = "ModelLifecycleCoordinator"
     row: ClassVar[type[ModelsRow]] = ModelsRow
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {
-            TrainingCompleted,
-            EvaluationCompleted,
-            EvaluationFailed,
-            ModelPromoted,
-            ModelRolledBack,
-            RegressionDetected,
-            RollbackRequested,
-        }
-    )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {EvaluationRequested, ModelPromoted, PromotionRejected, ModelRolledBack}
     )
 
-    def step(
-        self,
-        rows: Mapping[str, ModelsRow],
-        event: Event[Payload],
-        states: Mapping[str, FeedbackState],  # noqa: ARG002 - the protocol's argument
-    ) -> Step[ModelsRow]:
-        """Fold one event."""
-        row = rows.get(event.subject) or FIRST
-        match event.data:
-            case TrainingCompleted(model=model, parent=parent, step=step):
-                candidate = Candidate(model=model, parent=parent, step=step)
-                return Step({event.subject: row.replace(candidate=candidate)})
-            case EvaluationCompleted(purpose="rating" | "gate") as data if (
-                row.candidate and row.candidate.model == data.model
-            ):
-                return self._evaluated(event, row, row.candidate, data)
-            case EvaluationFailed(purpose="gate", model=model) if row.candidate and row.candidate.plays_gate(model):
-                return self._another_round(event, row, row.candidate)
-            case RegressionDetected(model=model, severity=severity, last_good=last_good, elo_drop=drop):
-                if SEVERITIES.index(severity) < SEVERITIES.index(self.settings.feedback.lifecycle.rollback_at):
-                    return Step()
-                return self._roll_back(event, row, model, last_good, f"{severity} regression by {drop:.0f} Elo")
-            case RollbackRequested(model=model, reason=reason):
-                return self._roll_back(event, row, model, None, reason)
-            case ModelPromoted() | ModelRolledBack() as decision:
-                return self._adopted(event, row, decision)
+    @handles(TrainingCompleted)
+    def trained(self, rows: Rows, event: Event[TrainingCompleted], states: States) -> Step[ModelsRow]:
+        """Take up the candidate."""
+        candidate = Candidate(model=event.data.model, parent=event.data.parent, step=event.data.step)
+        return Step({event.subject: (rows.get(event.subject) or FIRST).replace(candidate=candidate)})
+
+    @handles(EvaluationCompleted)
+    def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[ModelsRow]:
+        """Judge the candidate: its gauntlet opens the gate, gate games decide."""
+        row, data = rows.get(event.subject) or FIRST, event.data
+        candidate = row.candidate
+        if candidate is None or candidate.model != data.model or data.purpose not in {"rating", "gate"}:
+            return Step()
+        if data.purpose == "gate":
+            match, players = data.results[0], self.settings.config(event.subject).players
+            if not candidate.plays_gate(data.model) or len(match.rotations) != rotation_outcomes(players):
+                return Step()
+            if row.current and match.opponent_model != row.current.model:
+                return self._another_round(event, row, candidate)  # it says nothing about the current champion
+            return self._judged(event, row, candidate.after(match, players))
+        rated = candidate.replace(rating_id=event.id, elo=data.elo, elo_stderr=data.elo_stderr)
+        if row.current is None:
+            return self._promote(event.subject, row, rated, _evidence(rated, "no model before it", 0, 0))
+        if candidate.parent != row.current.model:
+            return self._reject(event.subject, row, rated, _evidence(rated, "not trained from the current model", 0, 0))
+        return self._another_round(event, row, rated)
+
+    @handles(EvaluationFailed)
+    def evaluation_failed(self, rows: Rows, event: Event[EvaluationFailed], states: States) -> Step[ModelsRow]:
+        """Play gate games again."""
+        row, data = rows.get(event.subject) or FIRST, event.data
+        if data.purpose == "gate" and row.candidate and row.candidate.plays_gate(data.model):
+            return self._another_round(event, row, row.candidate)
         return Step()
 
-    def _adopted(
-        self, event: Event[Payload], row: ModelsRow, decision: ModelPromoted | ModelRolledBack
-    ) -> Step[ModelsRow]:
-        """Take over what was decided elsewhere; its own decisions were taken in when they were taken."""
-        if isinstance(decision, ModelRolledBack):
-            promoted = _up_to(row.promoted, Promoted(model=decision.to_model, step=decision.step))
-        else:
-            promoted = _with(row.promoted, Promoted(model=decision.model, step=decision.step))
-        newest = promoted[-1]
-        if row.current and row.current.model == newest.model:
+    @handles(RegressionDetected)
+    def regressed(self, rows: Rows, event: Event[RegressionDetected], states: States) -> Step[ModelsRow]:
+        """Roll back after a regression that is bad enough."""
+        data = event.data
+        if SEVERITIES.index(data.severity) < SEVERITIES.index(self.settings.feedback.lifecycle.rollback_at):
             return Step()
-        return Step({event.subject: ModelsRow(promoted=promoted)}, (self._rating(event, newest),))
+        reason = f"{data.severity} regression by {data.elo_drop:.0f} Elo"
+        return self._roll_back(event, rows.get(event.subject) or FIRST, data.model, data.last_good, reason)
+
+    @handles(RollbackRequested)
+    def rollback_requested(self, rows: Rows, event: Event[RollbackRequested], states: States) -> Step[ModelsRow]:
+        """Roll back to the model before."""
+        return self._roll_back(event, rows.get(event.subject) or FIRST, event.data.model, None, event.data.reason)
+
+    @handles(ModelPromoted)
+    def promoted(self, rows: Rows, event: Event[ModelPromoted], states: States) -> Step[ModelsRow]:
+        """Adopt an operator's promotion."""
+        row, newest = rows.get(event.subject) or FIRST, Promoted(model=event.data.model, step=event.data.step)
+        return self._adopted(event, row, _with(row.promoted, newest))
+
+    @handles(ModelRolledBack)
+    def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[ModelsRow]:
+        """Adopt an operator's rollback."""
+        row, target = rows.get(event.subject) or FIRST, Promoted(model=event.data.to_model, step=event.data.step)
+        return self._adopted(event, row, _up_to(row.promoted, target))
+
+    def _adopted(self, event: Event[Any], row: ModelsRow, promoted: tuple[Promoted, ...]) -> Step[ModelsRow]:
+        """Adopt what was decided elsewhere, and have it rated; own decisions were taken in when they were taken."""
+        if row.current and row.current.model == promoted[-1].model:
+            return Step()
+        return Step({event.subject: ModelsRow(promoted=promoted)}, (self._rating(event, promoted[-1]),))
 
     def _roll_back(
-        self, event: Event[Payload], row: ModelsRow, model: ModelHash, last_good: ModelHash | None, reason: str
+        self, event: Event[Any], row: ModelsRow, model: ModelHash, last_good: ModelHash | None, reason: str
     ) -> Step[ModelsRow]:
         """Go back to ``last_good`` if it is remembered, else to the one before; nothing if ``model`` is not current."""
         if row.current is None or row.current.model != model or len(row.promoted) < 2:
@@ -174,31 +193,13 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
         emissions = Emission(decision), self._rating(event, target)
         return Step({event.subject: ModelsRow(promoted=row.promoted[: index + 1])}, emissions)
 
-    def _rating(self, event: Event[Payload], promoted: Promoted) -> Emission:
+    def _rating(self, event: Event[Any], promoted: Promoted) -> Emission:
         """Ask for rating games of their own: the same model may be rated several times."""
         seed = derive_seed(self.settings.seed, event.subject, "current", event.id)
         request = EvaluationRequested(purpose="rating", model=promoted.model, step=promoted.step, seed=seed)
         return Emission(request)
 
-    def _evaluated(
-        self, event: Event[Payload], row: ModelsRow, candidate: Candidate, data: EvaluationCompleted
-    ) -> Step[ModelsRow]:
-        if data.purpose == "gate":
-            match, players = data.results[0], self.settings.config(event.subject).players
-            if not candidate.plays_gate(data.model) or len(match.rotations) != rotation_outcomes(players):
-                return Step()
-            if row.current and match.opponent_model != row.current.model:
-                return self._another_round(event, row, candidate)  # it says nothing about the current champion
-            return self._judged(event, row, candidate.after(match, players))
-        rating = {"rating_id": event.id, "elo": data.elo, "elo_stderr": data.elo_stderr}
-        rated = candidate.replace(**rating)
-        if row.current is None:
-            return self._promote(event.subject, row, rated, _evidence(rated, "no model before it", 0, 0))
-        if candidate.parent != row.current.model:
-            return self._reject(event.subject, row, rated, _evidence(rated, "not trained from the current model", 0, 0))
-        return self._another_round(event, row, rated)
-
-    def _judged(self, event: Event[Payload], row: ModelsRow, candidate: Candidate) -> Step[ModelsRow]:
+    def _judged(self, event: Event[Any], row: ModelsRow, candidate: Candidate) -> Step[ModelsRow]:
         limits = self.settings.feedback.lifecycle
         llr = gsprt_llr(candidate.rotations, limits.elo0, limits.elo1)
         verdict = sprt_verdict(llr, limits.alpha, limits.beta)
@@ -213,7 +214,7 @@ class ModelLifecycleCoordinator(Controller[ModelsRow]):
             return self._reject(event.subject, row, candidate, worse)
         return self._reject(event.subject, row, candidate, _evidence(candidate, f"undecided: {better}", llr, accepted))
 
-    def _another_round(self, event: Event[Payload], row: ModelsRow, candidate: Candidate) -> Step[ModelsRow]:
+    def _another_round(self, event: Event[Any], row: ModelsRow, candidate: Candidate) -> Step[ModelsRow]:
         key, rounds = event.subject, candidate.rounds + 1
         if rounds > MAX_ROUNDS:
             return self._reject(key, row, candidate, _evidence(candidate, f"undecided after {MAX_ROUNDS} rounds", 0, 0))

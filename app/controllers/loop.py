@@ -6,13 +6,13 @@ would not bring an evaluation. So EVALUATION_OVERDUE is emitted once, and the st
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from app.controllers.bad_nodes import Delivered, NodeRow, NodeWatch
 from app.controllers.controller import Controller
 from app.controllers.data_quality import US, QualityRow, adopt_block, apply_parity, apply_quality
 from app.controllers.stall import BoostRow, Look, adopt_boost, check_stall
-from app.controllers.state import FeedbackState, longest_between_sweeps, state_of
+from app.controllers.state import FeedbackState, States, longest_between_sweeps, state_of
 from app.controllers.trend import SECONDS_PER_HOUR
 from app.core import EventId, ModelHash, derive_id, derive_seed
 from app.events import (
@@ -39,6 +39,7 @@ from app.events import (
     TrainingCompleted,
     TrainingIntensityChanged,
     TrainingUnblocked,
+    handles,
 )
 
 MAX_ATTEMPTS = 3
@@ -63,10 +64,6 @@ class Awaited(Row, frozen=True):
     model: ModelHash
     step: int
     attempts: int
-
-    def may_be_repeated(self, failed: ModelHash) -> bool:
-        """Return whether it is the evaluation of this model that is awaited, and not tried too often yet."""
-        return self.model == failed and self.attempts < MAX_ATTEMPTS
 
 
 class FeedbackRow(Row, frozen=True):
@@ -98,27 +95,14 @@ FIRST = FeedbackRow()
 """The row of a configuration of which nothing is known."""
 
 
+Rows = Mapping[str, FeedbackRow]
+
+
 class FeedbackLoopController(Controller[FeedbackRow]):
     """Owns the exploration boost, the self-play rate, training intensity and block, and the quarantine of workers."""
 
     name: ClassVar[str] = "FeedbackLoopController"
     row: ClassVar[type[FeedbackRow]] = FeedbackRow
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {
-            TrainingCompleted,
-            EvaluationCompleted,
-            EvaluationFailed,
-            QualityScoreUpdated,
-            ParityChecked,
-            NodeProbed,
-            NodeQuarantined,
-            NodeReleased,
-            ClockTick,
-            ExplorationBoost,
-            TrainingBlockedByQuality,
-            TrainingUnblocked,
-        }
-    )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {
             EvaluationOverdue,
@@ -134,116 +118,108 @@ class FeedbackLoopController(Controller[FeedbackRow]):
         }
     )
 
-    def step(
-        self, rows: Mapping[str, FeedbackRow], event: Event[Payload], states: Mapping[str, FeedbackState]
-    ) -> Step[FeedbackRow]:
-        """Fold one event."""
+    def step(self, rows: Rows, event: Event[Payload], states: States) -> Step[FeedbackRow]:
+        """Fold one event; own decisions come back, and their effect is in the rows already."""
         key = _row_of(event.data, event.subject)
         row = rows.get(key) or FIRST
         if event.id in row.unseen:
             return Step({key: _seen(row, event)})
-        match event.data:
-            case ClockTick():
-                step = self._sweep(rows, event, states)
-            case NodeQuarantined() | NodeReleased() as decision:
-                return Step({key: row.replace(node=_adopted(decision, event.recorded_us))})
-            case QualityScoreUpdated() | ParityChecked() | NodeProbed():
-                step = self._inspected(rows, event, states)
-            case _:
-                after, emissions = self._after(row, state_of(states, key), event)
-                step = Step({} if after is row else {key: after}, tuple(emissions))
-        return self._awaiting(step, rows, event)
+        return self._awaiting(self.handle(rows, event, states), rows, event)
 
-    def _awaiting(
-        self, step: Step[FeedbackRow], rows: Mapping[str, FeedbackRow], event: Event[Payload]
+    @handles(TrainingCompleted)
+    def trained(self, rows: Rows, event: Event[TrainingCompleted], states: States) -> Step[FeedbackRow]:
+        """Ask for the evaluation of the new model."""
+        awaited = Awaited(model=event.data.model, step=event.data.step, attempts=1)
+        return self._ask(rows.get(event.subject) or FIRST, event.subject, awaited)
+
+    @handles(EvaluationFailed)
+    def evaluation_failed(self, rows: Rows, event: Event[EvaluationFailed], states: States) -> Step[FeedbackRow]:
+        """Ask for the evaluation again, not too often."""
+        row, data = rows.get(event.subject) or FIRST, event.data
+        awaited = row.awaited
+        if (
+            data.purpose != "rating"
+            or awaited is None
+            or awaited.model != data.model
+            or awaited.attempts >= MAX_ATTEMPTS
+        ):
+            return Step()
+        return self._ask(row, event.subject, awaited.replace(attempts=awaited.attempts + 1))
+
+    @handles(EvaluationCompleted)
+    def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[FeedbackRow]:
+        """Look for a stall after each rating."""
+        row, data, key = rows.get(event.subject) or FIRST, event.data, event.subject
+        if data.purpose != "rating":
+            return Step()
+        awaited = None if row.awaited and row.awaited.model == data.model else row.awaited
+        row = row.replace(awaited=awaited, rated_us=event.recorded_us, overdue=False, evaluated=event.cause)
+        row, emissions = self._check(row, state_of(states, key), event)
+        return Step({key: row}, tuple(emissions))
+
+    @handles(QualityScoreUpdated)
+    def scored(self, rows: Rows, event: Event[QualityScoreUpdated], states: States) -> Step[FeedbackRow]:
+        """Set penalty and intensity by the configuration's quality, and watch the worker's."""
+        row, data, settings = rows.get(event.subject) or FIRST, event.data, self.settings.feedback
+        watch, quality, said = self._watch(rows, row, event), row.quality, tuple[Payload, ...]()
+        if data.shard.worker is not None:
+            watch.score(data.shard.worker, data.score)
+        known = state_of(states, event.subject).quality_score
+        if known is not None:
+            quality, said = apply_quality(quality, known, settings, event.recorded_us)
+        return _inspected(rows, row.replace(quality=quality, inspected=event.cause), watch, event, said)
+
+    @handles(ParityChecked)
+    def parity_checked(self, rows: Rows, event: Event[ParityChecked], states: States) -> Step[FeedbackRow]:
+        """Block training where games break the rules, unless that is one worker's fault alone."""
+        row, data, key = rows.get(event.subject) or FIRST, event.data, event.subject
+        watch, quality, said = self._watch(rows, row, event), row.quality, tuple[Payload, ...]()
+        reason = f"{data.failures} of {data.checked} games of {key} differ from the rules"
+        if not (data.failures and data.worker is not None and watch.is_at_fault(data.worker, reason)):
+            quality, said = apply_parity(quality, data.checked, data.failures, self.settings.feedback.quality)
+        if quality.blocked and not row.quality.blocked:
+            accused = [name for name, one in rows.items() if one.node.broken == key and one.node.quarantines]
+            for name in sorted(accused):  # because rows change their order at a restart, and ids depend on it
+                watch.release(name.removeprefix(NODE), f"others break the rules of {key} as well")
+        return _inspected(rows, row.replace(quality=quality), watch, event, said)
+
+    @handles(NodeProbed)
+    def probed(self, rows: Rows, event: Event[NodeProbed], states: States) -> Step[FeedbackRow]:
+        """Judge a worker in quarantine by its probe."""
+        row, data = rows.get(event.subject) or FIRST, event.data
+        watch = self._watch(rows, row, event)
+        if data.worker is not None:
+            watch.probe(data.worker, data.score)
+        return _inspected(rows, row, watch, event, ())
+
+    @handles(NodeQuarantined, NodeReleased)
+    def quarantine_decided(
+        self, rows: Rows, event: Event[NodeQuarantined] | Event[NodeReleased], states: States
     ) -> Step[FeedbackRow]:
-        """Return a step whose rows hold the ids of its decisions, to tell them from an operator's."""
-        changed = dict(step.rows)
-        for index, (data, subject, _) in enumerate(step.emissions):
-            if isinstance(data, ADOPTED):
-                key = _row_of(data, subject or event.subject)
-                row = changed.get(key) or rows.get(key) or FIRST
-                unseen = (*row.unseen, derive_id(self.name, event.id, index))
-                changed[key] = row.replace(unseen=unseen[-UNSEEN:])
-        return Step(changed, step.emissions)
+        """Go on from a quarantine that an operator began or ended."""
+        key = _row_of(event.data, event.subject)
+        begun = int(isinstance(event.data, NodeQuarantined))
+        node = NodeRow(times_us=(event.recorded_us,), quarantines=begun)
+        return Step({key: (rows.get(key) or FIRST).replace(node=node)})
 
-    def _after(
-        self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]
-    ) -> tuple[FeedbackRow, Sequence[Emission]]:
-        match event.data:
-            case TrainingBlockedByQuality() | TrainingUnblocked() as decision:
-                blocked = isinstance(decision, TrainingBlockedByQuality)
-                return row.replace(quality=adopt_block(row.quality, blocked=blocked)), ()
-            case ExplorationBoost() as decision:
-                boost = adopt_boost(row.boost, decision, event.recorded_us)
-                return row.replace(boost=boost.replace(set_by=event.cause)), ()
-            case TrainingCompleted(model=model, step=step):
-                return self._ask(row, event.subject, Awaited(model=model, step=step, attempts=1))
-            case EvaluationFailed(purpose="rating", model=model) if row.awaited and row.awaited.may_be_repeated(model):
-                again = row.awaited.replace(attempts=row.awaited.attempts + 1)
-                return self._ask(row, event.subject, again)
-            case EvaluationCompleted(purpose="rating", model=model):
-                awaited = None if row.awaited and row.awaited.model == model else row.awaited
-                rated = {"awaited": awaited, "rated_us": event.recorded_us, "overdue": False, "evaluated": event.cause}
-                return self._check(row.replace(**rated), state, event)
-        return row, ()
-
-    def _inspected(  # noqa: C901 - what an inspection says of both sides, in one place
-        self, rows: Mapping[str, FeedbackRow], event: Event[Payload], states: Mapping[str, FeedbackState]
+    @handles(TrainingBlockedByQuality, TrainingUnblocked)
+    def block_decided(
+        self, rows: Rows, event: Event[TrainingBlockedByQuality] | Event[TrainingUnblocked], states: States
     ) -> Step[FeedbackRow]:
-        """Attribute an inspected shard to its configuration or to its worker alone."""
-        settings, key = self.settings.feedback, event.subject
-        row = rows.get(key) or FIRST
-        watch = NodeWatch(
-            settings.nodes, key, row.delivered, lambda name: rows.get(NODE + name, FIRST).node, event.recorded_us
-        )
-        quality, said, known = row.quality, tuple[Payload, ...](), state_of(states, key).quality_score
-        match event.data:
-            case QualityScoreUpdated(shard=shard, score=score):
-                if shard.worker is not None:
-                    watch.score(shard.worker, score)
-                if known is not None:
-                    quality, said = apply_quality(row.quality, known, settings, event.recorded_us)
-            case ParityChecked(worker=worker, checked=checked, failures=failures):
-                reason = f"{failures} of {checked} games of {key} differ from the rules"
-                if not (failures and worker is not None and watch.is_at_fault(worker, reason)):
-                    quality, said = apply_parity(row.quality, checked, failures, settings.quality)
-                if quality.blocked and not row.quality.blocked:
-                    accused = [name for name, one in rows.items() if one.node.broken == key and one.node.quarantines]
-                    for name in sorted(accused):  # because rows change their order at a restart, and ids depend on it
-                        watch.release(name.removeprefix(NODE), f"others break the rules of {key} as well")
-            case NodeProbed(worker=str(worker), score=score):
-                watch.probe(worker, score)
-        changed: dict[str, FeedbackRow | None] = {
-            NODE + name: rows.get(NODE + name, FIRST).replace(node=one) for name, one in watch.changed.items()
-        }
-        inspected = event.cause if isinstance(event.data, QualityScoreUpdated) else row.inspected
-        update = {"quality": quality, "delivered": watch.delivered, "inspected": inspected}
-        changed[key] = row.replace(**update)
-        return Step(changed, tuple([Emission(payload) for payload in (*said, *watch.said)]))
+        """Go on from a block that an operator set or lifted."""
+        row = rows.get(event.subject) or FIRST
+        quality = adopt_block(row.quality, blocked=isinstance(event.data, TrainingBlockedByQuality))
+        return Step({event.subject: row.replace(quality=quality)})
 
-    def _ask(self, row: FeedbackRow, key: str, awaited: Awaited) -> tuple[FeedbackRow, Sequence[Emission]]:
-        seed = derive_seed(self.settings.seed, key, "evaluation", awaited.model, awaited.attempts)
-        request = EvaluationRequested(purpose="rating", model=awaited.model, step=awaited.step, seed=seed)
-        return row.replace(awaited=awaited), (Emission(request),)
+    @handles(ExplorationBoost)
+    def boost_decided(self, rows: Rows, event: Event[ExplorationBoost], states: States) -> Step[FeedbackRow]:
+        """Go on from a boost that an operator set."""
+        row = rows.get(event.subject) or FIRST
+        boost = adopt_boost(row.boost, event.data, event.recorded_us).replace(set_by=event.cause)
+        return Step({event.subject: row.replace(boost=boost)})
 
-    def _check(
-        self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]
-    ) -> tuple[FeedbackRow, Sequence[Emission]]:
-        """Look for a stall or a pause; overdue evaluations void the rating history."""
-        look = Look(
-            now=event.recordedtime,
-            now_us=event.recorded_us,
-            history=() if row.overdue else state.elo_history,
-            evaluated=row.evaluated,
-            paused_by=row.inspected if row.quality.intensity == "paused" else None,
-        )
-        boost, emissions = check_stall(row.boost, look, self.settings.feedback.stall)
-        return row if boost is row.boost else row.replace(boost=boost), emissions
-
-    def _sweep(
-        self, rows: Mapping[str, FeedbackRow], event: Event[Payload], states: Mapping[str, FeedbackState]
-    ) -> Step[FeedbackRow]:
+    @handles(ClockTick)
+    def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[FeedbackRow]:
         """Look at all configurations, once per check period: those without evaluations have stalls and boosts too."""
         now_us, last = event.recorded_us, (rows.get(SWEEP) or FIRST).swept_us
         if now_us - last < self.settings.feedback.stall.check_seconds * US:
@@ -270,6 +246,44 @@ class FeedbackLoopController(Controller[FeedbackRow]):
         overdue = EvaluationOverdue(hours=hours, model=model, attempts=attempts)
         return row.replace(overdue=True), (Emission(overdue, evidence=row.evaluated),)
 
+    def _check(
+        self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]
+    ) -> tuple[FeedbackRow, Sequence[Emission]]:
+        """Look for a stall or a pause; overdue evaluations void the rating history."""
+        look = Look(
+            now=event.recordedtime,
+            now_us=event.recorded_us,
+            history=() if row.overdue else state.elo_history,
+            evaluated=row.evaluated,
+            paused_by=row.inspected if row.quality.intensity == "paused" else None,
+        )
+        boost, emissions = check_stall(row.boost, look, self.settings.feedback.stall)
+        return row if boost is row.boost else row.replace(boost=boost), emissions
+
+    def _ask(self, row: FeedbackRow, key: str, awaited: Awaited) -> Step[FeedbackRow]:
+        seed = derive_seed(self.settings.seed, key, "evaluation", awaited.model, awaited.attempts)
+        request = EvaluationRequested(purpose="rating", model=awaited.model, step=awaited.step, seed=seed)
+        return Step({key: row.replace(awaited=awaited)}, (Emission(request),))
+
+    def _watch(self, rows: Rows, row: FeedbackRow, event: Event[Any]) -> NodeWatch:
+        """Return the watch over the workers of the event's configuration."""
+
+        def load(worker: str) -> NodeRow:
+            return rows.get(NODE + worker, FIRST).node
+
+        return NodeWatch(self.settings.feedback.nodes, event.subject, row.delivered, load, event.recorded_us)
+
+    def _awaiting(self, step: Step[FeedbackRow], rows: Rows, event: Event[Payload]) -> Step[FeedbackRow]:
+        """Return a step whose rows hold the ids of its decisions, to tell them from an operator's."""
+        changed = dict(step.rows)
+        for index, (data, subject, _) in enumerate(step.emissions):
+            if isinstance(data, ADOPTED):
+                key = _row_of(data, subject or event.subject)
+                row = changed.get(key) or rows.get(key) or FIRST
+                unseen = (*row.unseen, derive_id(self.name, event.id, index))
+                changed[key] = row.replace(unseen=unseen[-UNSEEN:])
+        return Step(changed, step.emissions)
+
 
 def _row_of(data: Payload, subject: str) -> str:
     """Return the key of the row that an event is about: a worker's, or its subject's."""
@@ -284,6 +298,12 @@ def _seen(row: FeedbackRow, event: Event[Payload]) -> FeedbackRow:
     return row.replace(unseen=unseen, boost=row.boost.replace(set_by=event.cause))
 
 
-def _adopted(decision: NodeQuarantined | NodeReleased, now_us: int) -> NodeRow:
-    """Go on from a quarantine that somebody else began or ended."""
-    return NodeRow(times_us=(now_us,), quarantines=int(isinstance(decision, NodeQuarantined)))
+def _inspected(
+    rows: Rows, row: FeedbackRow, watch: NodeWatch, event: Event[Any], said: Sequence[Payload]
+) -> Step[FeedbackRow]:
+    """Return the step after an inspection: the configuration's row, and the workers' that it changed."""
+    changed: dict[str, FeedbackRow | None] = {
+        NODE + name: rows.get(NODE + name, FIRST).replace(node=one) for name, one in watch.changed.items()
+    }
+    changed[event.subject] = row.replace(delivered=watch.delivered)
+    return Step(changed, tuple(Emission(payload) for payload in (*said, *watch.said)))

@@ -11,8 +11,18 @@ from typing import ClassVar
 
 from app.config.feedback import AnomalySettings
 from app.controllers.controller import Controller
-from app.controllers.state import FeedbackState
-from app.events import Emission, Event, LossAnomalyDetected, Payload, Row, Step, TrainingCompleted, TrainingMetrics
+from app.controllers.state import States
+from app.events import (
+    Emission,
+    Event,
+    LossAnomalyDetected,
+    Payload,
+    Row,
+    Step,
+    TrainingCompleted,
+    TrainingMetrics,
+    handles,
+)
 
 WATCHED = ("value_loss", "approx_kl")
 
@@ -47,18 +57,13 @@ class LossWatch(Controller[LossRow]):
 
     name: ClassVar[str] = "LossWatch"
     row: ClassVar[type[LossRow]] = LossRow
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset({TrainingCompleted})
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({LossAnomalyDetected})
 
-    def step(
-        self,
-        rows: Mapping[str, LossRow],
-        event: Event[Payload],
-        states: Mapping[str, FeedbackState],  # noqa: ARG002 - the protocol's argument
-    ) -> Step[LossRow]:
-        """Fold one event."""
+    @handles(TrainingCompleted)
+    def trained(self, rows: Mapping[str, LossRow], event: Event[TrainingCompleted], states: States) -> Step[LossRow]:
+        """Compare a training's figures with their usual ranges."""
         data = event.data
-        if not isinstance(data, TrainingCompleted) or data.metrics is None:
+        if data.metrics is None:
             return Step()
         settings, row = self.settings.feedback.anomaly, rows.get(event.subject) or LossRow(usual={}, consecutive=0)
         consecutive = row.consecutive + 1

@@ -1,7 +1,7 @@
-"""FeedbackState: all that the controllers know of one configuration.
+"""FeedbackState: all that the controllers know of one configuration, and the fold that keeps it.
 
-``None`` means not measured yet, never zero: a quality of 0 would block training for ever. Every method
-returns a new state; those that depend on the time take it as an argument.
+``None`` means not measured yet, never zero: a quality of 0 would block training for ever. Every method returns a new
+state; those that depend on the time take it as an argument.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from msgspec import Meta
 
 from app.config import RunSettings
 from app.controllers.trend import SECONDS_PER_HOUR, RatingPoint, later, pooled, slope_per_hour
@@ -20,6 +20,7 @@ from app.events import (
     EvaluationCompleted,
     Event,
     ExplorationBoost,
+    HandlerReducer,
     Intensity,
     LossAnomalyDetected,
     ModelDistributed,
@@ -30,11 +31,12 @@ from app.events import (
     PromotionRejected,
     QualityPenaltyApplied,
     QualityScoreUpdated,
+    Row,
     SelfplayComplete,
     Step,
     TrainingCompleted,
     TrainingIntensityChanged,
-    Value,
+    handles,
 )
 
 HISTORY_LENGTH = 20
@@ -49,57 +51,51 @@ STALE_HOURS = 24.0
 TIER_ELO = 400.0
 """Elo a curriculum tier: beating the tier below 10 to 1."""
 
-Unit = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0)]
+SPACINGS = 18
+"""Parts of the stall window that one point of the rating history stands for: 20 points cover it and a little more."""
+
+Unit = Annotated[float, Meta(ge=0, le=1)]
+Count = Annotated[int, Meta(ge=0)]
 ParityStatus = Literal["unknown", "passed", "failed"]
 
 
-class CanonicalFeedbackState(Value):
-    """The 22 fields that every controller may read."""
+class FeedbackState(Row, frozen=True):
+    """One configuration's state. Lossless as JSON."""
 
     config_key: ConfigKey
 
+    # Canonical: 22 fields, config_key included.
     quality_score: Unit | None = None
     data_quality_score: Unit | None = None
     parity_failure_rate: Unit | None = None
     parity_checks_total: Count = 0
     parity_status: ParityStatus = "unknown"
-
     training_accuracy: float | None = None
     win_rate: Unit | None = None
-
     elo_current: Elo | None = None
-    elo_stderr: Annotated[float, Field(ge=0)] | None = None
+    elo_stderr: float | None = None
     elo_peak: Elo | None = None
     elo_velocity: EloPerHour | None = None
-    elo_history: Annotated[tuple[RatingPoint, ...], Field(max_length=HISTORY_LENGTH)] = ()
-
+    elo_history: Annotated[tuple[RatingPoint, ...], Meta(max_length=HISTORY_LENGTH)] = ()
     games_played: Count = 0
     consecutive_successes: Count = 0
     consecutive_failures: Count = 0
-    curriculum_weight: Annotated[float, Field(gt=0)] = 1.0
+    curriculum_weight: float = 1.0
     current_model: ModelHash | None = None
-
     last_selfplay_time: datetime | None = None
     last_training_time: datetime | None = None
     last_evaluation_time: datetime | None = None
     last_promotion_time: datetime | None = None
 
-
-class SignalFeedbackState(CanonicalFeedbackState):
-    """Orchestration: 6 fields."""
-
+    # Signals to the orchestration: 6 fields.
     training_intensity: Intensity = "normal"
-    exploration_boost: Annotated[float, Field(ge=1)] = 1.0
-    data_freshness_hours: Annotated[float, Field(ge=0)] | None = None
+    exploration_boost: Annotated[float, Meta(ge=1)] = 1.0
+    data_freshness_hours: float | None = None
     consecutive_anomalies: Count = 0
     quality_penalties_applied: Count = 0
     last_adjustment_time: datetime | None = None
 
-
-class MonitoringFeedbackState(CanonicalFeedbackState):
-    """Monitoring: 9 fields and 4 methods."""
-
+    # Monitoring: 9 fields.
     elo_trend: float | None = None
     elo_plateau_count: Count = 0
     win_rate_trend: float | None = None
@@ -164,17 +160,12 @@ class MonitoringFeedbackState(CanonicalFeedbackState):
         return self.replace(urgency_score=score, last_urgency_update=now)
 
 
-class FeedbackState(SignalFeedbackState, MonitoringFeedbackState):
-    """One configuration's state, whole: 22 + 6 + 9 fields. Lossless as JSON."""
+States = Mapping[str, FeedbackState]
 
 
-def state_of(states: Mapping[str, FeedbackState], key: str) -> FeedbackState:
+def state_of(states: States, key: str) -> FeedbackState:
     """Return a configuration's state; before any event about it, one in which nothing is known."""
     return states.get(key) or FeedbackState(config_key=ConfigKey(key))
-
-
-SPACINGS = 18
-"""Parts of the stall window that one point of the rating history stands for: 20 points cover it and a little more."""
 
 
 def longest_between_sweeps(settings: RunSettings) -> timedelta:
@@ -187,127 +178,145 @@ def longest_between_sweeps(settings: RunSettings) -> timedelta:
 
 
 @dataclass(frozen=True)
-class FeedbackFold:
-    """Folds every configuration's FeedbackState."""
+class FeedbackFold(HandlerReducer):
+    """Folds every configuration's FeedbackState. One handler for each event type; it emits nothing."""
 
     settings: RunSettings
     name: ClassVar[str] = "FeedbackState"
     row: ClassVar[type[FeedbackState]] = FeedbackState
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {
-            ClockTick,
-            CurriculumRebalanced,
-            EvaluationCompleted,
-            ExplorationBoost,
-            LossAnomalyDetected,
-            ModelDistributed,
-            ModelPromoted,
-            ModelRolledBack,
-            ParityChecked,
-            PromotionRejected,
-            QualityPenaltyApplied,
-            QualityScoreUpdated,
-            SelfplayComplete,
-            TrainingCompleted,
-            TrainingIntensityChanged,
-        }
-    )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset()
 
-    def step(self, rows: Mapping[str, FeedbackState], event: Event[Payload]) -> Step[FeedbackState]:
+    def step(self, rows: States, event: Event[Payload]) -> Step[FeedbackState]:
         """Fold one event."""
-        data, key = event.data, event.subject
-        if type(data) is ClockTick:
-            return Step(self._looked_at(rows, event.recordedtime))
-        if type(data) is CurriculumRebalanced:
-            return Step(
-                {key: state_of(rows, key).replace(curriculum_weight=weight) for key, weight in data.weights.items()}
-            )
-        state = state_of(rows, key)
-        after = self._after(state, data, event.recordedtime)
-        return Step() if after is state else Step({key: after})
+        return self.handle(rows, event)
 
-    def _looked_at(self, rows: Mapping[str, FeedbackState], now: datetime) -> Mapping[str, FeedbackState]:
+    @handles(ClockTick)
+    def ticked(self, rows: States, event: Event[ClockTick]) -> Step[FeedbackState]:
         """Update urgency once per check period, because it grows with time alone."""
-        period = timedelta(seconds=self.settings.feedback.stall.check_seconds)
+        now, period = event.recordedtime, timedelta(seconds=self.settings.feedback.stall.check_seconds)
         known = [rows[config.key] for config in self.settings.configs if config.key in rows]
         due = [one for one in known if one.last_urgency_update is None or now - one.last_urgency_update >= period]
-        return {one.config_key: self._resumed(one, now).compute_urgency(now) for one in due}
+        return Step({one.config_key: self._resumed(one, now).compute_urgency(now) for one in due})
+
+    @handles(CurriculumRebalanced)
+    def rebalanced(self, rows: States, event: Event[CurriculumRebalanced]) -> Step[FeedbackState]:
+        """Set the weights of all configurations."""
+        weights = event.data.weights.items()
+        return Step({key: state_of(rows, key).replace(curriculum_weight=weight) for key, weight in weights})
+
+    @handles(EvaluationCompleted)
+    def evaluated(self, rows: States, event: Event[EvaluationCompleted]) -> Step[FeedbackState]:
+        """Take in a rating evaluation: rating, win rate against the random bot, urgency."""
+        data, now = event.data, event.recordedtime
+        if data.purpose != "rating":
+            return Step()
+        spacing = self.settings.feedback.stall.window_hours * SECONDS_PER_HOUR / SPACINGS
+        state = self._resumed(state_of(rows, event.subject), now).update_elo(data.elo, data.elo_stderr, now, spacing)
+        against_random = next((match.score.mean for match in data.results if match.opponent == RANDOM), None)
+        if against_random is not None:
+            state = state.update_win_rate(against_random)
+        return Step({event.subject: state.compute_urgency(now)})
+
+    @handles(ParityChecked)
+    def parity_checked(self, rows: States, event: Event[ParityChecked]) -> Step[FeedbackState]:
+        """Count replayed games and those that differ."""
+        state = state_of(rows, event.subject)
+        return Step({event.subject: state.update_parity(event.data.checked, event.data.failures)})
+
+    @handles(QualityScoreUpdated)
+    def scored(self, rows: States, event: Event[QualityScoreUpdated]) -> Step[FeedbackState]:
+        """Take in a shard's quality; ``quality_score`` smooths the scores of successive shards."""
+        score, state = event.data.score, state_of(rows, event.subject)
+        weight, before = self.settings.feedback.quality.smoothing, state.quality_score
+        smoothed = score if before is None else before + weight * (score - before)
+        return _changed(rows, event, data_quality_score=score, quality_score=smoothed)
+
+    @handles(SelfplayComplete)
+    def played(self, rows: States, event: Event[SelfplayComplete]) -> Step[FeedbackState]:
+        """Count games."""
+        games = state_of(rows, event.subject).games_played + event.data.shard.games
+        return _changed(rows, event, games_played=games, last_selfplay_time=event.recordedtime)
+
+    @handles(TrainingCompleted)
+    def trained(self, rows: States, event: Event[TrainingCompleted]) -> Step[FeedbackState]:
+        """Take in a training: the age of its data, the critic's accuracy."""
+        state, now, metrics = state_of(rows, event.subject), event.recordedtime, event.data.metrics
+        played = state.last_selfplay_time
+        return _changed(
+            rows,
+            event,
+            last_training_time=now,
+            data_freshness_hours=played and (now - played).total_seconds() / SECONDS_PER_HOUR,
+            training_accuracy=metrics.explained_variance if metrics else state.training_accuracy,
+            consecutive_anomalies=0,  # until what follows from this training says otherwise
+        )
+
+    @handles(LossAnomalyDetected)
+    def loss_was_unusual(self, rows: States, event: Event[LossAnomalyDetected]) -> Step[FeedbackState]:
+        """Count trainings in a row with an anomaly."""
+        return _changed(rows, event, consecutive_anomalies=event.data.consecutive)
+
+    @handles(ModelPromoted)
+    def promoted(self, rows: States, event: Event[ModelPromoted]) -> Step[FeedbackState]:
+        """Count promotions in a row."""
+        return _changed(
+            rows,
+            event,
+            consecutive_successes=state_of(rows, event.subject).consecutive_successes + 1,
+            consecutive_failures=0,
+            last_promotion_time=event.recordedtime,
+            last_promotion_success=True,
+        )
+
+    @handles(PromotionRejected)
+    def rejected(self, rows: States, event: Event[PromotionRejected]) -> Step[FeedbackState]:
+        """Count rejections in a row."""
+        failures = state_of(rows, event.subject).consecutive_failures + 1
+        return _changed(
+            rows, event, consecutive_successes=0, consecutive_failures=failures, last_promotion_success=False
+        )
+
+    @handles(ModelDistributed)
+    def distributed(self, rows: States, event: Event[ModelDistributed]) -> Step[FeedbackState]:
+        """Note the model that workers play."""
+        return _changed(rows, event, current_model=event.data.model)
+
+    @handles(ModelRolledBack)
+    def rolled_back(self, rows: States, event: Event[ModelRolledBack]) -> Step[FeedbackState]:
+        """Forget the ratings of the models that were rolled back."""
+        return _changed(
+            rows,
+            event,
+            current_model=event.data.to_model,
+            elo_history=(),
+            elo_velocity=None,
+            last_adjustment_time=event.recordedtime,
+        )
+
+    @handles(ExplorationBoost)
+    def boosted(self, rows: States, event: Event[ExplorationBoost]) -> Step[FeedbackState]:
+        """Note the boost in force."""
+        return _changed(rows, event, exploration_boost=event.data.multiplier, last_adjustment_time=event.recordedtime)
+
+    @handles(QualityPenaltyApplied)
+    def penalised(self, rows: States, event: Event[QualityPenaltyApplied]) -> Step[FeedbackState]:
+        """Count penalties; one that is lifted counts no more."""
+        penalties = state_of(rows, event.subject).quality_penalties_applied + (event.data.rate_multiplier < 1)
+        return _changed(rows, event, quality_penalties_applied=penalties, last_adjustment_time=event.recordedtime)
+
+    @handles(TrainingIntensityChanged)
+    def intensity_changed(self, rows: States, event: Event[TrainingIntensityChanged]) -> Step[FeedbackState]:
+        """Note the intensity in force."""
+        return _changed(rows, event, training_intensity=event.data.intensity, last_adjustment_time=event.recordedtime)
 
     def _resumed(self, state: FeedbackState, now: datetime) -> FeedbackState:
-        """Move the rating history on by the time in which the run was off: nothing could be learned in it."""
+        """Shift the rating history by the time in which the run was off: nothing could be learned in it."""
         last = state.last_urgency_update
         if last is None or now - last <= longest_between_sweeps(self.settings):
             return state
         return state.replace(elo_history=later(state.elo_history, now - last))
 
-    def _after(self, state: FeedbackState, data: Payload, now: datetime) -> FeedbackState:
-        match data:
-            case EvaluationCompleted(purpose=purpose):
-                return self._evaluated(state, data, now) if purpose == "rating" else state
-            case ParityChecked(checked=checked, failures=failures):
-                return state.update_parity(checked, failures)
-            case QualityScoreUpdated(score=score):
-                return self._scored(state, score)
-        changes = _changes(state, data, now)
-        return state.replace(**changes) if changes else state
 
-    def _evaluated(self, state: FeedbackState, data: EvaluationCompleted, now: datetime) -> FeedbackState:
-        spacing = self.settings.feedback.stall.window_hours * SECONDS_PER_HOUR / SPACINGS
-        rated = self._resumed(state, now).update_elo(data.elo, data.elo_stderr, now, spacing)
-        against_random = next((m.score.mean for m in data.results if m.opponent == RANDOM), None)
-        known = rated if against_random is None else rated.update_win_rate(against_random)
-        return known.compute_urgency(now)
-
-    def _scored(self, state: FeedbackState, score: float) -> FeedbackState:
-        """``data_quality_score`` is the latest shard's, ``quality_score`` smooths them."""
-        weight, before = self.settings.feedback.quality.smoothing, state.quality_score
-        smoothed = score if before is None else before + weight * (score - before)
-        return state.replace(data_quality_score=score, quality_score=smoothed)
-
-
-def _changes(state: FeedbackState, data: Payload, now: datetime) -> dict[str, Any]:
-    """Return the fields that an event sets."""
-    match data:
-        case SelfplayComplete(shard=shard):
-            return {"games_played": state.games_played + shard.games, "last_selfplay_time": now}
-        case TrainingCompleted(metrics=metrics):
-            freshness = state.last_selfplay_time and (now - state.last_selfplay_time).total_seconds() / SECONDS_PER_HOUR
-            accuracy = metrics.explained_variance if metrics else state.training_accuracy
-            return {
-                "last_training_time": now,
-                "data_freshness_hours": freshness,
-                "training_accuracy": accuracy,
-                "consecutive_anomalies": 0,  # until what follows from this training says otherwise
-            }
-        case LossAnomalyDetected(consecutive=consecutive):
-            return {"consecutive_anomalies": consecutive}
-        case _:
-            return _decided(state, data, now)
-
-
-def _decided(state: FeedbackState, data: Payload, now: datetime) -> dict[str, Any]:
-    """Return the fields that a decision, or the distribution that follows one, sets."""
-    match data:
-        case ModelPromoted():
-            return {
-                "consecutive_successes": state.consecutive_successes + 1,
-                "consecutive_failures": 0,
-                "last_promotion_time": now,
-                "last_promotion_success": True,
-            }
-        case PromotionRejected():
-            failures = state.consecutive_failures + 1
-            return {"consecutive_successes": 0, "consecutive_failures": failures, "last_promotion_success": False}
-        case ModelDistributed(model=model):
-            return {"current_model": model}
-        case ModelRolledBack(to_model=model):
-            return {"current_model": model, "elo_history": (), "elo_velocity": None, "last_adjustment_time": now}
-        case ExplorationBoost(multiplier=multiplier):
-            return {"exploration_boost": multiplier, "last_adjustment_time": now}
-        case QualityPenaltyApplied(rate_multiplier=rate):
-            penalties = state.quality_penalties_applied + (rate < 1)
-            return {"quality_penalties_applied": penalties, "last_adjustment_time": now}
-        case TrainingIntensityChanged(intensity=intensity):
-            return {"training_intensity": intensity, "last_adjustment_time": now}
-    return {}
+def _changed(rows: States, event: Event[Any], **changes: Any) -> Step[FeedbackState]:
+    """Return the step that sets fields of the state of the event's configuration."""
+    return Step({event.subject: state_of(rows, event.subject).replace(**changes)})

@@ -11,20 +11,18 @@ from datetime import datetime, timedelta
 from math import sqrt
 from typing import NamedTuple
 
-from pydantic import Field
-
 from app.core import Elo, EloPerHour
-from app.events import Value
+from app.events import Row
 
 SECONDS_PER_HOUR = 3600.0
 
 
-class RatingPoint(Value):
-    """A rating with its standard error, and when it was measured; times in which the run was off are left out."""
+class RatingPoint(Row, frozen=True):
+    """A rating with its standard error > 0, and when it was measured; times in which the run was off are left out."""
 
     time: datetime
     elo: Elo
-    stderr: float = Field(gt=0)
+    stderr: float
 
 
 class Slope(NamedTuple):

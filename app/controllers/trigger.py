@@ -6,12 +6,12 @@ a base model, makes the initial one.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from app.controllers.controller import Controller
 from app.controllers.knobs import bounded
 from app.controllers.needs import US, Needs
-from app.controllers.state import FeedbackState
+from app.controllers.state import States
 from app.core import EventId, ModelHash, derive_id, derive_seed
 from app.events import (
     AdaptiveParamsChanged,
@@ -37,6 +37,7 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingRequested,
     TrainingUnblocked,
+    handles,
 )
 
 COLD_START_US = 10 * US
@@ -77,54 +78,123 @@ FIRST = TrainingRow(model=None, step=0, trainings=1, shards=(), request=None)
 """The row of a configuration before its first training is asked for."""
 
 
+Rows = Mapping[str, TrainingRow]
+
+
 class TrainingTrigger(Controller[TrainingRow]):
     """Owns when to train: enough fresh rows for the intensity, not blocked, cooldown over, nothing under way."""
 
     name: ClassVar[str] = "TrainingTrigger"
     row: ClassVar[type[TrainingRow]] = TrainingRow
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {
-            AdaptiveParamsChanged,
-            ClockTick,
-            EvaluationFailed,
-            HyperparameterUpdated,
-            ModelDistributed,
-            ModelRolledBack,
-            NodeQuarantined,
-            PromotionRejected,
-            QualityScoreUpdated,
-            RunConfigured,
-            TrainingBlockedByQuality,
-            TrainingCompleted,
-            TrainingFailed,
-            TrainingIntensityChanged,
-            TrainingUnblocked,
-        }
-    )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({TrainingRequested})
 
-    def step(
-        self,
-        rows: Mapping[str, TrainingRow],
-        event: Event[Payload],
-        states: Mapping[str, FeedbackState],  # noqa: ARG002 - the protocol's argument
-    ) -> Step[TrainingRow]:
-        """Fold one event."""
-        match event.data:
-            case RunConfigured():
-                new = [config.key for config in self.settings.configs if config.key not in rows]
-                return self._asked(dict.fromkeys(new, FIRST), event)
-            case NodeQuarantined(worker=worker):
-                return Step(_without_shards_of(worker, rows))
-            case ClockTick():
-                known = [config.key for config in self.settings.configs if config.key in rows]
-                return self._asked({key: rows[key] for key in known if self._may_train(key, rows[key], event)}, event)
-        row, key = rows.get(event.subject), event.subject
-        changed = self._updated(key, row, event.data) if row else None
-        if changed is None:
+    @handles(RunConfigured)
+    def run_configured(self, rows: Rows, event: Event[RunConfigured], states: States) -> Step[TrainingRow]:
+        """Ask for the initial model of each configuration that is new."""
+        new = [config.key for config in self.settings.configs if config.key not in rows]
+        return self._asked(dict.fromkeys(new, FIRST), event)
+
+    @handles(ClockTick)
+    def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[TrainingRow]:
+        """Ask for trainings whose cooldown has ended."""
+        known = [config.key for config in self.settings.configs if config.key in rows]
+        return self._asked({key: rows[key] for key in known if self._may_train(key, rows[key], event)}, event)
+
+    @handles(NodeQuarantined)
+    def node_quarantined(self, rows: Rows, event: Event[NodeQuarantined], states: States) -> Step[TrainingRow]:
+        """Drop the shards of a worker in quarantine."""
+        worker = event.data.worker
+        kept = {key: tuple(shard for shard in row.shards if shard.worker != worker) for key, row in rows.items()}
+        return Step(
+            {key: rows[key].replace(shards=shards) for key, shards in kept.items() if shards != rows[key].shards}
+        )
+
+    @handles(ModelDistributed)
+    def distributed(self, rows: Rows, event: Event[ModelDistributed], states: States) -> Step[TrainingRow]:
+        """Go on from a model that is current and distributed."""
+        model, step = event.data.model, event.data.step
+        return self._changed(
+            rows, event, model=model, step=step, shards=(), request=None, candidate=None, replaced=False
+        )
+
+    @handles(ModelRolledBack)
+    def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[TrainingRow]:
+        """Wait until the restored model is distributed; drop what others played."""
+        return self._changed(rows, event, shards=(), request=None, candidate=None, replaced=True)
+
+    @handles(TrainingCompleted)
+    def trained(self, rows: Rows, event: Event[TrainingCompleted], states: States) -> Step[TrainingRow]:
+        """Wait for the verdict on the new model."""
+        row = rows.get(event.subject)
+        if row is None or event.data.request_id != row.request:
             return Step()
-        changed = changed.replace(cause=event.cause)
-        return self._asked({key: changed}, event) if self._may_train(key, changed, event) else Step({key: changed})
+        return self._changed(rows, event, request=None, candidate=event.data.model)
+
+    @handles(TrainingFailed)
+    def training_failed(self, rows: Rows, event: Event[TrainingFailed], states: States) -> Step[TrainingRow]:
+        """Begin another training once there are enough fresh rows."""
+        row = rows.get(event.subject)
+        return self._changed(rows, event, request=None) if row and event.data.request_id == row.request else Step()
+
+    @handles(PromotionRejected, EvaluationFailed)
+    def rejected(
+        self, rows: Rows, event: Event[PromotionRejected] | Event[EvaluationFailed], states: States
+    ) -> Step[TrainingRow]:
+        """Go on from the current model where the candidate is kept out, or cannot be rated."""
+        row, data = rows.get(event.subject), event.data
+        gate = isinstance(data, EvaluationFailed) and data.purpose != "rating"
+        return (
+            Step() if row is None or gate or data.model != row.candidate else self._changed(rows, event, candidate=None)
+        )
+
+    @handles(QualityScoreUpdated)
+    def scored(self, rows: Rows, event: Event[QualityScoreUpdated], states: States) -> Step[TrainingRow]:
+        """Take up a shard of the current model that is good enough."""
+        row, key, shard = rows.get(event.subject), event.subject, event.data.shard
+        if row is None or shard.model != row.model or not row.needs.usable(self.settings, key, event.data.score):
+            return Step()
+        return self._changed(rows, event, shards=row.needs.latest(self.settings, key, (*row.shards, shard)))
+
+    @handles(TrainingBlockedByQuality)
+    def blocked(self, rows: Rows, event: Event[TrainingBlockedByQuality], states: States) -> Step[TrainingRow]:
+        """Stop training. What was played under the cause of the block is not trained on after it either."""
+        return self._changed(rows, event, blocked=True, shards=())
+
+    @handles(TrainingUnblocked)
+    def unblocked(self, rows: Rows, event: Event[TrainingUnblocked], states: States) -> Step[TrainingRow]:
+        """Train again."""
+        return self._changed(rows, event, blocked=False)
+
+    @handles(AdaptiveParamsChanged)
+    def params_changed(self, rows: Rows, event: Event[AdaptiveParamsChanged], states: States) -> Step[TrainingRow]:
+        """Set learning rate and epochs of coming trainings, within their bounds."""
+        row, key, data = rows.get(event.subject), event.subject, event.data
+        if row is None:
+            return Step()
+        return self._changed(
+            rows,
+            event,
+            learning_rate=bounded("learning_rate", data.learning_rate, self.settings, key),
+            epochs=int(bounded("epochs", data.epochs, self.settings, key)),
+            needs=row.needs.after(data, self.settings, key),
+        )
+
+    @handles(TrainingIntensityChanged, HyperparameterUpdated)
+    def needs_changed(
+        self, rows: Rows, event: Event[TrainingIntensityChanged] | Event[HyperparameterUpdated], states: States
+    ) -> Step[TrainingRow]:
+        """Take in how many rows a training needs, and how good they must be."""
+        row = rows.get(event.subject)
+        needs = row and row.needs.after(event.data, self.settings, event.subject)
+        return self._changed(rows, event, needs=needs) if row else Step()
+
+    def _changed(self, rows: Rows, event: Event[Any], **changes: Any) -> Step[TrainingRow]:
+        """Change the row of the event's configuration, if it has one, and ask for a training if it may begin now."""
+        key = event.subject
+        if key not in rows:
+            return Step()
+        row = rows[key].replace(**changes, cause=event.cause)
+        return self._asked({key: row}, event) if self._may_train(key, row, event) else Step({key: row})
 
     def _may_train(self, key: str, row: TrainingRow, event: Event[Payload]) -> bool:
         """Return whether a training may begin now; asked at ticks too, because a cooldown ends without an event."""
@@ -147,44 +217,6 @@ class TrainingTrigger(Controller[TrainingRow]):
             emissions.append(self._request(key, begun))
         return Step(asked, tuple(emissions))
 
-    def _updated(self, key: str, row: TrainingRow, data: Payload) -> TrainingRow | None:
-        match data:
-            case ModelDistributed(model=model, step=step):
-                idle = {"shards": (), "request": None, "candidate": None, "replaced": False}
-                return row.replace(model=model, step=step, **idle)
-            case ModelRolledBack():
-                idle = {"shards": (), "request": None, "candidate": None, "replaced": True}
-                return row.replace(**idle)
-            case TrainingCompleted(request_id=request, model=model) if request == row.request:
-                return row.replace(request=None, candidate=model)
-            case TrainingFailed(request_id=request) if request == row.request:
-                return row.replace(request=None)
-            case PromotionRejected(model=model) | EvaluationFailed(purpose="rating", model=model):
-                return row.replace(candidate=None) if model == row.candidate else None
-            case QualityScoreUpdated(shard=shard, score=score) if shard.model == row.model:
-                if not row.needs.usable(self.settings, key, score):
-                    return None
-                return row.replace(shards=row.needs.latest(self.settings, key, (*row.shards, shard)))
-        return self._decided(key, row, data)
-
-    def _decided(self, key: str, row: TrainingRow, data: Payload) -> TrainingRow | None:
-        """Take in a decision about training."""
-        match data:
-            case TrainingBlockedByQuality():
-                # What was played under the cause of the block is not trained on after it either.
-                return row.replace(blocked=True, shards=())
-            case TrainingUnblocked():
-                return row.replace(blocked=False)
-            case AdaptiveParamsChanged(learning_rate=rate, epochs=epochs):
-                settings = {
-                    "learning_rate": bounded("learning_rate", rate, self.settings, key),
-                    "epochs": int(bounded("epochs", epochs, self.settings, key)),
-                }
-                return row.replace(**settings, needs=row.needs.after(data, self.settings, key))
-            case TrainingIntensityChanged() | HyperparameterUpdated():
-                return row.replace(needs=row.needs.after(data, self.settings, key))
-        return None
-
     def _enough(self, key: str, row: TrainingRow) -> bool:
         needed = row.needs.rows(self.settings, key)
         return needed is not None and bool(row.shards) and sum([shard.rows for shard in row.shards]) >= needed
@@ -200,9 +232,3 @@ class TrainingTrigger(Controller[TrainingRow]):
             epochs=row.epochs or ppo.epochs,
         )
         return Emission(request, key, row.cause)
-
-
-def _without_shards_of(worker: str, rows: Mapping[str, TrainingRow]) -> dict[str, TrainingRow]:
-    """Return the changed rows, without the shards of a worker."""
-    kept = {key: tuple(shard for shard in row.shards if shard.worker != worker) for key, row in rows.items()}
-    return {key: rows[key].replace(shards=shards) for key, shards in kept.items() if shards != rows[key].shards}

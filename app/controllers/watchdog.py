@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from app.config.feedback import WatchdogSettings
 from app.controllers.controller import Controller
-from app.controllers.state import FeedbackState
+from app.controllers.state import States
 from app.core import ANCHOR, ELO_SCALE, NEWEST_ANCHOR, RANDOM, ModelHash, derive_seed, expected_score
 from app.events import (
     Emission,
@@ -35,6 +35,7 @@ from app.events import (
     Row,
     Severity,
     Step,
+    handles,
 )
 
 # How strong good models are, measured by games against one opponent that stays the same: a local level model.
@@ -219,54 +220,57 @@ def severity_of(drop: float, thresholds: Sequence[float]) -> Severity:
     return SEVERITIES[max(0, reached - 1)]
 
 
+Rows = Mapping[str, WatchRow]
+
+
 class ModelPerformanceWatchdog(Controller[WatchRow]):
     """Observes, and has doubtful models retested; sets no knob."""
 
     name: ClassVar[str] = "ModelPerformanceWatchdog"
     row: ClassVar[type[WatchRow]] = WatchRow
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted, ModelPromoted, ModelRolledBack})
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({MatchesRequested, RegressionDetected, RegressionCleared})
 
-    def step(
-        self,
-        rows: Mapping[str, WatchRow],
-        event: Event[Payload],
-        states: Mapping[str, FeedbackState],  # noqa: ARG002 - the protocol's argument
-    ) -> Step[WatchRow]:
-        """Fold one event."""
-        row = rows.get(event.subject) or FIRST
-        match event.data:
-            case EvaluationCompleted(purpose="retest") as data:
-                return self._retested(event, row, data)
-            case EvaluationCompleted(purpose="rating", model=model) as data:
-                played = fixed_match(data)
-                if model == row.current:
-                    return self._counted(event, row, played)
-                return Step({event.subject: row.replace(evaluated=model, match=played)})
-            case ModelPromoted(model=model, step=step) if model != row.current:
-                return self._promoted(event, row, model, step)
-            case ModelRolledBack(from_model=bad, to_model=model, step=step):
-                return Step({event.subject: _gone_back(row, model, step, alarm=bad == row.alarmed)})
-        return Step()
+    @handles(EvaluationCompleted)
+    def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[WatchRow]:
+        """Count the current model's games; keep those of any other model until it becomes current."""
+        row, data = rows.get(event.subject) or FIRST, event.data
+        played = fixed_match(data)
+        if data.purpose == "retest":
+            if played is None or data.model != row.current or row.level is None or played.player != row.level.player:
+                return Step()
+            return self._tested(event, row, row.level, Games.of(played), data.model)
+        if data.purpose != "rating":
+            return Step()
+        if data.model == row.current:
+            return self._counted(event, row, played)
+        return Step({event.subject: row.replace(evaluated=data.model, match=played)})
 
-    def _promoted(self, event: Event[Payload], row: WatchRow, model: ModelHash, step: int) -> Step[WatchRow]:
+    @handles(ModelPromoted)
+    def promoted(self, rows: Rows, event: Event[ModelPromoted], states: States) -> Step[WatchRow]:
         """Count the match of a new current model; one that an operator promoted is rated only afterwards."""
+        row, model = rows.get(event.subject) or FIRST, event.data.model
+        if model == row.current:
+            return Step()
         level = row.level
         if level is not None and row.doubt.total == 0:  # in doubt, the time that passes must not excuse more and more
             level = level.drifted(self.settings.feedback.watchdog.drift_elo)
-        played = row.match if model == row.evaluated else None
-        doubt = row.doubt.replace(matches=0)
-        current = {"current": model, "step": step, "previous": row.current, "match": None}
-        return self._counted(event, row.replace(**current, level=level, doubt=doubt), played)
+        promoted = row.replace(
+            current=model,
+            step=event.data.step,
+            previous=row.current,
+            match=None,
+            level=level,
+            doubt=row.doubt.replace(matches=0),
+        )
+        return self._counted(event, promoted, row.match if model == row.evaluated else None)
 
-    def _retested(self, event: Event[Payload], row: WatchRow, data: EvaluationCompleted) -> Step[WatchRow]:
-        """Count what a doubtful model played once more, if it is still current and the level still the same."""
-        played = fixed_match(data)
-        if played is None or data.model != row.current or row.level is None or played.player != row.level.player:
-            return Step()
-        return self._tested(event, row, row.level, Games.of(played), data.model)
+    @handles(ModelRolledBack)
+    def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[WatchRow]:
+        """Reset the test."""
+        row, data = rows.get(event.subject) or FIRST, event.data
+        return Step({event.subject: _gone_back(row, data.to_model, data.step, alarm=data.from_model == row.alarmed)})
 
-    def _counted(self, event: Event[Payload], row: WatchRow, played: MatchResult | None) -> Step[WatchRow]:
+    def _counted(self, event: Event[Any], row: WatchRow, played: MatchResult | None) -> Step[WatchRow]:
         """Count a match of the current model."""
         if played is None or row.current is None:
             return Step({event.subject: row})
@@ -278,7 +282,7 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
         return self._against_another(event, row, other, games, row.current)
 
     def _against_another(
-        self, event: Event[Payload], row: WatchRow, other: ModelHash | None, games: Games, model: ModelHash
+        self, event: Event[Any], row: WatchRow, other: ModelHash | None, games: Games, model: ModelHash
     ) -> Step[WatchRow]:
         """Begin a level: against the model that was current before at 0, against any other with what is measured.
 
@@ -290,9 +294,7 @@ class ModelPerformanceWatchdog(Controller[WatchRow]):
         begun = {"level": Level.measured(other, games), "doubt": Doubt(), "last_good": model}
         return Step({event.subject: row.replace(**begun)})
 
-    def _tested(
-        self, event: Event[Payload], row: WatchRow, level: Level, games: Games, model: ModelHash
-    ) -> Step[WatchRow]:
+    def _tested(self, event: Event[Any], row: WatchRow, level: Level, games: Games, model: ModelHash) -> Step[WatchRow]:
         settings, key = self.settings.feedback.watchdog, event.subject
         all_games = Games(row.doubt.games + games.number, row.doubt.points + games.points)
         doubt = _doubted(row.doubt, level, games, settings)

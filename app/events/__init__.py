@@ -61,7 +61,7 @@ from app.events.facts import (
     TrainingStarted,
 )
 from app.events.payload import Decision, Fact, Kind, Payload, Request, Scope, Value
-from app.events.reducer import Emission, Reducer, Step
+from app.events.reducer import Emission, HandlerReducer, Reducer, Step, handles
 from app.events.requests import (
     EvaluationRequested,
     MatchesRequested,
@@ -123,6 +123,7 @@ __all__ = [
     "Evidence",
     "ExplorationBoost",
     "Fact",
+    "HandlerReducer",
     "HyperparameterUpdated",
     "InspectionFailed",
     "Intensity",
@@ -186,6 +187,7 @@ __all__ = [
     "envelope_of",
     "follow",
     "from_cloudevent",
+    "handles",
     "id_in",
     "malformed",
     "originate",

@@ -5,9 +5,9 @@ event does not depend on how many configurations there are. Whoever hosts a redu
 emissions as events that follow from their cause, and saves rows and cursor in one transaction.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -60,3 +60,39 @@ class Reducer(Protocol[R]):
     def step(self, rows: Mapping[str, R], event: Event[Payload]) -> Step[R]:
         """Fold one event. Pure: time is ``event.recordedtime``; there is no other."""
         ...
+
+
+H = TypeVar("H", bound=Callable[..., Step[Any]])
+
+
+def handles(*types: type[Payload]) -> Callable[[H], H]:
+    """Mark a method of a ``HandlerReducer`` as the handler of these payload types."""
+
+    def mark(handler: H) -> H:
+        handler.handled_types = types  # type: ignore[attr-defined]
+        return handler
+
+    return mark
+
+
+class HandlerReducer:
+    """Base of reducers with one method for each event type: ``reads`` is what they handle."""
+
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset()
+    _handlers: ClassVar[Mapping[type[Payload], str]] = MappingProxyType({})
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Register the handlers of the class. Raises ``TypeError`` where two handle the same type."""
+        super().__init_subclass__(**kwargs)
+        handlers = dict(cls._handlers)
+        for name, member in vars(cls).items():
+            for kind in getattr(member, "handled_types", ()):
+                if handlers.setdefault(kind, name) != name:
+                    raise TypeError(f"{cls.__name__} handles {kind.__name__} twice: {handlers[kind]}, {name}")
+        if handlers:
+            cls._handlers, cls.reads = handlers, frozenset(handlers)
+
+    def handle(self, rows: Mapping[str, Any], event: Event[Payload], *shown: Mapping[str, Any]) -> Step[Any]:
+        """Call the handler of an event's type with these arguments."""
+        handler: Callable[..., Step[Any]] = getattr(self, self._handlers[type(event.data)])
+        return handler(rows, event, *shown)
