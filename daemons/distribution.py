@@ -16,15 +16,13 @@ from app.events import (
     ModelRolledBack,
     Payload,
     PromotionRejected,
+    Row,
     Step,
-    Value,
+    handles,
 )
 from daemons.jobs import Job, Json, QuietWorker
 from daemons.spec import DaemonSpec
 
-Change = ModelPromoted | ModelRolledBack
-Decision = Change | PromotionRejected
-DistributionJob = Job[Decision]
 KEPT = 20
 """Models kept per configuration that became current last, that one included; members of the league are kept as well."""
 
@@ -39,7 +37,17 @@ FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 30.0, 1800.0
 """Pause after a failed distribution, doubled with each failure in a row."""
 
 
-class Kept(Value):
+class Wanted(Row, frozen=True):
+    """The model to distribute, with its step; none: only overdue models are deleted."""
+
+    model: ModelHash | None
+    step: int
+
+
+DistributionJob = Job[Wanted]
+
+
+class Kept(Row, frozen=True):
     """One configuration's models.
 
     Attributes:
@@ -49,7 +57,7 @@ class Kept(Value):
         superseded: those to let go with the next distribution.
         overdue: those to let go without one.
         cause: the event that asks for the job that waits, if one does: a decision, or the last failure after it.
-        decision: that decision; of a rejection, those overdue are deleted, until something else is decided.
+        wanted: what that job does.
         failures: of its distribution in a row.
         retry_us: the time that its next distribution waits for.
     """
@@ -60,17 +68,20 @@ class Kept(Value):
     superseded: tuple[ModelHash, ...]
     overdue: tuple[ModelHash, ...]
     cause: Cause | None
-    decision: Decision | None
+    wanted: Wanted | None
     failures: int
     retry_us: int | None
 
 
 EMPTY = Kept(
-    kept=(), members=(), leaving={}, superseded=(), overdue=(), cause=None, decision=None, failures=0, retry_us=None
+    kept=(), members=(), leaving={}, superseded=(), overdue=(), cause=None, wanted=None, failures=0, retry_us=None
 )
 
 
-class Distributor(QuietWorker[Decision]):
+Rows = Mapping[str, Kept]
+
+
+class Distributor(QuietWorker[Wanted]):
     """Runs ``app.store.distribution:distribute`` for each model that became current.
 
     And now and then where candidates are kept out again and again: trained every few seconds, they would fill the disk.
@@ -78,82 +89,98 @@ class Distributor(QuietWorker[Decision]):
 
     name: ClassVar[str] = "Distributor"
     row: ClassVar[type[Kept]] = Kept
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {
-            CheckpointAdded,
-            CheckpointRetired,
-            ClockTick,
-            DistributionFailed,
-            ModelDistributed,
-            ModelPromoted,
-            ModelRolledBack,
-            PromotionRejected,
-        }
-    )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({DistributionFailed, ModelDistributed})
 
-    def step(self, rows: Mapping[str, Kept], event: Event[Payload]) -> Step[Kept]:
-        """Take up promotions, note which models nobody needs any more."""
-        if isinstance(event.data, ClockTick):
-            now_us = event.recorded_us
-            due = [key for key, row in rows.items() if row.retry_us is not None and row.retry_us <= now_us]
-            return Step({key: rows[key].replace(retry_us=None) for key in due})
-        row = rows.get(event.subject, EMPTY)
-        match event.data:
-            case ModelPromoted() | ModelRolledBack() as decision:
-                # A model that is replaced stays in the store, for whoever wants to know what was wrong with it.
-                changed = {"cause": event.cause, "decision": decision, "failures": 0, "retry_us": None}
-                return Step({event.subject: _decided(row, decision).replace(**changed)})
-            case PromotionRejected(model=model) as rejection if model not in (*row.kept, *row.members):
-                return Step({event.subject: _rejected(row, rejection, event.cause)})
-            case ModelDistributed(model=model) if _waits_for(row, model):
-                done = {"superseded": (), "cause": None, "decision": None, "failures": 0, "retry_us": None}
-                return Step({event.subject: row.replace(**done)})
-            case DistributionFailed(model=model, retry_seconds=seconds) if _waits_for(row, model):
-                # The failure asks for the next attempt: the facts of each attempt derive their ids from its cause.
-                later = event.recorded_us + round(seconds * US)
-                again = {"cause": event.cause, "failures": row.failures + 1, "retry_us": later}
-                return Step({event.subject: row.replace(**again)})
-            case CheckpointAdded() | CheckpointRetired() as change:
-                return Step({event.subject: _with_member(row, change)})
-        return Step()
+    @handles(ClockTick)
+    def ticked(self, rows: Rows, event: Event[ClockTick]) -> Step[Kept]:
+        """End the pauses after failures that are over."""
+        due = [key for key, row in rows.items() if row.retry_us is not None and row.retry_us <= event.recorded_us]
+        return Step({key: rows[key].replace(retry_us=None) for key in due})
 
-    def jobs(self, rows: Mapping[str, Kept]) -> Iterable[DistributionJob]:
+    @handles(ModelPromoted, ModelRolledBack)
+    def became_current(self, rows: Rows, event: Event[ModelPromoted] | Event[ModelRolledBack]) -> Step[Kept]:
+        """Distribute the new current model. One that it replaces stays in the store, to find out what was wrong."""
+        row, data = rows.get(event.subject, EMPTY), event.data
+        model = data.model if isinstance(data, ModelPromoted) else data.to_model
+        row = _with_current(row, model, promoted=isinstance(data, ModelPromoted))
+        wanted = Wanted(model=model, step=data.step)
+        return Step({event.subject: row.replace(cause=event.cause, wanted=wanted, failures=0, retry_us=None)})
+
+    @handles(PromotionRejected)
+    def rejected(self, rows: Rows, event: Event[PromotionRejected]) -> Step[Kept]:
+        """Delete a candidate with the next promotion; where that does not come, all but the latest without it."""
+        row = rows.get(event.subject, EMPTY)
+        if event.data.model in (*row.kept, *row.members):
+            return Step()
+        superseded = (*row.superseded, event.data.model)
+        distributing = row.wanted is not None and row.wanted.model is not None
+        if distributing or len(superseded) < 2 * SPARED:
+            return Step({event.subject: row.replace(superseded=superseded)})
+        row = row.replace(superseded=superseded[-SPARED:], overdue=superseded[:-SPARED])
+        return Step({event.subject: row.replace(cause=event.cause, wanted=Wanted(model=None, step=event.data.step))})
+
+    @handles(ModelDistributed)
+    def distributed(self, rows: Rows, event: Event[ModelDistributed]) -> Step[Kept]:
+        """Drop the decision that is carried out."""
+        row = rows.get(event.subject, EMPTY)
+        if not _waits_for(row, event.data.model):
+            return Step()
+        return Step({event.subject: row.replace(superseded=(), cause=None, wanted=None, failures=0, retry_us=None)})
+
+    @handles(DistributionFailed)
+    def distribution_failed(self, rows: Rows, event: Event[DistributionFailed]) -> Step[Kept]:
+        """Pause. The failure asks for the next attempt: facts of each attempt derive their ids from its cause."""
+        row, data = rows.get(event.subject, EMPTY), event.data
+        if not _waits_for(row, data.model):
+            return Step()
+        later_us = event.recorded_us + round(data.retry_seconds * US)
+        return Step({event.subject: row.replace(cause=event.cause, failures=row.failures + 1, retry_us=later_us)})
+
+    @handles(CheckpointAdded, CheckpointRetired)
+    def league_changed(self, rows: Rows, event: Event[CheckpointAdded] | Event[CheckpointRetired]) -> Step[Kept]:
+        """Keep the members of the league; let go later who left it and is kept for no other reason."""
+        row, model = rows.get(event.subject, EMPTY), event.data.model
+        others = tuple(member for member in row.members if member != model)
+        leaving = {gone: left for gone, left in row.leaving.items() if gone != model}
+        if isinstance(event.data, CheckpointAdded):
+            return Step({event.subject: row.replace(members=(*others, model), leaving=leaving)})
+        if model not in row.kept:
+            leaving |= {model: DELAY}
+        return Step({event.subject: row.replace(members=others, leaving=leaving)})
+
+    def jobs(self, rows: Rows) -> Iterable[DistributionJob]:
         """Return the waiting decisions, oldest first; failed ones only after their pause."""
         waiting = [
-            (row.cause, row.decision, row)
-            for row in rows.values()
-            if row.cause and row.decision and row.retry_us is None
+            (row.cause, row.wanted, row) for row in rows.values() if row.cause and row.wanted and row.retry_us is None
         ]
-        for cause, decision, row in sorted(waiting, key=lambda one: one[0].sequence):
-            spec: Json = {"store": self.place.store, "model": None, "discard": list(row.overdue)}
-            if isinstance(decision, Change):
-                spec |= {"model": _target(decision)[0], "discard": list(row.superseded)}
+        for cause, wanted, row in sorted(waiting, key=lambda one: one[0].sequence):
+            discard = row.overdue if wanted.model is None else row.superseded
+            spec: Json = {"store": self.place.store, "model": wanted.model, "discard": list(discard)}
             yield Job(
                 cause,
-                decision,
+                wanted,
                 "app.store.distribution:distribute",
                 (spec,),
                 self.settings.deadlines.distribution_seconds,
                 context={"failures": row.failures},
             )
 
-    def completed(self, job: DistributionJob, result: Json) -> tuple[Payload, ...]:  # noqa: ARG002 - nothing but done
+    def completed(self, job: DistributionJob, result: Json) -> tuple[Payload, ...]:
         """Say where the model is ready."""
-        if isinstance(job.request, PromotionRejected):
+        wanted = job.request
+        if wanted.model is None:
             return ()
-        model, step = _target(job.request)
-        return (ModelDistributed(model=model, step=step, nodes=(self.place.node,)),)
+        return (ModelDistributed(model=wanted.model, step=wanted.step, nodes=(self.place.node,)),)
 
     def failed(self, job: DistributionJob, error: FlyballError) -> tuple[Payload, ...]:
         """Report that the current model can't be distributed; retry failed deletions later."""
-        if isinstance(job.request, PromotionRejected):
+        wanted = job.request
+        if wanted.model is None:
             return ()
         failures: int = job.context["failures"]
-        model, step = _target(job.request)
         fact = DistributionFailed(
-            model=model,
-            step=step,
+            model=wanted.model,
+            step=wanted.step,
             attempt=failures + 1,
             retry_seconds=min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(failures, 32)),
             error=f"{error} Restore the store from a backup, or roll back to a model that it holds: "
@@ -163,17 +190,15 @@ class Distributor(QuietWorker[Decision]):
 
 
 def _waits_for(row: Kept, model: ModelHash) -> bool:
-    """Return whether the waiting decision makes this model current."""
-    return isinstance(row.decision, Change) and _target(row.decision)[0] == model
+    """Return whether this model waits to be distributed."""
+    return row.wanted is not None and row.wanted.model == model
 
 
-def _decided(row: Kept, decision: Change) -> Kept:
-    """Keep the model that became current longest, and let go who is kept for no other reason."""
-    current = _target(decision)[0]
+def _with_current(row: Kept, current: ModelHash, *, promoted: bool) -> Kept:
+    """Keep the model that became current longest, and let go those that are kept for no other reason."""
     latest = (*(model for model in row.kept if model != current), current)
     kept, older = latest[-KEPT:], latest[:-KEPT]
-    passed = isinstance(decision, ModelPromoted)
-    waiting = {model: left - passed for model, left in row.leaving.items() if model not in kept}
+    waiting = {model: left - promoted for model, left in row.leaving.items() if model not in kept}
     let_go = (*(model for model in older if model not in row.members), *(m for m, left in waiting.items() if not left))
     return row.replace(
         kept=kept,
@@ -181,31 +206,6 @@ def _decided(row: Kept, decision: Change) -> Kept:
         superseded=tuple(model for model in (*row.overdue, *row.superseded, *let_go) if model != current),
         overdue=(),
     )
-
-
-def _rejected(row: Kept, rejection: PromotionRejected, cause: Cause) -> Kept:
-    """Let a candidate go with the next promotion; where that does not come, those before the latest without it."""
-    superseded = (*row.superseded, rejection.model)
-    if isinstance(row.decision, Change) or len(superseded) < 2 * SPARED:
-        return row.replace(superseded=superseded)
-    overdue = {"superseded": superseded[-SPARED:], "overdue": superseded[:-SPARED]}
-    return row.replace(**overdue, cause=cause, decision=rejection)
-
-
-def _with_member(row: Kept, change: CheckpointAdded | CheckpointRetired) -> Kept:
-    """Keep who enters the league; let go later who leaves it and is kept for no other reason."""
-    others = tuple(model for model in row.members if model != change.model)
-    leaving = {model: left for model, left in row.leaving.items() if model != change.model}
-    if isinstance(change, CheckpointAdded):
-        return row.replace(members=(*others, change.model), leaving=leaving)
-    if change.model not in row.kept:
-        leaving |= {change.model: DELAY}
-    return row.replace(members=others, leaving=leaving)
-
-
-def _target(decision: Change) -> tuple[ModelHash, int]:
-    """Return the model that became current, and its step."""
-    return (decision.model if isinstance(decision, ModelPromoted) else decision.to_model), decision.step
 
 
 DAEMON = DaemonSpec("distribution", "brings promoted models to the nodes", worker=Distributor, capacity=1)

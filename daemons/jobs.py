@@ -11,7 +11,7 @@ import structlog
 from app.config import RunSettings
 from app.core import EventId, FlyballError
 from app.engine import Engine, scatter
-from app.events import AnyRow, Cause, Payload, Reducer
+from app.events import AnyRow, Cause, Event, HandlerReducer, Payload, Reducer, Step
 
 # Workers: reducers that also want jobs run.
 #
@@ -20,7 +20,7 @@ from app.events import AnyRow, Cause, Payload, Reducer
 # result is a fact whose id follows from the request, so a repetition counts once.
 
 R = TypeVar("R", bound=AnyRow)
-Q = TypeVar("Q", bound=Payload)
+Q = TypeVar("Q")
 Json = dict[str, Any]
 
 
@@ -47,7 +47,7 @@ class Job(Generic[Q]):
 
     Attributes:
         cause: the event.
-        request: its payload.
+        request: what is wanted, mostly its payload.
         function: what is called.
         parts: the argument of each call; they run at once, as far as the engine has workers.
         deadline_seconds: how long one attempt at one part may take; then its process is killed and replaced.
@@ -96,17 +96,21 @@ class Worker(Reducer[R], Protocol[R, Q]):
 
 
 @dataclass(frozen=True)
-class QuietWorker(Generic[Q]):
-    """Base of workers: says nothing of starts and progress."""
+class QuietWorker(HandlerReducer, Generic[Q]):
+    """Base of workers: one handler for each event type; it says nothing of starts and progress."""
 
     settings: RunSettings
     place: Place
 
-    def started(self, job: Job[Q]) -> tuple[Payload, ...]:  # noqa: ARG002 - the protocol's argument
+    def step(self, rows: Mapping[str, Any], event: Event[Payload]) -> Step[Any]:
+        """Fold one event."""
+        return self.handle(rows, event)
+
+    def started(self, job: Job[Q]) -> tuple[Payload, ...]:
         """Say nothing."""
         return ()
 
-    def progressed(self, job: Job[Q], report: Json) -> tuple[Payload, ...]:  # noqa: ARG002 - the protocol's arguments
+    def progressed(self, job: Job[Q], report: Json) -> tuple[Payload, ...]:
         """Say nothing."""
         return ()
 

@@ -8,7 +8,7 @@ training is blocked or paused games go on, and they must not fill the disk.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from app.core import FlyballError, ShardKey
 from app.engine import JobFailed
@@ -25,13 +25,13 @@ from app.events import (
     Row,
     SelfplayComplete,
     Step,
+    handles,
 )
 from daemons.jobs import Job, Json, QuietWorker
 from daemons.shard_retention import Shelf
 from daemons.spec import DaemonSpec
 
 Inspection = Job[SelfplayComplete]
-Verdict = QualityScoreUpdated | QualityDegraded | InspectionFailed | NodeProbed
 
 REMEMBERED = 256
 """How many shards of each configuration are remembered by their keys."""
@@ -60,31 +60,55 @@ class InspectionRow(Row, frozen=True):
     shelf: Shelf = Shelf()
 
 
+Rows = Mapping[str, InspectionRow]
+
+
 class QualityMonitor(QuietWorker[SelfplayComplete]):
     """Runs ``app.play.inspection:inspect`` on each new shard."""
 
     name: ClassVar[str] = "QualityMonitor"
     row: ClassVar[type[InspectionRow]] = InspectionRow
-    reads: ClassVar[frozenset[type[Payload]]] = Shelf.reads | {NodeQuarantined, SelfplayComplete}
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {InspectionFailed, NodeProbed, ParityChecked, QualityDegraded, QualityScoreUpdated}
     )
 
-    def step(self, rows: Mapping[str, InspectionRow], event: Event[Payload]) -> Step[InspectionRow]:
-        """Take up new shards, drop those that have their verdict, note which nobody needs any more."""
-        if isinstance(event.data, NodeQuarantined):
-            return Step(_dropped(rows, event.data.worker))
-        row = rows.get(event.subject, InspectionRow())
-        if isinstance(event.data, SelfplayComplete):
-            return Step(_delivered(row, event.data, event))
-        changed: dict[str, InspectionRow | None] = {
-            event.subject: row.replace(shelf=row.shelf.after(event, self.settings))
-        }
-        if isinstance(event.data, Verdict) and event.data.request_id in rows:
+    @handles(SelfplayComplete)
+    def delivered(self, rows: Rows, event: Event[SelfplayComplete]) -> Step[InspectionRow]:
+        """Take up a shard, and hand what its configuration can do without to its inspection."""
+        row, played = rows.get(event.subject, InspectionRow()), event.data
+        earlier = tuple(dict.fromkeys((*row.earlier, played.shard.key)))[-REMEMBERED:]
+        staying = tuple(key for key in row.shelf.spent if key in row.earlier[-STAYING:])
+        discard = tuple(key for key in row.shelf.spent if key not in staying)
+        waiting = InspectionRow(cause=event.cause, played=played, earlier=row.earlier, discard=discard)
+        config = InspectionRow(earlier=earlier, shelf=row.shelf.replace(spent=staying))
+        return Step({played.request_id: waiting, event.subject: config})
+
+    @handles(NodeQuarantined)
+    def quarantined(self, rows: Rows, event: Event[NodeQuarantined]) -> Step[InspectionRow]:
+        """Drop a quarantined worker's uninspected shards; the next inspection deletes them."""
+        changed: dict[str, InspectionRow | None] = {}
+        for name, row in rows.items():
+            if row.cause and row.played and row.played.shard.worker == event.data.worker and not row.played.probe:
+                key = row.cause.subject or ""
+                config = changed.get(key) or rows[key]
+                changed |= {name: None, key: config.replace(shelf=config.shelf.refused(row.played.shard.key))}
+        return Step(changed)
+
+    @handles(QualityScoreUpdated, QualityDegraded, InspectionFailed, NodeProbed)
+    def judged(self, rows: Rows, event: Event[Any]) -> Step[InspectionRow]:
+        """Drop the shard that has its verdict."""
+        changed = dict(self.shelved(rows, event).rows)
+        if event.data.request_id in rows:
             changed[event.data.request_id] = None
         return Step(changed)
 
-    def jobs(self, rows: Mapping[str, InspectionRow]) -> Iterable[Inspection]:
+    @handles(*Shelf.trainings)
+    def shelved(self, rows: Rows, event: Event[Any]) -> Step[InspectionRow]:
+        """Note which shards are needed no more."""
+        row = rows.get(event.subject, InspectionRow())
+        return Step({event.subject: row.replace(shelf=row.shelf.after(event, self.settings))})
+
+    def jobs(self, rows: Rows) -> Iterable[Inspection]:
         """Return the shards that wait, oldest first."""
         waiting = [(row.cause, row.played, row) for row in rows.values() if row.cause and row.played]
         for cause, played, row in sorted(waiting, key=lambda one: one[0].sequence):
@@ -142,32 +166,6 @@ def _unfit(played: SelfplayComplete, reason: str) -> QualityDegraded | NodeProbe
 def _probed(played: SelfplayComplete, score: float | None, error: str | None) -> NodeProbed:
     shard = played.shard
     return NodeProbed(request_id=played.request_id, worker=shard.worker, shard=shard.key, score=score, error=error)
-
-
-def _dropped(rows: Mapping[str, InspectionRow], worker: str) -> dict[str, InspectionRow | None]:
-    """Drop a quarantined worker's uninspected shards; the next inspection deletes them."""
-    changed: dict[str, InspectionRow | None] = {}
-    for name, row in rows.items():
-        if row.cause and row.played and row.played.shard.worker == worker and not row.played.probe:
-            key = row.cause.subject or ""
-            config = changed.get(key) or rows[key]
-            changed |= {
-                name: None,
-                key: config.replace(shelf=config.shelf.refused(row.played.shard.key)),
-            }
-    return changed
-
-
-def _delivered(row: InspectionRow, played: SelfplayComplete, event: Event[Payload]) -> dict[str, InspectionRow]:
-    """Take up a shard, and hand what its configuration can do without to its inspection."""
-    delivered = tuple(dict.fromkeys((*row.earlier, played.shard.key)))[-REMEMBERED:]
-    staying = tuple(key for key in row.shelf.spent if key in row.earlier[-STAYING:])
-    discard = tuple(key for key in row.shelf.spent if key not in staying)
-    shelf = row.shelf.replace(spent=staying)
-    return {
-        played.request_id: InspectionRow(cause=event.cause, played=played, earlier=row.earlier, discard=discard),
-        event.subject: InspectionRow(earlier=delivered, shelf=shelf),
-    }
 
 
 DAEMON = DaemonSpec("quality_monitor", "inspects every shard of experience", worker=QualityMonitor, capacity=1)

@@ -9,12 +9,13 @@ from app.events import (
     Event,
     NodeQuarantined,
     Payload,
+    Row,
     SelfplayComplete,
     SelfplayFailed,
     SelfplayRequested,
     ShardRef,
     Step,
-    Value,
+    handles,
 )
 from daemons.jobs import Job, Json, QuietWorker
 from daemons.spec import DaemonSpec
@@ -22,11 +23,14 @@ from daemons.spec import DaemonSpec
 SelfplayJob = Job[SelfplayRequested]
 
 
-class SelfplayPending(Value):
+class SelfplayPending(Row, frozen=True):
     """A request for games that waits for its result."""
 
     cause: Cause
     request: SelfplayRequested
+
+
+Rows = Mapping[str, SelfplayPending]
 
 
 class SelfplayWorker(QuietWorker[SelfplayRequested]):
@@ -34,29 +38,33 @@ class SelfplayWorker(QuietWorker[SelfplayRequested]):
 
     name: ClassVar[str] = "SelfplayWorker"
     row: ClassVar[type[SelfplayPending]] = SelfplayPending
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {NodeQuarantined, SelfplayRequested, SelfplayComplete, SelfplayFailed}
-    )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayComplete, SelfplayFailed})
 
-    def step(self, rows: Mapping[str, SelfplayPending], event: Event[Payload]) -> Step[SelfplayPending]:
-        """Take up requests, drop those that have their result."""
-        match event.data:
-            case SelfplayRequested(worker=self.place.name) as request:
-                # An older request of the configuration for another model has been written off.
-                older = [
-                    name
-                    for name, row in rows.items()
-                    if row.cause.subject == event.subject and row.request.model != request.model
-                ]
-                return Step({**dict.fromkeys(older), event.id: SelfplayPending(cause=event.cause, request=request)})
-            case NodeQuarantined(worker=self.place.name):
-                return Step(dict.fromkeys(rows))
-            case SelfplayComplete(request_id=done) | SelfplayFailed(request_id=done) if done in rows:
-                return Step({done: None})
-        return Step()
+    @handles(SelfplayRequested)
+    def requested(self, rows: Rows, event: Event[SelfplayRequested]) -> Step[SelfplayPending]:
+        """Take up a request. Older ones of the configuration for another model have been written off."""
+        request = event.data
+        if request.worker != self.place.name:
+            return Step()
+        older = [
+            name
+            for name, row in rows.items()
+            if row.cause.subject == event.subject and row.request.model != request.model
+        ]
+        return Step({**dict.fromkeys(older), event.id: SelfplayPending(cause=event.cause, request=request)})
 
-    def jobs(self, rows: Mapping[str, SelfplayPending]) -> Iterable[SelfplayJob]:
+    @handles(NodeQuarantined)
+    def quarantined(self, rows: Rows, event: Event[NodeQuarantined]) -> Step[SelfplayPending]:
+        """Drop all requests: they are given to other workers."""
+        return Step(dict.fromkeys(rows)) if event.data.worker == self.place.name else Step()
+
+    @handles(SelfplayComplete, SelfplayFailed)
+    def ended(self, rows: Rows, event: Event[SelfplayComplete] | Event[SelfplayFailed]) -> Step[SelfplayPending]:
+        """Drop the request that has its result."""
+        done = event.data.request_id
+        return Step({done: None}) if done in rows else Step()
+
+    def jobs(self, rows: Rows) -> Iterable[SelfplayJob]:
         """Return the pending requests, oldest first."""
         for row in sorted(rows.values(), key=lambda row: row.cause.sequence):
             request = row.request

@@ -49,20 +49,15 @@ class Shelf(Row, frozen=True):
     spent: tuple[ShardKey, ...] = ()
     needs: Needs = Needs()
 
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {
-            AdaptiveParamsChanged,
-            HyperparameterUpdated,
-            InspectionFailed,
-            NodeProbed,
-            QualityDegraded,
-            QualityScoreUpdated,
-            TrainingCompleted,
-            TrainingFailed,
-            TrainingIntensityChanged,
-            TrainingRequested,
-        }
+    trainings: ClassVar[tuple[type[Payload], ...]] = (
+        AdaptiveParamsChanged,
+        HyperparameterUpdated,
+        TrainingCompleted,
+        TrainingFailed,
+        TrainingIntensityChanged,
+        TrainingRequested,
     )
+    """Event types that decide what trainings need, and which shards they are on."""
 
     def after(self, event: Event[Payload], settings: RunSettings) -> "Shelf":
         """Return the shelf as an event about the configuration leaves it."""

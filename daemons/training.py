@@ -9,6 +9,7 @@ from app.events import (
     Cause,
     Event,
     Payload,
+    Row,
     Step,
     TrainingCompleted,
     TrainingFailed,
@@ -16,7 +17,7 @@ from app.events import (
     TrainingProgress,
     TrainingRequested,
     TrainingStarted,
-    Value,
+    handles,
 )
 from daemons.jobs import Job, Json, QuietWorker
 from daemons.spec import DaemonSpec
@@ -29,11 +30,14 @@ BAD_DATA = frozenset({"DamagedBlob", "MissingBlob", "NoModel", "UnfinishedEpisod
 """Names of the job's errors when the shards or the base model cannot be used: gone, damaged, or of another game."""
 
 
-class TrainingPending(Value):
+class TrainingPending(Row, frozen=True):
     """A configuration's request: the latest, which takes the place of those before."""
 
     cause: Cause
     request: TrainingRequested
+
+
+Rows = Mapping[str, TrainingPending]
 
 
 class Trainer(QuietWorker[TrainingRequested]):
@@ -41,23 +45,22 @@ class Trainer(QuietWorker[TrainingRequested]):
 
     name: ClassVar[str] = "Trainer"
     row: ClassVar[type[TrainingPending]] = TrainingPending
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset({TrainingRequested, TrainingCompleted, TrainingFailed})
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {TrainingStarted, TrainingProgress, TrainingCompleted, TrainingFailed}
     )
 
-    def step(self, rows: Mapping[str, TrainingPending], event: Event[Payload]) -> Step[TrainingPending]:
-        """Take up a request, drop it with its result."""
-        match event.data:
-            case TrainingRequested() as request:
-                return Step({event.subject: TrainingPending(cause=event.cause, request=request)})
-            case TrainingCompleted(request_id=done) | TrainingFailed(request_id=done):
-                row = rows.get(event.subject)
-                if row and row.cause.id == done:
-                    return Step({event.subject: None})
-        return Step()
+    @handles(TrainingRequested)
+    def requested(self, rows: Rows, event: Event[TrainingRequested]) -> Step[TrainingPending]:
+        """Take up a request; it replaces an older one."""
+        return Step({event.subject: TrainingPending(cause=event.cause, request=event.data)})
 
-    def jobs(self, rows: Mapping[str, TrainingPending]) -> Iterable[TrainingJob]:
+    @handles(TrainingCompleted, TrainingFailed)
+    def ended(self, rows: Rows, event: Event[TrainingCompleted] | Event[TrainingFailed]) -> Step[TrainingPending]:
+        """Drop the request that has its result."""
+        row = rows.get(event.subject)
+        return Step({event.subject: None}) if row and row.cause.id == event.data.request_id else Step()
+
+    def jobs(self, rows: Rows) -> Iterable[TrainingJob]:
         """Return the pending requests, oldest first."""
         for row in sorted(rows.values(), key=lambda row: row.cause.sequence):
             yield self._job(row.cause, row.request)
