@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "up": "Start all daemons of a run and watch them.",
     "status": "Show what is known of configurations and daemons.",
+    "state": "Show what the controllers know of a configuration, and which event said so.",
     "tail": "Show events, and follow them.",
     "trace": "Show what led to an event and what came of it.",
     "emit": "Publish an event.",

@@ -1,0 +1,98 @@
+"""``flyball state``: what the controllers know of a configuration, and which event said so."""
+
+from datetime import datetime
+from typing import Any
+
+import click
+from rich.text import Text
+
+from app.cli.options import Place, json_option, placed
+from app.cli.output import show, show_table, write_json
+from app.cli.selection import check_config, check_played, complain, open_run
+from app.controllers import FeedbackState
+from app.core import FlyballError
+from app.events import Event
+from app.journal import history
+from app.journal.history import voided_events
+from app.status.state import STATE_READS, Field, state_fields
+from app.status.summary import event_text, short
+
+
+class UnknownField(FlyballError):
+    """FeedbackState has no field of this name."""
+
+
+@click.command()
+@click.argument("config_key", metavar="CONFIG")
+@click.argument("field", required=False)
+@json_option
+@placed
+def state(place: Place, config_key: str, field: str | None, *, as_json: bool) -> None:
+    """Show the FeedbackState of CONFIG, or one FIELD of it: each value with the event that set it.
+
+    `flyball trace ID` shows what led to that event.
+    """
+    if field is not None and field not in FeedbackState.__struct_fields__:
+        raise UnknownField(
+            f"FeedbackState has no field {field!r}.", hint=f"It has: {', '.join(FeedbackState.__struct_fields__)}."
+        )
+    with open_run(place) as reader:
+        check_config(reader, config_key)
+        check_played(reader, place, config_key)
+        events = history(reader, types=STATE_READS, on_dead=complain)
+        fields = state_fields(events, config_key, frozenset(voided_events(reader)))
+    if field is not None:
+        fields = {field: fields[field]}
+    if as_json:
+        write_json({name: {"value": _json(one.value), "event": _origin(one.event)} for name, one in fields.items()})
+    elif field is not None:
+        _show_field(field, fields[field])
+    else:
+        rows = [(name, _text(one.value), *_set_by(one.event)) for name, one in fields.items()]
+        show_table(("field", "value", "set by", "event", "at"), rows, left={"field", "value", "set by", "event", "at"})
+
+
+def _show_field(name: str, field: Field) -> None:
+    points = field.value if isinstance(field.value, tuple) else (field.value,)
+    for point in points:
+        show(Text(f"{name}  {_text(point)}"))
+    if field.event is None:
+        show(Text("No event has set it yet."))
+    else:
+        show(Text("set by ").append_text(event_text(field.event)), Text(f"flyball trace {short(field.event.id)}"))
+
+
+def _set_by(event: Event[Any] | None) -> tuple[str, str, str]:
+    return ("", "", "") if event is None else (event.data.event_name, short(event.id), _text(event.recordedtime))
+
+
+def _origin(event: Event[Any] | None) -> dict[str, Any] | None:
+    if event is None:
+        return None
+    return {
+        "name": event.data.event_name,
+        "id": event.id,
+        "sequence": event.sequence,
+        "recordedtime": event.recordedtime.isoformat(),
+    }
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [{"time": point.time.isoformat(), "elo": point.elo, "stderr": point.stderr} for point in value]
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None:
+            return "unknown"
+        case datetime():
+            return value.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
+        case float():
+            return f"{value:.4g}"
+        case tuple():
+            return f"{len(value)} ratings"
+    if hasattr(value, "elo"):
+        return f"{_text(value.time)}  {value.elo:+.0f} ± {value.stderr:.0f} Elo"
+    return short(value) if isinstance(value, str) and len(value) == 64 else str(value)
