@@ -1,4 +1,4 @@
-"""Which model or bot a command is about: the one place where they are looked up by the names that people give them."""
+"""Looking up models and bots by the names that people give them."""
 
 import os
 from dataclasses import replace
@@ -122,7 +122,7 @@ def _current(option: str, place: Place, config_key: str | None) -> ModelHash:
     if config_key is None:
         raise click.UsageError("Say of which configuration: --config KEY.")
     with open_journal(place) as reader:
-        board = read_board(place.folder, reader, lambda letter: note(f"{letter.position}: {letter.error}"))
+        board = read_board(place.folder, reader)
         model = next((row.model for row in board.state().configs if row.key == config_key), None)
         if model is None:
             check_played(reader, place, config_key)

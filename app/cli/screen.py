@@ -3,18 +3,18 @@
 import sys
 from collections import deque
 from dataclasses import asdict
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
+from rich.columns import Columns
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
 from app.cli.output import note, stdout_console, write_event, write_json
 from app.events import Event
-from app.status.snapshot import daemons_text, event_text
-from app.status.status import Status
-from app.status.tables import status_table
+from app.status.status import DaemonStatus, Status
+from app.status.summary import event_text
+from app.status.tables import STATE_STYLES, status_table
 from daemons.supervisor import ChildReport
 
 PINNED_LINES = 6
@@ -24,87 +24,38 @@ STREAM_LINES = 6
 """Most lines of ordinary events."""
 
 
-def is_usual(report: ChildReport) -> bool:
-    """Return whether nobody needs to be told."""
-    return report.what == "started" or (report.what == "stopped" and not report.reason)
-
-
-class Screen(Protocol):
-    """Shows what happens."""
-
-    def report(self, report: ChildReport) -> None:
-        """Show what happened to a daemon's process."""
-        ...
-
-    def event(self, event: Event[Any]) -> None:
-        """Show an interesting event."""
-        ...
-
-    def status(self, status: Status) -> None:
-        """Show the present status."""
-        ...
-
-    def say(self, text: str) -> None:
-        """Tell the operator something."""
-        ...
-
-    def __enter__(self) -> Self:
-        """Begin."""
-        ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End, and leave the terminal as it was."""
-        ...
-
-
-def describe(report: ChildReport) -> str:
-    """Say in a line what happened to a daemon's process."""
-    match report.what:
-        case "failed":
-            return f"{report.name} failed: {report.reason}; starts again in {report.delay:g} s"
-        case "hopeless":
-            return f"{report.name} cannot start: {report.reason}"
-        case "killed":
-            return f"{report.name} was killed before it had stopped"
-    return f"{report.name} {report.what}{f', but not in order: {report.reason}' if report.reason else ''}"
-
-
-class LineScreen:
+class Screen:
     """Lines: events on stdout, the rest on stderr; with JSON, events and reports on stdout."""
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool = False) -> None:
         self._as_json = as_json
 
     def report(self, report: ChildReport) -> None:
-        """Write what happened to a process, when it is out of the ordinary."""
+        """Show what happened to a daemon's process, when it is out of the ordinary; with JSON, in any case."""
         if self._as_json:
             write_json({"daemon": report.name} | {k: v for k, v in asdict(report).items() if k != "name"})
         elif not is_usual(report):
             note(describe(report))
 
     def event(self, event: Event[Any]) -> None:
-        """Write an event."""
+        """Show an interesting event."""
         write_event(event, as_json=self._as_json)
 
     def status(self, status: Status) -> None:
-        """Write nothing: a table every second is no use in a file."""
+        """Show the present status, where there is a picture: a table every second is no use in a file."""
 
     def say(self, text: str) -> None:
-        """Write a line to stderr."""
+        """Show a line to the operator."""
         note(text)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Do nothing."""
+    def __exit__(self, *_: object) -> None:
+        """Leave the terminal as it was."""
 
 
-class LiveScreen:
+class LiveScreen(Screen):
     """A live picture: configurations, daemons, notable events, and the latest others.
 
     It uses the terminal's alternate screen, because otherwise a resize wraps the old picture into lines that are
@@ -115,6 +66,7 @@ class LiveScreen:
     """
 
     def __init__(self, title: str) -> None:
+        super().__init__()
         self._title = _line(title, "dim")
         self._pinned: dict[tuple[str, str], Text] = {}
         self._stream: deque[Text] = deque(maxlen=STREAM_LINES)
@@ -149,9 +101,7 @@ class LiveScreen:
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.console.clear()  # tmux, once resized, would keep the other screen's lines in its history
         self._live.stop()
         self._live.console.print(Group(*self._tables(), *self._lines(PINNED_LINES + STREAM_LINES + 1)))
@@ -180,12 +130,42 @@ class LiveScreen:
         return [*pinned, *stream[max(0, len(stream) - max(0, room - len(pinned))) :]]
 
 
-def _line(text: str, style: str) -> Text:
-    return Text(text, style, no_wrap=True, overflow="ellipsis")
-
-
 def choose_screen(title: str, *, as_json: bool) -> Screen:
     """Return the screen that suits stdout."""
-    if not as_json and sys.stdout.isatty():
-        return LiveScreen(title)
-    return LineScreen(as_json=as_json)
+    return LiveScreen(title) if sys.stdout.isatty() and not as_json else Screen(as_json=as_json)
+
+
+def is_usual(report: ChildReport) -> bool:
+    """Return whether a report needs no attention."""
+    return report.what == "started" or (report.what == "stopped" and not report.reason)
+
+
+def describe(report: ChildReport) -> str:
+    """Return in a line what happened to a daemon's process."""
+    match report.what:
+        case "failed":
+            return f"{report.name} failed: {report.reason}; starts again in {report.delay:g} s"
+        case "hopeless":
+            return f"{report.name} cannot start: {report.reason}"
+        case "killed":
+            return f"{report.name} was killed before it had stopped"
+    return f"{report.name} {report.what}{f', but not in order: {report.reason}' if report.reason else ''}"
+
+
+def daemons_text(status: Status) -> Columns:
+    """Return all daemons side by side, coloured by state, with words for what is unusual."""
+    return Columns([_daemon_text(daemon) for daemon in status.daemons], padding=(0, 2))
+
+
+def _daemon_text(daemon: DaemonStatus) -> Text:
+    text = Text("● ", STATE_STYLES[daemon.state], no_wrap=True)
+    text.append(daemon.daemon, "default")
+    notes: list[str] = [daemon.state] if daemon.state != "ready" else []
+    notes += [f"{daemon.restarts} restarts"] if daemon.restarts else []
+    notes += [f"{daemon.lag} behind"] if daemon.lag else []
+    notes += [f"{daemon.jobs}/{daemon.capacity}"] if daemon.capacity else []
+    return text.append(f" ({', '.join(notes)})", "dim") if notes else text
+
+
+def _line(text: str, style: str) -> Text:
+    return Text(text, style, no_wrap=True, overflow="ellipsis")

@@ -7,22 +7,26 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 import click
 import structlog
 
-from app.cli.group import though_unread
+from app.cli.group import tolerate_closed_output
 from app.cli.options import Place, is_listening, json_option, placed
 from app.cli.output import note
 from app.cli.screen import Screen, choose_screen
-from app.cli.status import JournalWatch, silent_after
-from app.config import PROFILES, RunSettings
+from app.cli.status import SAVE_AFTER, silent_after, try_save
+from app.config import PROFILES, RunFolder, RunSettings
 from app.config.loading import COMMAND_LINE, Loaded, variable
 from app.core import FlyballError
 from app.engine import python_module
-from app.journal import SqliteJournal
-from app.journal.history import past_settings
+from app.events import CATALOGUE, Event, ModelPromoted, Payload, PromotionRejected
+from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, history
+from app.journal.history import past_settings, voided_events
+from app.status.snapshot import load_board
+from app.status.status import READS, Board
 from app.telemetry import configure
 from daemons.clock import SystemClock
 from daemons.registry import start_order
@@ -33,6 +37,14 @@ from daemons.supervisor import ChildReport, ChildSpec, Supervisor
 LOOK_SECONDS = 0.5
 AFTER_DRAIN_SECONDS = 5.0
 """A daemon gets this much longer than its jobs before it is killed."""
+
+INTERESTING: frozenset[type[Payload]] = frozenset(
+    {ModelPromoted, PromotionRejected, *(payload for payload in CATALOGUE if payload.notable)}
+)
+"""Event types that stay on the screen."""
+
+AT_ONCE = 5000
+"""Events read before others get their turn."""
 
 
 @click.command()
@@ -102,12 +114,12 @@ async def _up(place: Place, loaded: Loaded, seconds: float | None, chosen: Scree
             fine = await supervisor.run(stop, hurry)
             watcher.cancel()
             timer.cancel()
-        with though_unread():
+        with tolerate_closed_output():
             _look(watch, loaded, screen)
         watch.save()
         unknown = supervisor.cut_short() if seconds is not None else []
         if unknown:
-            with though_unread():
+            with tolerate_closed_output():
                 screen.say(f"The time was over before these had started: {', '.join(unknown)}. Give --for more.")
     return fine and not unknown
 
@@ -123,10 +135,10 @@ def child_specs(place: Place, loaded: Loaded) -> list[ChildSpec]:
 
 
 def child_environment(place: Place, loaded: Loaded) -> dict[str, str]:
-    """Return the variables that tell a child what this process was told on the command line."""
+    """Return the variables by which a child gets this process's settings from the command line."""
     values = loaded.values()
-    told = {key: values[key] for key, origin in loaded.origins.items() if origin == COMMAND_LINE}
-    environment = {variable(key): json.dumps(value) for key, value in told.items()}
+    given = {key: values[key] for key, origin in loaded.origins.items() if origin == COMMAND_LINE}
+    environment = {variable(key): json.dumps(value) for key, value in given.items()}
     if place.config_file is not None:
         environment["FLYBALL_CONFIG_FILE"] = str(place.config_file.absolute())
     return environment
@@ -139,7 +151,7 @@ def _reporter(screen: Screen, stop: asyncio.Event) -> Callable[[ChildReport], No
         write: Any = log.error if report.what in ("failed", "hopeless", "killed") else log.info
         fields = asdict(report)
         write(f"{report.name} {report.what}", child=fields.pop("name"), **fields)
-        with though_unread(stop.set):
+        with tolerate_closed_output(stop.set):
             screen.report(report)
 
     return report
@@ -155,7 +167,7 @@ def _stop(stop: asyncio.Event, hurry: asyncio.Event, screen: Screen) -> None:
         hurry.set()
         return
     stop.set()
-    with though_unread():
+    with tolerate_closed_output():
         screen.say("Stopping: running jobs get their time. Ctrl-C again does not wait.")
 
 
@@ -165,16 +177,68 @@ async def _stop_after(seconds: float | None, stop: asyncio.Event) -> None:
         stop.set()
 
 
+class JournalWatch:
+    """Feeds a board from the journal, a part at a time, from where it was last saved.
+
+    Attributes:
+        behind: whether the last part was cut off: there is more to read at once.
+        trouble: the last error of reading that was shown to the operator.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._voided = set[int]()
+        self.board, self.began_at = self._begin()
+        self._saved_at = self.board.position
+        self.behind = False
+        self.trouble = ""
+
+    def news(self) -> list[Event[Any]]:
+        """Read on. Returns the interesting events among those recorded since the watch began.
+
+        Raises:
+            FlyballError: the journal can't be read any further.
+        """
+        try:
+            reader = SqliteJournalReader(self._folder.journal)
+        except NotAJournal:
+            return []
+        with closing(reader):
+            wanted, voided = READS | INTERESTING, voided_events(reader)
+            if voided.keys() != self._voided:
+                self._voided, self.board = set(voided), load_board(self._folder.board, reader)
+            events = history(reader, after=self.board.position, types=wanted, on_dead=lambda _: None)
+            part = list(islice(events, AT_ONCE))
+        self.behind = len(part) == AT_ONCE
+        self.board.feed(event for event in part if event.sequence not in voided)
+        if self.board.position - self._saved_at >= SAVE_AFTER:
+            self.save()
+        return [event for event in part if type(event.data) in INTERESTING and event.sequence > self.began_at]
+
+    def save(self) -> None:
+        """Save the board, so that the next watch begins here."""
+        if self.board.position > self._saved_at:
+            try_save(self._folder, self.board)
+            self._saved_at = self.board.position
+
+    def _begin(self) -> tuple[Board, int]:
+        try:
+            with closing(SqliteJournalReader(self._folder.journal)) as reader:
+                return load_board(self._folder.board, reader), reader.head
+        except FlyballError:  # reading on reports what is wrong with it
+            return Board(), 0
+
+
 async def _watch(watch: JournalWatch, loaded: Loaded, screen: Screen, stop: asyncio.Event) -> None:
-    """Show what is new again and again. When nobody looks any more, all is stopped in order."""
+    """Show what is new again and again; stop the run in order when the reader of stdout is gone."""
     while True:
-        with though_unread(stop.set):
+        with tolerate_closed_output(stop.set):
             _look(watch, loaded, screen)
         await asyncio.sleep(0 if watch.behind else LOOK_SECONDS)
 
 
 def _look(watch: JournalWatch, loaded: Loaded, screen: Screen) -> None:
-    """Show what is new. A journal that can't be read is told, and ends nothing: the broker has its own opinion."""
+    """Show what is new. An unreadable journal is reported and ends nothing: that is up to the broker."""
     try:
         for event in watch.news():
             screen.event(event)

@@ -1,4 +1,4 @@
-"""``flyball replay --what-if``: which decisions would other settings have changed?"""
+"""``flyball replay --what-if``: the decisions that other settings would have changed."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ import click
 from app.cli.output import note, write_json
 from app.cli.selection import Selection, complain
 from app.config.loading import parse
-from app.events import CATALOGUE, Envelope, Kind, OpponentSampled, Payload
+from app.events import CATALOGUE, Kind, OpponentSampled
 from app.journal import SqliteJournalReader, history
 from app.journal.history import voided_events
 from app.replay.explain import differing
@@ -47,25 +47,19 @@ def suppose(
     shown, firsts = list[Divergence](), dict[str, Divergence]()
     for one in _divergences(reader, assignments, first, last):
         about = one.envelope.subject or ""
-        if selection.config_key in (None, about):
-            counts[about, one.kind, _name(one)] += 1
-            firsts.setdefault(about, one)
-            if _is_shown(one, selection):
-                shown.append(one)
+        if selection.config_key not in (None, about):
+            continue
+        counts[about, one.kind, _name(one)] += 1
+        firsts.setdefault(about, one)
+        payloads = {type(envelope.data) for envelope in one.envelopes}
+        if payloads - WORK if selection.types is None else payloads & selection.types:
+            shown.append(one)
     shown.sort(key=lambda one: (one.envelope.subject or "", one.position))
     if as_json:
         write_json(_as_json(shown, counts))
     else:
         _sum_up(firsts, counts)
         _print(shown)
-
-
-def _is_shown(one: Divergence, selection: Selection) -> bool:
-    """Return whether either side of a difference is selected."""
-    payloads = [type(envelope.data) for envelope in one.envelopes]
-    if selection.types is not None:
-        return not selection.types.isdisjoint(payloads)
-    return not WORK.issuperset(payloads)
 
 
 def _name(one: Divergence) -> str:
@@ -120,15 +114,15 @@ def _print(shown: Sequence[Divergence]) -> None:
         if about != before:
             click.echo(about or EVERY)
             before = about
-        click.echo(f"  {SIGNS[one.kind]} {one.position:>8}  {_time(one)}  {_name(one)}  {_said(one)}")
+        click.echo(f"  {SIGNS[one.kind]} {one.position:>8}  {_time(one)}  {_name(one)}  {_content(one)}")
 
 
 def _time(one: Divergence) -> str:
     return one.time.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
 
 
-def _said(one: Divergence) -> str:
-    """Say what is otherwise: where a line about each would be the same line, the first field that differs."""
+def _content(one: Divergence) -> str:
+    """Return both contents in a line, or, where their summaries are alike, the first field that differs."""
     lines = [summarise(envelope.data) for envelope in one.envelopes]
     if len(set(lines)) == len(lines):
         return " → ".join(lines)
@@ -151,13 +145,9 @@ def _as_json(shown: Sequence[Divergence], counts: Counts) -> dict[str, Any]:
                 "position": one.position,
                 "time": one.time.isoformat(),
                 "by": one.by,
-                "before": _data(one.before),
-                "after": _data(one.after),
+                "before": one.before and one.before.data.model_dump(mode="json"),
+                "after": one.after and one.after.data.model_dump(mode="json"),
             }
             for one in shown
         ],
     }
-
-
-def _data(envelope: Envelope[Payload] | None) -> dict[str, Any] | None:
-    return None if envelope is None else envelope.data.model_dump(mode="json")

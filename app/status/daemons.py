@@ -15,15 +15,15 @@ from app.events import (
     NodeRecovered,
     NodeReleased,
     Payload,
-    Value,
 )
+from app.events.rows import Row
 
 State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
 Trouble = NodeDegraded | NodeRecovered | NodeQuarantined | NodeReleased
 MICROSECONDS = 1_000_000
 
 
-class DaemonRow(Value):
+class DaemonRow(Row, frozen=True):
     """One daemon on one node. ``restarts`` counts starts that followed no orderly stop."""
 
     daemon: str
@@ -64,7 +64,7 @@ def fold_daemon(row: DaemonRow | None, event: Event[Payload]) -> DaemonRow:
     assert isinstance(data, DaemonFact)
     if row is None:
         row = DaemonRow(daemon=data.daemon, node=data.node, heard_us=event.recorded_us, state="stopped")
-    return row.replace(**({"heard_us": event.recorded_us} | _changes(row, data)))
+    return row.replace(heard_us=event.recorded_us, **_changes(row, data))
 
 
 def fold_trouble(row: DaemonRow, data: Trouble) -> DaemonRow:
