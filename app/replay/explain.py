@@ -86,7 +86,7 @@ def explain(read: Read, difference: Difference, *, causes: int = 8) -> Story:
         causes: how many generations of causes to show.
     """
     envelope = difference.envelope()
-    cause_of = {event.id: event.envelope.causationid for event in _recorded(read(), difference)}
+    cause_of: dict[str, str | None] = {event.id: event.envelope.causationid for event in _recorded(read(), difference)}
     direct = cause_of.get(difference.event_id) if envelope is None else envelope.causationid
     line = ancestors(cause_of, direct)
     wanted = {difference.event_id, *line[:causes]}

@@ -1,4 +1,4 @@
-"""Following a run after a trouble was made: which of the expected steps have been seen. Pure."""
+"""Watch a run for a plan's expected steps. Pure."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +7,7 @@ from app.events import Event, Scope
 from app.scenarios.plan import Expected, Plan, Stage
 
 TRACED = 6
-"""Generations of effects that ``flyball trace`` shows unless it is asked for more."""
+"""Generations of effects that ``flyball trace`` shows by default."""
 
 
 @dataclass(frozen=True, slots=True)

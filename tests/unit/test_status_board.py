@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from recorded_run import KEY, NEW, OLD, START, Recording, evaluated, evidence, match, recording, trained
 from rich.console import Console
 
-from app.cli.screen import daemons_text
+from app.cli.up import daemons_text
 from app.config import GAMES, PROFILES, RunSettings
 from app.core import ModelHash
 from app.events import (

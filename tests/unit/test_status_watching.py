@@ -12,9 +12,8 @@ from recorded_run import KEY, NEW, OLD, recording, write_journal
 
 from app.cli import up as watching
 from app.cli.options import Place
-from app.cli.screen import STREAM_LINES, LiveScreen, Screen, describe
 from app.cli.status import read_board
-from app.cli.up import JournalWatch, child_environment, child_specs
+from app.cli.up import STREAM_LINES, JournalWatch, LiveScreen, Screen, child_environment, child_specs, describe
 from app.config import RunFolder
 from app.config.loading import load
 from app.core import EventId, FlyballError
