@@ -34,7 +34,7 @@ def evaluate_environment(
 
     Raises:
         MissingGymnasium: it is not installed.
-        UnknownEnvironment, UnknownPolicy: nothing is called so.
+        UnknownEnvironment, UnknownPolicy: the name is unknown.
         BadPolicy, BadEnvironment, UnsuitedCodec: they do not go together.
         UnfinishedEpisodes, NotFinite: the episodes have no summary.
     """
@@ -86,7 +86,7 @@ def _recording(path: Path | None) -> Iterator[Watcher | None]:
         yield None
         return
     with writing(path):
-        file = path.open("w", encoding="utf-8", buffering=1)  # line by line: a full disk is told where it is written
+        file = path.open("w", encoding="utf-8", buffering=1)  # line by line, so that a full disk shows at once
 
     def watch(state: EvalState, actions: NDArray[Any], result: StepResult) -> None:
         with writing(path):

@@ -133,7 +133,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command. An error is told in two lines and has an exit code; a closed pipe is not an error."""
+        """Run a command. An error takes two lines and has an exit code; a closed pipe is not an error."""
         from app.core import FlyballError, UnusableFile
 
         try:

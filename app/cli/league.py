@@ -36,11 +36,7 @@ class NoLeague(FlyballError):
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Take CONFIG's league.json over into --registry; say all three.",
 )
-@click.option(
-    "--registry",
-    type=FILE,
-    help="A league's file that processes share without a broker; made if need be.",
-)
+@click.option("--registry", type=FILE, help="A league's file that processes share without a broker; made if need be.")
 @click.option(
     "--audit",
     "audited_games",

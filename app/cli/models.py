@@ -42,7 +42,7 @@ def fetch_player(name: str, option: str, place: Place, config: GameConfig, store
         name: a bot of the game, or a model as of ``fetch_model``.
         option: where it was named, for messages.
         place: the run that hashes are of.
-        config: what it shall play.
+        config: the game to play.
         store: where to.
 
     Raises what ``fetch_model`` raises, ``ForeignModel``, or ``WrongModel`` or ``BadParameters`` for a model that
@@ -74,7 +74,7 @@ def fetch_model(name: str, option: str, place: Place, config_key: str | None, st
             model is meant; a hash or its beginning; ``current``.
         option: where it was named, for messages.
         place: the run that hashes are of.
-        config_key: the configuration whose model is current; None where that is not to be said.
+        config_key: the configuration whose model is current; None where it is not given.
         store: where to.
 
     Raises ``UnknownModel``, ``UnusableFile``, ``NoRun``, ``NotAJournal``, ``NoModel`` or ``DamagedBlob``.

@@ -91,7 +91,7 @@ class NotRunning(FlyballError):
 
 
 def is_listening(endpoint: str) -> bool:
-    """Return whether anybody listens at the address of a broker."""
+    """Return whether a broker listens at an address."""
     transport, _, rest = endpoint.partition("://")
     with suppress(OSError):
         if transport == "ipc":
@@ -110,7 +110,7 @@ async def connected(place: Place, loaded: Loaded, deadline_s: float) -> AsyncIte
     """Connect to the run's broker, as the producer ``cli@node``.
 
     Raises:
-        NotRunning: nobody listens at its address.
+        NotRunning: no broker listens at its address.
     """
     endpoint = bus_endpoint(place.folder, loaded.deployment)
     if not is_listening(endpoint):

@@ -51,11 +51,7 @@ def write_values(values: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def show_table(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[RenderableType]],
-    *,
-    left: Collection[str],
-    title: str | None = None,
+    columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, left: Collection[str], title: str | None = None
 ) -> None:
     """Write a table to stdout; the columns that are not in ``left`` are right-justified."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")

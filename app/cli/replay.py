@@ -46,17 +46,23 @@ FITTING = {
 CHOOSING = frozenset({"patterns", "config_key", "first", "last"})
 """Publishing again needs one of these options, so that nobody publishes the whole journal by mistake."""
 
+EVERY_CONFIG = "all configurations"
+SIGNS: dict[Change, str] = {"missing": "-", "added": "+", "replaced": ">", "changed": "~"}
+"""The kinds of change, in the order of the summary."""
+
+WORK = frozenset(payload for payload in CATALOGUE if payload.kind is Kind.REQUEST) | {OpponentSampled}
+"""Only counted by default, because nearly all of them differ after the first different decision."""
+
+Counts = Counter[tuple[str, Change, str]]
+"""By configuration, kind of change and name."""
+
 
 @click.command()
 @click.argument("patterns", nargs=-1, metavar="[PATTERN]...", shell_complete=complete_types)
 @click.option("--check", is_flag=True, help="Fold the journal through the controllers and compare; publish nothing.")
 @click.option("--what-if", is_flag=True, help="Fold it with other settings and show what differs; publish nothing.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="What if KEY were VALUE; repeatable.")
-@click.option(
-    "--checkpoint",
-    type=FILE,
-    help="Save the state of a check here now and then, and go on from it.",
-)
+@click.option("--checkpoint", type=FILE, help="Save the state of a check here now and then, and go on from it.")
 @click.option("--every", default=EVERY, show_default=True, type=click.IntRange(1), help="Events between saves.")
 @click.option("--from", "first", default=1, show_default=True, type=click.IntRange(1), help="First position.")
 @click.option("--to", "last", type=click.IntRange(1), help="Last position  [default: the present end]")
@@ -96,7 +102,7 @@ def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
             return
         selection = select(options["patterns"], options["config_key"])
         if mode == "what_if":
-            suppose(reader, selection, **pick(options, "assignments", "first", "last", "as_json"))
+            show_what_if(reader, selection, **pick(options, "assignments", "first", "last", "as_json"))
         else:
             _again(place, reader, selection, options)
 
@@ -186,9 +192,9 @@ def check_journal(
         found = difference
     with tolerate_closed_output():  # the exit code tells whether it replays
         if as_json:
-            write_json(_as_json(report, report.position - after, seconds, found))
+            write_json(_report_json(report, report.position - after, seconds, found))
         else:
-            _print(report, report.position - after, seconds, found)
+            _print_report(report, report.position - after, seconds, found)
     if found:
         raise found
 
@@ -207,7 +213,7 @@ def _store(path: Path | None) -> Iterator[StateStore | None]:
         yield store
 
 
-def _print(report: Report, events: int, seconds: float, found: NonDeterministicReplay | None) -> None:
+def _print_report(report: Report, events: int, seconds: float, found: NonDeterministicReplay | None) -> None:
     for name, count in report.matched.items():
         click.echo(f"{name:<28} {count:>9,}")
     rows = {
@@ -248,7 +254,7 @@ def _print_story(story: Story) -> None:
         click.echo(f"  {field.path}: recorded {field.recorded}, recomputed {field.recomputed}")
 
 
-def _as_json(report: Report, events: int, seconds: float, found: NonDeterministicReplay | None) -> dict[str, Any]:
+def _report_json(report: Report, events: int, seconds: float, found: NonDeterministicReplay | None) -> dict[str, Any]:
     return {
         "position": report.position,
         "events": events,
@@ -280,18 +286,7 @@ def _story_json(story: Story) -> dict[str, Any]:
     }
 
 
-EVERY = "all configurations"
-SIGNS: dict[Change, str] = {"missing": "-", "added": "+", "replaced": ">", "changed": "~"}
-"""The kinds of change, in the order of the summary."""
-
-WORK = frozenset(payload for payload in CATALOGUE if payload.kind is Kind.REQUEST) | {OpponentSampled}
-"""Only counted by default, because nearly all of them differ after the first different decision."""
-
-Counts = Counter[tuple[str, Change, str]]
-"""By configuration, kind of change and name."""
-
-
-def suppose(
+def show_what_if(
     reader: SqliteJournalReader,
     selection: Selection,
     *,
@@ -319,10 +314,10 @@ def suppose(
             shown.append(one)
     shown.sort(key=lambda one: (one.envelope.subject or "", one.position))
     if as_json:
-        write_json(_as_json(shown, counts))
+        write_json(_divergences_json(shown, counts))
     else:
         _sum_up(firsts, counts)
-        _print(shown)
+        _print_divergences(shown)
 
 
 def _name(one: Divergence) -> str:
@@ -353,7 +348,7 @@ def _sum_up(firsts: Mapping[str, Divergence], counts: Counts) -> None:
         found = ", ".join(
             f"{count} {name} {kind}" for (one, kind, name), count in sorted(counts.items()) if one == about
         )
-        click.echo(f"{about or EVERY}: first at {first.position}, {_time(first)}, by {first.by}; {found}")
+        click.echo(f"{about or EVERY_CONFIG}: first at {first.position}, {_time(first)}, by {first.by}; {found}")
     click.echo()
 
 
@@ -370,12 +365,12 @@ def _by_kind(counts: Counts) -> dict[Change, list[tuple[str, int]]]:
     }
 
 
-def _print(shown: Sequence[Divergence]) -> None:
+def _print_divergences(shown: Sequence[Divergence]) -> None:
     before: str | None = None
     for one in shown:
         about = one.envelope.subject or ""
         if about != before:
-            click.echo(about or EVERY)
+            click.echo(about or EVERY_CONFIG)
             before = about
         click.echo(f"  {SIGNS[one.kind]} {one.position:>8}  {_time(one)}  {_name(one)}  {_content(one)}")
 
@@ -393,7 +388,7 @@ def _content(one: Divergence) -> str:
     return f"{lines[0]}: {field.path} {field.recorded} → {field.recomputed}"
 
 
-def _as_json(shown: Sequence[Divergence], counts: Counts) -> dict[str, Any]:
+def _divergences_json(shown: Sequence[Divergence], counts: Counts) -> dict[str, Any]:
     return {
         "summary": {kind: dict(names) for kind, names in _by_kind(counts).items()},
         "counts": [

@@ -16,7 +16,7 @@ ABSENT = "-"
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A part of a conclusion that differs: where, and both values as JSON; ``-`` where there is none."""
+    """A part of a conclusion that differs: its path, and both values as JSON; ``-`` where one is absent."""
 
     path: str
     recorded: str

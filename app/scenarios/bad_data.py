@@ -111,9 +111,7 @@ def falsified(shard: Shard) -> Shard:
     finished[shard.game[shard.done]] = True
     won = np.float32(1)
     return replace(
-        shard,
-        returns=np.where(finished[:, None], won, shard.returns),
-        reward=np.where(shard.done, won, shard.reward),
+        shard, returns=np.where(finished[:, None], won, shard.returns), reward=np.where(shard.done, won, shard.reward)
     )
 
 

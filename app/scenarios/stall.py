@@ -47,10 +47,7 @@ def _plan(known: Known, store: BlobStore) -> Plan:  # noqa: ARG001 - a scenario'
                 f"precision. Within minutes they are with these lines in flyball.toml:\n{QUICK}",
             ),
             Expected(
-                "decided",
-                ExplorationBoost,
-                lambda event, _: event.data.multiplier > 1,
-                "It comes with the plateau.",
+                "decided", ExplorationBoost, lambda event, _: event.data.multiplier > 1, "It comes with the plateau."
             ),
             Expected(
                 "recovered",

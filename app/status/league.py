@@ -132,7 +132,7 @@ class LeagueView:
         }
 
     def members(self) -> list[dict[str, Any]]:
-        """Return all active members, and the current model if it is none; baselines first, then by age."""
+        """Return all active members, and the current model in any case; baselines first, then by age."""
         agents = list(self.league.active)
         champion = self.league.champion
         if champion is not None and champion not in self.league.agents and champion in self.rated:

@@ -29,13 +29,13 @@ UNKNOWN = "-"
 LONG_TEXT = 60
 LONG_LIST = 4
 IDENTIFIERS = frozenset({"request_id", "evaluation_id", "shard", "seed", "run_id"})
-"""Fields that tell a reader nothing."""
+"""Fields left out of summaries."""
 
 STYLES = {Kind.FACT: "cyan", Kind.REQUEST: "yellow", Kind.DECISION: "bold magenta"}
 
 
 def short(identifier: str | None) -> str:
-    """Return the beginning of a hash, enough to tell it from others."""
+    """Return the beginning of a hash, enough to distinguish it."""
     return identifier[:HASH_DIGITS] if identifier else "none"
 
 
