@@ -107,12 +107,10 @@ def _evaluate(place: Place, config_key: str | None, environment: str | None, opt
     chosen = pick(options, *SHARED, *OF_GAMES[:-2])
     chosen["model"] = "current" if options["model"] is None else options["model"]
     chosen["against"] = [name.strip() for names in options["against"] for name in names.split(",")]
+    from app.cli.matches import evaluate_game, evaluate_paired
+
     if options["paired"]:
-        from app.cli.paired import evaluate_paired
-
         return evaluate_paired(place, config_key, reference=options["reference"], **chosen)
-    from app.cli.matches import evaluate_game
-
     return evaluate_game(place, config_key, **chosen)
 
 

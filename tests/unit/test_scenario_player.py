@@ -17,7 +17,7 @@ from app.core import derive_id
 from app.events import Event, NodeLost, Payload, PlateauDetected, originate
 from app.journal import MemoryJournal, history
 from app.scenarios import SCENARIOS, Known, Plan, Seen
-from app.scenarios.watch import TRACED
+from app.scenarios.plan import TRACED
 from app.store import FileStore, MemoryStore
 from daemons.clock import SystemClock
 
