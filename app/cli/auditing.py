@@ -4,14 +4,11 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich.table import Table
-
-from app.cli.matches import LostGames
+from app.cli.matches import LostGames, engine_of
 from app.cli.options import Place
-from app.cli.output import note, show
+from app.cli.output import note, show, show_table
 from app.config import GameConfig
 from app.core import FlyballError, derive_seed
-from app.engine import Engine, InlineEngine, LocalEngine
 from app.league import APART_ELO, Audit, Estimate, PairTotals, audit
 from app.play.gauntlet import GauntletSpec, plan_matches
 from app.play.matches import EvaluationManager
@@ -85,9 +82,9 @@ def _spaced(names: Sequence[str]) -> tuple[str, ...]:
 async def _play(
     place: Place, config: GameConfig, seed: int, names: Sequence[str], *, games: int, workers: int
 ) -> list[PairTotals]:
-    engine: Engine = InlineEngine() if workers == 1 else LocalEngine(workers)
-    try:
-        manager, played = EvaluationManager(engine), list[PairTotals]()
+    played = list[PairTotals]()
+    async with engine_of(workers) as engine:
+        manager = EvaluationManager(engine)
         for number, hero in enumerate(names[:-1], 1):
             spec = GauntletSpec(
                 store=place.folder.store,
@@ -105,8 +102,6 @@ async def _play(
                 if match.opponent_model
             )
             note(f"{number}/{len(names) - 1} members have played all others.")
-    finally:
-        await engine.close()
     return played
 
 
@@ -141,22 +136,16 @@ def audit_json(found: Audit, view: LeagueView, games: int) -> dict[str, Any]:
 def show_audit(key: str, found: Audit, view: LeagueView) -> None:
     """Show the figures of an audit and its worst members."""
     steps = _steps(view)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("member", "step", "published", "round robin", "error"):
-        table.add_column(name, justify="left" if name == "member" else "right")
+    rows = []
     for member in found.members[:WORST]:
         current = ", current" if member.agent == view.league.champion else ""
-        table.add_row(
-            short(member.agent) + current,
-            str(steps[member.agent]),
-            _rating(member.published),
-            _rating(member.found),
-            f"{member.error:+.0f}{'' if member.covered else ', beyond 95%'}",
-        )
+        error = f"{member.error:+.0f}{'' if member.covered else ', beyond 95%'}"
+        ratings = (f"{rating.elo:+.0f} ± {rating.stderr:.0f}" for rating in (member.published, member.found))
+        rows.append((short(member.agent) + current, str(steps[member.agent]), *ratings, error))
     for line in _figures(key, found):
         show(line)
     show("the largest errors:")
-    show(table)
+    show_table(("member", "step", "published", "round robin", "error"), rows, left=("member",))
 
 
 def _figures(key: str, found: Audit) -> Iterator[str]:
@@ -166,10 +155,6 @@ def _figures(key: str, found: Audit) -> Iterator[str]:
     share = f"{found.ordered / found.apart:.1%}" if found.apart else "-"
     yield f"of {found.apart} pairs at least {APART_ELO:.0f} Elo apart, {share} are published in the right order"
     yield f"off by {found.equal_weights_rms:.0f} Elo if one-sided games, which bend a scale, count in full"
-
-
-def _rating(estimate: Estimate) -> str:
-    return f"{estimate.elo:+.0f} ± {estimate.stderr:.0f}"
 
 
 def _steps(view: LeagueView) -> dict[str, int]:

@@ -6,7 +6,6 @@ import click
 
 from app.cli.options import Place, is_listening, json_option, placed
 from app.cli.output import note, write_json
-from app.config.loading import Loaded
 from app.core import BROKER
 from daemons.registry import spec_of
 from daemons.run_folder import bus_endpoint
@@ -31,17 +30,12 @@ def run(place: Place, name: str, *, supervised: bool) -> None:
         end_with_stdin()
     spec, loaded = spec_of(name), place.load()
     prepare(place.folder)
-    if spec.name != BROKER and not supervised:
-        _tell_of_waiting(place, loaded)
-    sys.exit(run_daemon(spec.name, loaded, place.folder))
-
-
-def _tell_of_waiting(place: Place, loaded: Loaded) -> None:
-    """Say what a daemon waits for: without its broker it does nothing, and goes on doing it for days."""
     endpoint = bus_endpoint(place.folder, loaded.deployment)
-    if not is_listening(endpoint):
+    if spec.name != BROKER and not supervised and not is_listening(endpoint):
+        # without its broker a daemon does nothing, and goes on doing it for days
         start = f"flyball --run {place.folder.path} daemon run {BROKER}"
         note(f"Waiting for a broker at {endpoint}. To start one: {start} (`up` runs it with all other daemons).")
+    sys.exit(run_daemon(spec.name, loaded, place.folder))
 
 
 @daemon.command(name="list")

@@ -9,7 +9,7 @@ import click
 from pydantic import ValidationError
 
 from app.bus import BROKER_ONLY, BrokerUnavailable, Bus
-from app.cli.options import Place, connected, json_option, placed
+from app.cli.options import Place, connected, json_option, placed, timeout_option
 from app.cli.output import note, write_json
 from app.cli.selection import Selection, check_config, complete_types, open_journal
 from app.config.loading import Loaded
@@ -41,7 +41,7 @@ class NotAcknowledged(FlyballError):
 @click.option("--count", default=1, show_default=True, type=click.IntRange(1), help="How many, each with its own id.")
 @click.option("--id", "event_id", help="The event's id. An id that is recorded already is not recorded again.")
 @click.option("--dry-run", is_flag=True, help="Validate and print, don't publish.")
-@click.option("--timeout", default=10.0, show_default=True, type=click.FloatRange(0, min_open=True), help="Seconds.")
+@timeout_option
 @json_option
 @placed
 def emit(
@@ -62,8 +62,7 @@ def emit(
     id of each event once it is durable.
     """
     kind = resolve(type_name)
-    _check_id(event_id, count)
-    _check_publishable(kind)
+    _check_usage(kind, event_id, count)
     payload = _payload(kind, _text(data))
     _check_scope(place, payload, config_key, event_id)
     boot, now = boot_id(), SystemClock().now()
@@ -81,14 +80,11 @@ def emit(
             click.echo(f"{position} {envelope.id}")
 
 
-def _check_id(event_id: str | None, count: int) -> None:
+def _check_usage(kind: type[Payload], event_id: str | None, count: int) -> None:
     if event_id is not None and (count > 1 or not event_id):
         raise click.UsageError("--id names one event: write an id, and leave --count out.")
     if event_id is not None and len(event_id) > NAME_LENGTH:
         raise click.UsageError(f"--id has {len(event_id)} characters; an id has at most {NAME_LENGTH}.")
-
-
-def _check_publishable(kind: type[Payload]) -> None:
     if kind.event_type in BROKER_ONLY:
         raise click.UsageError(
             f"Only the broker publishes {kind.event_name}. To change a run's settings, change flyball.toml and start "
@@ -108,13 +104,19 @@ async def _publish(
         try:
             positions = await bus.publish_many(envelopes)
             if known:
-                _check_same(envelopes[0], await recorded_at(bus, positions[0]), positions[0])
+                _check_same(envelopes[0], await _recorded_at(bus, positions[0]), positions[0])
         except BrokerUnavailable as error:
-            raise _unknown_fate([envelope.id for envelope in envelopes], error) from error
+            more = f" and {len(envelopes) - SOME} more" if len(envelopes) > SOME else ""
+            ids = ", ".join(envelope.id for envelope in envelopes[:SOME])
+            raise NotAcknowledged(
+                f"The broker at {error.endpoint} did not acknowledge {ids}{more} within {error.seconds:g} s. "
+                "It may have been recorded all the same.",
+                hint="Publish it again with --id and the same id: then it is recorded once.",
+            ) from error
     return positions
 
 
-async def recorded_at(bus: Bus, position: int) -> Event[Any] | None:
+async def _recorded_at(bus: Bus, position: int) -> Event[Any] | None:
     """Return the event at a position; ``None`` if it can't be read."""
     async with bus.subscribe(after=position - 1) as subscription:
         async for batch in subscription:
@@ -124,11 +126,7 @@ async def recorded_at(bus: Bus, position: int) -> Event[Any] | None:
 
 
 def _check_same(wanted: Envelope[Payload], found: Event[Any] | None, position: int) -> None:
-    """Check that no other event is recorded under an event's id.
-
-    Raises:
-        IdTaken: another event is recorded under the id.
-    """
+    """Check that no other event is recorded under an event's id. Raises ``IdTaken``."""
     if found is None or (found.envelope.data, found.envelope.subject) != (wanted.data, wanted.subject):
         what = f"{found.data.event_name} about {found.subject or 'the system'}" if found else "an unreadable event"
         raise IdTaken(
@@ -137,15 +135,6 @@ def _check_same(wanted: Envelope[Payload], found: Event[Any] | None, position: i
         )
     if found.envelope.time != wanted.time:
         note("Already recorded with the same content: nothing new is recorded.")
-
-
-def _unknown_fate(ids: list[str], error: BrokerUnavailable) -> NotAcknowledged:
-    named = ", ".join(ids[:SOME]) + (f" and {len(ids) - SOME} more" if len(ids) > SOME else "")
-    return NotAcknowledged(
-        f"The broker at {error.endpoint} did not acknowledge {named} within {error.seconds:g} s. "
-        "It may have been recorded all the same.",
-        hint="Publish it again with --id and the same id: then it is recorded once.",
-    )
 
 
 def _text(data: str) -> str:
@@ -186,9 +175,9 @@ def _check_scope(place: Place, payload: Payload, config_key: str | None, event_i
 
 
 def _check_rollback(reader: JournalReader, wanted: ModelRolledBack, config_key: str, event_id: str | None) -> None:
-    """Refuse to go back from a model that is not current: everybody would follow, and lose what was promoted since.
+    """Refuse a rollback from a model that is not current, because it would undo every promotion since.
 
-    One that is recorded under this id may be published again, for it is not recorded again.
+    A rollback that is recorded under this id may be published again: it is not recorded again.
     """
     current = None
     for event in Selection(frozenset({ModelPromoted, ModelRolledBack}), config_key).read(reader):
@@ -200,6 +189,6 @@ def _check_rollback(reader: JournalReader, wanted: ModelRolledBack, config_key: 
             current = event.data.to_model
     if wanted.from_model != current:
         raise BadData(
-            f"It goes back from {wanted.from_model}, and the current model of {config_key} is {current or 'none yet'}.",
-            hint="Was it published before? To go back from the current model, name it as from_model.",
+            f"from_model is {wanted.from_model}, but the current model of {config_key} is {current or 'none yet'}.",
+            hint="Was it published before? To roll back the current model, name it as from_model.",
         )

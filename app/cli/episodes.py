@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,94 +12,81 @@ from numpy.typing import NDArray
 from app.core import derive_seed, writing
 from app.gym.codecs import CodedPolicy, PolicyRequest
 from app.gym.episodes import EvalState, StepResult, trajectory_rows
-from app.gym.evaluation import EpisodePlan, GymnasiumEnvironments, Watcher, evaluate_episodes, open_environments
+from app.gym.evaluation import EpisodePlan, Watcher, evaluate_episodes, open_environments
 from app.gym.players import fingerprint, load_policy
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentRequest:
-    """Options of the command."""
-
-    environment: str
-    policy: str
-    model: str | None
-    episodes: int
-    num_envs: int
-    seed: int
-    device: str
-    action_codec: str | None
-    max_steps: int | None
-    success_key: str | None
-    trajectory: Path | None
-
-
-def evaluate_environment(request: EnvironmentRequest) -> dict[str, Any]:
+def evaluate_environment(
+    environment: str,
+    *,
+    policy: str,
+    model: str | None,
+    episodes: int,
+    num_envs: int,
+    seed: int,
+    device: str,
+    action_codec: str | None,
+    max_steps: int | None,
+    success_key: str | None,
+    dump_trajectory: Path | None,
+) -> dict[str, Any]:
     """Play the episodes and return the summary.
 
     Raises:
         MissingGymnasium: it is not installed.
-        UnknownEnvironment, UnknownPolicy: nothing is called so.
+        UnknownEnvironment, UnknownPolicy: the name is unknown.
         BadPolicy, BadEnvironment, UnsuitedCodec: they do not go together.
         UnfinishedEpisodes, NotFinite: the episodes have no summary.
     """
-    _check_model(request)
-    environments = open_environments(request.environment, request.num_envs, request.success_key)
+    if policy == "random" and model is not None:
+        raise click.UsageError("--policy random plays without a model: leave --model out.")
+    if policy == "mlp" and model is None:
+        raise click.UsageError("Say which policy plays: --model FILE, --policy random, or --policy NAME.")
+    environments = open_environments(environment, num_envs, success_key)
     try:
-        max_steps = request.max_steps or _steps_needed(request, environments)
-        asked = PolicyRequest(
-            source=request.model,
-            count=request.num_envs,
+        if max_steps is None:
+            if environments.step_limit is None:
+                raise click.UsageError(f"{environment} never cuts an episode off: say how long to play, --max-steps N.")
+            # the limit bounds every episode, and each takes a step more for the reset
+            max_steps = -(-episodes // num_envs) * (environments.step_limit + 1)
+        request = PolicyRequest(
+            source=model,
+            count=num_envs,
             observation_space=environments.observation_space,
             action_space=environments.action_space,
-            device=request.device,
-            seed=derive_seed(request.seed, "policy"),
+            device=device,
+            seed=derive_seed(seed, "policy"),
         )
-        policy = load_policy(request.policy, asked)
-        codec = request.action_codec or policy.action_codec
-        actor = CodedPolicy(policy, codec, environments.action_space, derive_seed(request.seed, "actions"))
-        plan = EpisodePlan(request.episodes, request.seed, max_steps)
-        with _recording(request.trajectory) as watch:
-            summary = evaluate_episodes(environments, actor, plan, watch)
+        player = load_policy(policy, request)
+        codec = action_codec or player.action_codec
+        actor = CodedPolicy(player, codec, environments.action_space, derive_seed(seed, "actions"))
+        with _recording(dump_trajectory) as watch:
+            summary = evaluate_episodes(environments, actor, EpisodePlan(episodes, seed, max_steps), watch)
     finally:
         environments.close()
     return {
-        "env": request.environment,
-        "num_envs": request.num_envs,
+        "env": environment,
+        "num_envs": num_envs,
         "autoreset": environments.autoreset,
-        "seed": request.seed,
+        "seed": seed,
         "max_steps": max_steps,
-        "policy": request.policy,
-        "model": fingerprint(request.model),
+        "policy": policy,
+        "model": fingerprint(model),
         "action_codec": codec,
-        "success": "done" if request.success_key is None else f"info.{request.success_key}",
-        "device": request.device,
+        "success": "done" if success_key is None else f"info.{success_key}",
+        "device": device,
         **summary.model_dump(mode="json"),
     }
 
 
-def _check_model(request: EnvironmentRequest) -> None:
-    if request.policy == "random" and request.model is not None:
-        raise click.UsageError("--policy random plays without a model: leave --model out.")
-    if request.policy == "mlp" and request.model is None:
-        raise click.UsageError("Say which policy plays: --model FILE, --policy random, or --policy NAME.")
-
-
-def _steps_needed(request: EnvironmentRequest, environments: GymnasiumEnvironments) -> int:
-    """Return the steps within which all episodes have ended, whatever happens: its limit bounds each of them."""
-    if environments.step_limit is None:
-        raise click.UsageError(f"{request.environment} never cuts an episode off: say how long to play, --max-steps N.")
-    most = -(-request.episodes // request.num_envs)
-    return most * (environments.step_limit + 1)  # and a step for the reset
-
-
 @contextmanager
 def _recording(path: Path | None) -> Iterator[Watcher | None]:
-    """Give what writes every step into a trajectory file, None without one."""
+    """Open a trajectory file and yield what writes every step into it; None without a file."""
     if path is None:
         yield None
         return
     with writing(path):
-        file = path.open("w", encoding="utf-8", buffering=1)  # line by line: a full disk is told where it is written
+        file = path.open("w", encoding="utf-8", buffering=1)  # line by line, so that a full disk shows at once
 
     def watch(state: EvalState, actions: NDArray[Any], result: StepResult) -> None:
         with writing(path):
@@ -109,5 +95,5 @@ def _recording(path: Path | None) -> Iterator[Watcher | None]:
     try:
         yield watch
     finally:
-        with suppress(OSError):  # of what could not be written the line has told
+        with suppress(OSError):  # a failed write has been reported by ``writing``
             file.close()

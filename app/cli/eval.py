@@ -1,24 +1,16 @@
-"""``flyball eval``: how good is a checkpoint, in one of our games or in an environment of somebody else's?"""
+"""``flyball eval``: the strength of a checkpoint, in one of our games or in a Gymnasium environment."""
 
-from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from app.cli.options import Place, placed
+from app.cli.options import FILE, SEED, Place, pick, placed
 from app.cli.output import data_only_on_stdout, write_json
 
-OF_GAMES = ("against", "games", "workers", "paired", "reference", "temperature")
-OF_ENVIRONMENTS = (
-    "policy",
-    "episodes",
-    "num_envs",
-    "action_codec",
-    "max_steps",
-    "success_key",
-    "dump_trajectory",
-)
-SEEDS = click.IntRange(0, 2**63 - 1)
+SHARED = ("model", "seed", "device")
+OF_GAMES = ("against", "games", "workers", "temperature", "reference", "paired")
+OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps", "success_key", "dump_trajectory")
 
 
 @click.command()
@@ -29,7 +21,7 @@ SEEDS = click.IntRange(0, 2**63 - 1)
     metavar="MODEL",
     help="A file; in our games also a folder of flyball train, a hash, a bot, 'current' (default).",
 )
-@click.option("--seed", default=0, show_default=True, type=SEEDS, help="Of all that is drawn.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Of all that is drawn.")
 @click.option("--device", default="cpu", show_default=True, help="Where networks run: cpu, cuda, cuda:1.")
 @click.option(
     "--against",
@@ -62,33 +54,12 @@ SEEDS = click.IntRange(0, 2**63 - 1)
 )
 @click.option(
     "--dump-trajectory",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="Write a line of JSON a step: env, episode, t, action, reward, done, trunc, dist.",
 )
 @click.option("--json", is_flag=True, expose_value=False, help="Write JSON, as it always does.")
 @placed
-def eval(  # noqa: A001 - the name of the command
-    place: Place,
-    *,
-    config_key: str | None,
-    environment: str | None,
-    model: str | None,
-    seed: int,
-    device: str,
-    against: tuple[str, ...],
-    games: int | None,
-    workers: int,
-    temperature: float | None,
-    paired: bool,
-    reference: str | None,
-    policy: str,
-    episodes: int,
-    num_envs: int,
-    action_codec: str | None,
-    max_steps: int | None,
-    success_key: str | None,
-    dump_trajectory: Path | None,
-) -> None:
+def eval(place: Place, /, config_key: str | None, environment: str | None, **options: Any) -> None:  # noqa: A001
     """Evaluate a checkpoint or a bot and write one JSON object; the same arguments write the same bytes.
 
     --config plays one of our games against other players, seats in rotation, with the temperature and openings of the
@@ -114,59 +85,33 @@ def eval(  # noqa: A001 - the name of the command
     Where the device is missing it writes {"skipped": reason} and exits with 0.
     """
     _check_combination(config_key, environment)
-    if reference is not None and not paired:
+    if options["reference"] is not None and not options["paired"]:
         raise click.UsageError("--reference goes with --paired.")
     from app.learning.network import missing_device, use_one_thread  # loads torch
 
-    if reason := missing_device(device):
+    if reason := missing_device(options["device"]):
         write_json({"skipped": reason})
         return
     use_one_thread()
     with data_only_on_stdout():
-        hero = "current" if model is None else model
-        names = tuple(name.strip() for names in against for name in names.split(","))
-        if config_key is not None and paired:
-            from app.cli.paired import PairedRequest, evaluate_paired
-
-            summary = evaluate_paired(
-                place,
-                PairedRequest(
-                    config_key=config_key,
-                    policy=hero,
-                    reference=reference,
-                    against=names,
-                    hands=games,
-                    temperature=temperature,
-                    seed=seed,
-                    workers=workers,
-                    device=device,
-                ),
-            )
-        elif config_key is not None:
-            from app.cli.matches import GameRequest, evaluate_game
-
-            request = GameRequest(config_key, hero, names, games, seed, workers, device, temperature)
-            summary = evaluate_game(place, request)
-        else:
-            from app.cli.episodes import EnvironmentRequest, evaluate_environment
-
-            assert environment is not None
-            summary = evaluate_environment(
-                EnvironmentRequest(
-                    environment=environment,
-                    policy=policy,
-                    model=model,
-                    episodes=episodes,
-                    num_envs=num_envs,
-                    seed=seed,
-                    device=device,
-                    action_codec=action_codec,
-                    max_steps=max_steps,
-                    success_key=success_key,
-                    trajectory=dump_trajectory,
-                )
-            )
+        summary = _evaluate(place, config_key, environment, options)
     write_json(summary)
+
+
+def _evaluate(place: Place, config_key: str | None, environment: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    if environment is not None:
+        from app.cli.episodes import evaluate_environment
+
+        return evaluate_environment(environment, **pick(options, *SHARED, *OF_ENVIRONMENTS))
+    assert config_key is not None
+    chosen = pick(options, *SHARED, *OF_GAMES[:-2])
+    chosen["model"] = "current" if options["model"] is None else options["model"]
+    chosen["against"] = [name.strip() for names in options["against"] for name in names.split(",")]
+    from app.cli.matches import evaluate_game, evaluate_paired
+
+    if options["paired"]:
+        return evaluate_paired(place, config_key, reference=options["reference"], **chosen)
+    return evaluate_game(place, config_key, **chosen)
 
 
 def _check_combination(config_key: str | None, environment: str | None) -> None:

@@ -1,12 +1,13 @@
-"""``flyball experience``: decisions as lines of JSON, for programs that are not ours and from them."""
+"""``flyball experience``: decisions as lines of JSON, to and from other programs."""
 
 from pathlib import Path
 
 import click
 
-from app.cli.options import Place, json_option, placed
-from app.cli.output import note, tell
+from app.cli.options import FILE, SEED, Place, json_option, placed
+from app.cli.output import note, write_values
 
+file_argument = click.argument("file", type=FILE)
 game_option = click.option("--config", "--game", "config_key", metavar="KEY", required=True, help="Whose game it is.")
 
 
@@ -20,13 +21,13 @@ def experience() -> None:
 
 
 @experience.command()
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@file_argument
 @game_option
 @click.option(
     "--model", default="random", show_default=True, help="Who sits in every seat: a player as of flyball eval."
 )
 @click.option("--games", "--hands", default=100, show_default=True, type=click.IntRange(1), help="How many.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**63 - 1), help="Of all that is drawn.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Of all that is drawn.")
 @click.option("--temperature", default=1.0, show_default=True, type=click.FloatRange(0, 10, min_open=True))
 @click.option("--rewards", type=click.Choice(["terminal", "per_trick", "shaped"]), help="[default: configured]")
 @json_option
@@ -65,11 +66,12 @@ def export(
             lines.writelines(f"{line}\n" for line in experience_lines(shard, played))
             rows, played = rows + shard.rows, played + shard.games
             note(f"{played}/{games} games")
-    tell({"file": str(file), "game": config.key, "player": name, "games": played, "rows": rows}, as_json=as_json)
+    values = {"file": str(file), "game": config.key, "player": name, "games": played, "rows": rows}
+    write_values(values, as_json=as_json)
 
 
 @experience.command()
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@file_argument
 @game_option
 @json_option
 @placed
@@ -85,7 +87,7 @@ def check(place: Place, file: Path, *, config_key: str, as_json: bool) -> None:
 
     config = place.load({"configs": [config_key]}).run.config(config_key)
     shard = load_experience(file, config)
-    told = {
+    values = {
         "file": str(file),
         "game": config.key,
         "games": shard.games,
@@ -98,6 +100,6 @@ def check(place: Place, file: Path, *, config_key: str, as_json: bool) -> None:
         "seats": np.unique(shard.seat).tolist(),
         "sha256": shard.meta.model,
     }
-    tell(told, as_json=as_json)
-    if told["steps_left_out"]:
+    write_values(values, as_json=as_json)
+    if values["steps_left_out"]:
         note("Some steps of games are left out: are lines missing, or were only some seats' decisions written?")

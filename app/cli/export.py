@@ -1,16 +1,16 @@
-"""``flyball export``: a policy as a file for programs that are not ours."""
+"""``flyball export``: a policy as a file for other programs."""
 
 from pathlib import Path
 
 import click
 
-from app.cli.options import Place, json_option, placed
-from app.cli.output import tell
+from app.cli.options import FILE, Place, json_option, placed
+from app.cli.output import write_values
 
 
 @click.command()
 @click.argument("model")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=FILE)
 @click.option("--config", "config_key", metavar="KEY", help="Whose model is meant by 'current'.")
 @json_option
 @placed
@@ -28,7 +28,7 @@ def export(place: Place, model: str, file: Path, *, config_key: str | None, as_j
         raise click.UsageError(f"MODEL: {model} is a bot and has no parameters; name a model.")
     store = MemoryStore()
     policy = export_checkpoint(get_checkpoint(store, fetch_model(model, "MODEL", place, config_key, store)), file)
-    told = {
+    values = {
         "file": str(file),
         "game": policy.game,
         "model": policy.model,
@@ -37,4 +37,4 @@ def export(place: Place, model: str, file: Path, *, config_key: str | None, as_j
         "hidden": list(policy.hidden),
         "actions": policy.actions,
     }
-    tell(told, as_json=as_json)
+    write_values(values, as_json=as_json)

@@ -1,4 +1,4 @@
-"""The group of all commands, and what becomes of errors.
+"""The group of all commands, and their exit codes.
 
 Exit codes: 0 done; 1 failed on the way, or a run's files are damaged, or another process is at it; 2 wrong usage,
 settings or file: what was asked for can't be done, whatever the run is like, and a file that was named is missing,
@@ -21,34 +21,6 @@ import click
 
 GONE = (errno.EPIPE, errno.EIO)
 """Errors of writing to a closed pipe or terminal."""
-
-
-@contextmanager
-def though_unread(tell: Callable[[], None] | None = None) -> Iterator[None]:
-    """Within it, nobody reading on is no error: the rest of the block is left out, and so is all further output.
-
-    Args:
-        tell: called when that has happened.
-    """
-    try:
-        yield
-        sys.stdout.flush()
-    except OSError as error:
-        if error.errno not in GONE:
-            raise
-        forget_output()
-        if tell is not None:
-            tell()
-
-
-def forget_output() -> None:
-    """Let stdout, and stderr if it goes the same way, lead nowhere from now on."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    together = os.path.sameopenfile(1, 2)
-    os.dup2(nowhere, 1)
-    if together:
-        os.dup2(nowhere, 2)
-    os.close(nowhere)
 
 
 if TYPE_CHECKING:
@@ -77,52 +49,50 @@ COMMANDS = {
 }
 """Each command is the object of its name in the module of its name."""
 
-EXIT_CODES = {
-    "BadData": 2,
-    "BadEnvironment": 2,
-    "BadParameters": 2,
-    "BadPlant": 2,
-    "BadPolicy": 2,
-    "BadSettings": 2,
-    "ForeignModel": 2,
-    "ForeignSettings": 2,
-    "NoHeuristic": 2,
-    "NoModel": 2,
-    "NoRun": 2,
-    "Pointless": 2,
-    "RunExists": 2,
-    "UnfitSettings": 2,
-    "UnknownDevice": 2,
-    "UnknownGame": 2,
-    "UnsuitedCodec": 2,
-    "UnusableFile": 2,
-    "UnusableFolder": 2,
-    "WrongModel": 2,
-    "DamagedDatabase": 1,
-    "OtherFormat": 2,
-    "NotAJournal": 3,
-    "NotRunning": 3,
-    "AmbiguousEvent": 4,
-    "NobodyToPlay": 4,
-    "NothingToVoid": 4,
-    "NoLeague": 4,
-    "TooFewMembers": 4,
-    "UnknownConfig": 4,
-    "UnknownDaemon": 4,
-    "UnknownEnvironment": 4,
-    "UnknownModel": 4,
-    "UnknownPolicy": 4,
-    "UnknownEvent": 4,
-    "UnknownEventType": 4,
-    "BrokerUnavailable": 5,
-    "NeverCame": 5,
-    "NotAcknowledged": 5,
+ERRORS = {
+    1: "DamagedDatabase",
+    2: "BadData BadEnvironment BadParameters BadPlant BadPolicy BadSettings ForeignModel ForeignSettings NoHeuristic "
+    "NoModel NoRun OtherFormat Pointless RunExists UnfitSettings UnknownDevice UnknownGame UnsuitedCodec UnusableFile "
+    "UnusableFolder WrongModel",
+    3: "NotAJournal NotRunning",
+    4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon "
+    "UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType",
+    5: "BrokerUnavailable NeverCame NotAcknowledged",
 }
-"""By name of the error's class: telling them apart must not import what defines them."""
+"""Exit codes, by the names of errors' classes: telling them apart must not import what defines them."""
 
+EXIT_CODES = {name: code for code, names in ERRORS.items() for name in names.split()}
 
 ODD_NAMES = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES})
-"""What the system says of a path that somebody named, even when it is only asked whether there is such a file."""
+"""Errors for a path that somebody named, even when only its existence is asked for."""
+
+
+@contextmanager
+def tolerate_closed_output(on_closed: Callable[[], None] | None = None) -> Iterator[None]:
+    """Leave out the rest of the block, and all further output, once the reader of stdout is gone.
+
+    Args:
+        on_closed: called when that has happened.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in GONE:
+            raise
+        _discard_output()
+        if on_closed is not None:
+            on_closed()
+
+
+def _discard_output() -> None:
+    """Redirect stdout to nowhere, and stderr too if it goes to the same file."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    together = os.path.sameopenfile(1, 2)
+    os.dup2(nowhere, 1)
+    if together:
+        os.dup2(nowhere, 2)
+    os.close(nowhere)
 
 
 def exit_code(error: Exception) -> int:
@@ -164,28 +134,26 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; tell errors in two lines, with the exit code they have. That nobody reads on is none."""
+        """Run a command. An error takes two lines and has an exit code; a closed pipe is not an error."""
         from app.core import FlyballError, UnusableFile
 
         try:
-            with though_unread():
+            with tolerate_closed_output():
                 return super().invoke(ctx)
         except FlyballError as error:
-            ctx.exit(_told(error))
+            ctx.exit(_report(error))
         except OSError as error:
             if error.filename is None or error.errno not in ODD_NAMES:
                 raise
             what = f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}."
-            ctx.exit(_told(UnusableFile(what, hint="Look at its name and mode.")))
+            ctx.exit(_report(UnusableFile(what, hint="Look at its name and mode.")))
 
 
 def _refuse_repetitions(command: click.Command, ctx: click.Context, args: list[str], given: frozenset[str]) -> None:
-    """Refuse an option that is given twice, unless it collects values.
-
-    Otherwise the parser would silently keep the last value.
+    """Refuse an option that is given twice, because otherwise the parser would silently keep the last value.
 
     Args:
-        command: which parses the arguments.
+        command: which parses the arguments. Options that collect values may be repeated.
         ctx: of the command.
         args: the arguments, subcommands and their arguments included.
         given: the names of options that were given before the command.
@@ -202,7 +170,8 @@ def _refuse_repetitions(command: click.Command, ctx: click.Context, args: list[s
             _refuse_repetitions(found, click.Context(found, ctx, name, **found.context_settings), others, given)
 
 
-def _told(error: "FlyballError") -> int:
+def _report(error: "FlyballError") -> int:
+    """Write an error and its hint to stderr; return the exit code."""
     click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
     if error.hint:
         click.echo(f"{click.style('hint:', fg='cyan')}  {error.hint}", err=True)

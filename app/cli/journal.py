@@ -1,4 +1,4 @@
-"""``flyball journal``: the record of everything."""
+"""``flyball journal``: verify, migrate, rebuild and repair the journal."""
 
 import asyncio
 import sys
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from app.cli.options import Place, connected, json_option, placed
-from app.cli.output import note, tell, write_json
+from app.cli.options import Place, connected, json_option, placed, timeout_option
+from app.cli.output import note, write_json, write_values
 from app.cli.selection import open_journal
 from app.core import FlyballError, derive_id
 from app.events import Envelope, Event, EventVoided, Payload, decode, follow, originate
@@ -98,7 +98,7 @@ def _existing(place: Place) -> Path:
     help="Void the event at this position: every daemon skips it from then on.",
 )
 @click.option("--reason", help="Why the event is voided; required with --void.")
-@click.option("--timeout", default=10.0, show_default=True, type=click.FloatRange(0, min_open=True), help="Seconds.")
+@timeout_option
 @json_option
 @placed
 def repair(place: Place, *, position: int | None, reason: str | None, timeout: float, as_json: bool) -> None:
@@ -124,7 +124,7 @@ def repair(place: Place, *, position: int | None, reason: str | None, timeout: f
         event = next(history(reader, after=position - 1, on_dead=lambda _: None), None)
     envelope = _void(position, str(reason), event if event and event.sequence == position else None)
     recorded = asyncio.run(_publish(place, envelope, timeout))
-    tell({"position": recorded, "id": envelope.id}, as_json=as_json)
+    write_values({"position": recorded, "id": envelope.id}, as_json=as_json)
 
 
 def _list_dead_letters(
@@ -134,7 +134,7 @@ def _list_dead_letters(
         void = voided.get(letter.position)
         row = {
             "position": letter.position,
-            "event": _name(letter),
+            "event": _event_name(letter),
             "by": letter.reporter,
             "error": " ".join(letter.error.split()),
             "voided": void and void.data.reason,
@@ -151,7 +151,7 @@ def _list_dead_letters(
         note("No failed events.")
 
 
-def _name(letter: DeadLetter) -> str:
+def _event_name(letter: DeadLetter) -> str:
     """Return the name and configuration of a dead letter's event, if readable."""
     try:
         envelope = decode(letter.body)

@@ -1,17 +1,16 @@
-"""``flyball league``: who is in the leagues, how good they are, and whom self-play meets."""
+"""``flyball league``: the members of leagues, their ratings, and the opponents of self-play."""
 
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
-from app.cli.options import Place, json_option, placed
-from app.cli.output import figure_option, note, show, write_json
-from app.cli.selection import check_config, check_played, open_run
+from app.cli.options import FILE, Place, figure_option, json_option, placed
+from app.cli.output import show, show_table, write_json
+from app.cli.selection import check_config, check_played, complain, open_run
 from app.config import RunSettings
 from app.core import LEAST_P, FlyballError, reading, writing
-from app.journal import history
+from app.journal import JournalReader, history
 from app.journal.history import last_settings
 from app.league import League, dump_league, load_league
 from app.status.league import LEAGUES_READ, LeagueView, draw_league, read_leagues
@@ -30,20 +29,14 @@ class NoLeague(FlyballError):
 @click.command()
 @click.argument("config_key", metavar="[CONFIG]", required=False)
 @figure_option("Draw CONFIG's")
-@click.option(
-    "--export", "document", type=click.Path(dir_okay=False, path_type=Path), help="Write CONFIG's league.json."
-)
+@click.option("--export", "document", type=FILE, help="Write CONFIG's league.json.")
 @click.option(
     "--import",
     "imported",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Take CONFIG's league.json over into --registry; say all three.",
 )
-@click.option(
-    "--registry",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="A league's file that processes share without a broker; made if need be.",
-)
+@click.option("--registry", type=FILE, help="A league's file that processes share without a broker; made if need be.")
 @click.option(
     "--audit",
     "audited_games",
@@ -87,7 +80,7 @@ def league(
     if imported or registry:
         if figure or document or audited_games:
             raise click.UsageError("--import can't be combined with --plot, --export or --audit: use one of them.")
-        _take_over(imported, registry, config_key)
+        _import_league(imported, registry, config_key)
         return
     chosen = _leagues(place, config_key)
     if config_key is None:
@@ -109,7 +102,7 @@ def _leagues(place: Place, config_key: str | None) -> dict[str, LeagueView]:
     """Read the league of a configuration, or of all that have one. Raises ``UnknownConfig`` or ``NoLeague``."""
     with open_run(place) as reader:
         check_config(reader, config_key)
-        views = read_leagues(history(reader, types=LEAGUES_READ, on_dead=lambda letter: note(letter.error)))
+        views = leagues_in(reader)
         if config_key is None:
             return views
         if config_key not in views:
@@ -119,6 +112,11 @@ def _leagues(place: Place, config_key: str | None) -> dict[str, LeagueView]:
                 hint="It begins when the first model has been evaluated, soon after flyball up: look again then.",
             )
     return {config_key: views[config_key]}
+
+
+def leagues_in(reader: JournalReader) -> dict[str, LeagueView]:
+    """Read the leagues of all configurations from a journal."""
+    return read_leagues(history(reader, types=LEAGUES_READ, on_dead=complain))
 
 
 def _save(place: Place, key: str, view: LeagueView, figure: Path | None, document: Path | None) -> None:
@@ -141,7 +139,7 @@ def _audit(place: Place, key: str, view: LeagueView, games: int, workers: int, *
         show_audit(key, found, view)
 
 
-def _take_over(imported: Path | None, registry: Path | None, config_key: str | None) -> None:
+def _import_league(imported: Path | None, registry: Path | None, config_key: str | None) -> None:
     if imported is None or registry is None or config_key is None:
         raise click.UsageError("Say all three: flyball league CONFIG --import FILE --registry FILE.")
     with reading(imported):
@@ -165,12 +163,7 @@ def _take_over(imported: Path | None, registry: Path | None, config_key: str | N
 
 
 def _show(key: str, view: LeagueView) -> None:
-    table = Table(title=key, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for name in COLUMNS:
-        table.add_column(name, justify="left" if name in LEFT else "right")
-    for member in view.members():
-        table.add_row(*_cells(member))
-    show(table)
+    show_table(COLUMNS, map(_cells, view.members()), left=LEFT, title=key)
     if view.progress:
         show(f"the model rated last against an earlier champion: {show_progress(view.progress)}")
     played = ", ".join(f"{category} {games:,}" for category, games in view.met.most_common())

@@ -1,45 +1,159 @@
-"""``flyball eval --config``: a model against other players of one of our games."""
+"""``flyball eval --config``: a model against other players of one of our games, or paired with a reference."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import click
 
+from app.cli.league import leagues_in
 from app.cli.models import AGAINST, CURRENT, fetch_player
 from app.cli.options import Place
 from app.cli.output import note
 from app.cli.selection import open_journal
 from app.config import GameConfig
-from app.core import FlyballError, ModelHash
-from app.engine import Engine, InlineEngine, JsonObject, LocalEngine
+from app.core import FlyballError, ModelHash, derive_seed
+from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, scatter
 from app.games import open_table
-from app.journal import history
 from app.league import STRATEGIES, Agent, League, Strategy, Wanted, select
 from app.play.gauntlet import GauntletResult, GauntletSpec, Opponent
+from app.play.hands import HandResults, HandsSpec, compare_paired, single_hands
 from app.play.matches import IN_FLIGHT, EvaluationManager
-from app.status.league import LEAGUES_READ, read_leagues
 from app.store import BlobStore, FileStore
 
 NAMES = ("random", "champion")
 """Strategies whose names mean something without a count too: the random bot, the current model."""
+
+HANDS_JOB = "app.play.hands:hands"
+HANDS = 4000
+"""Default hands against each opponent, enough to detect half a point."""
+
+PARTS = 4
+"""For each process, so that none is left alone with the last."""
+
+Lineup = tuple[str, str]
+"""The player in the compared seat and the one in all others, as ``load_player`` calls them."""
 
 
 class NobodyToPlay(FlyballError):
     """A strategy finds no opponent in the league."""
 
 
-def fetch_rivals(
+class LostGames(FlyballError):
+    """Games that could not be played: the rest is another sample than was asked for."""
+
+
+def evaluate_game(
+    place: Place,
+    config_key: str,
+    *,
+    model: str,
+    against: Sequence[str],
+    games: int | None,
+    temperature: float | None,
+    seed: int,
+    workers: int,
+    device: str,
+) -> dict[str, Any]:
+    """Play a gauntlet and return the summary. The models are copied first: a snapshot is played.
+
+    Raises:
+        UnknownConfig: no configuration has this key.
+        LostGames: not all games could be played.
+        and what ``fetch_player`` and ``fetch_opponents`` raise, before any game is played.
+    """
+    config = configured(place, config_key, temperature)
+    with TemporaryDirectory(prefix="flyball-eval-") as folder:
+        store = FileStore(Path(folder))
+        hero = fetch_player(model, "--model", place, config, store)
+        itself = [name for name in against if name in CURRENT and model in CURRENT]  # is looked up only once
+        rivals = [name for name in against if name not in itself]
+        found = fetch_opponents(rivals, hero, place, config, store, seed=seed)
+        others = {name: player for name, player in found.items() if player != hero}
+        for name in (*itself, *(found.keys() - others.keys())):
+            if not others:
+                raise click.UsageError(f"{AGAINST} {name} is the same as --model {model}: name somebody else.")
+            note(f"{AGAINST}: {name} is the model itself, and is not played.")
+        opponents = tuple(_opponent(name, player, games, config) for name, player in others.items())
+        # batches that keep all workers busy: no game depends on its batch
+        share = -(-sum(opponent.games for opponent in opponents) // workers)
+        spread = config.evaluation.replace(batch_games=min(share, IN_FLIGHT))
+        spec = GauntletSpec(
+            store=Path(folder),
+            config=config.replace(evaluation=spread),
+            model=hero,
+            opponents=opponents,
+            seed=seed,
+            device=device,
+        )
+        result = asyncio.run(_play(spec, workers))
+    if result.lost_games:
+        raise LostGames(f"{result.lost_games} games could not be played: {result.error}", hint="Try again.")
+    return {
+        "config": config.key,
+        "rules": open_table(config, 0).spec.rules_version,
+        "model": hero,
+        "seed": seed,
+        "device": device,
+        "temperature": config.evaluation.temperature,
+        "opening_plies": config.evaluation.opening_plies,
+        "results": [match.model_dump(mode="json") for match in result.results],
+    }
+
+
+def configured(place: Place, config_key: str, temperature: float | None) -> GameConfig:
+    """Return a configuration, with a temperature for evaluation if one is given."""
+    config = place.load({"configs": [config_key]}).run.config(config_key)
+    if temperature is None:
+        return config
+    return config.replace(evaluation=config.evaluation.replace(temperature=temperature))
+
+
+def _opponent(name: str, player: str, games: int | None, config: GameConfig) -> Opponent:
+    bot, settings = open_table(config, 0).spec.has_bot(player), config.evaluation
+    asked = games or (settings.random_games if bot else settings.model_games)
+    played = -(-asked // config.players) * config.players  # every seat equally often
+    if played != asked:
+        note(f"{played} games against {name} instead of {asked}: every seat is taken equally often.")
+    kind, model = (player, None) if bot else ("model", ModelHash(player))
+    return Opponent(name=name, kind=kind, model=model, games=played)
+
+
+async def _play(spec: GauntletSpec, workers: int) -> GauntletResult:
+    planned = sum(opponent.games for opponent in spec.opponents)
+    played = 0
+
+    def show_progress(report: JsonObject) -> None:
+        nonlocal played
+        played += report["games"]
+        note(f"{played}/{planned} games")
+
+    async with engine_of(workers) as engine:
+        return await EvaluationManager(engine).evaluate(spec, show_progress)
+
+
+@asynccontextmanager
+async def engine_of(workers: int) -> AsyncIterator[Engine]:
+    """Open an engine of so many processes; one worker is this process."""
+    engine: Engine = InlineEngine() if workers == 1 else LocalEngine(workers)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+def fetch_opponents(
     against: Sequence[str], hero: str, place: Place, config: GameConfig, store: BlobStore, *, seed: int
 ) -> dict[str, str]:
-    """Return by name what ``load_player`` calls the opponents, having copied the models into ``store``.
+    """Copy the opponents' models into ``store``; return what ``load_player`` calls each, by name.
 
-    Strategies may choose the same member: whoever is there already is there once.
+    Strategies may choose the same member, which is then played once.
 
-    Raises ``NobodyToPlay``, ``click.UsageError`` for a name that can be none, and what ``fetch_player`` raises.
+    Raises ``NobodyToPlay``, ``click.UsageError`` for a name that can't be one, and what ``fetch_player`` raises.
     """
     players: dict[str, str] = {}
     for name in _named(against, hero, place, config.key, seed):
@@ -52,18 +166,19 @@ def fetch_rivals(
 
 
 def _named(against: Sequence[str], hero: str, place: Place, config_key: str, seed: int) -> Iterator[str]:
-    """Iterate over opponents by name or hash; ``STRATEGY:COUNT`` stands for members of the run's league.
-
-    The count is 1 where nothing follows the colon.
-    """
+    """Iterate over opponents by name or hash; ``STRATEGY:COUNT`` selects members of the run's league."""
     league: League | None = None
     for name in against:
         strategy, colon, count = name.partition(":")
         if not _is_strategy(name, strategy, colon):
             yield name
             continue
-        league = league or _league(place, config_key)
-        wanted = Wanted(_hero(league, hero), _count(name, count), seed)
+        if league is None:
+            with open_journal(place) as reader:
+                views = leagues_in(reader)
+            league = views[config_key].league if config_key in views else League()
+        member = league.agents.get(hero) or Agent(id=hero, kind="checkpoint", step=0)
+        wanted = Wanted(member, _count(name, count), seed)
         chosen = select(league, cast("Strategy", strategy), wanted)
         if not chosen:
             raise NobodyToPlay(
@@ -86,17 +201,6 @@ def _is_strategy(name: str, strategy: str, colon: str) -> bool:
     return bool(colon) and strategy in STRATEGIES
 
 
-def _league(place: Place, config_key: str) -> League:
-    with open_journal(place) as reader:
-        views = read_leagues(history(reader, types=LEAGUES_READ, on_dead=lambda letter: note(letter.error)))
-    return views[config_key].league if config_key in views else League()
-
-
-def _hero(league: League, hero: str) -> Agent:
-    """Return the member that a player is; of a stranger only the name is known."""
-    return league.agents.get(hero) or Agent(id=hero, kind="checkpoint", step=0)
-
-
 def _count(name: str, count: str) -> int:
     if not count:
         return 1
@@ -105,113 +209,100 @@ def _count(name: str, count: str) -> int:
     return int(count)
 
 
-class LostGames(FlyballError):
-    """Games that could not be played: what is left is another sample than was asked for."""
+def evaluate_paired(
+    place: Place,
+    config_key: str,
+    *,
+    model: str,
+    reference: str | None,
+    against: Sequence[str],
+    games: int | None,
+    temperature: float | None,
+    seed: int,
+    workers: int,
+    device: str,
+) -> dict[str, Any]:
+    """Play the hands and return the summary. The models are copied first: a snapshot is played.
 
+    Without a reference, each opponent itself takes the policy's place.
 
-@dataclass(frozen=True, slots=True)
-class GameRequest:
-    """Options of the command; ``games`` and ``temperature`` ``None``: the configuration's."""
-
-    config_key: str
-    model: str
-    against: tuple[str, ...]
-    games: int | None
-    seed: int
-    workers: int
-    device: str
-    temperature: float | None = None
-
-
-def evaluate_game(place: Place, request: GameRequest) -> dict[str, Any]:
-    """Play a gauntlet and return the summary. The models are copied first: a snapshot is played.
-
-    Raises:
-        UnknownConfig: no configuration is called so.
-        LostGames: not all games could be played.
-        and what ``fetch_player`` and ``fetch_rivals`` raise, before any game is played.
+    Raises ``UnknownConfig``, ``UnknownGame`` where it is not Hearts, what ``fetch_player`` and ``fetch_opponents``
+    raise, all before any hand is played; or ``LostGames``.
     """
-    config = place.load({"configs": [request.config_key]}).run.config(request.config_key)
-    if request.temperature is not None:
-        settings = config.evaluation.replace(temperature=request.temperature)
-        config = config.replace(evaluation=settings)
+    config = configured(place, config_key, temperature)
+    single_hands(config)
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
         store = FileStore(Path(folder))
-        hero = fetch_player(request.model, "--model", place, config, store)
-        opponents = tuple(_opponents(request, hero, place, config, store))
-        games = sum(opponent.games for opponent in opponents)
-        spec = GauntletSpec(
+        policy = fetch_player(model, "--model", place, config, store)
+        opponents = fetch_opponents(against, policy, place, config, store, seed=seed)
+        fixed = None if reference is None else fetch_player(reference, "--reference", place, config, store)
+        pairs = {name: ((policy, player), (fixed or player, player)) for name, player in opponents.items()}
+        spec = HandsSpec(
             store=Path(folder),
-            config=_spread(config, games, request.workers),
-            model=hero,
-            opponents=opponents,
-            seed=request.seed,
-            device=request.device,
+            config=config,
+            policy=policy,
+            others=policy,
+            deals=_deals(games or HANDS, config.players),
+            first=0,
+            seed=derive_seed(seed, "hands"),
+            temperature=config.evaluation.temperature,
+            device=device,
         )
-        result = asyncio.run(_play(spec, request.workers))
-    if result.lost_games:
-        raise LostGames(f"{result.lost_games} games could not be played: {result.error}", hint="Try again.")
+        lineups = tuple(dict.fromkeys(lineup for pair in pairs.values() for lineup in pair))
+        played = asyncio.run(_play_hands(spec, lineups, workers))
     return {
         "config": config.key,
         "rules": open_table(config, 0).spec.rules_version,
-        "model": hero,
-        "seed": request.seed,
-        "device": request.device,
+        "policy": policy,
+        "seed": seed,
+        "device": device,
         "temperature": config.evaluation.temperature,
-        "opening_plies": config.evaluation.opening_plies,
-        "results": [match.model_dump(mode="json") for match in result.results],
+        "results": [
+            {
+                "opponent": name,
+                "opponent_player": hero[1],
+                "reference_player": other[0],
+                **compare_paired(played[hero], played[other], config.players).model_dump(mode="json"),
+            }
+            for name, (hero, other) in pairs.items()
+        ],
     }
 
 
-def _opponents(
-    request: GameRequest, hero: str, place: Place, config: GameConfig, store: FileStore
-) -> Iterator[Opponent]:
-    spec = open_table(config, 0).spec
-    for name, player in _others(request, hero, place, config, store).items():
-        bot, settings = spec.has_bot(player), config.evaluation
-        asked = request.games or (settings.random_games if bot else settings.model_games)
-        games = -(-asked // config.players) * config.players  # every seat equally often
-        if games != asked:
-            note(f"{games} games against {name} instead of {asked}: every seat is taken equally often.")
-        yield Opponent(
-            name=name, kind=player if bot else "model", model=None if bot else ModelHash(player), games=games
-        )
+def _deals(asked: int, seats: int) -> int:
+    deals = max(2, -(-asked // seats))
+    if deals * seats != asked:
+        note(f"{deals * seats} hands instead of {asked}: every deal is played in every seat, and two deals compared.")
+    return deals
 
 
-def _others(request: GameRequest, hero: str, place: Place, config: GameConfig, store: FileStore) -> dict[str, str]:
-    """Return the opponents by name, without the model itself: under the name of the current one it is not asked twice.
+async def _play_hands(spec: HandsSpec, lineups: Sequence[Lineup], workers: int) -> dict[Lineup, HandResults]:
+    """Play all deals with each lineup, in parts; no hand depends on its part."""
+    parts = 1 if workers == 1 else min(spec.deals, workers * PARTS)
+    bounds = list(pairwise(spec.deals * part // parts for part in range(parts + 1)))
+    jobs = [
+        spec.replace(policy=policy, others=others, first=first, deals=end - first).model_dump(mode="json")
+        for policy, others in lineups
+        for first, end in bounds
+    ]
+    hands, played = spec.deals * spec.config.players, 0
 
-    Meanwhile another could have been promoted.
-    """
-    itself = [name for name in request.against if name in CURRENT and request.model in CURRENT]
-    names = tuple(name for name in request.against if name not in itself)
-    rivals = fetch_rivals(names, hero, place, config, store, seed=request.seed)
-    others = {name: player for name, player in rivals.items() if player != hero}
-    for name in (*itself, *(rivals.keys() - others.keys())):
-        if not others:
-            raise click.UsageError(f"{AGAINST} {name} is the same as --model {request.model}: name somebody else.")
-        note(f"{AGAINST}: {name} is the model itself, and is not played.")
-    return others
-
-
-def _spread(config: GameConfig, games: int, workers: int) -> GameConfig:
-    """Return the configuration with batches that keep all workers busy; no game depends on its batch."""
-    share = -(-games // workers)
-    settings = config.evaluation.replace(batch_games=min(share, IN_FLIGHT))
-    return config.replace(evaluation=settings)
-
-
-async def _play(spec: GauntletSpec, workers: int) -> GauntletResult:
-    engine: Engine = InlineEngine() if workers == 1 else LocalEngine(workers)
-    planned = sum(opponent.games for opponent in spec.opponents)
-    played = 0
-
-    def tell(report: JsonObject) -> None:
+    def show_progress(report: JsonObject) -> None:
         nonlocal played
-        played += report["games"]
-        note(f"{played}/{planned} games")
+        played += report["hands"]
+        share = played / (hands * len(lineups))
+        note(f"{share:.0%} of {hands} hands against each opponent, the reference's included")
 
-    try:
-        return await EvaluationManager(engine).evaluate(spec, tell)
-    finally:
-        await engine.close()
+    async with engine_of(workers) as engine:
+        outcomes = await scatter(engine, HANDS_JOB, jobs, on_progress=show_progress)
+    starts = range(0, len(outcomes), parts)
+    return {lineup: _total(outcomes[at : at + parts]) for lineup, at in zip(lineups, starts, strict=True)}
+
+
+def _total(outcomes: Sequence[JsonObject | FlyballError]) -> HandResults:
+    results = HandResults()
+    for outcome in outcomes:
+        if isinstance(outcome, FlyballError):
+            raise LostGames(f"Some hands could not be played: {outcome.message}", hint=outcome.hint or "Try again.")
+        results = results.plus(HandResults.model_validate(outcome))
+    return results

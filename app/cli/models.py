@@ -1,4 +1,4 @@
-"""Which model or bot a command is about: the one place where they are looked up by the names that people give them."""
+"""Looking up models and bots by the names that people give them."""
 
 import os
 from dataclasses import replace
@@ -42,7 +42,7 @@ def fetch_player(name: str, option: str, place: Place, config: GameConfig, store
         name: a bot of the game, or a model as of ``fetch_model``.
         option: where it was named, for messages.
         place: the run that hashes are of.
-        config: what it shall play.
+        config: the game to play.
         store: where to.
 
     Raises what ``fetch_model`` raises, ``ForeignModel``, or ``WrongModel`` or ``BadParameters`` for a model that
@@ -74,7 +74,7 @@ def fetch_model(name: str, option: str, place: Place, config_key: str | None, st
             model is meant; a hash or its beginning; ``current``.
         option: where it was named, for messages.
         place: the run that hashes are of.
-        config_key: the configuration whose model is current; None where that is not to be said.
+        config_key: the configuration whose model is current; None where it is not given.
         store: where to.
 
     Raises ``UnknownModel``, ``UnusableFile``, ``NoRun``, ``NotAJournal``, ``NoModel`` or ``DamagedBlob``.
@@ -122,7 +122,7 @@ def _current(option: str, place: Place, config_key: str | None) -> ModelHash:
     if config_key is None:
         raise click.UsageError("Say of which configuration: --config KEY.")
     with open_journal(place) as reader:
-        board = read_board(place.folder, reader, lambda letter: note(f"{letter.position}: {letter.error}"))
+        board = read_board(place.folder, reader)
         model = next((row.model for row in board.state().configs if row.key == config_key), None)
         if model is None:
             check_played(reader, place, config_key)

@@ -1,4 +1,4 @@
-"""Reaching the broker from a command."""
+"""Options that commands share: the run folder, JSON, figures; and connecting to the run's broker."""
 
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -14,9 +14,20 @@ from app.bus import ZmqBus
 from app.config import RunFolder
 from app.config.loading import Loaded, load
 from app.core import FlyballError
+from app.telemetry import FIGURE_FORMATS
 from daemons.run_folder import bus_endpoint
 
 C = TypeVar("C", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+timeout_option = click.option(
+    "--timeout", default=10.0, show_default=True, type=click.FloatRange(0, min_open=True), help="Seconds."
+)
+config_key_option = click.option("--config-key", help="Only events about this configuration.")
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+SEED = click.IntRange(0, 2**63 - 1)
+PROBE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +50,8 @@ def _set(ctx: click.Context, param: click.Parameter, value: Path | None) -> None
 def placed(command: C) -> C:
     """Add ``--run`` and ``--config-file`` to a command, and pass it the place as its first argument."""
 
-    @click.option(
-        "--run",
-        "run_dir",
-        type=click.Path(file_okay=False, path_type=Path),
-        callback=_set,
-        expose_value=False,
-        help="Folder of the run.",
-    )
-    @click.option(
-        "--config-file",
-        type=click.Path(dir_okay=False, path_type=Path),
-        callback=_set,
-        expose_value=False,
-        help="Settings file.",
-    )
+    @click.option("--run", "run_dir", type=FOLDER, callback=_set, expose_value=False, help="Folder of the run.")
+    @click.option("--config-file", type=FILE, callback=_set, expose_value=False, help="Settings file.")
     @click.pass_context
     @wraps(command)
     def with_place(ctx: click.Context, /, *args: Any, **options: Any) -> Any:
@@ -63,10 +61,29 @@ def placed(command: C) -> C:
     return with_place  # type: ignore[return-value]  # click's decorators call it as they would the command
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+def pick(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return the options of these names."""
+    return {name: options[name] for name in names}
 
 
-PROBE_SECONDS = 2.0
+class FigurePath(click.Path):
+    """The file of a figure: one that can't be written is refused before there is anything to draw."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path. Raises ``click.BadParameter``."""
+        if Path(value).suffix not in FIGURE_FORMATS:
+            self.fail(f"{value}: end it with {', '.join(FIGURE_FORMATS[:-1])} or {FIGURE_FORMATS[-1]}.", param, ctx)
+        if not Path(value).parent.is_dir():
+            self.fail(f"{value} cannot be written: there is no folder {Path(value).parent}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def figure_option(what: str) -> Callable[[Any], Any]:
+    """Return the option ``--plot``, which hands the path over as ``figure``."""
+    return click.option("--plot", "figure", type=FigurePath(), help=f"{what}: {', '.join(FIGURE_FORMATS)}.")
 
 
 class NotRunning(FlyballError):
@@ -74,7 +91,7 @@ class NotRunning(FlyballError):
 
 
 def is_listening(endpoint: str) -> bool:
-    """Return whether anybody listens at the address of a broker."""
+    """Return whether a broker listens at an address."""
     transport, _, rest = endpoint.partition("://")
     with suppress(OSError):
         if transport == "ipc":
@@ -93,7 +110,7 @@ async def connected(place: Place, loaded: Loaded, deadline_s: float) -> AsyncIte
     """Connect to the run's broker, as the producer ``cli@node``.
 
     Raises:
-        NotRunning: nobody listens at its address.
+        NotRunning: no broker listens at its address.
     """
     endpoint = bus_endpoint(place.folder, loaded.deployment)
     if not is_listening(endpoint):

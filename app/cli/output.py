@@ -3,17 +3,16 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console, RenderableType
+from rich.table import Table
 
 from app.events import Event
-from app.status.snapshot import event_text
-from app.telemetry import FIGURE_FORMATS
+from app.status.summary import event_text
 
 PLAIN_WIDTH = 1000
 """Columns where there is no terminal: nothing is cut off."""
@@ -41,14 +40,26 @@ def write_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
-def tell(told: Mapping[str, Any], *, as_json: bool) -> None:
+def write_values(values: Mapping[str, Any], *, as_json: bool) -> None:
     """Write named values to stdout: a line each for people, or a JSON object."""
     if as_json:
-        write_json(told)
+        write_json(values)
         return
-    width = max(map(len, told))
-    for name, value in told.items():
+    width = max(map(len, values))
+    for name, value in values.items():
         click.echo(f"{name:<{width}} {value}")
+
+
+def show_table(
+    columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, left: Collection[str], title: str | None = None
+) -> None:
+    """Write a table to stdout; the columns that are not in ``left`` are right-justified."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name, justify="left" if name in left else "right")
+    for row in rows:
+        table.add_row(*row)
+    show(table)
 
 
 @contextmanager
@@ -81,23 +92,3 @@ def write_event(event: Event[Any], *, as_json: bool) -> None:
         stdout_console().print(head, event_text(event), sep="", no_wrap=True, overflow="ellipsis")
     else:
         click.echo(head + event_text(event).plain)
-
-
-class FigurePath(click.Path):
-    """The file of a figure: one that can't be written is refused before there is anything to draw."""
-
-    def __init__(self) -> None:
-        super().__init__(dir_okay=False, path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path. Raises ``click.BadParameter``."""
-        if Path(value).suffix not in FIGURE_FORMATS:
-            self.fail(f"{value}: end it with {', '.join(FIGURE_FORMATS[:-1])} or {FIGURE_FORMATS[-1]}.", param, ctx)
-        if not Path(value).parent.is_dir():
-            self.fail(f"{value} cannot be written: there is no folder {Path(value).parent}.", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-def figure_option(what: str) -> Callable[[Any], Any]:
-    """Return the option ``--plot``, which hands the path over as ``figure``."""
-    return click.option("--plot", "figure", type=FigurePath(), help=f"{what}: {', '.join(FIGURE_FORMATS)}.")

@@ -3,8 +3,9 @@
 import asyncio
 import gc
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from itertools import takewhile
 from pathlib import Path
 from time import perf_counter
@@ -14,142 +15,24 @@ import click
 from click.core import ParameterSource
 from rich.text import Text
 
-from app.bus import BROKER_ONLY, Bus
-from app.cli.group import though_unread
-from app.cli.options import Place, connected, json_option, placed
+from app.bus import BROKER_ONLY
+from app.cli.group import tolerate_closed_output
+from app.cli.options import FILE, Place, config_key_option, connected, json_option, pick, placed, timeout_option
 from app.cli.output import note, show, write_event, write_json
-from app.cli.selection import Selection, check_config, complete_types, open_run, select
-from app.cli.what_if import suppose
+from app.cli.selection import Selection, check_config, complain, complete_types, open_run, select
+from app.config.loading import parse
 from app.core import UnusableFile
-from app.events import Envelope, Event, Payload, follow
+from app.events import CATALOGUE, Event, Kind, OpponentSampled, follow
 from app.journal import DamagedDatabase, SqliteJournalReader, SqliteStateStore, StateStore, history
-from app.replay.explain import NonDeterministicReplay, Story, verify
+from app.journal.history import voided_events
+from app.replay.explain import NonDeterministicReplay, Story, differing, verify
 from app.replay.replaying import EVERY, Report, replay_journal
-from app.status.snapshot import event_text
+from app.replay.what_if import Change, Divergence, WhatIf
+from app.status.summary import event_text, summarise
 from daemons.clock import SystemClock
 
 MOST_UNFOLDED = 10
 """How many failed events are named; all are counted."""
-
-
-def check_journal(
-    reader: SqliteJournalReader, *, first: int, last: int | None, checkpoint: Path | None, every: int, as_json: bool
-) -> None:
-    """Replay a journal and print what was found.
-
-    Raises:
-        NonDeterministicReplay: recorded and recomputed conclusions differ; the first difference has been printed.
-    """
-    if checkpoint is not None and first > 1:
-        raise click.UsageError("--from cannot be used with --checkpoint: what was checked before is in it.")
-    with _store(checkpoint) as checkpoints:
-        after = checkpoints.load()[0] if checkpoints else 0
-        gc.freeze()  # what is loaded by now stays: the collector need not look at it again and again
-        began = perf_counter()
-        report = replay_journal(reader, first=first, last=last, checkpoints=checkpoints, every=every)
-        seconds = perf_counter() - began
-    found: NonDeterministicReplay | None = None
-    try:
-        verify(lambda: history(reader, on_dead=lambda _: None), report)
-    except NonDeterministicReplay as difference:
-        found = difference
-    with though_unread():  # the exit code tells whether it replays, read or not
-        if as_json:
-            write_json(_as_json(report, report.position - after, seconds, found))
-        else:
-            _print(report, report.position - after, seconds, found)
-    if found:
-        raise found
-
-
-@contextmanager
-def _store(path: Path | None) -> Iterator[StateStore | None]:
-    if path is None:
-        yield None
-        return
-    try:
-        store = SqliteStateStore(path)
-    except DamagedDatabase as error:
-        hint = "Name another file; or if it was a checkpoint remove it: it only saves time."
-        raise UnusableFile(f"{path} is damaged, or no checkpoint.", hint=hint) from error
-    with closing(store):
-        yield store
-
-
-def _print(report: Report, events: int, seconds: float, found: NonDeterministicReplay | None) -> None:
-    for name, count in report.matched.items():
-        click.echo(f"{name:<28} {count:>9,}")
-    rows = {
-        "recorded = recomputed": f"{sum(report.matched.values()):,}",
-        "different": f"{report.differing:,}",
-        "by operators": f"{report.foreign:,}",
-        "in flight at the end": f"{len(report.in_flight):,}",
-        "not folded": f"{len(report.unfolded):,}",
-        "state hash": report.state_hash,
-        "folded": f"{events:,} events up to {report.position:,} in {seconds:.2f} s, {events / seconds:,.0f}/s",
-    }
-    for name, value in rows.items():
-        click.echo(f"{name:<28} {value:>9}")
-    if report.voided:
-        note(f"Left out, because an operator voided them: {', '.join(map(str, report.voided))}.")
-    for one in report.unfolded[:MOST_UNFOLDED]:
-        note(f"Not folded: {one.position}, by {one.by}: {one.error}")
-    if len(report.unfolded) > MOST_UNFOLDED:
-        note(f"Not folded: {len(report.unfolded) - MOST_UNFOLDED} more.")
-    for change in report.handovers:
-        click.echo(
-            f"{change.daemon}: decisions before position {change.position:,} were made by another version; "
-            f"{change.version} would have decided {change.differing:,} of them otherwise"
-        )
-    if found:
-        _tell(found.story)
-    else:
-        note("The journal replays: every conclusion follows from what was recorded before it.")
-
-
-def _tell(story: Story) -> None:
-    click.echo(f"\nThe first difference: {story.headline()}\n")
-    if story.earlier:
-        click.echo(f"  … {story.earlier} earlier causes")
-    for event in story.causes:
-        show(Text(f"{event.sequence:>8}  ").append_text(event_text(event)))
-    for field in story.fields:
-        click.echo(f"  {field.path}: recorded {field.recorded}, recomputed {field.recomputed}")
-
-
-def _as_json(report: Report, events: int, seconds: float, found: NonDeterministicReplay | None) -> dict[str, Any]:
-    return {
-        "position": report.position,
-        "events": events,
-        "seconds": round(seconds, 3),
-        "events_per_second": round(events / seconds),
-        "matched": dict(report.matched),
-        "differing": report.differing,
-        "by_operators": report.foreign,
-        "in_flight": len(report.in_flight),
-        "unfolded": [one._asdict() for one in report.unfolded],
-        "voided": list(report.voided),
-        "handovers": [one.model_dump(mode="json") for one in report.handovers],
-        "state_hash": report.state_hash,
-        "first_difference": _story_json(found.story) if found else None,
-    }
-
-
-def _story_json(story: Story) -> dict[str, Any]:
-    return {
-        "kind": story.difference.kind,
-        "position": story.difference.position,
-        "by": story.difference.by,
-        "headline": story.headline(),
-        "recorded": story.recorded and story.recorded.to_cloudevent(),
-        "recomputed": story.recomputed and story.recomputed.attributes(),
-        "fields": [
-            {"path": field.path, "recorded": field.recorded, "recomputed": field.recomputed} for field in story.fields
-        ],
-        "causes": [event.to_cloudevent() for event in story.causes],
-        "earlier_causes": story.earlier,
-    }
-
 
 MICROSECONDS = 1_000_000
 EVERYWHERE = frozenset({"first", "last", "as_json"})
@@ -161,7 +44,17 @@ FITTING = {
 """The options that mean something in each mode."""
 
 CHOOSING = frozenset({"patterns", "config_key", "first", "last"})
-"""The options of which publishing again needs one: nobody wants the whole journal to happen once more."""
+"""Publishing again needs one of these options, so that nobody publishes the whole journal by mistake."""
+
+EVERY_CONFIG = "all configurations"
+SIGNS: dict[Change, str] = {"missing": "-", "added": "+", "replaced": ">", "changed": "~"}
+"""The kinds of change, in the order of the summary."""
+
+WORK = frozenset(payload for payload in CATALOGUE if payload.kind is Kind.REQUEST) | {OpponentSampled}
+"""Only counted by default, because nearly all of them differ after the first different decision."""
+
+Counts = Counter[tuple[str, Change, str]]
+"""By configuration, kind of change and name."""
 
 
 @click.command()
@@ -169,19 +62,15 @@ CHOOSING = frozenset({"patterns", "config_key", "first", "last"})
 @click.option("--check", is_flag=True, help="Fold the journal through the controllers and compare; publish nothing.")
 @click.option("--what-if", is_flag=True, help="Fold it with other settings and show what differs; publish nothing.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="What if KEY were VALUE; repeatable.")
-@click.option(
-    "--checkpoint",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Save the state of a check here now and then, and go on from it.",
-)
+@click.option("--checkpoint", type=FILE, help="Save the state of a check here now and then, and go on from it.")
 @click.option("--every", default=EVERY, show_default=True, type=click.IntRange(1), help="Events between saves.")
 @click.option("--from", "first", default=1, show_default=True, type=click.IntRange(1), help="First position.")
 @click.option("--to", "last", type=click.IntRange(1), help="Last position  [default: the present end]")
-@click.option("--config-key", help="Only events about this configuration.")
+@config_key_option
 @click.option("--speed", type=click.FloatRange(0, min_open=True), help="1: as it was, 10: ten times as fast.")
 @click.option("--reason", help="Why; part of the new events' ids. Needed with --yes.")
 @click.option("--yes", is_flag=True, help="Publish; otherwise show what would be published.")
-@click.option("--timeout", default=10.0, show_default=True, type=click.FloatRange(0, min_open=True), help="Seconds.")
+@timeout_option
 @json_option
 @placed
 @click.pass_context
@@ -209,21 +98,17 @@ def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
         check_config(reader, options["config_key"])
         _check_span(reader.head, options["first"], options["last"])
         if mode == "check":
-            check_journal(reader, **_some(options, "first", "last", "checkpoint", "every", "as_json"))
+            check_journal(reader, **pick(options, "first", "last", "checkpoint", "every", "as_json"))
             return
         selection = select(options["patterns"], options["config_key"])
         if mode == "what_if":
-            suppose(reader, selection, **_some(options, "assignments", "first", "last", "as_json"))
+            show_what_if(reader, selection, **pick(options, "assignments", "first", "last", "as_json"))
         else:
             _again(place, reader, selection, options)
 
 
-def _some(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: options[name] for name in names}
-
-
 def _mode(ctx: click.Context) -> str:
-    """Return the mode, when all that was given fits it."""
+    """Return the mode, and refuse options that do not belong to it."""
     given = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     given -= {name for name in ("patterns", "assignments") if not ctx.params[name]}
     mode = next((name for name in ("check", "what_if") if ctx.params[name]), "publish")
@@ -239,7 +124,7 @@ def _mode(ctx: click.Context) -> str:
 
 
 def _check_span(head: int, first: int, last: int | None) -> None:
-    """Refuse a span in which there is nothing: that nothing was found there would say nothing."""
+    """Refuse an empty span, because finding nothing in it would be no result."""
     if last is not None and last < first:
         raise click.UsageError(f"--from {first} lies after --to {last}: there is nothing between them.")
     if first > max(1, head):
@@ -252,7 +137,7 @@ def _again(place: Place, reader: SqliteJournalReader, selection: Selection, opti
     upto = takewhile(lambda event: event.sequence <= end, selection.read(reader, after=first - 1))
     chosen = (event for event in upto if event.data.event_type not in BROKER_ONLY)
     if options["yes"]:
-        asyncio.run(_replay(place, chosen, options["reason"], options["speed"], options["timeout"], as_json=as_json))
+        asyncio.run(_publish(place, chosen, options["reason"], options["speed"], options["timeout"], as_json=as_json))
     else:
         _preview(chosen, as_json=as_json)
 
@@ -266,27 +151,261 @@ def _preview(events: Iterator[Event[Any]], *, as_json: bool) -> None:
     note(f"Would publish again: {listed}. To do it, add --yes and --reason.")
 
 
-async def _replay(
+async def _publish(
     place: Place, events: Iterator[Event[Any]], reason: str, speed: float | None, deadline_s: float, *, as_json: bool
 ) -> None:
+    """Publish each event's data as a new event that the original caused; the same reason gives the same id."""
     before: int | None = None
     async with connected(place, place.load(), deadline_s) as bus:
         for event in events:
             if speed is not None and before is not None:
                 await asyncio.sleep((event.recorded_us - before) / MICROSECONDS / speed)
             before = event.recorded_us
-            await _publish(bus, event, reason, as_json=as_json)
+            envelope = follow(event.data, event.cause, by=f"replay:{reason}", time=SystemClock().now())
+            position = await bus.publish(envelope)
+            if as_json:
+                write_json({"position": position, "id": envelope.id, "original": event.id})
+            else:
+                click.echo(f"{position} {envelope.id} {event.data.event_name} after {event.sequence}")
 
 
-async def _publish(bus: Bus, event: Event[Any], reason: str, *, as_json: bool) -> None:
-    envelope = again(event, reason)
-    position = await bus.publish(envelope)
-    if as_json:
-        write_json({"position": position, "id": envelope.id, "original": event.id})
+def check_journal(
+    reader: SqliteJournalReader, *, first: int, last: int | None, checkpoint: Path | None, every: int, as_json: bool
+) -> None:
+    """Replay a journal and print what was found.
+
+    Raises:
+        NonDeterministicReplay: recorded and recomputed conclusions differ; the first difference has been printed.
+    """
+    if checkpoint is not None and first > 1:
+        raise click.UsageError("--from cannot be used with --checkpoint: what was checked before is in it.")
+    with _store(checkpoint) as checkpoints:
+        after = checkpoints.load()[0] if checkpoints else 0
+        gc.freeze()  # otherwise the collector would look at all loaded modules again and again
+        began = perf_counter()
+        report = replay_journal(reader, first=first, last=last, checkpoints=checkpoints, every=every)
+        seconds = perf_counter() - began
+    found: NonDeterministicReplay | None = None
+    try:
+        verify(lambda: history(reader, on_dead=lambda _: None), report)
+    except NonDeterministicReplay as difference:
+        found = difference
+    with tolerate_closed_output():  # the exit code tells whether it replays
+        if as_json:
+            write_json(_report_json(report, report.position - after, seconds, found))
+        else:
+            _print_report(report, report.position - after, seconds, found)
+    if found:
+        raise found
+
+
+@contextmanager
+def _store(path: Path | None) -> Iterator[StateStore | None]:
+    if path is None:
+        yield None
+        return
+    try:
+        store = SqliteStateStore(path)
+    except DamagedDatabase as error:
+        hint = "Name another file; or if it was a checkpoint remove it: it only saves time."
+        raise UnusableFile(f"{path} is damaged, or no checkpoint.", hint=hint) from error
+    with closing(store):
+        yield store
+
+
+def _print_report(report: Report, events: int, seconds: float, found: NonDeterministicReplay | None) -> None:
+    for name, count in report.matched.items():
+        click.echo(f"{name:<28} {count:>9,}")
+    rows = {
+        "recorded = recomputed": f"{sum(report.matched.values()):,}",
+        "different": f"{report.differing:,}",
+        "by operators": f"{report.foreign:,}",
+        "in flight at the end": f"{len(report.in_flight):,}",
+        "not folded": f"{len(report.unfolded):,}",
+        "state hash": report.state_hash,
+        "folded": f"{events:,} events up to {report.position:,} in {seconds:.2f} s, {events / seconds:,.0f}/s",
+    }
+    for name, value in rows.items():
+        click.echo(f"{name:<28} {value:>9}")
+    if report.voided:
+        note(f"Left out, because an operator voided them: {', '.join(map(str, report.voided))}.")
+    for one in report.unfolded[:MOST_UNFOLDED]:
+        note(f"Not folded: {one.position}, by {one.by}: {one.error}")
+    if len(report.unfolded) > MOST_UNFOLDED:
+        note(f"Not folded: {len(report.unfolded) - MOST_UNFOLDED} more.")
+    for change in report.handovers:
+        click.echo(
+            f"{change.daemon}: decisions before position {change.position:,} were made by another version; "
+            f"{change.version} would have decided {change.differing:,} of them otherwise"
+        )
+    if found:
+        _print_story(found.story)
     else:
-        click.echo(f"{position} {envelope.id} {event.data.event_name} after {event.sequence}")
+        note("The journal replays: every conclusion follows from what was recorded before it.")
 
 
-def again(event: Event[Any], reason: str) -> Envelope[Payload]:
-    """Return an event's data as a new event that its original caused; the same reason gives the same id."""
-    return follow(event.data, event.cause, by=f"replay:{reason}", time=SystemClock().now())
+def _print_story(story: Story) -> None:
+    click.echo(f"\nThe first difference: {story.headline()}\n")
+    if story.earlier:
+        click.echo(f"  … {story.earlier} earlier causes")
+    for event in story.causes:
+        show(Text(f"{event.sequence:>8}  ").append_text(event_text(event)))
+    for field in story.fields:
+        click.echo(f"  {field.path}: recorded {field.recorded}, recomputed {field.recomputed}")
+
+
+def _report_json(report: Report, events: int, seconds: float, found: NonDeterministicReplay | None) -> dict[str, Any]:
+    return {
+        "position": report.position,
+        "events": events,
+        "seconds": round(seconds, 3),
+        "events_per_second": round(events / seconds),
+        "matched": dict(report.matched),
+        "differing": report.differing,
+        "by_operators": report.foreign,
+        "in_flight": len(report.in_flight),
+        "unfolded": [one._asdict() for one in report.unfolded],
+        "voided": list(report.voided),
+        "handovers": [one.model_dump(mode="json") for one in report.handovers],
+        "state_hash": report.state_hash,
+        "first_difference": _story_json(found.story) if found else None,
+    }
+
+
+def _story_json(story: Story) -> dict[str, Any]:
+    return {
+        "kind": story.difference.kind,
+        "position": story.difference.position,
+        "by": story.difference.by,
+        "headline": story.headline(),
+        "recorded": story.recorded and story.recorded.to_cloudevent(),
+        "recomputed": story.recomputed and story.recomputed.attributes(),
+        "fields": [asdict(field) for field in story.fields],
+        "causes": [event.to_cloudevent() for event in story.causes],
+        "earlier_causes": story.earlier,
+    }
+
+
+def show_what_if(
+    reader: SqliteJournalReader,
+    selection: Selection,
+    *,
+    assignments: Sequence[str],
+    first: int,
+    last: int | None,
+    as_json: bool,
+) -> None:
+    """Print differences: a summary first, then a list by configuration and time.
+
+    Without patterns, events in ``WORK`` are only counted.
+    """
+    if not assignments:
+        raise click.UsageError("Say what would be different: --set KEY=VALUE.")
+    counts: Counts = Counter()
+    shown, firsts = list[Divergence](), dict[str, Divergence]()
+    for one in _divergences(reader, assignments, first, last):
+        about = one.envelope.subject or ""
+        if selection.config_key not in (None, about):
+            continue
+        counts[about, one.kind, _name(one)] += 1
+        firsts.setdefault(about, one)
+        payloads = {type(envelope.data) for envelope in one.envelopes}
+        if payloads - WORK if selection.types is None else payloads & selection.types:
+            shown.append(one)
+    shown.sort(key=lambda one: (one.envelope.subject or "", one.position))
+    if as_json:
+        write_json(_divergences_json(shown, counts))
+    else:
+        _sum_up(firsts, counts)
+        _print_divergences(shown)
+
+
+def _name(one: Divergence) -> str:
+    return " → ".join(dict.fromkeys(envelope.data.event_name for envelope in one.envelopes))
+
+
+def _divergences(
+    reader: SqliteJournalReader, assignments: Sequence[str], first: int, last: int | None
+) -> Iterator[Divergence]:
+    what_if = WhatIf(parse(assignments), voided=voided_events(reader).keys())
+    end = reader.head if last is None else min(last, reader.head)
+    for event in takewhile(lambda event: event.sequence <= end, history(reader, types=what_if.reads, on_dead=complain)):
+        found = what_if.feed(event)
+        if event.sequence >= first:
+            yield from found
+
+
+def _sum_up(firsts: Mapping[str, Divergence], counts: Counts) -> None:
+    """Print counts by kind of change, then by configuration, in order of their first difference."""
+    if not firsts:
+        note("Nothing differs.")
+        return
+    one_only = "; --config-key KEY shows one of these" if len(firsts) > 1 else ""
+    click.echo(f"Open loop: facts stay as recorded, so what lies further past a first difference tells less{one_only}.")
+    for kind, names in _by_kind(counts).items():
+        click.echo(f"{SIGNS[kind]} {kind:<8} {', '.join(f'{count:,} {name}' for name, count in names)}")
+    for about, first in firsts.items():
+        found = ", ".join(
+            f"{count} {name} {kind}" for (one, kind, name), count in sorted(counts.items()) if one == about
+        )
+        click.echo(f"{about or EVERY_CONFIG}: first at {first.position}, {_time(first)}, by {first.by}; {found}")
+    click.echo()
+
+
+def _by_kind(counts: Counts) -> dict[Change, list[tuple[str, int]]]:
+    """Return (name, count) pairs by kind of change: the most frequent first, ``WORK`` last."""
+    work = {payload.event_name for payload in WORK}
+    totals: dict[Change, Counter[str]] = {kind: Counter() for kind in SIGNS}
+    for (_, kind, name), count in sorted(counts.items()):
+        totals[kind][name] += count
+    return {
+        kind: sorted(names.items(), key=lambda one: (one[0] in work, -one[1]))
+        for kind, names in totals.items()
+        if names
+    }
+
+
+def _print_divergences(shown: Sequence[Divergence]) -> None:
+    before: str | None = None
+    for one in shown:
+        about = one.envelope.subject or ""
+        if about != before:
+            click.echo(about or EVERY_CONFIG)
+            before = about
+        click.echo(f"  {SIGNS[one.kind]} {one.position:>8}  {_time(one)}  {_name(one)}  {_content(one)}")
+
+
+def _time(one: Divergence) -> str:
+    return one.time.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
+
+
+def _content(one: Divergence) -> str:
+    """Return both contents in a line, or, where their summaries are alike, the first field that differs."""
+    lines = [summarise(envelope.data) for envelope in one.envelopes]
+    if len(set(lines)) == len(lines):
+        return " → ".join(lines)
+    field = differing(one.before, one.after)[0]
+    return f"{lines[0]}: {field.path} {field.recorded} → {field.recomputed}"
+
+
+def _divergences_json(shown: Sequence[Divergence], counts: Counts) -> dict[str, Any]:
+    return {
+        "summary": {kind: dict(names) for kind, names in _by_kind(counts).items()},
+        "counts": [
+            {"config_key": about or None, "name": name, "kind": kind, "count": count}
+            for (about, kind, name), count in sorted(counts.items())
+        ],
+        "differences": [
+            {
+                "kind": one.kind,
+                "config_key": one.envelope.subject,
+                "name": _name(one),
+                "position": one.position,
+                "time": one.time.isoformat(),
+                "by": one.by,
+                "before": one.before and one.before.data.model_dump(mode="json"),
+                "after": one.after and one.after.data.model_dump(mode="json"),
+            }
+            for one in shown
+        ],
+    }

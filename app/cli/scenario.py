@@ -1,10 +1,10 @@
-"""``flyball scenario``: make a trouble in a running loop, and see what the loop does about it."""
+"""``flyball scenario``: make a trouble in a running loop, and follow what the loop does about it."""
 
 import asyncio
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 import click
 from rich.text import Text
@@ -16,12 +16,11 @@ from app.cli.selection import check_config, open_journal
 from app.config import RunFolder
 from app.config.loading import UnknownConfig
 from app.core import FlyballError, derive_id
-from app.events import Cause, Envelope, Event, Payload, Scope, follow, originate
+from app.events import Envelope, Event, Payload, Scope, follow, originate
 from app.journal import history
 from app.journal.history import last_settings
-from app.scenarios import READS, SCENARIOS, Expected, Known, Plan, Pointless, Seen, Watch, choose, known_of
-from app.status.snapshot import event_text
-from app.status.summary import show_age, summarise
+from app.scenarios import READS, SCENARIOS, Expected, Plan, Pointless, Seen, Watch, choose, known_of
+from app.status.summary import event_text, show_age, summarise
 from app.store import FileStore
 from daemons.clock import SystemClock, boot_id
 
@@ -29,177 +28,15 @@ STYLES = {"injected": "bold red", "struck": "red", "detected": "yellow", "decide
 ID_DIGITS = 12
 """More than elsewhere: they are there to be copied."""
 
-
-class Teller:
-    """Writes to stdout what happens; see ``Audience``.
-
-    Args:
-        folder: of the run.
-        plan: of the scenario.
-        as_json: for programs.
-    """
-
-    def __init__(self, folder: RunFolder, plan: Plan, *, as_json: bool) -> None:
-        self._folder, self._plan, self._as_json = folder, plan, as_json
-        self._over, self._wrong = True, False
-
-    def began(self, trouble: Event[Any]) -> None:
-        """See ``Audience.began``."""
-        self._over, self._wrong = False, True
-        self._write("injected", trouble, 0.0, follows=True)
-
-    def saw(self, seen: Seen) -> None:
-        """See ``Audience.saw``."""
-        self._write(seen.stage, seen.event, seen.seconds, follows=seen.follows)
-
-    def remedied(self, remedy: Payload) -> None:
-        """See ``Audience.remedied``."""
-        self._wrong = False
-        note(f"put right: {remedy.event_name} {summarise(remedy)}")
-
-    def ended(self, traces: Mapping[str, str], *, well: bool) -> None:
-        """See ``Audience.ended``."""
-        self._over, self._wrong = well, self._wrong and not well
-        if self._as_json:
-            write_json({"stage": "ended" if well else "left", "traces": list(traces)})
-            return
-        for one, shown in traces.items():
-            show(Text(f"flyball --run {self._folder.path} trace {one[:ID_DIGITS]}").append(f"  # {shown}", "dim"))
-
-    def close(self) -> None:
-        """Say what stays as it is when the scenario is left before its end, and how to put it right."""
-        if not self._over:
-            note(self._plan.remains)
-        if self._wrong and (remedy := self._plan.remedy):
-            about = f" --config-key {self._plan.key}" if self._plan.key else ""
-            data = shlex.quote(remedy.model_dump_json())
-            note(f"To put it right by hand: flyball --run {self._folder.path} emit {remedy.event_name} {data}{about}")
-
-    def _write(self, stage: str, event: Event[Any], seconds: float, *, follows: bool) -> None:
-        if self._as_json:
-            write_json({"stage": stage, "seconds": seconds, "follows": follows, "event": event.to_cloudevent()})
-            return
-        line = Text(f"{stage:<10}", STYLES[stage])
-        line.append(f"{seconds:+9.2f} s  {event.id[:ID_DIGITS]}  ", "dim")
-        show(line.append_text(event_text(event)))
+DEADLINE_S = 10.0
 
 
 class NeverCame(FlyballError):
     """A step of a scenario did not come in time."""
 
     def __init__(self, awaited: Expected, seconds: float) -> None:
-        super().__init__(
-            f"{awaited.kind.event_name}, by which the trouble would be {awaited.stage}, did not come within "
-            f"{seconds:g} s.",
-            hint=awaited.doubt,
-        )
-
-
-class Audience(Protocol):
-    """Receiver of a scenario's progress."""
-
-    def began(self, trouble: Event[Any]) -> None:
-        """The trouble is recorded."""
-        ...
-
-    def saw(self, seen: Seen) -> None:
-        """An expected step was seen."""
-        ...
-
-    def remedied(self, remedy: Payload) -> None:
-        """The remedy was published."""
-        ...
-
-    def ended(self, traces: Mapping[str, str], *, well: bool) -> None:
-        """All steps were seen, or nobody waits any more: these ids' traces show the steps that are named with them."""
-        ...
-
-
-class Player:
-    """Plays one scenario.
-
-    Args:
-        bus: of the running loop.
-        plan: what to publish, and what to expect.
-        audience: is told.
-        pulse_s: seconds between two pulses, where the plan has one.
-    """
-
-    def __init__(self, bus: Bus, plan: Plan, audience: Audience, pulse_s: float) -> None:
-        self._bus, self._plan, self._audience, self._pulse_s = bus, plan, audience, pulse_s
-        self._clock, self._boot, self._said = SystemClock(), boot_id(), 0
-        self._beats_at = 0.0
-
-    async def play(self, seconds: float) -> None:
-        """Make the trouble, and follow the run for so long at most; 0: only make it.
-
-        Raises:
-            NeverCame: a step did not come in time; names it, and what may be wrong.
-        """
-        position = await self._bus.publish(self._originate(self._plan.trouble))
-        async with self._bus.subscribe(after=position - 1) as subscription:
-            events: Sequence[Event[Any]] = ()
-            while not events:
-                events = (await anext(subscription)).events
-            trouble, *later = events
-            self._audience.began(trouble)
-            if seconds:
-                watch = Watch(self._plan, trouble)
-                try:
-                    await self._follow(subscription, watch, later, seconds)
-                finally:
-                    self._audience.ended(watch.traces(), well=watch.awaited is None)
-
-    async def _follow(
-        self, subscription: Subscription, watch: Watch, events: Sequence[Event[Any]], seconds: float
-    ) -> None:
-        end = self._clock.monotonic() + seconds
-        while True:
-            for event in events:
-                if seen := watch.feed(event):
-                    await self._on(seen, len(watch.seen) - 1)
-            if watch.awaited is None:
-                return
-            if (left := end - self._clock.monotonic()) <= 0:
-                raise NeverCame(watch.awaited, seconds)
-            if not watch.seen:
-                await self._beat()
-            events = await _next(subscription, min(left, self._pulse_s))
-
-    async def _beat(self) -> None:
-        """Publish the plan's pulse, if it has one and its time has come."""
-        now = self._clock.monotonic()
-        if self._plan.pulse and now >= self._beats_at:
-            self._beats_at = now + self._pulse_s
-            await self._bus.publish(self._originate(self._plan.pulse))
-
-    async def _on(self, seen: Seen, index: int) -> None:
-        self._audience.saw(seen)
-        if self._plan.remedy and self._plan.remedy_after == index:
-            await self._bus.publish(self._answer(self._plan.remedy, seen.event.cause))
-            self._audience.remedied(self._plan.remedy)
-
-    def _originate(self, data: Payload) -> Envelope[Payload]:
-        self._said += 1
-        event_id = derive_id("cli", self._boot, self._said)
-        return originate(data, event_id=event_id, time=self._clock.now(), subject=self._subject(data))
-
-    def _answer(self, data: Payload, cause: Cause) -> Envelope[Payload]:
-        return follow(data, cause, by="cli", subject=self._subject(data), time=self._clock.now())
-
-    def _subject(self, data: Payload) -> str | None:
-        return self._plan.key if data.scope is Scope.CONFIG else None
-
-
-async def _next(subscription: Subscription, seconds: float) -> Sequence[Event[Any]]:
-    """Wait for events, but not for ever."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            return (await anext(subscription)).events
-    return ()
-
-
-DEADLINE_S = 10.0
+        what = f"{awaited.kind.event_name}, by which the trouble would be {awaited.stage},"
+        super().__init__(f"{what} did not come within {seconds:g} s.", hint=awaited.doubt)
 
 
 @click.command(epilog="  ".join(f"{name}: {one.purpose}." for name, one in SCENARIOS.items()))
@@ -223,18 +60,23 @@ def scenario(place: Place, name: str, config_key: str | None, *, seconds: float,
     printed as it is seen, then the commands that show how one led to another.
     """
     plan = _plan(place, name, config_key, seconds)
-    teller = Teller(place.folder, plan, as_json=as_json)
+    reporter = Reporter(place.folder, plan, as_json=as_json)
     try:
-        asyncio.run(_play(place, plan, teller, seconds))
+        asyncio.run(_play(place, plan, reporter, seconds))
     finally:
-        teller.close()
+        reporter.close()
 
 
 def _plan(place: Place, name: str, config_key: str | None, seconds: float) -> Plan:
     chosen = SCENARIOS[name]
     if config_key is not None and not chosen.takes_config:
         raise click.UsageError(f"{name} strikes whichever configuration comes next: leave CONFIG out.")
-    known = _known(place, config_key)
+    with open_journal(place) as reader:
+        check_config(reader, config_key)
+        settings = last_settings(reader)
+        known = known_of(settings, history(reader, types=READS, on_dead=lambda _: None)) if settings else {}
+    if config_key is not None and config_key not in known:
+        raise UnknownConfig(f"This run does not play {config_key}.", hint=f"It plays {', '.join(known)}.")
     store = FileStore(place.folder.store)
     plan = chosen.plan(choose(chosen, known, config_key, store), store)
     if 0 < seconds < plan.least_seconds:
@@ -247,17 +89,139 @@ def _plan(place: Place, name: str, config_key: str | None, seconds: float) -> Pl
     return plan
 
 
-def _known(place: Place, config_key: str | None) -> dict[str, Known]:
-    with open_journal(place) as reader:
-        check_config(reader, config_key)
-        settings = last_settings(reader)
-        known = known_of(settings, history(reader, types=READS, on_dead=lambda _: None)) if settings else {}
-    if config_key is not None and config_key not in known:
-        raise UnknownConfig(f"This run does not play {config_key}.", hint=f"It plays {', '.join(known)}.")
-    return known
-
-
-async def _play(place: Place, plan: Plan, teller: Teller, seconds: float) -> None:
+async def _play(place: Place, plan: Plan, reporter: "Reporter", seconds: float) -> None:
     loaded = place.load()
     async with connected(place, loaded, DEADLINE_S) as bus:
-        await Player(bus, plan, teller, loaded.deployment.heartbeat_seconds).play(seconds)
+        await Player(bus, plan, reporter, loaded.deployment.heartbeat_seconds).play(seconds)
+
+
+class Reporter:
+    """Writes a scenario's progress to stdout.
+
+    Args:
+        folder: of the run.
+        plan: of the scenario.
+        as_json: for programs.
+    """
+
+    def __init__(self, folder: RunFolder, plan: Plan, *, as_json: bool) -> None:
+        self._folder, self._plan, self._as_json = folder, plan, as_json
+        self._over, self._wrong = True, False
+
+    def began(self, trouble: Event[Any]) -> None:
+        """Report that the trouble is recorded."""
+        self._over, self._wrong = False, True
+        self._write("injected", trouble, 0.0, follows=True)
+
+    def saw(self, seen: Seen) -> None:
+        """Report an expected step."""
+        self._write(seen.stage, seen.event, seen.seconds, follows=seen.follows)
+
+    def remedied(self, remedy: Payload) -> None:
+        """Report that the remedy was published."""
+        self._wrong = False
+        note(f"put right: {remedy.event_name} {summarise(remedy)}")
+
+    def ended(self, traces: Mapping[str, str], *, well: bool) -> None:
+        """Report the end. ``traces``: events whose traces show the steps, with the steps' names."""
+        self._over, self._wrong = well, self._wrong and not well
+        if self._as_json:
+            write_json({"stage": "ended" if well else "left", "traces": list(traces)})
+            return
+        for one, shown in traces.items():
+            show(Text(f"flyball --run {self._folder.path} trace {one[:ID_DIGITS]}").append(f"  # {shown}", "dim"))
+
+    def close(self) -> None:
+        """Report what remains when the scenario is left before its end, and how to put it right."""
+        if not self._over:
+            note(self._plan.remains)
+        if self._wrong and (remedy := self._plan.remedy):
+            about = f" --config-key {self._plan.key}" if self._plan.key else ""
+            data = shlex.quote(remedy.model_dump_json())
+            note(f"To put it right by hand: flyball --run {self._folder.path} emit {remedy.event_name} {data}{about}")
+
+    def _write(self, stage: str, event: Event[Any], seconds: float, *, follows: bool) -> None:
+        if self._as_json:
+            write_json({"stage": stage, "seconds": seconds, "follows": follows, "event": event.to_cloudevent()})
+            return
+        line = Text(f"{stage:<10}", STYLES[stage])
+        line.append(f"{seconds:+9.2f} s  {event.id[:ID_DIGITS]}  ", "dim")
+        show(line.append_text(event_text(event)))
+
+
+class Player:
+    """Plays one scenario.
+
+    Args:
+        bus: of the running loop.
+        plan: what to publish, and what to expect.
+        reporter: reports the progress.
+        pulse_s: seconds between two pulses, where the plan has one.
+    """
+
+    def __init__(self, bus: Bus, plan: Plan, reporter: Reporter, pulse_s: float) -> None:
+        self._bus, self._plan, self._reporter, self._pulse_s = bus, plan, reporter, pulse_s
+        self._clock, self._boot, self._published = SystemClock(), boot_id(), 0
+        self._beats_at = 0.0
+
+    async def play(self, seconds: float) -> None:
+        """Make the trouble, and follow the run for so long at most; 0: only make it.
+
+        Raises:
+            NeverCame: a step did not come in time; names it, and what may be wrong.
+        """
+        position = await self._bus.publish(self._originate(self._plan.trouble))
+        async with self._bus.subscribe(after=position - 1) as subscription:
+            events: Sequence[Event[Any]] = ()
+            while not events:
+                events = (await anext(subscription)).events
+            trouble, *later = events
+            self._reporter.began(trouble)
+            if seconds:
+                watch = Watch(self._plan, trouble)
+                try:
+                    await self._follow(subscription, watch, later, seconds)
+                finally:
+                    self._reporter.ended(watch.traces(), well=watch.awaited is None)
+
+    async def _follow(
+        self, subscription: Subscription, watch: Watch, events: Sequence[Event[Any]], seconds: float
+    ) -> None:
+        end = self._clock.monotonic() + seconds
+        while True:
+            for event in events:
+                if seen := watch.feed(event):
+                    await self._on_step(seen, len(watch.seen) - 1)
+            if watch.awaited is None:
+                return
+            if (left := end - self._clock.monotonic()) <= 0:
+                raise NeverCame(watch.awaited, seconds)
+            if not watch.seen:
+                await self._beat()
+            events = ()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, self._pulse_s)):
+                    events = (await anext(subscription)).events
+
+    async def _beat(self) -> None:
+        """Publish the plan's pulse, if it has one and its time has come."""
+        now = self._clock.monotonic()
+        if self._plan.pulse and now >= self._beats_at:
+            self._beats_at = now + self._pulse_s
+            await self._bus.publish(self._originate(self._plan.pulse))
+
+    async def _on_step(self, seen: Seen, index: int) -> None:
+        self._reporter.saw(seen)
+        remedy = self._plan.remedy
+        if remedy and self._plan.remedy_after == index:
+            subject, now = self._subject(remedy), self._clock.now()
+            await self._bus.publish(follow(remedy, seen.event.cause, by="cli", subject=subject, time=now))
+            self._reporter.remedied(remedy)
+
+    def _originate(self, data: Payload) -> Envelope[Payload]:
+        self._published += 1
+        event_id = derive_id("cli", self._boot, self._published)
+        return originate(data, event_id=event_id, time=self._clock.now(), subject=self._subject(data))
+
+    def _subject(self, data: Payload) -> str | None:
+        return self._plan.key if data.scope is Scope.CONFIG else None

@@ -1,9 +1,9 @@
-"""Which events a command is about: patterns, configurations, ranges of the journal."""
+"""Reading the run's journal: opening it, and selecting events by pattern, configuration and range."""
 
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
@@ -48,7 +48,7 @@ class Selection:
 
 
 def select(patterns: Sequence[str], config_key: str | None) -> Selection:
-    """Return the selection that glob patterns on event names or types, and a configuration, stand for.
+    """Return the selection for glob patterns on event names or types, and a configuration.
 
     Raises:
         UnknownEventType: a pattern matches nothing.
@@ -81,19 +81,15 @@ def open_journal(place: Place) -> Iterator[SqliteJournalReader]:
         NotAJournal: there is none.
     """
     if not place.folder.journal.exists():
-        raise NotAJournal(
-            f"There is no run in {place.folder.path}.", hint="Name its folder by --run, or begin one: flyball up."
-        )
-    reader = SqliteJournalReader(place.folder.journal)
-    try:
+        hint = "Name its folder by --run, or begin one: flyball up."
+        raise NotAJournal(f"There is no run in {place.folder.path}.", hint=hint)
+    with closing(SqliteJournalReader(place.folder.journal)) as reader:
         yield reader
-    finally:
-        reader.close()
 
 
 @contextmanager
 def open_run(place: Place) -> Iterator[SqliteJournalReader]:
-    """Open the run's journal for conclusions from it, which take its settings.
+    """Open the run's journal and make sure that its settings can be read.
 
     Raises:
         NotAJournal: there is none.
@@ -112,27 +108,21 @@ def check_config(reader: JournalReader | None, config_key: str | None) -> None:
     """
     if config_key is None or config_key in GAMES:
         return
-    if reader is None or config_key not in _played(reader):
-        past = past_settings(reader) if reader else ()
-        known = {str(key) for key in (*GAMES, *(config.key for settings in past for config in settings.configs))}
-        if config_key not in known:
-            near = get_close_matches(config_key, known, n=1)
-            hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
-            raise UnknownConfig(f"There is no configuration {config_key!r}.", hint=hint)
+    past = past_settings(reader) if reader else ()
+    known = {str(key) for key in (*GAMES, *(config.key for settings in past for config in settings.configs))}
+    if config_key not in known:
+        near = get_close_matches(config_key, known, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
+        raise UnknownConfig(f"There is no configuration {config_key!r}.", hint=hint)
 
 
 def check_played(reader: JournalReader, place: Place, config_key: str) -> None:
     """Refuse a configuration that a run does not play since its last start. Raises ``UnknownConfig``."""
-    played = _played(reader)
-    if played and config_key not in played:
-        raise UnknownConfig(
-            f"The run in {place.folder.path} does not play {config_key}.", hint=f"It plays {', '.join(sorted(played))}."
-        )
-
-
-def _played(reader: JournalReader) -> set[str]:
     settings = last_settings(reader)
-    return {str(config.key) for config in settings.configs} if settings else set()
+    played = sorted(config.key for config in settings.configs) if settings else []
+    if played and config_key not in played:
+        hint = f"It plays {', '.join(played)}."
+        raise UnknownConfig(f"The run in {place.folder.path} does not play {config_key}.", hint=hint)
 
 
 def before_last(reader: JournalReader, count: int, selection: Selection, end: int) -> int:

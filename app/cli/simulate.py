@@ -1,14 +1,13 @@
-"""``flyball simulate``: the controllers on a modelled cluster, with and without."""
+"""``flyball simulate``: compare arms with and without controllers on a modelled cluster."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
 import click
-from rich.table import Table
 
-from app.cli.options import Place, json_option, placed
-from app.cli.output import figure_option, note, show, write_json
+from app.cli.options import FILE, Place, figure_option, json_option, placed
+from app.cli.output import note, show_table, write_json
 from app.config import GAMES, nest
 from app.config.loading import parse
 from app.core import ConfigKey
@@ -68,7 +67,7 @@ COLUMNS = (
 @click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), help="Runs of each arm.")
 @click.option("--first-seed", default=0, show_default=True, type=click.IntRange(0), help="Seed of the first run.")
 @click.option("--ablate", is_flag=True, help="Leave out each controller in turn, too.")
-@click.option("--plant", "plant_file", type=click.Path(dir_okay=False, path_type=Path), help="Your own plant.")
+@click.option("--plant", "plant_file", type=FILE, help="Your own plant.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeatable.")
 @figure_option("Draw a figure")
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Runs at once.")
@@ -109,13 +108,13 @@ def simulate(
         runs = [result.model_dump(mode="json") for result in results]
         write_json({"arms": [summary.model_dump(mode="json") for summary in summaries], "runs": runs})
     else:
-        show(_table(summaries))
-    if figure:  # last: what took hours is told by now, whatever becomes of it
+        show_table(COLUMNS, map(_cells, summaries), left=COLUMNS[:1])
+    if figure:  # last: if it fails, the results of hours have been written
         plot(results, summaries, figure)
 
 
 def _keys(configs: str) -> tuple[ConfigKey, ...]:
-    """Return the configurations in an order that does not depend on theirs, so that the same ones run the same."""
+    """Return the configurations in a fixed order, so that the same ones give the same run."""
     if configs == "all":
         return tuple(GAMES)
     named = [ConfigKey(key.strip()) for key in configs.split(",") if key.strip()]
@@ -139,15 +138,6 @@ def _run(tasks: Sequence[Task], jobs: int) -> list[RunResult]:
         for unfolded in result.unfolded:
             note(f"Not folded: {unfolded}")
     return results
-
-
-def _table(summaries: Sequence[ArmSummary]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in COLUMNS:
-        table.add_column(name, justify="left" if name == "arm" else "right")
-    for summary in summaries:
-        table.add_row(*_cells(summary))
-    return table
 
 
 def _cells(summary: ArmSummary) -> tuple[str, ...]:

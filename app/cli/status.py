@@ -1,122 +1,32 @@
 """``flyball status``: what is known of a run."""
 
-from collections.abc import Callable
-from contextlib import closing, suppress
-from itertools import islice
-from typing import Any
+from collections import Counter
+from contextlib import suppress
 
 import click
+from rich.text import Text
 
 from app.cli.options import NotRunning, Place, is_listening, json_option, placed
 from app.cli.output import note, show, stdout_console, write_json
-from app.cli.selection import open_run
+from app.cli.selection import complain, open_run
 from app.config import Deployment, RunFolder, RunSettings
 from app.config.loading import Loaded
-from app.core import FlyballError
 from app.core.clock import SECOND_US, SLOWED, SMALL_JUMP_US
-from app.events import CATALOGUE, Event, ModelPromoted, Payload, PromotionRejected
 from app.events.envelope import EPOCH
-from app.events.frames import DeadLetter
-from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
+from app.journal import JournalReader, SqliteJournalReader, history
 from app.journal.history import open_dead_letters, voided_events
-from app.status.snapshot import load_board, save_board, state_counts, waiting_lines
+from app.status.snapshot import load_board, save_board
 from app.status.status import READS, Board, Status
 from app.status.summary import show_age
 from app.status.tables import daemons_table, status_table
 from daemons.clock import MICROSECOND, SystemClock
 from daemons.run_folder import bus_endpoint, is_held
 
-INTERESTING: frozenset[type[Payload]] = frozenset(
-    {ModelPromoted, PromotionRejected, *(payload for payload in CATALOGUE if payload.notable)}
-)
-"""Event types kept on the screen, for a reader who looks now and then."""
-
-AT_ONCE = 5000
-"""Events read before others get their turn."""
+MISSED_BEATS = 3
+"""Missing heartbeats after which a daemon is called silent."""
 
 SAVE_AFTER = 20_000
 """Events counted before the board is saved again: seconds of reading for whoever looks next."""
-
-
-def read_board(folder: RunFolder, reader: JournalReader, on_dead: Callable[[DeadLetter], None]) -> Board:
-    """Return what is known of a run: the board as it was last saved, and what was recorded since.
-
-    Raises:
-        DamagedRecord: the journal can't be read.
-    """
-    board = load_board(folder.board, reader)
-    start, voided = board.position, voided_events(reader)
-    events = history(reader, after=start, types=READS, on_dead=on_dead)
-    board.feed(event for event in events if event.sequence not in voided)
-    if board.position - start >= SAVE_AFTER:
-        keep(folder, board)
-    return board
-
-
-def keep(folder: RunFolder, board: Board) -> None:
-    """Save a board if that is possible: without it, the next one only takes longer."""
-    with suppress(OSError):
-        save_board(folder.board, board)
-
-
-class JournalWatch:
-    """Feeds a board with what the journal holds, a part at a time, from where it was last saved.
-
-    ``behind`` tells whether the last part was cut off: there is more to read at once. ``trouble`` is what the operator
-    was told of reading it.
-    """
-
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
-        self._voided = set[int]()
-        self.board, self.began_at = self._begin()
-        self._saved_at = self.board.position
-        self.behind = False
-        self.trouble = ""
-
-    def news(self) -> list[Event[Any]]:
-        """Read on. Returns the interesting events among those recorded since the watch began.
-
-        Raises:
-            FlyballError: the journal can't be read any further.
-        """
-        try:
-            reader = SqliteJournalReader(self._folder.journal)
-        except NotAJournal:
-            return []
-        with closing(reader):
-            wanted, voided = READS | INTERESTING, voided_events(reader)
-            if voided.keys() != self._voided:
-                self._voided, self.board = set(voided), load_board(self._folder.board, reader)
-            events = history(reader, after=self.board.position, types=wanted, on_dead=lambda _: None)
-            part = list(islice(events, AT_ONCE))
-        self.behind = len(part) == AT_ONCE
-        self.board.feed(event for event in part if event.sequence not in voided)
-        if self.board.position - self._saved_at >= SAVE_AFTER:
-            self.save()
-        return [event for event in part if type(event.data) in INTERESTING and event.sequence > self.began_at]
-
-    def save(self) -> None:
-        """Save the board, so that the next watch begins here."""
-        if self.board.position > self._saved_at:
-            keep(self._folder, self.board)
-            self._saved_at = self.board.position
-
-    def _begin(self) -> tuple[Board, int]:
-        try:
-            with closing(SqliteJournalReader(self._folder.journal)) as reader:
-                return load_board(self._folder.board, reader), reader.head
-        except FlyballError:  # what is wrong with it is told by reading on
-            return Board(), 0
-
-
-MISSED_BEATS = 3
-"""So many heartbeats have to be missing before a daemon is called silent."""
-
-
-def silent_after(settings: RunSettings | None, deployment: Deployment) -> float:
-    """Return after how many seconds without a word a daemon is called silent: the broker speaks with the ticks."""
-    return MISSED_BEATS * max(deployment.heartbeat_seconds, settings.tick_seconds if settings else 0.0)
 
 
 @click.command()
@@ -137,7 +47,7 @@ def status(place: Place, *, as_json: bool) -> None:
     says for what, and what to do.
     """
     with open_run(place) as reader:
-        board = read_board(place.folder, reader, lambda letter: note(f"{letter.position}: {letter.error}"))
+        board = read_board(place.folder, reader)
         head, unfolded = reader.head, {letter.position for letter in open_dead_letters(reader)}
         lead_seconds = _lead_seconds(reader)
     loaded = place.load()
@@ -148,8 +58,11 @@ def status(place: Place, *, as_json: bool) -> None:
         write_json(now.model_dump(mode="json") | extra)
     else:
         width = stdout_console().width
-        show(status_table(now, width), *waiting_lines(now), "", daemons_table(now, width))
-        note(f"{head} events; daemons: {state_counts(now)}")
+        waiting = [Text(f"{config.key}: {config.waiting_for}") for config in now.configs if config.waiting_for]
+        show(status_table(now, width), *waiting, "", daemons_table(now, width))
+        counts = Counter(daemon.state for daemon in now.daemons)
+        states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "none heard of"
+        note(f"{head} events; daemons: {states}")
         if unfolded:
             note(f"WARNING: {len(unfolded)} events could not be read or folded. See: flyball journal repair")
     if lead_seconds > SMALL_JUMP_US / SECOND_US:
@@ -180,3 +93,29 @@ def _lead_seconds(reader: SqliteJournalReader) -> float:
     last = next(reader.headers_back(reader.head), None)
     now_us = (SystemClock().now() - EPOCH) // MICROSECOND
     return max(0, last.recorded_us - now_us) / SECOND_US if last else 0.0
+
+
+def read_board(folder: RunFolder, reader: JournalReader) -> Board:
+    """Return what is known of a run: the board as it was last saved, and what was recorded since.
+
+    Raises:
+        DamagedRecord: the journal can't be read.
+    """
+    board = load_board(folder.board, reader)
+    start, voided = board.position, voided_events(reader)
+    events = history(reader, after=start, types=READS, on_dead=complain)
+    board.feed(event for event in events if event.sequence not in voided)
+    if board.position - start >= SAVE_AFTER:
+        try_save(folder, board)
+    return board
+
+
+def try_save(folder: RunFolder, board: Board) -> None:
+    """Save a board if that is possible: without it, the next one only takes longer."""
+    with suppress(OSError):
+        save_board(folder.board, board)
+
+
+def silent_after(settings: RunSettings | None, deployment: Deployment) -> float:
+    """Return the seconds without an event after which a daemon is called silent: the broker sends only ticks."""
+    return MISSED_BEATS * max(deployment.heartbeat_seconds, settings.tick_seconds if settings else 0.0)

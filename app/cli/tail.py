@@ -1,11 +1,11 @@
-"""``flyball tail``: events, as they were and as they come."""
+"""``flyball tail``: recorded events, and new ones as they come."""
 
 import asyncio
 from contextlib import suppress
 
 import click
 
-from app.cli.options import Place, connected, json_option, placed
+from app.cli.options import Place, config_key_option, connected, json_option, placed
 from app.cli.output import write_event
 from app.cli.selection import Selection, before_last, before_since, check_config, complete_types, open_journal, select
 
@@ -18,7 +18,7 @@ FOLLOW_DEADLINE_S = 10.0
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes.")
 @click.option("-n", "--count", type=click.IntRange(0), help=f"The last N  [default: {DEFAULT_COUNT}, or all --since]")
 @click.option("--since", help="A position, a while (10m, 2h) or a time (ISO 8601).")
-@click.option("--config-key", help="Only events about this configuration.")
+@config_key_option
 @json_option
 @placed
 def tail(

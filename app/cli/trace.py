@@ -1,14 +1,18 @@
 """``flyball trace``: cause and effect."""
 
+from typing import Any
+
 import click
+from rich.text import Text
+from rich.tree import Tree
 
 from app.cli.options import Place, json_option, placed
 from app.cli.output import show, write_json
 from app.cli.selection import Selection, open_journal
-from app.status.snapshot import trace_json, trace_tree
+from app.status.summary import event_text, short
+from app.status.trace import Node, Trace
 from app.status.trace import trace as find_trace
 
-EVERYTHING = Selection(None, None)
 NO_BOUND = 1 << 62
 
 
@@ -26,8 +30,35 @@ def trace(place: Place, event_id: str, *, causes: int, effects: int, everything:
     if everything:
         causes = effects = NO_BOUND
     with open_journal(place) as reader:
-        found = find_trace(lambda: EVERYTHING.read(reader), event_id, causes=causes, effects=effects)
+        found = find_trace(lambda: Selection(None, None).read(reader), event_id, causes=causes, effects=effects)
     if as_json:
         write_json({"id": found.id, "earlier": found.earlier, "events": trace_json(found)})
     else:
         show(trace_tree(found))
+
+
+def trace_tree(trace: Trace) -> Tree:
+    """Return causes and effects as a tree; the event asked for stands out."""
+    start_us = next(node.event.recorded_us for node in trace.nodes if node.event.id == trace.id)
+    root = Tree(_node_text(trace.nodes[0], trace.id, start_us))
+    path = [root]
+    for node in trace.nodes[1:]:
+        del path[node.level :]
+        path.append(path[-1].add(_node_text(node, trace.id, start_us)))
+    if not trace.earlier:
+        return root
+    top = Tree(Text(f"… {trace.earlier} earlier causes", "dim"))
+    top.children.append(root)
+    return top
+
+
+def _node_text(node: Node, wanted: str, start_us: int) -> Text:
+    event = node.event
+    text = Text("▶ " if event.id == wanted else "").append_text(event_text(event))
+    text.append(f"  {short(event.id)}  {(event.recorded_us - start_us) / 1000:+.1f} ms", "dim")
+    return text.append(f"  … {node.hidden} more effects", "dim") if node.hidden else text
+
+
+def trace_json(trace: Trace) -> list[dict[str, Any]]:
+    """Return the events of a trace as CloudEvents, each with its level and how many effects are not shown."""
+    return [node.event.to_cloudevent() | {"level": node.level, "hidden": node.hidden} for node in trace.nodes]

@@ -9,15 +9,91 @@ from typing import Any
 
 import click
 from pydantic import BaseModel, ValidationError
+from rich.text import Text
 
-from app.cli.options import Place, json_option, placed
-from app.cli.output import data_only_on_stdout, show, write_json
+from app.cli.options import FILE, FOLDER, SEED, Place, json_option, placed
+from app.cli.output import data_only_on_stdout, show_table, write_json
 from app.config import GameConfig, PipelineSettings, flatten, nest, suited
 from app.config.loading import BadSettings, pair
 
 YAML = (".yaml", ".yml")
 RENAMED = {"ppo.ppo_epochs": "ppo.epochs"}
 """Other names of keys."""
+
+MAPPINGS = ("collection.opponents",)
+"""Settings whose values are tables."""
+
+STARTS = {"bc": "behavioral_clone", "random": "random"}
+
+
+def _leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _leaves(field.annotation, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", field.description or ""
+
+
+LEAVES = dict(_leaves(PipelineSettings))
+"""Every setting's dotted key, and what it means."""
+
+
+@click.command()
+@click.argument("config_key", metavar="GAME")
+@click.option("--config", "file", type=FILE, help="Settings: TOML, or YAML.")
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeatable.")
+@click.option("--start", type=click.Choice(list(STARTS)), help="From a clone of a bot, or at random.")
+@click.option("--output", type=FOLDER, help="Folder of the run.  [default: training/GAME]")
+@click.option("--seed", type=SEED, help="Of all that is drawn.  [default: 0]")
+@click.option("--resume", is_flag=True, help="Go on with the run in the folder; it becomes what it would have become.")
+@click.option("--settings", "only_settings", is_flag=True, help="Show every setting and what it means; train nothing.")
+@json_option
+@placed
+def train(
+    place: Place,
+    config_key: str,
+    *,
+    file: Path | None,
+    assignments: tuple[str, ...],
+    start: str | None,
+    output: Path | None,
+    seed: int | None,
+    resume: bool,
+    only_settings: bool,
+    as_json: bool,
+) -> None:
+    """Train a policy of GAME: collect games, estimate advantages, improve by PPO, evaluate, save; again and again.
+
+    Settings are those that suit the game, unless a file or --set says otherwise; see --settings. The same settings and
+    seed give the same weights, interrupted or not. In the folder: the models, and all that the run tells of itself.
+    """
+    config = place.load({"configs": [config_key]}).run.config(config_key)
+    chosen = (*assignments, *([f"collection.initial_policy={STARTS[start]}"] if start else []))
+    if only_settings:
+        _show_settings(training_settings(config, file, chosen), as_json=as_json)
+        return
+    from app.cli.training import train_game  # loads torch
+
+    folder = output or Path("training") / config_key
+    with data_only_on_stdout():
+        summary, words = train_game(config, file, chosen, seed, folder, resume=resume)
+    if as_json:
+        write_json(summary)
+    else:
+        click.echo(words, nl=False)
+
+
+def _show_settings(settings: PipelineSettings, *, as_json: bool) -> None:
+    values = by_key(settings)
+    if as_json:
+        write_json(values)
+        return
+    rows = []
+    for key, meaning in LEAVES.items():
+        value = "unset" if values[key] is None else json.dumps(values[key], ensure_ascii=False)
+        rows.append((key, Text(value), Text(meaning)))  # brackets are no markup
+    columns = ("setting", "value", "meaning")
+    show_table(columns, rows, left=columns)
 
 
 def training_settings(config: GameConfig, file: Path | None, assignments: Sequence[str]) -> PipelineSettings:
@@ -41,7 +117,7 @@ def changed(settings: PipelineSettings, assignments: Sequence[str]) -> PipelineS
 
 
 def changes(assignments: Sequence[str]) -> dict[str, Any]:
-    """Return what ``--set key=value`` says, by dotted key. Raises ``BadSettings``."""
+    """Return the values of ``--set key=value``, by dotted key. Raises ``BadSettings``."""
     return _checked(nest(dict(pair(assignment, "ppo.learning_rate=3e-4") for assignment in assignments)), "--set")
 
 
@@ -58,9 +134,9 @@ def _validated(values: Mapping[str, Any], origins: Mapping[str, str]) -> Pipelin
         place = ".".join(map(str, first["loc"]))
         key = next((known for known in LEAVES if place == known or place.startswith(f"{known}.")), place)
         what = first["msg"].removeprefix("Value error, ")
-        said = "" if isinstance(first["input"], Mapping) else f", not {first['input']!r}"
+        given = "" if isinstance(first["input"], Mapping) else f", not {first['input']!r}"
         where = origins.get(key, "together")
-        raise BadSettings(f"{place} ({where}): {what}{said}.", hint="See flyball train GAME --settings.") from error
+        raise BadSettings(f"{place} ({where}): {what}{given}.", hint="See flyball train GAME --settings.") from error
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -105,86 +181,3 @@ def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(tree.get(section), Mapping) and name in tree[section]:
             whole[table] = tree[section][name]
     return whole
-
-
-def _leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _leaves(field.annotation, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", field.description or ""
-
-
-LEAVES = dict(_leaves(PipelineSettings))
-"""Every setting's dotted key, and what it means."""
-
-MAPPINGS = ("collection.opponents",)
-"""Settings whose values are tables."""
-
-
-STARTS = {"bc": "behavioral_clone", "random": "random"}
-
-
-@click.command()
-@click.argument("config_key", metavar="GAME")
-@click.option("--config", "file", type=click.Path(dir_okay=False, path_type=Path), help="Settings: TOML, or YAML.")
-@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeatable.")
-@click.option("--start", type=click.Choice(list(STARTS)), help="From a clone of a bot, or at random.")
-@click.option(
-    "--output", type=click.Path(file_okay=False, path_type=Path), help="Folder of the run.  [default: training/GAME]"
-)
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Of all that is drawn.  [default: 0]")
-@click.option("--resume", is_flag=True, help="Go on with the run in the folder; it becomes what it would have become.")
-@click.option("--settings", "only_settings", is_flag=True, help="Show every setting and what it means; train nothing.")
-@json_option
-@placed
-def train(
-    place: Place,
-    config_key: str,
-    *,
-    file: Path | None,
-    assignments: tuple[str, ...],
-    start: str | None,
-    output: Path | None,
-    seed: int | None,
-    resume: bool,
-    only_settings: bool,
-    as_json: bool,
-) -> None:
-    """Train a policy of GAME: collect games, estimate advantages, improve by PPO, evaluate, save; again and again.
-
-    Settings are those that suit the game, unless a file or --set says otherwise; see --settings. The same settings and
-    seed give the same weights, interrupted or not. In the folder: the models, and all that the run tells of itself.
-    """
-
-    config = place.load({"configs": [config_key]}).run.config(config_key)
-    chosen = (*assignments, *([f"collection.initial_policy={STARTS[start]}"] if start else []))
-    if only_settings:
-        _show(training_settings(config, file, chosen), as_json=as_json)
-        return
-    from app.cli.training import TrainRequest, train_game  # loads torch
-
-    folder = output or Path("training") / config_key
-    with data_only_on_stdout():
-        summary, words = train_game(TrainRequest(config, file, chosen, seed, folder, resume))
-    if as_json:
-        write_json(summary)
-    else:
-        click.echo(words, nl=False)
-
-
-def _show(settings: PipelineSettings, *, as_json: bool) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    values = by_key(settings)
-    if as_json:
-        write_json(values)
-        return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("setting", "value", "meaning"):
-        table.add_column(name)
-    for key, meaning in LEAVES.items():
-        value = "unset" if values[key] is None else json.dumps(values[key], ensure_ascii=False)
-        table.add_row(key, Text(value), Text(meaning))  # brackets are no markup
-    show(table)

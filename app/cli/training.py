@@ -1,11 +1,10 @@
-"""``flyball train``: begin or resume a run, show it, and sum it up."""
+"""``flyball train``: begin or resume a run, show its progress, and report on it."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import click
@@ -14,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from app.cli.output import note
 from app.cli.train import by_key, changed, training_settings
-from app.config import GameConfig
+from app.config import GameConfig, PipelineSettings
 from app.core import FlyballError, reading
 from app.learning.inference import Policy
 from app.telemetry import NoPlots
@@ -30,6 +29,127 @@ from app.train.start import check_start
 from app.train.state import RunHead, RunPlace, RunState
 from daemons.clock import SystemClock, boot_id
 
+BEGINNING = ("collection.initial_policy", "cloning.", "env.game", "network.")
+"""Settings, and tables of them, that a run's first policy is made by."""
+
+SET_BY_GAME = ("network.obs_dim", "network.action_dim")
+"""Of these, another number than the game's is refused anyway."""
+
+BOARD = "tensorboard"
+QUIET = ("WARNING", "ERROR")
+
+
+class Interrupted(FlyballError):
+    """Somebody pressed Ctrl-C."""
+
+
+def train_game(
+    config: GameConfig, file: Path | None, assignments: Sequence[str], seed: int | None, output: Path, *, resume: bool
+) -> tuple[dict[str, Any], str]:
+    """Train, and return the summary, also in words.
+
+    Raises ``BadSettings``; ``NoWandb``, ``ForeignLog`` or ``UnusableFile`` for a log that can't be written; and what
+    begins or ends a run.
+    """
+    place = RunPlace(output)
+    if not resume:
+        head = RunHead(config=config.key, seed=seed or 0, settings=training_settings(config, file, assignments))
+    elif file is None and seed is None:
+        head = _resumed(place, config, assignments)
+    else:
+        raise click.UsageError("A run that goes on keeps its settings and seed; --set changes what is left of it.")
+    if head.settings.logging.wandb != "off":
+        loaded_wandb()
+    if log := _log_of(place, head):
+        with reading(log):
+            read_log(log)
+    game = run_game(config, head.settings)
+    check_start(head.settings, begun=place.state() is not None)
+    with place.held():
+        if resume:
+            place.change(head)
+        else:
+            place.begin(head)
+        return _train(place, head, game)
+
+
+def _resumed(place: RunPlace, config: GameConfig, assignments: Sequence[str]) -> RunHead:
+    """Return a run's head with changed settings.
+
+    Settings that made the first policy can't change once there is one: the run goes on with it.
+    """
+    head = place.head()
+    if head.config != config.key:
+        raise click.UsageError(f"The run in {place.path} is one of {head.config}.")
+    settings: PipelineSettings = changed(head.settings, assignments)
+    after = by_key(settings)
+    for key, value in by_key(head.settings).items() if place.state() is not None else ():
+        if key.startswith(BEGINNING) and key not in SET_BY_GAME and after[key] != value:
+            raise click.UsageError(
+                f"{key} is {value!r}, and the run has begun with it: for {after[key]!r} begin another one."
+            )
+    return head.replace(settings=settings)
+
+
+def _train(place: RunPlace, head: RunHead, game: RunGame) -> tuple[dict[str, Any], str]:
+    settings = head.settings
+    note(f"Run folder {place.path.absolute()}; if interrupted, it goes on by --resume.")
+    iterations, logging = settings.collection.num_iterations, settings.logging
+    progress = TrainingProgress(iterations, logging.print_frequency, quiet=logging.log_level in QUIET)
+    try:
+        with _open_sinks(place, head) as sinks, progress:
+            state = TrainingRun(place, game, settings, head.seed, (progress, *sinks), progress.say).run()
+            best = place.model(state.best.model)
+            finals = final_evaluations(game, game.policy(best, settings.training.device), settings.training, head.seed)
+    except KeyboardInterrupt:
+        done = place.state()
+        where = "before its first iteration" if done is None else f"at the checkpoint after iteration {done.iteration}"
+        raise Interrupted(f"Interrupted; the run is {where}.", hint="It goes on by --resume.") from None
+    summary = {
+        "config": head.config,
+        "seed": head.seed,
+        **state.model_dump(mode="json"),
+        "final": [asdict(found) for found in finals],
+    }
+    return summary, _report(place, head, state, finals, game.config.players)
+
+
+@contextmanager
+def _open_sinks(place: RunPlace, head: RunHead) -> Iterator[list[Sink]]:
+    """Open what the settings ask for, and close it at the end."""
+    logging, clock = head.settings.logging, SystemClock()
+    run = head.model_dump(mode="json")
+    sinks: list[Sink] = []
+    if logging.tensorboard:
+        sinks.append(TensorBoardSink(place.path / BOARD, run, clock))
+    if log := _log_of(place, head):
+        sinks.append(CsvLog(log, clock))
+    if logging.wandb != "off":
+        sinks.append(WandbSink(place.path, f"{head.config}-{head.seed}", boot_id(), run, logging.wandb))
+    with ExitStack() as stack:
+        for sink in sinks:
+            stack.enter_context(closing(sink))
+        yield sinks
+
+
+def _log_of(place: RunPlace, head: RunHead) -> Path | None:
+    """Return where the run's log is; None where it keeps none."""
+    name = head.settings.logging.csv_log
+    return place.path / name if name else None
+
+
+def _report(place: RunPlace, head: RunHead, state: RunState, finals: Sequence[Evaluation], players: int) -> str:
+    """Write the final report and the curves into the run's folder, and return the summary in it."""
+    log, curves = _log_of(place, head), False
+    summary = summary_text(head, state, [judged(found, players) for found in finals], read_log(log) if log else [])
+    try:
+        curves = log is not None and draw_curves(place.path, log)
+    except NoPlots as error:
+        note(f"No curves were drawn: {error} {error.hint}")
+    write_report(place.path, head, summary, curves=curves)
+    note(f"The report: {place.path / REPORT}")
+    return summary
+
 
 class TrainingProgress(AbstractContextManager["TrainingProgress"]):
     """A sink that writes to stderr.
@@ -41,8 +161,7 @@ class TrainingProgress(AbstractContextManager["TrainingProgress"]):
     """
 
     def __init__(self, iterations: int, every: int, *, quiet: bool) -> None:
-        self._every, self._quiet = every, quiet
-        self._iterations = iterations
+        self._iterations, self._every, self._quiet = iterations, every, quiet
         self._bar: Progress | None = None
         if sys.stderr.isatty():
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -54,16 +173,18 @@ class TrainingProgress(AbstractContextManager["TrainingProgress"]):
             self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar:
             self._bar.stop()
 
     def say(self, text: str) -> None:
         """Write a line."""
-        if not self._quiet:
-            self._write(text)
+        if self._quiet:
+            return
+        if self._bar:
+            self._bar.console.print(text, highlight=False)
+        else:
+            note(text)
 
     def begin(self, evaluation: Evaluation) -> None:
         """See ``Sink.begin``: the run says it in words."""
@@ -73,20 +194,13 @@ class TrainingProgress(AbstractContextManager["TrainingProgress"]):
         if self._bar:
             self._bar.update(self._task, completed=iteration.number)
         if iteration.number % self._every == 0 or iteration.number == self._iterations:
-            self.say(line_of(iteration, self._iterations))
+            self.say(_line(iteration, self._iterations))
 
     def close(self) -> None:
         """See ``Sink.close``."""
 
-    def _write(self, text: str) -> None:
-        if self._bar:
-            self._bar.console.print(text, highlight=False)
-        else:
-            note(text)
 
-
-def line_of(iteration: Iteration, iterations: int) -> str:
-    """Return an iteration in one line."""
+def _line(iteration: Iteration, iterations: int) -> str:
     parts = [
         f"{iteration.number}/{iterations}",
         f"return {iteration.mean_return:+.3f}",
@@ -99,153 +213,3 @@ def line_of(iteration: Iteration, iterations: int) -> str:
     if iteration.evaluation:
         parts.append(described(iteration.evaluation) + (" (best)" if iteration.best else ""))
     return "  ".join(parts)
-
-
-BOARD = "tensorboard"
-
-
-def check_sinks(place: RunPlace, head: RunHead) -> None:
-    """Make sure, before a run begins or goes on, that it can tell what it does where it is asked to.
-
-    Raises ``NoWandb``, ``ForeignLog`` or ``UnusableFile``.
-    """
-    if head.settings.logging.wandb != "off":
-        loaded_wandb()
-    if log := log_of(place, head):
-        with reading(log):
-            read_log(log)
-
-
-@contextmanager
-def open_sinks(place: RunPlace, head: RunHead) -> Iterator[list[Sink]]:
-    """Open what the settings ask for, and close it at the end."""
-    logging, clock = head.settings.logging, SystemClock()
-    told = head.model_dump(mode="json")
-    sinks: list[Sink] = []
-    if logging.tensorboard:
-        sinks.append(TensorBoardSink(place.path / BOARD, told, clock))
-    if log := log_of(place, head):
-        sinks.append(CsvLog(log, clock))
-    if logging.wandb != "off":
-        name = f"{head.config}-{head.seed}"
-        sinks.append(WandbSink(place.path, name, boot_id(), told, logging.wandb))
-    with ExitStack() as stack:
-        for sink in sinks:
-            stack.enter_context(closing(sink))
-        yield sinks
-
-
-def log_of(place: RunPlace, head: RunHead) -> Path | None:
-    """Return where the run's log is; None where it keeps none."""
-    name = head.settings.logging.csv_log
-    return place.path / name if name else None
-
-
-def report(place: RunPlace, head: RunHead, state: RunState, finals: Sequence[Evaluation], players: int) -> str:
-    """Write the final report and the curves into the run's folder, and return the summary in it."""
-    log, curves = log_of(place, head), False
-    summary = summary_text(head, state, [judged(found, players) for found in finals], read_log(log) if log else [])
-    try:
-        curves = log is not None and draw_curves(place.path, log)
-    except NoPlots as error:
-        note(f"No curves were drawn: {error} {error.hint}")
-    write_report(place.path, head, summary, curves=curves)
-    note(f"The report: {place.path / REPORT}")
-    return summary
-
-
-BEGINNING = ("collection.initial_policy", "cloning.", "env.game", "network.")
-"""Settings, and tables of them, that a run's first policy is made by."""
-
-SAID_BY_GAME = ("network.obs_dim", "network.action_dim")
-"""Of these, another number than the game's is refused anyway."""
-
-QUIET = ("WARNING", "ERROR")
-
-
-class Interrupted(FlyballError):
-    """Somebody pressed Ctrl-C."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrainRequest:
-    """Options of the command; ``seed`` ``None``: not given."""
-
-    config: GameConfig
-    file: Path | None
-    assignments: Sequence[str]
-    seed: int | None
-    output: Path
-    resume: bool
-
-
-def train_game(request: TrainRequest) -> tuple[dict[str, Any], str]:
-    """Train, and return the summary, also in words. Raises ``BadSettings``, and what begins or ends a run."""
-    place = RunPlace(request.output)
-    head = _resumed(place, request) if request.resume else _new(request)
-    settings = head.settings
-    check_sinks(place, head)
-    game = run_game(request.config, settings)
-    check_start(settings, begun=place.state() is not None)
-    with place.held():
-        if request.resume:
-            place.change(head)
-        else:
-            place.begin(head)
-        return _train(place, head, game)
-
-
-def _train(place: RunPlace, head: RunHead, game: RunGame) -> tuple[dict[str, Any], str]:
-    settings = head.settings
-    note(f"Run folder {place.path.absolute()}; if interrupted, it goes on by --resume.")
-    iterations, logging = settings.collection.num_iterations, settings.logging
-    progress = TrainingProgress(iterations, logging.print_frequency, quiet=logging.log_level in QUIET)
-    with _going_on_later(place), open_sinks(place, head) as sinks, progress:
-        state = TrainingRun(place, game, settings, head.seed, (progress, *sinks), progress.say).run()
-        best = place.model(state.best.model)
-        finals = final_evaluations(game, game.policy(best, settings.training.device), settings.training, head.seed)
-    words = report(place, head, state, finals, game.config.players)
-    summary = {
-        "config": head.config,
-        "seed": head.seed,
-        **state.model_dump(mode="json"),
-        "final": [asdict(found) for found in finals],
-    }
-    return summary, words
-
-
-@contextmanager
-def _going_on_later(place: RunPlace) -> Iterator[None]:
-    """On Ctrl-C say where the run goes on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        state = place.state()
-        done = "before its first iteration" if state is None else f"at the checkpoint after iteration {state.iteration}"
-        raise Interrupted(f"Interrupted; the run is {done}.", hint="It goes on by --resume.") from None
-
-
-def _new(request: TrainRequest) -> RunHead:
-    settings = training_settings(request.config, request.file, request.assignments)
-    return RunHead(config=request.config.key, seed=request.seed or 0, settings=settings)
-
-
-def _resumed(place: RunPlace, request: TrainRequest) -> RunHead:
-    if request.file is not None or request.seed is not None:
-        raise click.UsageError("A run that goes on keeps its settings and seed; --set changes what is left of it.")
-    head = place.head()
-    if head.config != request.config.key:
-        raise click.UsageError(f"The run in {place.path} is one of {head.config}.")
-    settings = changed(head.settings, request.assignments)
-    if place.state() is not None:
-        _check_kept(by_key(head.settings), by_key(settings))
-    return head.replace(settings=settings)
-
-
-def _check_kept(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    """Refuse to change what the first policy was made by: a run that has one goes on with it."""
-    for key, value in before.items():
-        if key.startswith(BEGINNING) and key not in SAID_BY_GAME and after[key] != value:
-            raise click.UsageError(
-                f"{key} is {value!r}, and the run has begun with it: for {after[key]!r} begin another one."
-            )

@@ -4,25 +4,35 @@ import asyncio
 import json
 import signal
 import sys
+from collections import deque
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
-from typing import Any
+from itertools import islice
+from typing import Any, Self
 
 import click
 import structlog
+from rich.columns import Columns
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
 
-from app.cli.group import though_unread
+from app.cli.group import tolerate_closed_output
 from app.cli.options import Place, is_listening, json_option, placed
-from app.cli.output import note
-from app.cli.screen import Screen, choose_screen
-from app.cli.status import JournalWatch, silent_after
-from app.config import PROFILES, RunSettings
+from app.cli.output import note, stdout_console, write_event, write_json
+from app.cli.status import SAVE_AFTER, silent_after, try_save
+from app.config import PROFILES, RunFolder, RunSettings
 from app.config.loading import COMMAND_LINE, Loaded, variable
 from app.core import FlyballError
 from app.engine import python_module
-from app.journal import SqliteJournal
-from app.journal.history import past_settings
+from app.events import CATALOGUE, Event, ModelPromoted, Payload, PromotionRejected
+from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, history
+from app.journal.history import past_settings, voided_events
+from app.status.snapshot import load_board
+from app.status.status import READS, Board, DaemonStatus, Status
+from app.status.summary import event_text
+from app.status.tables import STATE_STYLES, status_table
 from app.telemetry import configure
 from daemons.clock import SystemClock
 from daemons.registry import start_order
@@ -33,6 +43,14 @@ from daemons.supervisor import ChildReport, ChildSpec, Supervisor
 LOOK_SECONDS = 0.5
 AFTER_DRAIN_SECONDS = 5.0
 """A daemon gets this much longer than its jobs before it is killed."""
+
+INTERESTING: frozenset[type[Payload]] = frozenset(
+    {ModelPromoted, PromotionRejected, *(payload for payload in CATALOGUE if payload.notable)}
+)
+"""Event types that stay on the screen."""
+
+AT_ONCE = 5000
+"""Events read before others get their turn."""
 
 
 @click.command()
@@ -85,6 +103,160 @@ def _check_journal(place: Place, settings: RunSettings) -> None:
             check_lasting(past_settings(journal), settings)
 
 
+PINNED_LINES = 6
+"""Most pinned lines: one for each notable event type or failure, and configuration or daemon."""
+
+STREAM_LINES = 6
+"""Most lines of ordinary events."""
+
+
+class Screen:
+    """Lines: events on stdout, the rest on stderr; with JSON, events and reports on stdout."""
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self._as_json = as_json
+
+    def report(self, report: ChildReport) -> None:
+        """Show what happened to a daemon's process, when it is out of the ordinary; with JSON, in any case."""
+        if self._as_json:
+            write_json({"daemon": report.name} | {k: v for k, v in asdict(report).items() if k != "name"})
+        elif not is_usual(report):
+            note(describe(report))
+
+    def event(self, event: Event[Any]) -> None:
+        """Show an interesting event."""
+        write_event(event, as_json=self._as_json)
+
+    def status(self, status: Status) -> None:
+        """Show the present status, where there is a picture: a table every second is no use in a file."""
+
+    def say(self, text: str) -> None:
+        """Show a line to the operator."""
+        note(text)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the terminal as it was."""
+
+
+class LiveScreen(Screen):
+    """A live picture: configurations, daemons, notable events, and the latest others.
+
+    It uses the terminal's alternate screen, because otherwise a resize wraps the old picture into lines that are
+    never cleared. The last picture stays on the ordinary screen.
+
+    Args:
+        title: the first line, while it is live.
+    """
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self._title = _line(title, "dim")
+        self._pinned: dict[tuple[str, str], Text] = {}
+        self._stream: deque[Text] = deque(maxlen=STREAM_LINES)
+        self._status: Status | None = None
+        self._live = Live(console=stdout_console(), auto_refresh=False, screen=True)
+
+    def report(self, report: ChildReport) -> None:
+        """Pin a process report that is out of the ordinary."""
+        if not is_usual(report):
+            self._pin(report.what, report.name, _line(describe(report), "red"))
+
+    def event(self, event: Event[Any]) -> None:
+        """Add a line; pin it if the event is notable."""
+        line = _line(event.recordedtime.strftime("%H:%M:%S "), "dim").append_text(event_text(event))
+        if event.data.notable:
+            self._pin(event.data.event_name, event.subject, line)
+        else:
+            self._stream.append(line)
+            self._paint()
+
+    def status(self, status: Status) -> None:
+        """Paint the picture."""
+        self._status = status
+        self._paint()
+
+    def say(self, text: str) -> None:
+        """Add a line."""
+        self._stream.append(_line(text, "bold"))
+        self._paint()
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.console.clear()  # tmux, once resized, would keep the other screen's lines in its history
+        self._live.stop()
+        self._live.console.print(Group(*self._tables(), *self._lines(PINNED_LINES + STREAM_LINES + 1)))
+
+    def _pin(self, what: str, about: str, line: Text) -> None:
+        self._pinned.pop((what, about), None)  # the latest come last
+        self._pinned[what, about] = line
+        self._paint()
+
+    def _paint(self) -> None:
+        console, tables = self._live.console, [self._title, "", *self._tables()]
+        room = console.height - len(console.render_lines(Group(*tables), pad=False))
+        self._live.update(Group(*tables, *self._lines(room)), refresh=True)
+
+    def _tables(self) -> list[RenderableType]:
+        if self._status is None:
+            return []
+        return [status_table(self._status, self._live.console.width), "", daemons_text(self._status), ""]
+
+    def _lines(self, room: int) -> list[RenderableType]:
+        """Return the lines below the tables: the pinned ones, then others as far as there is room."""
+        pinned = list[RenderableType](self._pinned.values())[-PINNED_LINES:]
+        if pinned and self._stream:
+            pinned.append("")
+        stream = [*self._stream]
+        return [*pinned, *stream[max(0, len(stream) - max(0, room - len(pinned))) :]]
+
+
+def choose_screen(title: str, *, as_json: bool) -> Screen:
+    """Return the screen that suits stdout."""
+    return LiveScreen(title) if sys.stdout.isatty() and not as_json else Screen(as_json=as_json)
+
+
+def is_usual(report: ChildReport) -> bool:
+    """Return whether a report needs no attention."""
+    return report.what == "started" or (report.what == "stopped" and not report.reason)
+
+
+def describe(report: ChildReport) -> str:
+    """Return in a line what happened to a daemon's process."""
+    match report.what:
+        case "failed":
+            return f"{report.name} failed: {report.reason}; starts again in {report.delay:g} s"
+        case "hopeless":
+            return f"{report.name} cannot start: {report.reason}"
+        case "killed":
+            return f"{report.name} was killed before it had stopped"
+    return f"{report.name} {report.what}{f', but not in order: {report.reason}' if report.reason else ''}"
+
+
+def daemons_text(status: Status) -> Columns:
+    """Return all daemons side by side, coloured by state, with words for what is unusual."""
+    return Columns([_daemon_text(daemon) for daemon in status.daemons], padding=(0, 2))
+
+
+def _daemon_text(daemon: DaemonStatus) -> Text:
+    text = Text("● ", STATE_STYLES[daemon.state], no_wrap=True)
+    text.append(daemon.daemon, "default")
+    notes: list[str] = [daemon.state] if daemon.state != "ready" else []
+    notes += [f"{daemon.restarts} restarts"] if daemon.restarts else []
+    notes += [f"{daemon.lag} behind"] if daemon.lag else []
+    notes += [f"{daemon.jobs}/{daemon.capacity}"] if daemon.capacity else []
+    return text.append(f" ({', '.join(notes)})", "dim") if notes else text
+
+
+def _line(text: str, style: str) -> Text:
+    return Text(text, style, no_wrap=True, overflow="ellipsis")
+
+
 async def _up(place: Place, loaded: Loaded, seconds: float | None, chosen: Screen) -> bool:
     stop, hurry = asyncio.Event(), asyncio.Event()
     watch = JournalWatch(place.folder)
@@ -102,12 +274,12 @@ async def _up(place: Place, loaded: Loaded, seconds: float | None, chosen: Scree
             fine = await supervisor.run(stop, hurry)
             watcher.cancel()
             timer.cancel()
-        with though_unread():
+        with tolerate_closed_output():
             _look(watch, loaded, screen)
         watch.save()
         unknown = supervisor.cut_short() if seconds is not None else []
         if unknown:
-            with though_unread():
+            with tolerate_closed_output():
                 screen.say(f"The time was over before these had started: {', '.join(unknown)}. Give --for more.")
     return fine and not unknown
 
@@ -123,10 +295,10 @@ def child_specs(place: Place, loaded: Loaded) -> list[ChildSpec]:
 
 
 def child_environment(place: Place, loaded: Loaded) -> dict[str, str]:
-    """Return the variables that tell a child what this process was told on the command line."""
+    """Return the variables by which a child gets this process's settings from the command line."""
     values = loaded.values()
-    told = {key: values[key] for key, origin in loaded.origins.items() if origin == COMMAND_LINE}
-    environment = {variable(key): json.dumps(value) for key, value in told.items()}
+    given = {key: values[key] for key, origin in loaded.origins.items() if origin == COMMAND_LINE}
+    environment = {variable(key): json.dumps(value) for key, value in given.items()}
     if place.config_file is not None:
         environment["FLYBALL_CONFIG_FILE"] = str(place.config_file.absolute())
     return environment
@@ -139,7 +311,7 @@ def _reporter(screen: Screen, stop: asyncio.Event) -> Callable[[ChildReport], No
         write: Any = log.error if report.what in ("failed", "hopeless", "killed") else log.info
         fields = asdict(report)
         write(f"{report.name} {report.what}", child=fields.pop("name"), **fields)
-        with though_unread(stop.set):
+        with tolerate_closed_output(stop.set):
             screen.report(report)
 
     return report
@@ -155,7 +327,7 @@ def _stop(stop: asyncio.Event, hurry: asyncio.Event, screen: Screen) -> None:
         hurry.set()
         return
     stop.set()
-    with though_unread():
+    with tolerate_closed_output():
         screen.say("Stopping: running jobs get their time. Ctrl-C again does not wait.")
 
 
@@ -165,16 +337,68 @@ async def _stop_after(seconds: float | None, stop: asyncio.Event) -> None:
         stop.set()
 
 
+class JournalWatch:
+    """Feeds a board from the journal, a part at a time, from where it was last saved.
+
+    Attributes:
+        behind: whether the last part was cut off: there is more to read at once.
+        trouble: the last error of reading that was shown to the operator.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._voided = set[int]()
+        self.board, self.began_at = self._begin()
+        self._saved_at = self.board.position
+        self.behind = False
+        self.trouble = ""
+
+    def news(self) -> list[Event[Any]]:
+        """Read on. Returns the interesting events among those recorded since the watch began.
+
+        Raises:
+            FlyballError: the journal can't be read any further.
+        """
+        try:
+            reader = SqliteJournalReader(self._folder.journal)
+        except NotAJournal:
+            return []
+        with closing(reader):
+            wanted, voided = READS | INTERESTING, voided_events(reader)
+            if voided.keys() != self._voided:
+                self._voided, self.board = set(voided), load_board(self._folder.board, reader)
+            events = history(reader, after=self.board.position, types=wanted, on_dead=lambda _: None)
+            part = list(islice(events, AT_ONCE))
+        self.behind = len(part) == AT_ONCE
+        self.board.feed(event for event in part if event.sequence not in voided)
+        if self.board.position - self._saved_at >= SAVE_AFTER:
+            self.save()
+        return [event for event in part if type(event.data) in INTERESTING and event.sequence > self.began_at]
+
+    def save(self) -> None:
+        """Save the board, so that the next watch begins here."""
+        if self.board.position > self._saved_at:
+            try_save(self._folder, self.board)
+            self._saved_at = self.board.position
+
+    def _begin(self) -> tuple[Board, int]:
+        try:
+            with closing(SqliteJournalReader(self._folder.journal)) as reader:
+                return load_board(self._folder.board, reader), reader.head
+        except FlyballError:  # reading on reports what is wrong with it
+            return Board(), 0
+
+
 async def _watch(watch: JournalWatch, loaded: Loaded, screen: Screen, stop: asyncio.Event) -> None:
-    """Show what is new again and again. When nobody looks any more, all is stopped in order."""
+    """Show what is new again and again; stop the run in order when the reader of stdout is gone."""
     while True:
-        with though_unread(stop.set):
+        with tolerate_closed_output(stop.set):
             _look(watch, loaded, screen)
         await asyncio.sleep(0 if watch.behind else LOOK_SECONDS)
 
 
 def _look(watch: JournalWatch, loaded: Loaded, screen: Screen) -> None:
-    """Show what is new. A journal that can't be read is told, and ends nothing: the broker has its own opinion."""
+    """Show what is new. An unreadable journal is reported and ends nothing: that is up to the broker."""
     try:
         for event in watch.news():
             screen.event(event)

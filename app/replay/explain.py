@@ -1,7 +1,7 @@
-"""The story of a difference between recorded and recomputed: what led to it, and what differs, field by field. Pure."""
+"""Explain a difference between recorded and recomputed: its causes, and the fields that differ. Pure."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,14 +9,14 @@ from app.core import FlyballError
 from app.events import Envelope, Event, Payload
 from app.replay.reconcile import Difference
 from app.replay.replaying import Report
+from app.status.trace import Read, ancestors
 
-Read = Callable[[], Iterable[Event[Any]]]
 ABSENT = "-"
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A part of a conclusion that differs: where, and both values as JSON; ``-`` where there is none."""
+    """A part of a conclusion that differs: its path, and both values as JSON; ``-`` where one is absent."""
 
     path: str
     recorded: str
@@ -44,7 +44,7 @@ class Story:
     earlier: int
 
     def headline(self) -> str:
-        """Say in a sentence what differs."""
+        """Return in a sentence what differs."""
         found: Any = self.recorded or self.recomputed
         about = f" about {found.subject}" if found.subject else ""
         what = f"{found.data.event_name}{about}"
@@ -66,7 +66,7 @@ class Story:
 
 
 class NonDeterministicReplay(FlyballError):
-    """Folding the journal again leads to other conclusions than it holds. ``story`` tells of the first difference."""
+    """Folding the journal again leads to other conclusions than it holds; ``story`` is about the first."""
 
     def __init__(self, story: Story, differing: int) -> None:
         more = f" It is the first of {differing} differences." if differing > 1 else ""
@@ -77,8 +77,8 @@ class NonDeterministicReplay(FlyballError):
         self.story = story
 
 
-def tell(read: Read, difference: Difference, *, causes: int = 8) -> Story:
-    """Find out what led to a difference.
+def explain(read: Read, difference: Difference, *, causes: int = 8) -> Story:
+    """Find the causes of a difference and the fields that differ.
 
     Args:
         read: reads the history from its beginning, each time it is called; called twice.
@@ -86,9 +86,9 @@ def tell(read: Read, difference: Difference, *, causes: int = 8) -> Story:
         causes: how many generations of causes to show.
     """
     envelope = difference.envelope()
-    cause_of = dict(_until(read(), difference))
+    cause_of: dict[str, str | None] = {event.id: event.envelope.causationid for event in _recorded(read(), difference)}
     direct = cause_of.get(difference.event_id) if envelope is None else envelope.causationid
-    line = _ancestors(cause_of, direct)
+    line = ancestors(cause_of, direct)
     wanted = {difference.event_id, *line[:causes]}
     events: dict[str, Event[Any]] = {event.id: event for event in _recorded(read(), difference) if event.id in wanted}
     recorded = events.get(difference.event_id)
@@ -106,10 +106,10 @@ def verify(read: Read, report: Report) -> None:
     """Accept a report without differences.
 
     Raises:
-        NonDeterministicReplay: there are some; tells the story of the first.
+        NonDeterministicReplay: there are some; its story is about the first.
     """
     if report.differences:
-        raise NonDeterministicReplay(tell(read, report.differences[0]), report.differing)
+        raise NonDeterministicReplay(explain(read, report.differences[0]), report.differing)
 
 
 def _recorded(events: Iterable[Event[Any]], difference: Difference) -> Iterable[Event[Any]]:
@@ -118,19 +118,6 @@ def _recorded(events: Iterable[Event[Any]], difference: Difference) -> Iterable[
         if event.sequence > last:
             return
         yield event
-
-
-def _until(events: Iterable[Event[Any]], difference: Difference) -> Iterable[tuple[str, str | None]]:
-    return ((event.id, event.envelope.causationid) for event in _recorded(events, difference))
-
-
-def _ancestors(cause_of: Mapping[str, str | None], nearest: str | None) -> list[str]:
-    """Return the known causes, the nearest first."""
-    line: dict[str, None] = {}
-    while nearest is not None and nearest in cause_of and nearest not in line:
-        line[nearest] = None
-        nearest = cause_of[nearest]
-    return list(line)
 
 
 def differing(recorded: Envelope[Payload] | None, recomputed: Envelope[Payload] | None) -> tuple[Field, ...]:

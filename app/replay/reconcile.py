@@ -8,7 +8,7 @@ flight.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
 from pydantic import TypeAdapter
@@ -20,12 +20,13 @@ from daemons.accounts import ACCOUNTS, Accounts
 from daemons.registry import DAEMONS
 from daemons.spec import DaemonSpec
 
+Kind = Literal["changed", "missing", "unexpected"]
 KEPT = 100
 """Differences that are kept; all are counted."""
 
 
 class Difference(Value):
-    """Where recorded and recomputed conclusions part.
+    """A difference between recorded and recomputed conclusions.
 
     Attributes:
         kind: the contents differ, there is no record though the daemon had come past it, or nothing concludes it.
@@ -36,7 +37,7 @@ class Difference(Value):
         recomputed: the recomputed event as it would be published.
     """
 
-    kind: Literal["changed", "missing", "unexpected"]
+    kind: Kind
     position: int
     event_id: str
     by: str
@@ -65,25 +66,37 @@ class Handover(Value):
 
 
 @dataclass(slots=True)
-class Saved:
-    """A ledger as it is written down."""
+class Findings:
+    """State of a reconciliation, as it is saved.
+
+    Attributes:
+        pending: controller, position of the cause, and event of each conclusion that awaits its record.
+        settled: position by daemon, up to which it has published everything.
+        ready: daemons that are ready.
+        matched: conclusions that agree with their record, by event name.
+        foreign: recorded decisions, requests and observations of operators.
+        differences: the first ones, and some more.
+        differing: how many conclusions differ, by daemon; without those of programs that a daemon no longer runs.
+        versions: of the daemons' programs.
+        handovers: by daemon.
+    """
 
     pending: list[tuple[str, int, bytes]] = field(default_factory=list)
     settled: dict[str, int] = field(default_factory=dict)
     ready: set[str] = field(default_factory=set)
-    matched: dict[str, int] = field(default_factory=dict)
+    matched: Counter[str] = field(default_factory=Counter)
     foreign: int = 0
     differences: list[Difference] = field(default_factory=list)
-    differing: dict[str, int] = field(default_factory=dict)
+    differing: Counter[str] = field(default_factory=Counter)
     versions: dict[str, str] = field(default_factory=dict)
     handovers: dict[str, Handover] = field(default_factory=dict)
 
 
-_SAVED: TypeAdapter[Saved] = TypeAdapter(Saved)
+_FINDINGS: TypeAdapter[Findings] = TypeAdapter(Findings)
 
 
-class Ledger:
-    """Conclusions that await their record, and counts of those that were recorded.
+class Reconciliation:
+    """Matches recomputed conclusions with recorded events.
 
     Args:
         daemons: whose controllers conclude.
@@ -101,23 +114,18 @@ class Ledger:
         saved: bytes | None = None,
         voids: Collection[tuple[int, int]] = (),
     ) -> None:
-        past = Saved() if saved is None else _SAVED.validate_json(saved)
+        self.found = Findings() if saved is None else _FINDINGS.validate_json(saved)
         self._first, self._voids = first, tuple(voids)
-        self._emits = {name: _emitted(spec) for name, spec in daemons.items() if spec.controllers}
+        self._emits = {
+            name: frozenset[type[Payload]]().union(*(controller.emits for controller in spec.controllers))
+            for name, spec in daemons.items()
+            if spec.controllers
+        }
         self._concluded = frozenset[type[Payload]]().union(*self._emits.values())
         self._host = {controller.name: name for name, spec in daemons.items() for controller in spec.controllers}
-        self._accounts = Accounts(past.settled, past.ready)
-        self._versions, self.handovers = past.versions, past.handovers
-        envelopes = ((by, at, decode(body)) for by, at, body in past.pending)
-        self._pending = {envelope.id: Conclusion(by, at, envelope) for by, at, envelope in envelopes}
-        self._differences, self._differing = past.differences, Counter(past.differing)
-        self.matched: Counter[str] = Counter(past.matched)
-        self.foreign = past.foreign
-
-    @property
-    def differing(self) -> int:
-        """How many conclusions differ, apart from those of programs that a daemon no longer runs."""
-        return self._differing.total()
+        self._accounts = Accounts(self.found.settled, self.found.ready)
+        pending = (Conclusion(by, at, decode(body)) for by, at, body in self.found.pending)
+        self._pending = {conclusion.envelope.id: conclusion for conclusion in pending}
 
     @property
     def reads(self) -> frozenset[type[Payload]]:
@@ -125,26 +133,25 @@ class Ledger:
         return self._concluded | ACCOUNTS
 
     def expect(self, conclusions: Iterable[Conclusion]) -> None:
-        """Note conclusions that ought to be in the journal after their causes."""
+        """Expect conclusions in the journal after their causes."""
         self._pending.update((conclusion.envelope.id, conclusion) for conclusion in conclusions)
 
     def enter(self, event: Event[Payload]) -> None:
-        """Hold a recorded event against what was concluded."""
-        envelope = event.envelope
-        data = envelope.data
+        """Compare a recorded event with its conclusion."""
+        data = event.data
         if type(data) in ACCOUNTS:
             self._account(event.sequence, cast("DaemonFact", data))
-        elif expected := self._pending.pop(envelope.id, None):
-            self._compare(expected, event)
+        elif expected := self._pending.pop(event.id, None):
+            if expected.envelope == event.envelope:
+                self._agree(expected)
+            else:
+                self._reached(expected)
+                self._differ("changed", expected, event.sequence)
         elif type(data) in self._concluded and event.sequence >= self._first:
-            self._judge_stranger(event)
-
-    def _is_judged(self, position: int) -> bool:
-        """Return whether conclusions from the event at a position are compared."""
-        return position >= self._first and not any(event <= position <= void for event, void in self._voids)
+            self._enter_unexpected(event)
 
     def settles(self, stored: Stored) -> bool:
-        """Take a recorded event, unread, off those that wait, if it is what was concluded to the letter."""
+        """Match a recorded event with its conclusion byte by byte, without decoding it; return whether they agree."""
         event_id = id_in(stored.body) or ""
         expected = self._pending.get(event_id)
         if expected is None or encode(expected.envelope) != stored.body:
@@ -155,114 +162,101 @@ class Ledger:
         self._agree(expected)
         return True
 
-    def _account(self, position: int, told: DaemonFact) -> None:
-        self._accounts.add(told)
-        if type(told) is DaemonStarted and told.daemon in self._emits:
-            before = self._versions.setdefault(told.daemon, told.version)
-            if told.version != before:
-                self._versions[told.daemon] = told.version
-                self._hand_over(told.daemon, told.version, position)
+    def _account(self, position: int, fact: DaemonFact) -> None:
+        """Take in a daemon's position; where its program changes, set its earlier differences aside."""
+        self._accounts.add(fact)
+        found, daemon = self.found, fact.daemon
+        if type(fact) is not DaemonStarted or daemon not in self._emits:
+            return
+        if found.versions.setdefault(daemon, fact.version) == fact.version:
+            return
+        found.versions[daemon] = fact.version
+        earlier = found.handovers[daemon].differing if daemon in found.handovers else 0
+        differing = earlier + found.differing.pop(daemon, 0)
+        found.differences = [one for one in found.differences if self._daemon_of(one) != daemon]
+        found.handovers[daemon] = Handover(daemon=daemon, version=fact.version, position=position, differing=differing)
 
-    def _hand_over(self, daemon: str, version: str, position: int) -> None:
-        """Set aside the differences from what another version of a daemon's program decided."""
-        earlier = self.handovers[daemon].differing if daemon in self.handovers else 0
-        differing = earlier + self._differing.pop(daemon, 0)
-        self._differences = [one for one in self._differences if self._daemon_of(one) != daemon]
-        self.handovers[daemon] = Handover(daemon=daemon, version=version, position=position, differing=differing)
-
-    def _compare(self, expected: Conclusion, event: Event[Payload]) -> None:
-        if expected.envelope == event.envelope:
-            self._agree(expected)
-        else:
-            self._reached(expected)
-            self._differ("changed", expected, event.sequence)
+    def _enter_unexpected(self, event: Event[Payload]) -> None:
+        """Note a decision that nothing concludes, unless an operator made it or a voided event explains it."""
+        daemon = event.source.partition("@")[0]
+        if type(event.data) not in self._emits.get(daemon, ()):
+            self.found.foreign += 1
+            return
+        position, settled = event.sequence, self._accounts.settled[daemon]
+        if not any(voided < position and settled <= void for voided, void in self._voids):
+            self._keep(
+                Difference(
+                    kind="unexpected",
+                    position=position,
+                    event_id=event.id,
+                    by=event.source,
+                    recorded_at=position,
+                    recomputed=None,
+                )
+            )
 
     def _agree(self, expected: Conclusion) -> None:
         self._reached(expected)
-        if self._is_judged(expected.position):
-            self.matched[expected.envelope.data.event_name] += 1
+        if self._is_compared(expected):
+            self.found.matched[expected.envelope.data.event_name] += 1
 
     def _reached(self, expected: Conclusion) -> None:
         self._accounts.reach(self._host[expected.by], expected.position - 1)
 
-    def _judge_stranger(self, event: Event[Payload]) -> None:
-        """Only what a daemon said that decides such things ought to follow from the history; an operator is free."""
-        daemon = event.source.partition("@")[0]
-        if type(event.envelope.data) not in self._emits.get(daemon, ()):
-            self.foreign += 1
-        elif not self._follows_from_voided(daemon, event.sequence):
-            self._keep(_unexpected(event))
-
-    def _follows_from_voided(self, daemon: str, position: int) -> bool:
-        """Return whether a decision may follow from an event that was voided after it."""
-        settled = self._accounts.settled[daemon]
-        return any(voided < position and settled <= void for voided, void in self._voids)
-
     def _differ(self, kind: Literal["changed", "missing"], expected: Conclusion, recorded_at: int | None) -> None:
-        if self._is_judged(expected.position):
+        if self._is_compared(expected):
             by, position, envelope = expected
-            found = Difference(
-                kind=kind,
-                position=position,
-                event_id=envelope.id,
-                by=by,
-                recorded_at=recorded_at,
-                recomputed=encode(envelope),
+            self._keep(
+                Difference(
+                    kind=kind,
+                    position=position,
+                    event_id=envelope.id,
+                    by=by,
+                    recorded_at=recorded_at,
+                    recomputed=encode(envelope),
+                )
             )
-            self._keep(found)
+
+    def _is_compared(self, expected: Conclusion) -> bool:
+        at = expected.position
+        return at >= self._first and not any(event <= at <= void for event, void in self._voids)
+
+    def _keep(self, difference: Difference) -> None:
+        found = self.found
+        daemon = self._daemon_of(difference)
+        handover = found.handovers.get(daemon)
+        if handover and difference.position < handover.position:
+            found.handovers[daemon] = handover.replace(differing=handover.differing + 1)
+            return
+        found.differing[daemon] += 1
+        found.differences.append(difference)
+        if len(found.differences) >= 2 * KEPT:
+            found.differences = self.differences()
 
     def _daemon_of(self, difference: Difference) -> str:
         return self._host.get(difference.by) or difference.by.partition("@")[0]
 
-    def _keep(self, difference: Difference) -> None:
-        daemon = self._daemon_of(difference)
-        handover = self.handovers.get(daemon)
-        if handover and difference.position < handover.position:
-            self.handovers[daemon] = handover.replace(differing=handover.differing + 1)
-            return
-        self._differing[daemon] += 1
-        self._differences.append(difference)
-        if len(self._differences) >= 2 * KEPT:
-            self._differences = self.differences()
-
     def differences(self) -> list[Difference]:
-        """Return the first differences, in the order of the journal; an intruder before what it would have led to."""
-        return sorted(self._differences, key=_place)[:KEPT]
+        """Return the first differences in journal order; at one position, an unexpected event comes first."""
+        order = sorted(
+            self.found.differences, key=lambda one: (one.position, one.kind != "unexpected", one.recorded_at or 0)
+        )
+        return order[:KEPT]
 
     def settle(self) -> None:
-        """Find out what is missing: conclusions past which their daemon had come without publishing them."""
+        """Find what is missing: conclusions past which their daemon had come without publishing them."""
         missing = [one for one in self._pending.values() if one.position <= self._accounts.settled[self._host[one.by]]]
         for one in missing:
             self._differ("missing", self._pending.pop(one.envelope.id), None)
 
     def in_flight(self) -> tuple[Conclusion, ...]:
-        """Return the conclusions that wait for their record, in the order of their causes."""
-        waiting = (one for one in self._pending.values() if self._is_judged(one.position))
+        """Return the conclusions that await their record, in the order of their causes."""
+        waiting = (one for one in self._pending.values() if self._is_compared(one))
         return tuple(sorted(waiting, key=lambda one: one.position))
 
     def dump(self) -> bytes:
-        """Write it down."""
+        """Return the state for ``saved``."""
         self.settle()
         pending = [(one.by, one.position, encode(one.envelope)) for one in self.in_flight()]
-        kept = (self.foreign, self._differences, dict(self._differing), self._versions, self.handovers)
         settled, ready = dict(self._accounts.settled), self._accounts.ready
-        return _SAVED.dump_json(Saved(pending, settled, ready, dict(self.matched), *kept))
-
-
-def _place(one: Difference) -> tuple[int, bool, int]:
-    return one.position, one.kind != "unexpected", one.recorded_at or 0
-
-
-def _emitted(spec: DaemonSpec) -> frozenset[type[Payload]]:
-    return frozenset[type[Payload]]().union(*(controller.emits for controller in spec.controllers))
-
-
-def _unexpected(event: Event[Payload]) -> Difference:
-    return Difference(
-        kind="unexpected",
-        position=event.sequence,
-        event_id=event.id,
-        by=event.source,
-        recorded_at=event.sequence,
-        recomputed=None,
-    )
+        return _FINDINGS.dump_json(replace(self.found, pending=pending, settled=settled, ready=ready))

@@ -1,4 +1,4 @@
-"""Replay: a history folded through the controllers once more; what they conclude must be what was recorded. Pure."""
+"""Fold a history through the controllers again and compare their conclusions with the recorded ones. Pure."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ from app.events import AnyRow, Event, EventVoided, Payload, RunConfigured
 from app.events.frames import DeadLetter, Stored, stored_in
 from app.journal import JournalReader, StateStore, history
 from app.journal.history import voided_events
-from app.replay.reconcile import Difference, Handover, Ledger
+from app.replay.reconcile import Difference, Handover, Reconciliation
 from daemons.accounts import ACCOUNTS
 from daemons.registry import DAEMONS
 from daemons.saved_state import SCHEMAS_KEY, readable, schemas_of
@@ -87,7 +87,7 @@ def state_hash(tables: Mapping[str, Mapping[str, AnyRow]]) -> str:
 
 
 class Replay:
-    """Folds a history and keeps the ledger.
+    """Folds a history and reconciles it.
 
     Args:
         daemons: whose controllers are folded.
@@ -114,7 +114,9 @@ class Replay:
             raise ForeignCheckpoint("The checkpoint is of another version of flyball.", hint="Remove it.")
         if rows and voided_in(rows) != self._voids.keys():
             raise ForeignCheckpoint("An event was voided since the checkpoint was saved.", hint="Remove it.")
-        self.ledger = Ledger(daemons, first=first, saved=rows.pop(LEDGER_KEY, None), voids=self._voids.items())
+        self._records = Reconciliation(
+            daemons, first=first, saved=rows.pop(LEDGER_KEY, None), voids=self._voids.items()
+        )
         self._run = rows.pop(RUN_KEY, b"").decode()
         self._unfolded = _UNFOLDED.validate_json(rows.pop(UNFOLDED_KEY, b"[]"))
         hosts = [{name: spec} for name, spec in daemons.items() if spec.controllers] if apart else [daemons]
@@ -122,12 +124,12 @@ class Replay:
         read = (controller.reads for spec in daemons.values() for controller in spec.controllers)
         folded = frozenset[type[Payload]]({RunConfigured}).union(FeedbackFold.reads, ACCOUNTS, *read)
         self._opened = frozenset(payload.event_type for payload in folded)
-        self.reads: frozenset[type[Payload]] = folded | self.ledger.reads
+        self.reads: frozenset[type[Payload]] = folded | self._records.reads
         self._kept = Outcome()
         self._schemas = schemas_of(controllers(daemons))
 
     def begin(self, run: str) -> None:
-        """Say which run it is about: by the id of its first event.
+        """Note which run it is about, by the id of its first event.
 
         Raises:
             ForeignCheckpoint: the saved rows are of another one.
@@ -139,16 +141,15 @@ class Replay:
         self._run = run
 
     def feed(self, events: list[Event[Payload]], *, keep: bool = False) -> None:
-        """Fold events, in order, and hold them against the conclusions. ``keep``: remember changes to rows."""
+        """Fold events, in order, and reconcile them. ``keep``: remember changes to rows."""
         for fold in self._folds:
             outcome = fold.feed(events)
-            self.ledger.expect(outcome.conclusions)
+            self._records.expect(outcome.conclusions)
             self._unfolded += [Unfolded(one.event.sequence, one.by, one.error) for one in outcome.failures]
             if keep:
                 self._kept.changed |= outcome.changed
-        enter = self.ledger.enter
         for event in events:
-            enter(event)
+            self._records.enter(event)
 
     def feed_stored(self, stored: list[Stored], *, keep: bool = False) -> None:
         """Do what ``feed`` does with events that are not read yet.
@@ -156,8 +157,10 @@ class Replay:
         Those that no controller reads are compared as bytes, and only read if they differ: a third of a journal.
         """
         self.feed(self._read(one for one in stored if one.type in self._opened), keep=keep)
-        for event in self._read(one for one in stored if one.type not in self._opened and not self.ledger.settles(one)):
-            self.ledger.enter(event)
+        for event in self._read(
+            one for one in stored if one.type not in self._opened and not self._records.settles(one)
+        ):
+            self._records.enter(event)
 
     def _read(self, stored: Iterable[Stored]) -> list[Event[Payload]]:
         events = (one.open("replay", self._leave_out) for one in stored)
@@ -167,9 +170,9 @@ class Replay:
         self._unfolded.append(Unfolded(letter.position, letter.producer, letter.error))
 
     def changes(self) -> dict[RowKey, bytes | None]:
-        """Return what changed since it was last asked for, ready to be saved."""
+        """Return the rows that changed since the last call, ready to be saved."""
         kept, self._kept = self._kept, Outcome()
-        own = {LEDGER_KEY: self.ledger.dump(), RUN_KEY: self._run.encode(), SCHEMAS_KEY: self._schemas}
+        own = {LEDGER_KEY: self._records.dump(), RUN_KEY: self._run.encode(), SCHEMAS_KEY: self._schemas}
         own[UNFOLDED_KEY] = _UNFOLDED.dump_json(self._unfolded)
         own[VOIDED_KEY] = VoidedEvents(positions=tuple(sorted(self._voids))).model_dump_json().encode()
         return kept.saved() | own
@@ -179,18 +182,19 @@ class Replay:
         return {name: rows for fold in self._folds for name, rows in fold.tables().items()}
 
     def report(self, position: int) -> Report:
-        """Sum up what was found up to a position."""
-        self.ledger.settle()
+        """Return the result up to a position."""
+        self._records.settle()
+        found = self._records.found
         return Report(
             position=position,
-            matched=dict(sorted(self.ledger.matched.items())),
-            foreign=self.ledger.foreign,
-            in_flight=self.ledger.in_flight(),
+            matched=dict(sorted(found.matched.items())),
+            foreign=found.foreign,
+            in_flight=self._records.in_flight(),
             unfolded=tuple(self._unfolded),
             voided=tuple(sorted(self._voids)),
-            differences=tuple(self.ledger.differences()),
-            differing=self.ledger.differing,
-            handovers=tuple(sorted(self.ledger.handovers.values(), key=lambda one: one.position)),
+            differences=tuple(self._records.differences()),
+            differing=found.differing.total(),
+            handovers=tuple(sorted(found.handovers.values(), key=lambda one: one.position)),
             state_hash=state_hash(self.tables()),
         )
 
@@ -214,7 +218,7 @@ EVERY = 50_000
 """Events between checkpoints."""
 
 PART = 64
-"""Records that are read at once: what they become fits into a processor's cache until it is folded."""
+"""Records that are read at once: their events fit into a processor's cache until they are folded."""
 
 
 class CheckpointAhead(FlyballError):

@@ -1,4 +1,4 @@
-"""What-if: a history folded twice in step, with its own settings and with others, and where the conclusions part. Pure.
+"""Fold a history with its own settings and with others, and compare the conclusions. Pure.
 
 It is open loop. Facts stay as they were recorded: games that would not have been played have been played, and what
 would have been played instead is not known. What controllers conclude takes the place of what they concluded: a
@@ -78,10 +78,10 @@ class WhatIf:
         self.reads: frozenset[type[Payload]] = frozenset({RunConfigured}).union(*read)
 
     def feed(self, event: Event[Payload]) -> list[Divergence]:
-        """Fold one event; return what comes out otherwise."""
+        """Fold one event; return the conclusions that differ."""
         concluded = {one.envelope.id: one for one in self._real.feed((event,)).conclusions}
         found = list[Divergence]()
-        waiting = deque(self._as_it_would_be(event))
+        waiting = deque(self._altered(event))
         while waiting:
             for one in self._other.feed((waiting.popleft(),)).conclusions:
                 before = concluded.pop(one.envelope.id, None)
@@ -96,7 +96,7 @@ class WhatIf:
             found.append(_divergence("missing", event, before, None))
         return found
 
-    def _as_it_would_be(self, event: Event[Payload]) -> tuple[Event[Payload], ...]:
+    def _altered(self, event: Event[Payload]) -> tuple[Event[Payload], ...]:
         """Return the event as it would have been recorded, if it would."""
         if event.id in self._instead:
             instead = self._instead.pop(event.id)
@@ -120,12 +120,7 @@ def _otherwise(cause: Event[Payload], before: Conclusion, after: Conclusion) -> 
     return [_divergence("missing", cause, before, None), _divergence("added", cause, None, after)]
 
 
-def _divergence(
-    kind: Change,
-    cause: Event[Payload],
-    before: Conclusion | None,
-    after: Conclusion | None,
-) -> Divergence:
+def _divergence(kind: Change, cause: Event[Payload], before: Conclusion | None, after: Conclusion | None) -> Divergence:
     either = after or before
     assert either is not None
     return Divergence(

@@ -6,30 +6,35 @@ daemon knows of scenarios.
 
 from collections.abc import Mapping
 
-from app.scenarios.bad_data import BadData
-from app.scenarios.dead_node import DeadNode
-from app.scenarios.known import READS, Known, known_of
-from app.scenarios.plan import Expected, NotReady, Plan, Pointless, Scenario, choose
-from app.scenarios.regression import Regression
-from app.scenarios.stall import Stall
-from app.scenarios.watch import Seen, Watch
+from app.scenarios import bad_data, dead_node, regression, stall
+from app.scenarios.plan import (
+    READS,
+    Expected,
+    Known,
+    NotReady,
+    Plan,
+    Pointless,
+    Scenario,
+    Seen,
+    Watch,
+    choose,
+    known_of,
+)
 
-SCENARIOS: Mapping[str, Scenario] = {one.name: one for one in (Regression(), Stall(), BadData(), DeadNode())}
+SCENARIOS: Mapping[str, Scenario] = {
+    one.name: one for one in (regression.SCENARIO, stall.SCENARIO, bad_data.SCENARIO, dead_node.SCENARIO)
+}
 
 __all__ = [
     "READS",
     "SCENARIOS",
-    "BadData",
-    "DeadNode",
     "Expected",
     "Known",
     "NotReady",
     "Plan",
     "Pointless",
-    "Regression",
     "Scenario",
     "Seen",
-    "Stall",
     "Watch",
     "choose",
     "known_of",

@@ -1,8 +1,10 @@
-"""bad-data: a worker delivers false outcomes and is put into quarantine."""
+"""bad-data: a worker delivers false outcomes and is put into quarantine.
+
+Games of the current model, really played, with false outcomes.
+"""
 
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
@@ -16,69 +18,60 @@ from app.events import (
     ShardRef,
     TrainingRequested,
 )
-from app.scenarios.known import Known
-from app.scenarios.plan import Expected, Plan
+from app.scenarios.plan import Expected, Known, Plan, Scenario
 from app.store import BlobStore, Shard, delete_shard, get_shard, put_shard
 
 WORKER = "selfplay_worker@liar"
 
 
-class BadData:
-    """Games of the current model, really played, with false outcomes."""
+def _lacks(known: Known, store: BlobStore) -> str | None:
+    if known.blocked:
+        return "is kept from training by the quality of its data already"
+    if known.shard is None:
+        return "has no games to compare false ones with"
+    return None if known.model and store.has(known.model) else "has no current model in the store"
 
-    name: ClassVar[str] = "bad-data"
-    purpose: ClassVar[str] = "games whose outcomes the rules contradict"
-    takes_config: ClassVar[bool] = True
 
-    def lacks(self, known: Known, store: BlobStore) -> str | None:
-        """See ``Scenario.lacks``."""
-        if known.blocked:
-            return "is kept from training by the quality of its data already"
-        if known.shard is None:
-            return "has no games to compare false ones with"
-        return None if known.model and store.has(known.model) else "has no current model in the store"
-
-    def plan(self, known: Known, store: BlobStore) -> Plan:
-        """See ``Scenario.plan``."""
-        trouble = _falsely_played(known, store)
-        key = trouble.shard.key
-        return Plan(
-            key=known.key,
-            trouble=trouble,
-            expected=(
-                Expected(
-                    "detected",
-                    ParityChecked,
-                    lambda event, _: event.data.shard == key and event.data.failures > 0,
-                    "The quality monitor inspects every shard: does it run, and how far is it behind? (flyball status)",
-                ),
-                Expected(
-                    "detected",
-                    QualityDegraded,
-                    lambda event, _: event.data.shard == key,
-                    "The quality monitor says it together with the check: does it run? (flyball status)",
-                ),
-                Expected(
-                    "decided",
-                    NodeQuarantined,
-                    lambda event, _: event.data.worker == WORKER,
-                    "The feedback daemon decides it: does it run, and how far is it behind? (flyball status)",
-                ),
-                Expected(
-                    "recovered",
-                    TrainingRequested,
-                    lambda event, _: key not in {shard.key for shard in event.data.shards},
-                    f"It may take more games to have enough rows for a training (games.{known.key}.rows_per_training).",
-                ),
+def _plan(known: Known, store: BlobStore) -> Plan:
+    trouble = _falsely_played(known, store)
+    key = trouble.shard.key
+    return Plan(
+        key=known.key,
+        trouble=trouble,
+        expected=(
+            Expected(
+                "detected",
+                ParityChecked,
+                lambda event, _: event.data.shard == key and event.data.failures > 0,
+                "The quality monitor inspects every shard: does it run, and how far is it behind? (flyball status)",
             ),
-            remains=f"{WORKER}, which does not exist, is in quarantine, or soon will be.",
-            remedy=NodeReleased(worker=WORKER, reason="the bad-data scenario is over"),
-            remedy_after=2,
-        )
+            Expected(
+                "detected",
+                QualityDegraded,
+                lambda event, _: event.data.shard == key,
+                "The quality monitor says it together with the check: does it run? (flyball status)",
+            ),
+            Expected(
+                "decided",
+                NodeQuarantined,
+                lambda event, _: event.data.worker == WORKER,
+                "The feedback daemon decides it: does it run, and how far is it behind? (flyball status)",
+            ),
+            Expected(
+                "recovered",
+                TrainingRequested,
+                lambda event, _: key not in {shard.key for shard in event.data.shards},
+                f"It may take more games to have enough rows for a training (games.{known.key}.rows_per_training).",
+            ),
+        ),
+        remains=f"{WORKER}, which does not exist, is in quarantine, or soon will be.",
+        remedy=NodeReleased(worker=WORKER, reason="the bad-data scenario is over"),
+        remedy_after=2,
+    )
 
 
 def _falsely_played(known: Known, store: BlobStore) -> SelfplayComplete:
-    """Play games as a worker would, store them with false outcomes, and tell of them as a worker would."""
+    """Play games and store them with false outcomes; return the event that a worker would publish."""
     from app.play.selfplay import SelfplaySpec, play_into  # loads torch, which the other scenarios do without
 
     assert known.model is not None  # it lacks nothing
@@ -118,7 +111,8 @@ def falsified(shard: Shard) -> Shard:
     finished[shard.game[shard.done]] = True
     won = np.float32(1)
     return replace(
-        shard,
-        returns=np.where(finished[:, None], won, shard.returns),
-        reward=np.where(shard.done, won, shard.reward),
+        shard, returns=np.where(finished[:, None], won, shard.returns), reward=np.where(shard.done, won, shard.reward)
     )
+
+
+SCENARIO = Scenario("bad-data", "games whose outcomes the rules contradict", _lacks, _plan)

@@ -1,65 +1,60 @@
-"""dead-node: a self-play worker takes requests, and is never heard of again."""
+"""dead-node: a self-play worker takes requests, and is never heard of again.
 
-from typing import ClassVar
+A worker that says it is ready, beats until it is asked for games, and falls silent.
+"""
 
 from app.controllers.scheduler import WORKER_DAEMON
 from app.events import DaemonHeartbeat, DaemonReady, DaemonStopped, NodeLost, SelfplayComplete, SelfplayRequested
-from app.scenarios.known import Known
-from app.scenarios.plan import Expected, Plan
+from app.scenarios.plan import Expected, Known, Plan, Scenario
 from app.store import BlobStore
 
 NODE = "ghost"
 WORKER = f"{WORKER_DAEMON}@{NODE}"
 
 
-class DeadNode:
-    """A worker that says it is ready, beats until it is asked for games, and falls silent."""
+def _lacks(known: Known, store: BlobStore) -> str | None:  # noqa: ARG001 - a scenario's
+    return "has no current model yet" if known.model is None else None
 
-    name: ClassVar[str] = "dead-node"
-    purpose: ClassVar[str] = "a worker that takes a request and dies"
-    takes_config: ClassVar[bool] = False
 
-    def lacks(self, known: Known, store: BlobStore) -> str | None:  # noqa: ARG002 - the protocol's argument
-        """See ``Scenario.lacks``."""
-        return "has no current model yet" if known.model is None else None
-
-    def plan(self, known: Known, store: BlobStore) -> Plan:  # noqa: ARG002 - the protocol's argument
-        """See ``Scenario.plan``."""
-        limits = known.settings.feedback.scheduler
-        return Plan(
-            key=None,
-            trouble=DaemonReady(daemon=WORKER_DAEMON, node=NODE, position=0, capacity=1),
-            expected=(
-                Expected(
-                    "struck",
-                    SelfplayRequested,
-                    lambda event, _: event.data.worker == WORKER,
-                    "Other workers have room, or no configuration lacks games: they do when the next model comes.",
-                ),
-                Expected(
-                    "detected",
-                    NodeLost,
-                    lambda event, _: event.data.node == NODE,
-                    f"It is given up after {limits.node_silent_seconds:g} s (feedback.scheduler.node_silent_seconds), "
-                    "at a tick: does selfplay_scheduler run? (flyball status)",
-                ),
-                Expected(
-                    "decided",
-                    SelfplayRequested,
-                    lambda event, seen: event.subject == seen[0].subject and event.data.worker != WORKER,
-                    "No other worker has room.",
-                ),
-                Expected(
-                    "recovered",
-                    SelfplayComplete,
-                    lambda event, seen: event.data.request_id == seen[-1].id,
-                    "The worker that it was asked of may be slow.",
-                ),
+def _plan(known: Known, store: BlobStore) -> Plan:  # noqa: ARG001 - a scenario's
+    limits = known.settings.feedback.scheduler
+    return Plan(
+        key=None,
+        trouble=DaemonReady(daemon=WORKER_DAEMON, node=NODE, position=0, capacity=1),
+        expected=(
+            Expected(
+                "struck",
+                SelfplayRequested,
+                lambda event, _: event.data.worker == WORKER,
+                "Other workers have room, or no configuration lacks games: they do when the next model comes.",
             ),
-            least_seconds=limits.node_silent_seconds,
-            shorten="[feedback.scheduler]\nnode_silent_seconds = 12.0  # more than two of deployment.heartbeat_seconds",
-            remains=f"After {limits.node_silent_seconds:g} s of silence the request of the ghost goes to another.",
-            remedy=DaemonStopped(daemon=WORKER_DAEMON, node=NODE, position=0),
-            remedy_after=3,
-            pulse=DaemonHeartbeat(daemon=WORKER_DAEMON, node=NODE, position=0, lag=0, jobs=0, requests=()),
-        )
+            Expected(
+                "detected",
+                NodeLost,
+                lambda event, _: event.data.node == NODE,
+                f"It is given up after {limits.node_silent_seconds:g} s (feedback.scheduler.node_silent_seconds), "
+                "at a tick: does selfplay_scheduler run? (flyball status)",
+            ),
+            Expected(
+                "decided",
+                SelfplayRequested,
+                lambda event, seen: event.subject == seen[0].subject and event.data.worker != WORKER,
+                "No other worker has room.",
+            ),
+            Expected(
+                "recovered",
+                SelfplayComplete,
+                lambda event, seen: event.data.request_id == seen[-1].id,
+                "The worker that it was asked of may be slow.",
+            ),
+        ),
+        least_seconds=limits.node_silent_seconds,
+        shorten="[feedback.scheduler]\nnode_silent_seconds = 12.0  # more than two of deployment.heartbeat_seconds",
+        remains=f"After {limits.node_silent_seconds:g} s of silence the request of the ghost goes to another.",
+        remedy=DaemonStopped(daemon=WORKER_DAEMON, node=NODE, position=0),
+        remedy_after=3,
+        pulse=DaemonHeartbeat(daemon=WORKER_DAEMON, node=NODE, position=0, lag=0, jobs=0, requests=()),
+    )
+
+
+SCENARIO = Scenario("dead-node", "a worker that takes a request and dies", _lacks, _plan, takes_config=False)

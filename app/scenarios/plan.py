@@ -1,19 +1,106 @@
-"""A planned scenario: what is published, and what is expected to follow."""
+"""A scenario: what it has to know of a configuration, its plan, and watching a run for the expected steps. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from app.core import FlyballError
-from app.events import Event, Payload
-from app.scenarios.known import Known
+from app.config import RunSettings
+from app.core import FlyballError, ModelHash, ShardKey
+from app.events import (
+    AdaptiveParamsChanged,
+    Event,
+    ExplorationBoost,
+    ModelPromoted,
+    ModelRolledBack,
+    Payload,
+    Scope,
+    SelfplayComplete,
+    TrainingBlockedByQuality,
+    TrainingUnblocked,
+)
 from app.store import BlobStore
+
+READS: frozenset[type[Payload]] = frozenset(
+    {
+        AdaptiveParamsChanged,
+        ExplorationBoost,
+        ModelPromoted,
+        ModelRolledBack,
+        SelfplayComplete,
+        TrainingBlockedByQuality,
+        TrainingUnblocked,
+    }
+)
+"""The event types that ``Known`` is read from."""
 
 Stage = Literal["struck", "detected", "decided", "recovered"]
 """Kind of a step: the trouble takes effect, is noticed, is decided about, is over."""
 
-Earlier = Sequence[Event[Any]]
-"""The events of the steps before."""
+TRACED = 6
+"""Generations of effects that ``flyball trace`` shows by default."""
+
+
+class NotReady(FlyballError):
+    """A configuration lacks what a trouble needs."""
+
+
+class Pointless(FlyballError):
+    """The wait is too short for the end of a scenario."""
+
+
+@dataclass
+class Known:
+    """One configuration of a run.
+
+    Attributes:
+        settings: of the run.
+        key: the configuration.
+        model: the current model, if there is one.
+        promotions: the promotion of each model that was promoted.
+        shard: the latest shard that was played.
+        blocked: whether the quality of its data keeps it from training.
+        boost: its exploration boost; 1 without one.
+        learning_rate: of its trainings, once one was decided.
+    """
+
+    settings: RunSettings
+    key: str
+    model: ModelHash | None = None
+    promotions: dict[ModelHash, ModelPromoted] = field(default_factory=dict)
+    shard: ShardKey | None = None
+    blocked: bool = False
+    boost: float = 1.0
+    learning_rate: float | None = None
+
+    @property
+    def promotion(self) -> ModelPromoted | None:
+        """The promotion of the current model."""
+        return None if self.model is None else self.promotions.get(self.model)
+
+    def take(self, data: Payload) -> None:
+        """Take in an event about the configuration."""
+        match data:
+            case ModelPromoted(model=model):
+                self.model, self.promotions[model] = model, data
+            case ModelRolledBack(to_model=model) if data.holds(self.model):
+                self.model = model
+            case SelfplayComplete(shard=shard):
+                self.shard = shard.key
+            case TrainingBlockedByQuality() | TrainingUnblocked():
+                self.blocked = isinstance(data, TrainingBlockedByQuality)
+            case ExplorationBoost(multiplier=multiplier):
+                self.boost = multiplier
+            case AdaptiveParamsChanged(learning_rate=rate):
+                self.learning_rate = rate
+
+
+def known_of(settings: RunSettings, events: Iterable[Event[Any]]) -> dict[str, Known]:
+    """Return what is known of each configuration of a run, in the run's order, from all events of ``READS``."""
+    found = {str(config.key): Known(settings, config.key) for config in settings.configs}
+    for event in events:
+        if event.subject in found:
+            found[event.subject].take(event.data)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +108,15 @@ class Expected:
     """A step that is expected to follow.
 
     Attributes:
-        stage: what it is in the story.
+        stage: its kind.
         kind: the type of its event.
-        fits: whether an event of this type, about the plan's configuration, is the one; given the steps before.
+        fits: whether an event of this type, about the configuration, is the one; given the earlier steps' events.
         doubt: what may be wrong when it never comes.
     """
 
     stage: Stage
     kind: type[Payload]
-    fits: Callable[[Event[Any], Earlier], bool]
+    fits: Callable[[Event[Any], Sequence[Event[Any]]], bool]
     doubt: str
 
 
@@ -40,13 +127,13 @@ class Plan:
     Attributes:
         key: the configuration that it is about; ``None``: whichever is concerned.
         trouble: what is published to make the trouble.
-        expected: what is to follow, in this order.
+        expected: the steps that are to follow, in this order.
         least_seconds: it cannot be over sooner, by the run's settings.
         shorten: lines of settings with which it is over in a minute or two.
-        remains: what is still so when it is left before its end, and no remedy puts right.
+        remains: what remains when it is left before its end, and no remedy puts right.
         remedy: what puts right what only an operator can put right.
         remedy_after: index of the step after which the remedy is part of the scenario.
-        pulse: published every now and then until the first step is seen.
+        pulse: published again and again until the first step is seen.
     """
 
     key: str | None
@@ -60,41 +147,109 @@ class Plan:
     pulse: Payload | None = None
 
 
-class Scenario(Protocol):
-    """A kind of trouble."""
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A kind of trouble.
 
-    name: ClassVar[str]
-    purpose: ClassVar[str]
-    takes_config: ClassVar[bool]
-    """Return whether it is about one configuration, which may be chosen."""
+    Attributes:
+        name: on the command line.
+        purpose: the trouble in a line.
+        lacks: returns what a configuration lacks for this trouble, as the end of a sentence that begins with its key;
+            ``None`` when nothing.
+        plan: plans it for a configuration that lacks nothing, and puts what the trouble is made of into the store.
+        takes_config: whether it is about one configuration, which may be chosen.
+    """
 
-    def lacks(self, known: Known, store: BlobStore) -> str | None:
-        """Say what a configuration lacks for this trouble, in words that end "KEY …"; ``None`` when nothing."""
-        ...
-
-    def plan(self, known: Known, store: BlobStore) -> Plan:
-        """Plan it for a configuration that lacks nothing; what the trouble is made of is put into the store."""
-        ...
-
-
-class NotReady(FlyballError):
-    """A configuration lacks what a trouble needs."""
-
-
-class Pointless(FlyballError):
-    """Nobody can wait so short for the end of a scenario."""
+    name: str
+    purpose: str
+    lacks: Callable[[Known, BlobStore], str | None]
+    plan: Callable[[Known, BlobStore], Plan]
+    takes_config: bool = True
 
 
 def choose(scenario: Scenario, known: Mapping[str, Known], key: str | None, store: BlobStore) -> Known:
-    """Return the configuration called ``key``, or without one the first that has what the trouble needs.
+    """Return the configuration of this key, or without one the first that has what the trouble needs.
 
     Raises:
         NotReady: it, or each of them, lacks something.
     """
-    asked = known if key is None else {key: known[key]}
-    lacking = {name: scenario.lacks(one, store) for name, one in asked.items()}
-    found = next((one for name, one in asked.items() if lacking[name] is None), None)
-    if found is None:
-        said = "; ".join(f"{name} {lack}" for name, lack in lacking.items())
-        raise NotReady(f"{scenario.name} can't be made now: {said}.", hint="Let the loop run on, and try again.")
-    return found
+    lacking = {name: scenario.lacks(known[name], store) for name in (known if key is None else (key,))}
+    for name, lack in lacking.items():
+        if lack is None:
+            return known[name]
+    reasons = "; ".join(f"{name} {lack}" for name, lack in lacking.items())
+    raise NotReady(f"{scenario.name} can't be made now: {reasons}.", hint="Let the loop run on, and try again.")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A step that was seen.
+
+    Attributes:
+        stage: what it is in the story.
+        event: the event.
+        seconds: since the trouble was recorded.
+        follows: whether the trouble is among its causes.
+    """
+
+    stage: Stage
+    event: Event[Any]
+    seconds: float
+    follows: bool
+
+
+class Watch:
+    """Looks for a plan's steps, in their order, among the events from the trouble on.
+
+    Args:
+        plan: what is expected.
+        trouble: the recorded trouble.
+    """
+
+    def __init__(self, plan: Plan, trouble: Event[Any]) -> None:
+        self._plan, self._trouble = plan, trouble
+        self._descendants: set[str] = {trouble.id}
+        self._shown: dict[str, tuple[str, int]] = {trouble.id: (trouble.id, 0)}  # trace's root, generations after it
+        self.seen: list[Seen] = []
+
+    @property
+    def awaited(self) -> Expected | None:
+        """The step that comes next; ``None`` when all have been seen."""
+        return self._plan.expected[len(self.seen)] if len(self.seen) < len(self._plan.expected) else None
+
+    def feed(self, event: Event[Any]) -> Seen | None:
+        """Take in the next event. Returns the step that it is, if it is one."""
+        cause = event.envelope.causationid
+        if cause in self._descendants:
+            self._descendants.add(event.id)
+        if cause in self._shown and self._shown[cause][1] < TRACED:
+            root, generation = self._shown[cause]
+            self._shown[event.id] = root, generation + 1
+        expected = self.awaited
+        if expected is None or not self._is(expected, event):
+            return None
+        seconds = (event.recorded_us - self._trouble.recorded_us) / 1e6
+        found = Seen(expected.stage, event, seconds, follows=event.id in self._descendants)
+        self.seen.append(found)
+        if event.id not in self._shown:  # its cause shows what else came of it at once
+            root = event.envelope.causationid or event.id
+            self._shown |= {root: (root, 0), event.id: (root, 1 if root != event.id else 0)}
+        return found
+
+    def traces(self) -> dict[str, str]:
+        """Return the ids whose traces together show every step, each with the steps that it shows.
+
+        They are the trouble's, unless the steps seen have other causes, and those causes.
+        """
+        found: dict[str, list[str]] = {}
+        for stage, event in (("injected", self._trouble), *((seen.stage, seen.event) for seen in self.seen)):
+            found.setdefault(self._shown[event.id][0], []).append(f"{stage}: {event.data.event_name}")
+        if len(found) > 1 and len(found[self._trouble.id]) == 1:
+            del found[self._trouble.id]
+        return {root: ", ".join(steps) for root, steps in found.items()}
+
+    def _is(self, expected: Expected, event: Event[Any]) -> bool:
+        if not isinstance(event.data, expected.kind):
+            return False
+        concerned = event.data.scope is Scope.SYSTEM or self._plan.key in (None, event.subject)
+        return concerned and expected.fits(event, [seen.event for seen in self.seen])

@@ -1,6 +1,7 @@
-"""regression: a model that plays badly is made current."""
+"""regression: a model that plays badly is made current.
 
-from typing import ClassVar
+The current model with its preferences turned round, promoted as if it were as good.
+"""
 
 import safetensors.numpy
 
@@ -14,77 +15,68 @@ from app.events import (
     RollbackRequested,
     SelfplayRequested,
 )
-from app.scenarios.known import Known
-from app.scenarios.plan import Expected, Plan
+from app.scenarios.plan import Expected, Known, Plan, Scenario
 from app.store import BlobStore, get_checkpoint, put_checkpoint
 
 ENOUGH_ELO = 150.0
-"""A model that plays no better than the random bot does not play worse when it is turned round."""
+"""A model below it may play no worse when its preferences are turned round."""
 
 POLICY_HEAD = "policy_head."
-"""How the names of the tensors begin that say which action is preferred (``app.learning.ActorCritic``)."""
+"""Prefix of the tensors that prefer actions (``app.learning.ActorCritic``)."""
 
 
-class Regression:
-    """The current model with its preferences turned round, promoted as if it were as good."""
+def _lacks(known: Known, store: BlobStore) -> str | None:
+    promotion = known.promotion
+    if promotion is None:
+        return "has no current model yet"
+    if promotion.elo < ENOUGH_ELO:
+        return f"has learned too little: its model has {promotion.elo:+.0f} Elo, and {ENOUGH_ELO:+.0f} are needed"
+    return None if store.has(promotion.model) else "has a current model that is not in the store"
 
-    name: ClassVar[str] = "regression"
-    purpose: ClassVar[str] = "a model that plays badly is made current"
-    takes_config: ClassVar[bool] = True
 
-    def lacks(self, known: Known, store: BlobStore) -> str | None:
-        """See ``Scenario.lacks``."""
-        promotion = known.promotion
-        if promotion is None:
-            return "has no current model yet"
-        if promotion.elo < ENOUGH_ELO:
-            return f"has learned too little: its model has {promotion.elo:+.0f} Elo, and {ENOUGH_ELO:+.0f} are needed"
-        return None if store.has(promotion.model) else "has a current model that is not in the store"
-
-    def plan(self, known: Known, store: BlobStore) -> Plan:
-        """See ``Scenario.plan``."""
-        good = known.promotion
-        assert good is not None  # it lacks nothing
-        bad = turned_round(store, good.model)
-        return Plan(
-            key=known.key,
-            trouble=_promotion(good, bad),
-            expected=(
-                Expected(
-                    "detected",
-                    RegressionDetected,
-                    lambda event, _: event.data.model == bad,
-                    "An adopted model is rated before anything else happens to it: do model_lifecycle, evaluation and "
-                    "feedback run? (flyball status) Few rating games (games.KEY.evaluation) may not be enough at once.",
-                ),
-                Expected(
-                    "decided",
-                    ModelRolledBack,
-                    lambda event, _: event.data.from_model == bad,
-                    "The severity may lie below feedback.lifecycle.rollback_at, or another model be current by now.",
-                ),
-                Expected(
-                    "recovered",
-                    ModelDistributed,
-                    lambda event, seen: event.data.model == seen[-1].data.to_model,
-                    "Does the distribution daemon run? (flyball status)",
-                ),
-                Expected(
-                    "recovered",
-                    SelfplayRequested,
-                    lambda event, seen: event.data.model == seen[-1].data.model,
-                    "All self-play workers may be busy with other configurations.",
-                ),
+def _plan(known: Known, store: BlobStore) -> Plan:
+    good = known.promotion
+    assert good is not None  # it lacks nothing
+    bad = turned_round(store, good.model)
+    return Plan(
+        key=known.key,
+        trouble=_promotion(good, bad),
+        expected=(
+            Expected(
+                "detected",
+                RegressionDetected,
+                lambda event, _: event.data.model == bad,
+                "An adopted model is rated before anything else happens to it: do model_lifecycle, evaluation and "
+                "feedback run? (flyball status) Few rating games (games.KEY.evaluation) may not be enough at once.",
             ),
-            remains=f"{known.key} plays with the bad model until the watchdog notices and it is rolled back.",
-            remedy=RollbackRequested(model=bad, reason="the regression scenario is over"),
-        )
+            Expected(
+                "decided",
+                ModelRolledBack,
+                lambda event, _: event.data.from_model == bad,
+                "The severity may lie below feedback.lifecycle.rollback_at, or another model be current by now.",
+            ),
+            Expected(
+                "recovered",
+                ModelDistributed,
+                lambda event, seen: event.data.model == seen[-1].data.to_model,
+                "Does the distribution daemon run? (flyball status)",
+            ),
+            Expected(
+                "recovered",
+                SelfplayRequested,
+                lambda event, seen: event.data.model == seen[-1].data.model,
+                "All self-play workers may be busy with other configurations.",
+            ),
+        ),
+        remains=f"{known.key} plays with the bad model until the watchdog notices and it is rolled back.",
+        remedy=RollbackRequested(model=bad, reason="the regression scenario is over"),
+    )
 
 
 def turned_round(store: BlobStore, model: ModelHash) -> ModelHash:
-    """Store a model that likes best what another likes least, as a successor of it, and return its hash.
+    """Store a successor of a model that prefers what the model likes least; return its hash.
 
-    It has no optimiser's state: the store would let that go together with the model.
+    It has no optimiser's state, because the store would remove that together with the model.
     """
     checkpoint = get_checkpoint(store, model)
     tensors = safetensors.numpy.load(checkpoint.parameters)
@@ -95,7 +87,7 @@ def turned_round(store: BlobStore, model: ModelHash) -> ModelHash:
 
 
 def _promotion(good: ModelPromoted, bad: ModelHash) -> ModelPromoted:
-    word = Evidence(
+    evidence = Evidence(
         evaluation_id=good.evidence.evaluation_id,
         statistic="an operator's word",
         value=0.0,
@@ -104,4 +96,7 @@ def _promotion(good: ModelPromoted, bad: ModelHash) -> ModelPromoted:
         elo=good.elo,
         elo_stderr=good.evidence.elo_stderr,
     )
-    return ModelPromoted(model=bad, previous=good.model, step=good.step + 1, elo=good.elo, evidence=word)
+    return ModelPromoted(model=bad, previous=good.model, step=good.step + 1, elo=good.elo, evidence=evidence)
+
+
+SCENARIO = Scenario("regression", "a model that plays badly is made current", _lacks, _plan)

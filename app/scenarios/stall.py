@@ -1,11 +1,11 @@
-"""stall: a configuration stops improving."""
+"""stall: a configuration stops improving.
 
-from typing import ClassVar
+The least learning rate; after the boost that answers it, the one from before.
+"""
 
 from app.controllers.trend import SECONDS_PER_HOUR
 from app.events import AdaptiveParamsChanged, ExplorationBoost, HyperparameterUpdated, PlateauDetected
-from app.scenarios.known import Known
-from app.scenarios.plan import Expected, Plan
+from app.scenarios.plan import Expected, Known, Plan, Scenario
 from app.store import BlobStore
 
 QUICK = """\
@@ -20,67 +20,59 @@ boost_hours = 0.002
 say is known to within 5,000."""
 
 
-class Stall:
-    """The least learning rate; after the boost that answers it, the one from before."""
+def _lacks(known: Known, store: BlobStore) -> str | None:  # noqa: ARG001 - a scenario's
+    if known.model is None:
+        return "has no current model yet"
+    return "has stalled already: its exploration is boosted" if known.boost > 1 else None
 
-    name: ClassVar[str] = "stall"
-    purpose: ClassVar[str] = "a learning rate so low that nothing is learned"
-    takes_config: ClassVar[bool] = True
 
-    def lacks(self, known: Known, store: BlobStore) -> str | None:  # noqa: ARG002 - the protocol's argument
-        """See ``Scenario.lacks``."""
-        if known.model is None:
-            return "has no current model yet"
-        return "has stalled already: its exploration is boosted" if known.boost > 1 else None
-
-    def plan(self, known: Known, store: BlobStore) -> Plan:  # noqa: ARG002 - the protocol's argument
-        """See ``Scenario.plan``."""
-        stall, least = known.settings.feedback.stall, known.settings.feedback.learning_rate.minimum
-        usual = known.learning_rate or known.settings.config(known.key).ppo.learning_rate
-        return Plan(
-            key=known.key,
-            trouble=_learning_rate(least, usual, "the stall scenario: learning is suppressed"),
-            expected=(
-                Expected(
-                    "struck",
-                    AdaptiveParamsChanged,
-                    lambda event, _: event.data.learning_rate == least,
-                    "Does the feedback daemon run? (flyball status)",
-                ),
-                Expected(
-                    "detected",
-                    PlateauDetected,
-                    lambda *_: True,
-                    "Ratings must show that the velocity is below feedback.stall.velocity, and be certain to within "
-                    f"precision. Within minutes they are with these lines in flyball.toml:\n{QUICK}",
-                ),
-                Expected(
-                    "decided",
-                    ExplorationBoost,
-                    lambda event, _: event.data.multiplier > 1,
-                    "It comes with the plateau.",
-                ),
-                Expected(
-                    "recovered",
-                    AdaptiveParamsChanged,
-                    lambda event, _: event.data.learning_rate == usual,
-                    "Does the feedback daemon run? (flyball status)",
-                ),
-                Expected(
-                    "recovered",
-                    ExplorationBoost,
-                    lambda event, _: event.data.multiplier == 1,
-                    "The boost lives for feedback.stall.boost_hours, and longer while the ratings still show a stall.",
-                ),
+def _plan(known: Known, store: BlobStore) -> Plan:  # noqa: ARG001 - a scenario's
+    stall, least = known.settings.feedback.stall, known.settings.feedback.learning_rate.minimum
+    usual = known.learning_rate or known.settings.config(known.key).ppo.learning_rate
+    return Plan(
+        key=known.key,
+        trouble=_learning_rate(least, usual, "the stall scenario: learning is suppressed"),
+        expected=(
+            Expected(
+                "struck",
+                AdaptiveParamsChanged,
+                lambda event, _: event.data.learning_rate == least,
+                "Does the feedback daemon run? (flyball status)",
             ),
-            least_seconds=(stall.window_hours + stall.boost_hours) * SECONDS_PER_HOUR,
-            shorten=QUICK,
-            remains=f"Where exploration of {known.key} was boosted it stays so for {stall.boost_hours:g} h, and longer "
-            "while its ratings show a stall.",
-            remedy=_learning_rate(usual, least, "the stall scenario is over"),
-            remedy_after=2,
-        )
+            Expected(
+                "detected",
+                PlateauDetected,
+                lambda *_: True,
+                "Ratings must show that the velocity is below feedback.stall.velocity, and be certain to within "
+                f"precision. Within minutes they are with these lines in flyball.toml:\n{QUICK}",
+            ),
+            Expected(
+                "decided", ExplorationBoost, lambda event, _: event.data.multiplier > 1, "It comes with the plateau."
+            ),
+            Expected(
+                "recovered",
+                AdaptiveParamsChanged,
+                lambda event, _: event.data.learning_rate == usual,
+                "Does the feedback daemon run? (flyball status)",
+            ),
+            Expected(
+                "recovered",
+                ExplorationBoost,
+                lambda event, _: event.data.multiplier == 1,
+                "The boost lives for feedback.stall.boost_hours, and longer while the ratings still show a stall.",
+            ),
+        ),
+        least_seconds=(stall.window_hours + stall.boost_hours) * SECONDS_PER_HOUR,
+        shorten=QUICK,
+        remains=f"Where exploration of {known.key} was boosted it stays so for {stall.boost_hours:g} h, and longer "
+        "while its ratings show a stall.",
+        remedy=_learning_rate(usual, least, "the stall scenario is over"),
+        remedy_after=2,
+    )
 
 
 def _learning_rate(value: float, previous: float, reason: str) -> HyperparameterUpdated:
     return HyperparameterUpdated(parameter="learning_rate", value=value, previous=previous, reason=reason)
+
+
+SCENARIO = Scenario("stall", "a learning rate so low that nothing is learned", _lacks, _plan)

@@ -1,7 +1,7 @@
 """The status of each configuration: a fold over events."""
 
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from app.core import ModelHash, Rate
 from app.events import (
@@ -21,43 +21,42 @@ from app.events import (
     TrainingCompleted,
     TrainingIntensityChanged,
     TrainingUnblocked,
-    Value,
 )
+from app.events.rows import Row
 
 WINDOW_SECONDS = 60
 """Window of rates."""
 
 MICROSECONDS = 1_000_000
+REMEMBERED = 16
+"""Remembered champions; gauntlets play the sixth last."""
+
 Changes = dict[str, Any]
 
 
-class Decided(Value):
-    """A decision: its event's event name and id, and when it was recorded."""
+class Decided(Row, frozen=True):
+    """A decision: its event name, event id and time of record."""
 
     name: str
     id: str
     recorded_us: int
 
 
-REMEMBERED = 16
-"""Remembered champions; gauntlets play the sixth last."""
-
-
-class PastChampion(Value):
-    """A model that became current when so many loops were over."""
+class PastChampion(Row, frozen=True):
+    """A model, and how many loops were over when it became current."""
 
     model: ModelHash
     loops: int
 
 
-class Progress(Value):
+class Progress(Row, frozen=True):
     """The score of the model rated last against the champion of some loops ago."""
 
     score: Rate
     loops: int
 
 
-class Boosted(Value):
+class Boosted(Row, frozen=True):
     """An exploration boost: factor on the sampling temperature, and its end."""
 
     multiplier: float
@@ -65,8 +64,8 @@ class Boosted(Value):
     lasts_seconds: float
 
 
-class ConfigRow(Value):
-    """One configuration.
+class ConfigRow(Row, frozen=True):
+    """The state of one configuration.
 
     ``since_us`` is the time of its first event; ``played`` counts games by second, over the window; ``evaluated`` is
     the model of the last evaluation until it is promoted or rejected. ``loops`` counts trainings that were
@@ -84,7 +83,7 @@ class ConfigRow(Value):
     step: int | None = None
     elo: float | None = None
     elo_stderr: float | None = None
-    win_rate: Rate | None = None
+    win_rate_random: Rate | None = None
     promotions: int = 0
     rejections: int = 0
     rollbacks: int = 0
@@ -117,26 +116,20 @@ class ConfigRow(Value):
 
 def fold_config(row: ConfigRow, event: Event[Payload]) -> ConfigRow:
     """Return the row after one more event about its configuration."""
-    change = CHANGES.get(type(event.data))
-    changes = change(row, event) if change else {}
+    changed = CHANGED_BY.get(type(event.data))
+    changes = changed(row, event) if changed else {}
     if event.data.kind is Kind.DECISION:
-        name = event.data.event_name
-        changes["decision"] = Decided(name=name, id=event.id, recorded_us=event.recorded_us)
+        changes["decision"] = Decided(name=event.data.event_name, id=event.id, recorded_us=event.recorded_us)
     return row.replace(**changes) if changes else row
 
 
 def _selfplay(row: ConfigRow, event: Event[SelfplayComplete]) -> Changes:
     shard, second = event.data.shard, event.recorded_us // MICROSECONDS
-    before = row.played
-    games = shard.games
+    before, games = row.played, shard.games
     if before and before[-1][0] == second:
         before, games = before[:-1], games + before[-1][1]
     played = tuple(one for one in before if one[0] > second - WINDOW_SECONDS)
     return {"games": row.games + shard.games, "rows": row.rows + shard.rows, "played": (*played, (second, games))}
-
-
-def _training(_: ConfigRow, event: Event[TrainingCompleted]) -> Changes:
-    return {"step": event.data.step}
 
 
 def _evaluation(row: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
@@ -146,14 +139,14 @@ def _evaluation(row: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
     against = {result.opponent: result.score for result in data.results}
     rated = {"elo": data.elo, "elo_stderr": data.elo_stderr, "evaluated": data.model}
     rated |= {"overdue": None, "progress": _progress(row, data)}
-    return rated | ({"win_rate": against["random"]} if "random" in against else {})
+    return rated | ({"win_rate_random": against["random"]} if "random" in against else {})
 
 
 def _progress(row: ConfigRow, data: EvaluationCompleted) -> Progress | None:
     """Return the score against the earliest champion in the gauntlet, unless that is the current one."""
     scores = {match.opponent_model: match.score for match in data.results if match.opponent in ("recent", "champion")}
-    met = [champion for champion in row.champions[:-1] if champion.model in scores]
-    return Progress(score=scores[met[0].model], loops=row.loops - met[0].loops) if met else None
+    played = [champion for champion in row.champions[:-1] if champion.model in scores]
+    return Progress(score=scores[played[0].model], loops=row.loops - played[0].loops) if played else None
 
 
 def _promotion(row: ConfigRow, event: Event[ModelPromoted]) -> Changes:
@@ -183,53 +176,28 @@ def _rollback(row: ConfigRow, event: Event[ModelRolledBack]) -> Changes:
     return {"model": target, "champions": kept, "rollbacks": row.rollbacks + 1}
 
 
-def _block(_: ConfigRow, event: Event[TrainingBlockedByQuality]) -> Changes:
-    return {"blocked": event.data.reason}
-
-
-def _unblock(_: ConfigRow, __: Event[TrainingUnblocked]) -> Changes:
-    return {"blocked": None}
-
-
-def _intensity(_: ConfigRow, event: Event[TrainingIntensityChanged]) -> Changes:
-    return {"paused": event.data.intensity == "paused", "quality": event.data.quality_score}
-
-
-def _overdue(_: ConfigRow, event: Event[EvaluationOverdue]) -> Changes:
-    return {"overdue": event.data}
-
-
-def _undistributed(_: ConfigRow, event: Event[DistributionFailed]) -> Changes:
-    return {"undistributed": event.data}
-
-
-def _distributed(_row: ConfigRow, _event: Event[ModelDistributed]) -> Changes:
-    return {"undistributed": None}
-
-
 def _boost(_: ConfigRow, event: Event[ExplorationBoost]) -> Changes:
-    data = event.data
-    if data.multiplier == 1:
-        return {"boosted": None}
-    boosted = Boosted(multiplier=data.multiplier, since_us=event.recorded_us, lasts_seconds=data.lasts_seconds)
-    return {"boosted": boosted}
+    multiplier, seconds = event.data.multiplier, event.data.lasts_seconds
+    boosted = Boosted(multiplier=multiplier, since_us=event.recorded_us, lasts_seconds=seconds)
+    return {"boosted": None if multiplier == 1 else boosted}
 
 
-CHANGES = cast(
-    "dict[type[Payload], Callable[[ConfigRow, Event[Payload]], Changes]]",
-    {
-        SelfplayComplete: _selfplay,
-        TrainingCompleted: _training,
-        EvaluationCompleted: _evaluation,
-        EvaluationOverdue: _overdue,
-        DistributionFailed: _undistributed,
-        ModelDistributed: _distributed,
-        ModelPromoted: _promotion,
-        PromotionRejected: _rejection,
-        ModelRolledBack: _rollback,
-        TrainingBlockedByQuality: _block,
-        TrainingUnblocked: _unblock,
-        TrainingIntensityChanged: _intensity,
-        ExplorationBoost: _boost,
+CHANGED_BY: Mapping[type[Payload], Callable[[ConfigRow, Event[Any]], Changes]] = {
+    SelfplayComplete: _selfplay,
+    TrainingCompleted: lambda _, event: {"step": event.data.step},
+    TrainingBlockedByQuality: lambda _, event: {"blocked": event.data.reason},
+    TrainingUnblocked: lambda *_: {"blocked": None},
+    TrainingIntensityChanged: lambda _, event: {
+        "paused": event.data.intensity == "paused",
+        "quality": event.data.quality_score,
     },
-)
+    EvaluationCompleted: _evaluation,
+    EvaluationOverdue: lambda _, event: {"overdue": event.data},
+    DistributionFailed: lambda _, event: {"undistributed": event.data},
+    ModelDistributed: lambda *_: {"undistributed": None},
+    ModelPromoted: _promotion,
+    PromotionRejected: _rejection,
+    ModelRolledBack: _rollback,
+    ExplorationBoost: _boost,
+}
+"""What each event changes in its configuration's row."""

@@ -1,4 +1,4 @@
-"""The leagues of a run as a read model: members, their ratings and games, whom self-play meets."""
+"""The leagues of a run: members, their ratings and games, opponents in self-play."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -41,6 +41,10 @@ from app.status.configs import ConfigRow, Progress, fold_config
 from app.status.summary import chances, short
 from app.telemetry import drawn
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INCHES = (12.0, 5.0)
 LEAGUES_READ: frozenset[type[Payload]] = LEAGUE_READS | {MatchmakingUpdated, OpponentSampled, RunConfigured}
 """The payload types that leagues are read from."""
 
@@ -128,7 +132,7 @@ class LeagueView:
         }
 
     def members(self) -> list[dict[str, Any]]:
-        """Return all active members, and the current model if it is none; baselines first, then by age."""
+        """Return all active members, and the current model in any case; baselines first, then by age."""
         agents = list(self.league.active)
         champion = self.league.champion
         if champion is not None and champion not in self.league.agents and champion in self.rated:
@@ -168,12 +172,6 @@ def read_leagues(events: Iterable[Event[Any]]) -> dict[str, LeagueView]:
     return views
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-INCHES = (12.0, 5.0)
-
-
 def draw_league(view: LeagueView, title: str, path: Path) -> None:
     """Draw Elo over steps (hero, baselines, past best) and the members' scores against each other.
 
@@ -205,13 +203,8 @@ def _matrix(axes: "Axes", view: LeagueView) -> None:
     names = [member["agent"] for member in members]
     scores = np.array(view.matrix(names), dtype=np.float64).reshape(len(names), len(names))
     image = axes.imshow(np.ma.masked_invalid(scores), vmin=0, vmax=1, cmap="RdBu")
-    labels = [_label(member) for member in members]
+    labels = [one["agent"] if one["step"] is None else f"{short(one['agent'])} {one['step']}" for one in members]
     axes.set_xticks(range(len(names)), labels, rotation=90)
     axes.set_yticks(range(len(names)), labels)
     axes.set(title="score of the row against the column")
     axes.figure.colorbar(image, ax=axes, shrink=0.8)
-
-
-def _label(member: dict[str, Any]) -> str:
-    name: str = member["agent"]
-    return name if member["step"] is None else f"{short(name)} {member['step']}"

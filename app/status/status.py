@@ -1,56 +1,119 @@
-"""The state of a run: configurations and daemons, folded from events."""
+"""The status of a run: its configurations and daemons, folded from events."""
 
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from app.config import ForeignSettings, RunSettings
 from app.core import ModelHash, Rate
-from app.events import BY_TYPE, DaemonFact, Event, Kind, Payload, RunConfigured, Value
+from app.events import (
+    BY_TYPE,
+    DaemonFact,
+    DaemonFailed,
+    DaemonHeartbeat,
+    DaemonReady,
+    DaemonStarted,
+    DaemonStopped,
+    Event,
+    Kind,
+    NodeDegraded,
+    NodeQuarantined,
+    NodeRecovered,
+    NodeReleased,
+    Payload,
+    RunConfigured,
+)
 from app.events.envelope import EPOCH
-from app.status.configs import CHANGES, ConfigRow, Decided, Progress, fold_config
-from app.status.daemons import DaemonRow, State, Trouble, fold_daemon, fold_trouble
+from app.events.rows import Row
+from app.status.configs import CHANGED_BY, ConfigRow, Progress, fold_config
 from app.status.summary import short
 
-
-def waiting_for(row: ConfigRow, settings: RunSettings) -> str | None:
-    """Return what a configuration waits for, with a remedy; ``None`` for nothing."""
-    if (failed := row.undistributed) is not None:
-        return f"model {short(failed.model)} cannot be distributed (attempt {failed.attempt}): {failed.error}"
-    if row.blocked is not None:
-        clean = settings.feedback.quality.parity_clear_checks
-        return (
-            f"training is blocked: {row.blocked}. {clean} shards in a row without a difference lift a block for "
-            "parity. To lift any block: "
-            f'flyball emit TRAINING_UNBLOCKED \'{{"reason": "WHY"}}\' --config-key {row.key}'
-        )
-    if row.paused:
-        quality = "" if row.quality is None else f" {row.quality:.2f}"
-        return (
-            f"training is paused: the quality{quality} of its data is below {settings.feedback.intensity.reduced:g}. "
-            "Games go on with more exploration. To train on such data, lower feedback.intensity.reduced"
-        )
-    if (overdue := row.overdue) is None:
-        return None
-    if overdue.model is None:
-        return (
-            f"no evaluation for {overdue.hours:.1f} h, and no training that asked for one. Look for failures: "
-            f"flyball tail --config-key {row.key}"
-        )
-    times = "once" if overdue.attempts == 1 else f"{overdue.attempts} times"
-    return (
-        f"no evaluation for {overdue.hours:.1f} h, though that of {short(overdue.model)} was asked for {times}. "
-        f"Look at the evaluation daemon, its log, and: flyball tail EVALUATION_FAILED --config-key {row.key}"
-    )
-
-
+State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
+Trouble = NodeDegraded | NodeRecovered | NodeQuarantined | NodeReleased
 MICROSECONDS = 1_000_000
+
+
+class DaemonRow(Row, frozen=True):
+    """One daemon on one node. ``restarts`` counts starts that followed no orderly stop."""
+
+    daemon: str
+    node: str
+    heard_us: int
+    state: State = "started"
+    restarts: int = 0
+    lag: int | None = None
+    jobs: int = 0
+    capacity: int = 0
+    pid: int | None = None
+    error: str | None = None
+    degraded: bool = False
+    quarantined: bool = False
+
+    def state_at(self, now_us: int, silent_after_seconds: float, *, running: bool) -> State:
+        """Return the state; ``silent``: no event for too long, ``gone``: the run ended without a stop.
+
+        Args:
+            now_us: the time of day.
+            silent_after_seconds: longest time between events of a daemon.
+            running: whether the run is running; if not, no daemon is.
+        """
+        if self.state not in ("started", "ready"):
+            return self.state
+        if not running:
+            return "gone"
+        if now_us - self.heard_us > silent_after_seconds * MICROSECONDS:
+            return "silent"
+        if self.state == "ready" and (self.quarantined or self.degraded):
+            return "quarantined" if self.quarantined else "degraded"
+        return self.state
+
+
+def fold_daemon(row: DaemonRow | None, event: Event[Payload]) -> DaemonRow:
+    """Return the row after one more event by its daemon, whose payload is a ``DaemonFact``."""
+    data = event.data
+    assert isinstance(data, DaemonFact)
+    if row is None:
+        row = DaemonRow(daemon=data.daemon, node=data.node, heard_us=event.recorded_us, state="stopped")
+    return row.replace(heard_us=event.recorded_us, **_changes(row, data))
+
+
+def fold_trouble(row: DaemonRow, data: Trouble) -> DaemonRow:
+    """Return a worker's row after a pause, a quarantine, or the end of one."""
+    match data:
+        case NodeDegraded(error=error):
+            return row.replace(degraded=True, error=error)
+        case NodeQuarantined(reason=reason):
+            return row.replace(quarantined=True, error=reason)
+        case NodeRecovered():
+            changed: dict[str, Any] = {"degraded": False}
+        case NodeReleased():
+            changed = {"quarantined": False}
+    after = row.replace(**changed)
+    return after if after.degraded or after.quarantined else after.replace(error=None)
+
+
+def _changes(row: DaemonRow, data: DaemonFact) -> dict[str, Any]:
+    match data:
+        case DaemonStarted():
+            restarts = row.restarts + (row.state != "stopped")
+            return {"state": "started", "pid": data.pid, "restarts": restarts, "jobs": 0, "error": None}
+        case DaemonReady():
+            return {"state": "ready", "capacity": data.capacity}
+        case DaemonHeartbeat():
+            state = "started" if row.state == "started" else "ready"
+            return {"state": state, "lag": data.lag, "jobs": data.jobs}
+        case DaemonStopped():
+            return {"state": "stopped", "jobs": 0}
+        case DaemonFailed():
+            return {"state": "failed", "jobs": 0, "error": data.error}
+    return {}
+
 
 READS: frozenset[type[Payload]] = frozenset(
     payload
     for payload in BY_TYPE.values()
-    if payload in CHANGES
+    if payload in CHANGED_BY
     or payload.kind is Kind.DECISION
     or issubclass(payload, (DaemonFact, *get_args(Trouble)))
     or payload is RunConfigured
@@ -58,7 +121,7 @@ READS: frozenset[type[Payload]] = frozenset(
 """The payloads that a status is made from."""
 
 
-class Decision(Value):
+class Decision(Row, frozen=True):
     """The last decision about a configuration."""
 
     name: str
@@ -66,7 +129,7 @@ class Decision(Value):
     age_seconds: float
 
 
-class ConfigStatus(Value):
+class ConfigStatus(Row, frozen=True):
     """One configuration; ``None`` is what is not known yet.
 
     ``blocked`` is the reason of a training block, ``paused`` whether data is too poor to train on, ``boost`` the factor
@@ -94,7 +157,7 @@ class ConfigStatus(Value):
     waiting_for: str | None
 
 
-class DaemonStatus(Value):
+class DaemonStatus(Row, frozen=True):
     """One daemon on one node."""
 
     daemon: str
@@ -109,7 +172,7 @@ class DaemonStatus(Value):
     error: str | None
 
 
-class Status(Value):
+class Status(Row, frozen=True):
     """A run at one time; ``position`` is that of the last event counted."""
 
     time: datetime
@@ -119,7 +182,7 @@ class Status(Value):
     daemons: tuple[DaemonStatus, ...]
 
 
-class BoardState(Value):
+class BoardState(Row, frozen=True):
     """All that a board knows; ``event_id`` is that of the event at ``position``, counted last."""
 
     position: int
@@ -186,19 +249,14 @@ class Board:
             running: whether the run is running; the journal alone can't show a crash.
         """
         now_us = round((now - EPOCH).total_seconds() * MICROSECONDS)
+        played = self._configs if self.settings is None else [config.key for config in self.settings.configs]
         return Status(
             time=now,
             running=running,
             position=self.position,
-            configs=tuple(_config(row, now_us, self.settings) for row in self._played()),
+            configs=tuple(_config(self._configs[key], now_us, self.settings) for key in played),
             daemons=tuple(_daemon(row, now_us, silent_after_seconds, running=running) for row in self._present()),
         )
-
-    def _played(self) -> list[ConfigRow]:
-        """Return the rows of the configurations in the run's settings."""
-        if self.settings is None:
-            return list(self._configs.values())
-        return [self._configs[config.key] for config in self.settings.configs]
 
     def _present(self) -> list[DaemonRow]:
         """Return the daemons of nodes that have not stopped, otherwise of the node that stopped last.
@@ -213,49 +271,58 @@ class Board:
 
 
 def _config(row: ConfigRow, now_us: int, settings: RunSettings | None) -> ConfigStatus:
+    decision = None
+    if row.decision is not None:
+        decision = Decision(row.decision.name, row.decision.id, _age(row.decision.recorded_us, now_us))
     return ConfigStatus(
-        key=row.key,
-        games=row.games,
-        rows=row.rows,
+        **_shared(row, ConfigStatus),
         games_per_second=row.games_per_second(now_us),
-        step=row.step,
-        elo=row.elo,
-        elo_stderr=row.elo_stderr,
-        win_rate_random=row.win_rate,
-        progress=row.progress,
-        promotions=row.promotions,
-        rejections=row.rejections,
-        rollbacks=row.rollbacks,
-        loops=row.loops,
-        model=row.model,
-        blocked=row.blocked,
-        paused=row.paused,
         boost=row.boost(now_us),
-        last_decision=_decision(row.decision, now_us),
+        last_decision=decision,
         waiting_for=waiting_for(row, settings) if settings else None,
     )
 
 
-def _decision(decided: Decided | None, now_us: int) -> Decision | None:
-    if decided is None:
-        return None
-    return Decision(name=decided.name, id=decided.id, age_seconds=_age(decided.recorded_us, now_us))
-
-
 def _daemon(row: DaemonRow, now_us: int, silent_after_seconds: float, *, running: bool) -> DaemonStatus:
-    return DaemonStatus(
-        daemon=row.daemon,
-        node=row.node,
-        state=row.state_at(now_us, silent_after_seconds, running=running),
-        heard_seconds_ago=_age(row.heard_us, now_us),
-        restarts=row.restarts,
-        lag=row.lag,
-        jobs=row.jobs,
-        capacity=row.capacity,
-        pid=row.pid,
-        error=row.error,
-    )
+    shown = _shared(row, DaemonStatus) | {"state": row.state_at(now_us, silent_after_seconds, running=running)}
+    return DaemonStatus(**shown, heard_seconds_ago=_age(row.heard_us, now_us))
+
+
+def _shared(row: Row, shown: type[Row]) -> dict[str, Any]:
+    """Return the fields of a row that are shown as they are."""
+    return {name: getattr(row, name) for name in row.__struct_fields__ if name in shown.__struct_fields__}
 
 
 def _age(then_us: int, now_us: int) -> float:
     return max(0, now_us - then_us) / MICROSECONDS
+
+
+def waiting_for(row: ConfigRow, settings: RunSettings) -> str | None:
+    """Return what a configuration waits for, with a remedy; ``None`` for nothing."""
+    if (failed := row.undistributed) is not None:
+        return f"model {short(failed.model)} cannot be distributed (attempt {failed.attempt}): {failed.error}"
+    if row.blocked is not None:
+        clean = settings.feedback.quality.parity_clear_checks
+        return (
+            f"training is blocked: {row.blocked}. {clean} shards in a row without a difference lift a block for "
+            "parity. To lift any block: "
+            f'flyball emit TRAINING_UNBLOCKED \'{{"reason": "WHY"}}\' --config-key {row.key}'
+        )
+    if row.paused:
+        quality = "" if row.quality is None else f" {row.quality:.2f}"
+        return (
+            f"training is paused: the quality{quality} of its data is below {settings.feedback.intensity.reduced:g}. "
+            "Games go on with more exploration. To train on such data, lower feedback.intensity.reduced"
+        )
+    if (overdue := row.overdue) is None:
+        return None
+    if overdue.model is None:
+        return (
+            f"no evaluation for {overdue.hours:.1f} h, and no training that asked for one. Look for failures: "
+            f"flyball tail --config-key {row.key}"
+        )
+    times = "once" if overdue.attempts == 1 else f"{overdue.attempts} times"
+    return (
+        f"no evaluation for {overdue.hours:.1f} h, though that of {short(overdue.model)} was asked for {times}. "
+        f"Look at the evaluation daemon, its log, and: flyball tail EVALUATION_FAILED --config-key {row.key}"
+    )

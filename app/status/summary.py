@@ -1,11 +1,15 @@
 """Events in one line, for people."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.text import Text
 
 from app.core import Rate
 from app.events import (
     EvaluationCompleted,
+    Event,
+    Kind,
     MatchmakingUpdated,
     ModelPromoted,
     OpponentPick,
@@ -18,15 +22,6 @@ from app.events import (
 )
 from app.status.configs import Progress
 
-
-def chances(picks: Iterable[OpponentPick]) -> dict[str, float]:
-    """Return the probability with which each agent is met, whatever it is picked for; the likeliest first."""
-    met: dict[str, float] = {}
-    for pick in picks:
-        met[pick.agent] = met.get(pick.agent, 0.0) + pick.probability
-    return dict(sorted(met.items(), key=lambda one: one[1], reverse=True))
-
-
 HASH_DIGITS = 8
 UNKNOWN = "-"
 """Placeholder of an unknown value: never 0."""
@@ -34,11 +29,13 @@ UNKNOWN = "-"
 LONG_TEXT = 60
 LONG_LIST = 4
 IDENTIFIERS = frozenset({"request_id", "evaluation_id", "shard", "seed", "run_id"})
-"""Fields that tell a reader nothing."""
+"""Fields left out of summaries."""
+
+STYLES = {Kind.FACT: "cyan", Kind.REQUEST: "yellow", Kind.DECISION: "bold magenta"}
 
 
 def short(identifier: str | None) -> str:
-    """Return the beginning of a hash, enough to tell it from others."""
+    """Return the beginning of a hash, enough to distinguish it."""
     return identifier[:HASH_DIGITS] if identifier else "none"
 
 
@@ -70,10 +67,25 @@ def show_age(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def chances(picks: Iterable[OpponentPick]) -> dict[str, float]:
+    """Return the probability of meeting each agent, over all reasons for picking it; the likeliest first."""
+    met: dict[str, float] = {}
+    for pick in picks:
+        met[pick.agent] = met.get(pick.agent, 0.0) + pick.probability
+    return dict(sorted(met.items(), key=lambda one: one[1], reverse=True))
+
+
+def event_text(event: Event[Any]) -> Text:
+    """Return an event in one line: name, configuration and content."""
+    text = Text(event.data.event_name, STYLES[event.data.kind])
+    if event.subject:
+        text.append(f" {event.subject}", "blue")
+    return text.append(f"  {summarise(event.data)}", "default")
+
+
 def summarise(data: Payload) -> str:
-    """Say in one line what a payload says, whatever names in it are made of."""
-    special = SUMMARIES.get(type(data), _fields)
-    return " ".join(special(data).split())
+    """Return a payload's content in one line, whatever characters its names have."""
+    return " ".join(SUMMARIES.get(type(data), _fields)(data).split())
 
 
 def _selfplay(data: SelfplayComplete) -> str:
@@ -99,21 +111,14 @@ def _evaluation(data: EvaluationCompleted) -> str:
     return f"step {data.step}: {short(data.model)} {show_elo(data.elo, data.elo_stderr)} Elo, {results}"
 
 
-def _promoted(data: ModelPromoted) -> str:
-    return f"step {data.step}: {short(data.model)} after {short(data.previous)}, {_why(data)}"
-
-
-def _rejected(data: PromotionRejected) -> str:
-    return f"step {data.step}: {short(data.model)}, {short(data.current)} stays, {_why(data)}"
-
-
-def _why(data: ModelPromoted | PromotionRejected) -> str:
-    """Say why: without the figures where none decided, as when an operator did."""
-    evidence = data.evidence
+def _judged(data: ModelPromoted | PromotionRejected) -> str:
+    """Return the decision and why; without figures where none decided, as when an operator did."""
+    what = f" after {short(data.previous)}" if isinstance(data, ModelPromoted) else f", {short(data.current)} stays"
+    evidence, figures = data.evidence, ""
+    if evidence.value or evidence.threshold:
+        figures = f": evidence {evidence.value:.1f}, {evidence.threshold:.1f} needed"
     elo = show_elo(evidence.elo, evidence.elo_stderr)
-    if evidence.value == evidence.threshold == 0:
-        return f"{evidence.statistic}, {elo} Elo"
-    return f"{evidence.statistic}: evidence {evidence.value:.1f}, {evidence.threshold:.1f} needed, {elo} Elo"
+    return f"step {data.step}: {short(data.model)}{what}, {evidence.statistic}{figures}, {elo} Elo"
 
 
 def _matchmaking(data: MatchmakingUpdated) -> str:
@@ -129,19 +134,16 @@ def _configured(data: RunConfigured) -> str:
     return f"{', '.join(map(str, names))}, seed {data.settings.get('seed')}"
 
 
-SUMMARIES = cast(
-    "dict[type[Payload], Callable[[Payload], str]]",
-    {
-        SelfplayComplete: _selfplay,
-        TrainingRequested: _training_asked,
-        TrainingCompleted: _training,
-        EvaluationCompleted: _evaluation,
-        ModelPromoted: _promoted,
-        PromotionRejected: _rejected,
-        MatchmakingUpdated: _matchmaking,
-        RunConfigured: _configured,
-    },
-)
+SUMMARIES: Mapping[type[Payload], Callable[[Any], str]] = {
+    SelfplayComplete: _selfplay,
+    TrainingRequested: _training_asked,
+    TrainingCompleted: _training,
+    EvaluationCompleted: _evaluation,
+    ModelPromoted: _judged,
+    PromotionRejected: _judged,
+    MatchmakingUpdated: _matchmaking,
+    RunConfigured: _configured,
+}
 
 
 def _fields(data: Payload) -> str:
@@ -165,7 +167,6 @@ def _value(value: Any) -> str:
         case None:
             return "none"
     text = " ".join(str(value).split())
-    is_hash = len(text) >= 32 and all(digit in "0123456789abcdef" for digit in text)
-    if is_hash:
+    if len(text) >= 32 and set(text) <= set("0123456789abcdef"):
         return short(text)
     return text if len(text) <= LONG_TEXT else text[: LONG_TEXT - 1] + "…"

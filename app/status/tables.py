@@ -26,14 +26,14 @@ R = TypeVar("R")
 
 
 class Column(NamedTuple, Generic[R]):
-    """A column: its heading, what stands in it, and what becomes of it when there is little room.
+    """A column of a table that may lack room.
 
     Attributes:
         name: the heading.
-        cell: what stands in a row.
-        need: the highest stays longest; the lowest is left out first.
-        right: figures are right-justified.
-        enough: blanks that suffice for it: longer texts go on in the next line. None: they don't.
+        cell: the content in a row.
+        need: the column with the lowest is left out first.
+        right: whether it is right-justified.
+        enough: its width at most: longer texts wrap. None: they don't, and it is as wide as the widest.
     """
 
     name: str
@@ -52,10 +52,6 @@ def _decision(config: ConfigStatus) -> str:
     return f"{decision.name} {show_age(decision.age_seconds)} ago ({short(decision.id)})" if decision else UNKNOWN
 
 
-def _progress(config: ConfigStatus) -> str:
-    return show_progress(config.progress)
-
-
 def _state(config: ConfigStatus) -> Text:
     """Return what keeps a configuration from training, and what is done about a stall."""
     states = [Text("blocked", "bold red")] if config.blocked is not None else []
@@ -72,7 +68,7 @@ CONFIGS: tuple[Column[ConfigStatus], ...] = (
     Column("step", lambda config: _figure(config.step), 7, right=True),
     Column("Elo", lambda config: show_elo(config.elo, config.elo_stderr), 11, right=True),
     Column("score v. random", lambda config: show_rate(config.win_rate_random), 2, right=True),
-    Column("v. past champion", _progress, 3, right=True),
+    Column("v. past champion", lambda config: show_progress(config.progress), 3, right=True),
     Column("loops", lambda config: str(config.loops), 5, right=True),
     Column("+/-", lambda config: f"{config.promotions}/{config.rejections}", 9, right=True),
     Column("rollbacks", lambda config: str(config.rollbacks), 3, right=True),
@@ -113,13 +109,12 @@ def _table(columns: Sequence[Column[R]], rows: Sequence[R], width: int | None) -
 
 
 def _width(columns: Sequence[Column[R]], rows: Sequence[R]) -> int:
-    """Return the room that columns need."""
-    return sum(_column_width(column, rows) for column in columns) + GAP * (len(columns) - 1)
-
-
-def _column_width(column: Column[R], rows: Sequence[R]) -> int:
-    widest = max(text.cell_len for text in (Text(column.name), *(_text(column.cell(row)) for row in rows)))
-    return widest if column.enough is None else min(column.enough, widest)
+    """Return the width that columns need."""
+    total = GAP * (len(columns) - 1)
+    for column in columns:
+        widest = max(text.cell_len for text in (Text(column.name), *(_text(column.cell(row)) for row in rows)))
+        total += widest if column.enough is None else min(column.enough, widest)
+    return total
 
 
 def _text(cell: str | Text) -> Text:

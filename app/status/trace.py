@@ -1,10 +1,10 @@
 """Cause and effect around one event: what led to it, and what came of it.
 
-Everything in a run follows from its first event, so both directions are bounded in depth; what is left out is said.
+Everything in a run follows from its first event, so both directions are bounded in depth; what is left out is counted.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +18,11 @@ Read = Callable[[], Iterable[Event[Any]]]
 
 
 class UnknownEvent(FlyballError):
-    """No event has an id that begins so."""
+    """No event's id has this prefix."""
 
 
 class AmbiguousEvent(FlyballError):
-    """The ids of several events begin so."""
+    """Several events' ids have this prefix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Trace:
 
 
 def trace(read: Read, prefix: str, *, causes: int = 8, effects: int = 6) -> Trace:
-    """Find an event and what it is connected with.
+    """Find an event with its causes and effects.
 
     Args:
         read: reads the journal from its beginning, each time it is called; called twice.
@@ -70,7 +70,7 @@ def trace(read: Read, prefix: str, *, causes: int = 8, effects: int = 6) -> Trac
     """
     cause_of: dict[str, str | None] = {event.id: event.envelope.causationid for event in read()}
     found = _find(cause_of, prefix)
-    line = _ancestors(cause_of, found)
+    line = ancestors(cause_of, found)
     shown = line[: causes + 1]
     levels = {event_id: level for level, event_id in enumerate(reversed(shown))}
     depth = levels[found] + effects
@@ -105,13 +105,12 @@ def _find(ids: Iterable[str], prefix: str) -> str:
     return found[0]
 
 
-def _ancestors(cause_of: dict[str, str | None], event_id: str) -> list[str]:
-    """Return the event and its causes, nearest first, as far as they are known."""
-    line = {event_id: None}
-    cause = cause_of[event_id]
-    while cause in cause_of and cause not in line:
-        line[cause] = None
-        cause = cause_of[cause]
+def ancestors(cause_of: Mapping[str, str | None], event_id: str | None) -> list[str]:
+    """Return an event and its causes, nearest first, as far as they are known."""
+    line: dict[str, None] = {}
+    while event_id is not None and event_id in cause_of and event_id not in line:
+        line[event_id] = None
+        event_id = cause_of[event_id]
     return list(line)
 
 

@@ -6,13 +6,13 @@ from itertools import islice
 import pytest
 from fuzzed_events import SETTINGS, Fuzzer
 
-from app.cli.output import event_text
 from app.controllers.fold import Fold
 from app.events import CATALOGUE, decode, encode
 from app.events.envelope import EPOCH
 from app.replay.replaying import Replay, controllers
 from app.status.league import read_leagues
 from app.status.status import Board
+from app.status.summary import event_text
 from daemons.jobs import Place
 from daemons.registry import DAEMONS
 

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from app.cli.group import though_unread
+from app.cli.group import tolerate_closed_output
 
 PROGRAM = """
 import sys
-from app.cli.group import though_unread
+from app.cli.group import tolerate_closed_output
 told = []
-with though_unread(lambda: told.append(1)):
+with tolerate_closed_output(lambda: told.append(1)):
     print("a" * 100_000, flush=True)
     told.append(2)
 print("more", flush=True)
@@ -30,5 +30,5 @@ def test_what_is_written_after_that_leads_nowhere(stderr: int) -> None:
 
 
 def test_other_errors_pass() -> None:
-    with pytest.raises(OSError, match="disk"), though_unread():
+    with pytest.raises(OSError, match="disk"), tolerate_closed_output():
         raise OSError(errno.ENOSPC, "the disk is full")

@@ -22,7 +22,7 @@ from app.events import (
     SelfplayRequested,
     originate,
 )
-from app.replay.explain import NonDeterministicReplay, tell, verify
+from app.replay.explain import NonDeterministicReplay, explain, verify
 from app.replay.replaying import Replay, replay, state_hash
 
 Events = list[Event[Payload]]
@@ -85,7 +85,7 @@ def test_a_changed_decision_is_told_field_by_field(run):
 def test_causes_are_told_from_the_first_to_the_nearest(run):
     promotion = first(run, ModelPromoted, -1)
     report = replay(changed(run, promotion, model=OTHER))
-    story = tell(lambda: run, report.differences[0], causes=3)
+    story = explain(lambda: run, report.differences[0], causes=3)
     assert len(story.causes) == 3
     assert story.earlier > 0
     for cause, effect in zip(story.causes, story.causes[1:], strict=False):
@@ -186,7 +186,7 @@ def test_decisions_of_another_version_are_told_apart(run, later):
 
 def test_differences_before_the_first_position_are_not_looked_at(run):
     early, late = first(run, ModelPromoted, 0), first(run, ModelPromoted, 6)
-    events = changed(changed(run, early, elo=1e6), late, elo=1e6)
+    events = changed(changed(run, early, elo=99_999.0), late, elo=99_999.0)
     cause = next(event for event in run if event.id == late.envelope.causationid)
     assert [one.recorded_at for one in replay(events).differences] == [early.sequence, late.sequence]
     assert [one.recorded_at for one in replay(events, first=cause.sequence).differences] == [late.sequence]
@@ -225,7 +225,7 @@ def _resumed(events: Sequence[Event[Payload]], cuts: Sequence[int]) -> Replay:
 @pytest.mark.parametrize("cuts", [(1,), (700,), (100, 101, 1900)])
 def test_saved_and_loaded_again_it_comes_to_the_same_report(run, cuts):
     promotion = first(run, ModelPromoted, 3)
-    for events in (run, changed(run, promotion, elo=1e6), without(run, promotion)):
+    for events in (run, changed(run, promotion, elo=99_999.0), without(run, promotion)):
         assert _resumed(events, cuts).report(events[-1].sequence) == replay(events)
 
 

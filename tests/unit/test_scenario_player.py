@@ -10,21 +10,21 @@ from scenario_events import adapted, asked, boosted, played, promoted
 from selfplay_rig import put_model
 
 from app.bus import MemoryBus
-from app.cli.scenario import NeverCame, Player, Teller
+from app.cli.scenario import NeverCame, Player, Reporter
 from app.cli.trace import trace
 from app.config import GAMES, RunFolder
 from app.core import derive_id
 from app.events import Event, NodeLost, Payload, PlateauDetected, originate
 from app.journal import MemoryJournal, history
 from app.scenarios import SCENARIOS, Known, Plan, Seen
-from app.scenarios.watch import TRACED
+from app.scenarios.plan import TRACED
 from app.store import FileStore, MemoryStore
 from daemons.clock import SystemClock
 
 PLATEAU = PlateauDetected(velocity=0.0, upper_bound=1.0, window_hours=6.0)
 
 
-class Told:
+class Told(Reporter):
     """An audience that remembers."""
 
     def __init__(self) -> None:
@@ -162,10 +162,10 @@ async def test_who_leaves_before_the_end_is_told_what_is_still_so(name, loop, tm
     learned.take(promoted(put_model(folder.store, GAMES[KEY], scale=5.0)))
     made = SCENARIOS[name].plan(learned, FileStore(folder.store))
     await loop.player(made).play(0)
-    teller = Teller(folder, made, as_json=False)
-    teller.began(loop.told.trouble)
-    teller.ended({loop.told.trouble.id: "injected"}, well=False)
-    teller.close()
+    reporter = Reporter(folder, made, as_json=False)
+    reporter.began(loop.told.trouble)
+    reporter.ended({loop.told.trouble.id: "injected"}, well=False)
+    reporter.close()
     told = capsys.readouterr()
     assert f"trace {loop.told.trouble.id[:12]}  # injected" in told.out
     assert made.remains

@@ -7,7 +7,7 @@ from scenario_events import promoted
 from app.config import RunSettings
 from app.controllers.fold import Fold
 from app.events import ModelPromoted, ModelRolledBack, RunConfigured
-from app.scenarios.known import known_of
+from app.scenarios import known_of
 from app.status.configs import ConfigRow, fold_config
 from app.status.league import LeagueView
 from daemons.jobs import Place

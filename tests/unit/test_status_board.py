@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from recorded_run import KEY, NEW, OLD, START, Recording, evaluated, evidence, match, recording, trained
 from rich.console import Console
 
+from app.cli.up import daemons_text
 from app.config import GAMES, PROFILES, RunSettings
 from app.core import ModelHash
 from app.events import (
@@ -31,7 +32,6 @@ from app.events import (
     TrainingIntensityChanged,
     TrainingUnblocked,
 )
-from app.status.snapshot import daemons_text
 from app.status.status import READS, Board, DaemonStatus, Status
 from app.status.summary import show_progress
 from app.status.tables import daemons_table, status_table

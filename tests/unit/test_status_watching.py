@@ -10,11 +10,10 @@ import pytest
 from msgspec.structs import replace
 from recorded_run import KEY, NEW, OLD, recording, write_journal
 
-from app.cli import status as watching
+from app.cli import up as watching
 from app.cli.options import Place
-from app.cli.screen import STREAM_LINES, LineScreen, LiveScreen, describe
-from app.cli.status import JournalWatch, read_board
-from app.cli.up import child_environment, child_specs
+from app.cli.status import read_board
+from app.cli.up import STREAM_LINES, JournalWatch, LiveScreen, Screen, child_environment, child_specs, describe
 from app.config import RunFolder
 from app.config.loading import load
 from app.core import EventId, FlyballError
@@ -26,7 +25,6 @@ from app.events import (
     TrainingFailed,
     TrainingUnblocked,
 )
-from app.events.frames import DeadLetter
 from app.journal import SqliteJournalReader
 from app.status import snapshot
 from app.status.status import Board
@@ -47,10 +45,6 @@ def test_what_lies_before_is_counted_and_what_comes_is_told(tmp_path: Path, monk
     assert watch.board.position == len(events)
     again = JournalWatch(folder)
     assert again.news() == []
-
-
-def ignore(letter: DeadLetter) -> None:
-    raise AssertionError(letter)
 
 
 def renamed(event: Event[Any]) -> Event[Any]:
@@ -80,7 +74,7 @@ def test_a_board_goes_on_from_where_it_was_saved(tmp_path: Path, monkeypatch: py
     whole.feed(events)
     assert again.board.state() == whole.state()
     with closing(SqliteJournalReader(folder.journal)) as reader:
-        assert read_board(folder, reader, ignore).state() == whole.state()
+        assert read_board(folder, reader).state() == whole.state()
 
 
 def test_the_end_of_a_watch_is_saved(tmp_path: Path) -> None:
@@ -170,7 +164,7 @@ def test_reports_are_told_in_a_line(report: ChildReport, line: str) -> None:
 
 
 def test_lines_tell_only_the_unusual(capsys: pytest.CaptureFixture[str]) -> None:
-    with LineScreen(as_json=False) as screen:
+    with Screen(as_json=False) as screen:
         screen.report(ChildReport("broker", "started", 7))
         screen.report(ChildReport("broker", "stopped", 7))
         screen.report(ChildReport("broker", "failed", 7, "no room", 0.5))

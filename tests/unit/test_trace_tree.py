@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from recorded_run import Recording, recording
 from scenario_events import promoted
 
+from app.cli.trace import trace_json, trace_tree
 from app.core import ConfigKey, Elo, ModelHash
 from app.events import (
     AgentRating,
@@ -21,7 +22,6 @@ from app.events import (
     OpponentPick,
     Payload,
 )
-from app.status.snapshot import trace_json, trace_tree
 from app.status.summary import summarise
 from app.status.trace import AmbiguousEvent, Trace, UnknownEvent, trace
 
