@@ -55,7 +55,7 @@ ERRORS = {
     "NoModel NoRun OtherFormat Pointless RunExists UnfitSettings UnknownDevice UnknownGame UnsuitedCodec UnusableFile "
     "UnusableFolder WrongModel",
     3: "NotAJournal NotRunning",
-    4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon "
+    4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownField "
     "UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType",
     5: "BrokerUnavailable NeverCame NotAcknowledged",
 }

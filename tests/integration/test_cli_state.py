@@ -1,0 +1,57 @@
+"""``flyball state``: each field with the event that set it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from recorded_run import KEY, recording, write_journal
+
+from app.cli import main
+from app.controllers import FeedbackState
+
+EVENTS = recording().events
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Return a run folder whose journal holds the recording."""
+    write_journal(tmp_path / "journal.sqlite", EVENTS)
+    return tmp_path
+
+
+def state(run: Path, *words: str) -> Result:
+    return CliRunner().invoke(main, ["--run", str(run), "state", *words], prog_name="flyball")
+
+
+def last(name: str) -> str:
+    """Return the id of the last event of a name."""
+    return [event.id for event in EVENTS if event.data.event_name == name][-1]
+
+
+def test_each_field_names_the_event_that_set_it(run: Path) -> None:
+    done = state(run, KEY, "--json")
+    assert done.exit_code == 0, done.stderr
+    fields = json.loads(done.stdout)
+    assert tuple(fields) == FeedbackState.__struct_fields__
+    origins = {name: field["event"] and field["event"]["id"] for name, field in fields.items()}
+    assert fields["games_played"]["value"] == 600
+    assert origins["games_played"] == last("SELFPLAY_COMPLETE")
+    assert origins["last_training_time"] == last("TRAINING_COMPLETED")
+    assert origins["last_promotion_success"] == last("PROMOTION_REJECTED")
+    assert fields["consecutive_failures"] == {"value": 1, "event": fields["last_promotion_success"]["event"]}
+    assert fields["quality_score"] == {"value": None, "event": None}
+    assert len(fields["elo_history"]["value"]) == 1, "two ratings within a minute are one point"
+
+
+def test_one_field_shows_the_way_to_its_trace(run: Path) -> None:
+    done = state(run, KEY, "elo_current")
+    assert done.exit_code == 0, done.stderr
+    assert "EVALUATION_COMPLETED" in done.stdout
+    assert f"flyball trace {last('EVALUATION_COMPLETED')[:8]}" in done.stdout
+    assert "No event has set it yet" in state(run, KEY, "quality_score").stdout
+
+
+def test_unknown_fields_and_configurations_are_refused(run: Path) -> None:
+    assert state(run, KEY, "elo").exit_code == 4
+    assert state(run, "connect_four_2p").exit_code == 4
