@@ -10,7 +10,7 @@ from app.cli.options import Place, json_option, placed
 from app.cli.output import show, show_table, write_json
 from app.cli.selection import check_config, check_played, complain, open_run
 from app.controllers import FeedbackState
-from app.core import FlyballError
+from app.core import ConfigKey, FlyballError
 from app.events import Event
 from app.journal import history
 from app.journal.history import voided_events
@@ -40,7 +40,7 @@ def state(place: Place, config_key: str, field: str | None, *, as_json: bool) ->
         check_config(reader, config_key)
         check_played(reader, place, config_key)
         events = history(reader, types=STATE_READS, on_dead=complain)
-        fields = state_fields(events, config_key, frozenset(voided_events(reader)))
+        fields = state_fields(events, ConfigKey(config_key), frozenset(voided_events(reader)))
     if field is not None:
         fields = {field: fields[field]}
     if as_json:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from app.controllers import FeedbackFold, FeedbackState
 from app.controllers.fold import Fold
+from app.core import ConfigKey
 from app.events import Event, EventVoided, Payload, RunConfigured
 
 STATE_READS: frozenset[type[Payload]] = FeedbackFold.reads | {EventVoided, RunConfigured}
@@ -18,7 +19,7 @@ class Field(NamedTuple):
     event: Event[Any] | None
 
 
-def state_fields(events: Iterable[Event[Any]], config_key: str, voided: frozenset[int]) -> dict[str, Field]:
+def state_fields(events: Iterable[Event[Any]], config_key: ConfigKey, voided: frozenset[int]) -> dict[str, Field]:
     """Return the fields of a configuration's FeedbackState by name, in their order.
 
     Args:
