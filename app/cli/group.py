@@ -56,7 +56,7 @@ ERRORS = {
     "UnusableFolder WrongModel",
     3: "NotAJournal NotRunning",
     4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownField "
-    "UnknownEnvironment UnknownField UnknownModel UnknownPolicy UnknownEvent UnknownEventType",
+    "UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType",
     5: "BrokerUnavailable NeverCame NotAcknowledged",
 }
 """Exit codes, by the names of errors' classes: telling them apart must not import what defines them."""
