@@ -1,4 +1,4 @@
-"""Every command in the README works: as it stands there, in the order in which a newcomer meets it."""
+"""Every command and example in the README and in ADR/operating.md works, in the order in which a newcomer meets it."""
 
 import os
 import re
@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from live_view import live_view
 from running_loop import RunningLoop
 from terminal import CTRL_C, on_a_terminal, type_in
 
@@ -21,8 +22,15 @@ from daemons.suitability import check_playable
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-BLOCK = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
-COMMANDS = [line for block in BLOCK.findall((ROOT / "README.md").read_text()) for line in block.splitlines()]
+README, OPERATING = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "ADR/operating.md"))
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+
+
+LINES = [line for block in blocks(README, "sh") + blocks(OPERATING, "sh") for line in block.splitlines()]
+COMMANDS = list(dict.fromkeys(line.partition("  #")[0].rstrip() for line in LINES))
 
 CONFIGS = ("connect_four_2p", "hex7_2p")
 """Those of the laptop's games that the commands name."""
@@ -76,7 +84,7 @@ def test_a_scenario_is_played_by_a_test_of_its_own(command: str) -> None:
 
 
 def test_the_settings_can_be_loaded_and_played(tmp_path: Path) -> None:
-    (block,) = re.findall(r"^```toml\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    (block,) = blocks(OPERATING, "toml")
     (tmp_path / "flyball.toml").write_text(block)
     check_playable(load(tmp_path).run)
 
@@ -121,3 +129,15 @@ def test_a_command_works_beside_a_running_loop(place: Path, command: str) -> Non
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_the_example_in_python_works_beside_a_running_loop(place: Path) -> None:
+    (example,) = blocks(README, "python")
+    done = subprocess.run(
+        [sys.executable, "-c", example], cwd=place, stdout=subprocess.PIPE, text=True, check=True, timeout=120
+    )
+    assert " connect_four_2p " in done.stdout
+
+
+def test_the_picture_can_be_drawn_from_the_journal(place: Path) -> None:
+    assert "connect_four_2p" in live_view(place / "run")

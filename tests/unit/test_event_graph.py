@@ -1,4 +1,4 @@
-"""The graph of events, as it is drawn and as the README shows it."""
+"""The graph of events, as it is drawn and as ADR/events.md shows it."""
 
 import json
 from pathlib import Path
@@ -12,13 +12,13 @@ from daemons.bootstrap import consumers, emitters
 from daemons.graph import compact, render, whole
 from daemons.registry import DAEMONS
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "ADR" / "events.md"
 BEGIN, END = "<!-- flyball events graph --compact -->\n```mermaid\n", "```\n<!-- end -->"
 
 
-def test_the_readme_shows_the_present_graph():
-    shown = README.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
-    assert shown == render(compact(), "mermaid"), "put what `flyball events graph --compact` prints into README.md"
+def test_the_page_shows_the_present_graph():
+    shown = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
+    assert shown == render(compact(), "mermaid"), "put what `flyball events graph --compact` prints into ADR/events.md"
 
 
 def test_the_whole_graph_is_the_wiring():
