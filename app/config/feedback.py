@@ -5,7 +5,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from app.config.settings import MAX_TEMPERATURE, Settings
+from app.config.settings import MAX_TEMPERATURE, MIN_TEMPERATURE, Settings
 
 MAX_SECONDS, MAX_HOURS = 1e8, 25_000.0
 """Longest duration, about three years: much longer ones overflow dates and microseconds."""
@@ -67,7 +67,7 @@ class QualitySettings(Settings):
 
     penalty_below: float = Field(default=0.3, ge=0, le=1)
     lift_at: float = Field(default=0.4, ge=0, le=1)
-    rate_multiplier: float = Field(default=0.5, gt=0, lt=1)
+    rate_multiplier: float = Field(default=0.5, ge=1e-6, lt=1)
     smoothing: float = Field(default=0.3, gt=0, le=1, description="weight of the newest shard in quality_score")
     parity_clear_checks: int = Field(default=3, ge=1, description="clean shards in a row that lift a parity block")
 
@@ -101,7 +101,7 @@ class GauntletSettings(Settings):
     weak_win_rate: float = Field(default=0.7, ge=0, le=1, description="certainly below it against random: more work")
     cooldown_hours: float = Field(default=1.0, ge=0, le=MAX_HOURS)
     temperature_factor: float = Field(default=0.8, gt=0, lt=1)
-    min_temperature: float = Field(default=0.5, gt=0, le=MAX_TEMPERATURE)
+    min_temperature: float = Field(default=0.5, ge=MIN_TEMPERATURE, le=MAX_TEMPERATURE)
     quality_threshold_step: float = Field(default=0.05, gt=0, le=1)
     max_quality_threshold: float = Field(
         default=0.5, ge=0, le=1, description="never above intensity.reduced, below which training pauses"
@@ -125,8 +125,8 @@ class LearningRateSettings(Settings):
     raise_factor: float = Field(default=1.1, gt=1, le=MAX_FACTOR)
     lower_factor: float = Field(default=0.8, gt=0, lt=1)
     anomalies: int = Field(default=2, ge=1, description="trainings in a row with a loss anomaly that lower it")
-    minimum: float = Field(default=1e-6, gt=0, le=1)
-    maximum: float = Field(default=1e-3, gt=0, le=1)
+    minimum: float = Field(default=1e-6, ge=1e-12, le=1)
+    maximum: float = Field(default=1e-3, ge=1e-12, le=1)
     cooldown_hours: float = Field(default=1.0, ge=0, le=MAX_HOURS)
 
     @model_validator(mode="after")

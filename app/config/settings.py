@@ -68,7 +68,7 @@ class PpoSettings(Settings):
     often bad, so a move is judged by the critic soon after it (a lambda of 0.75 rather than 0.95).
     """
 
-    learning_rate: float = Field(default=1e-3, gt=0, le=1, description="of Adam")
+    learning_rate: float = Field(default=1e-3, ge=1e-12, le=1, description="of Adam")
     gamma: float = Field(default=1.0, gt=0, le=1, description=GAMMA)
     gae_lambda: float = Field(default=0.75, ge=0, le=1, description=GAE_LAMBDA)
     clip_epsilon: float = Field(default=0.2, gt=0, lt=1, description="ratios of probabilities count in 1 +- it")
@@ -89,7 +89,7 @@ class PpoSettings(Settings):
     symmetries: bool = Field(default=True, description="learn from images of the positions too, where there are any")
 
 
-MAX_TEMPERATURE = 10.0
+MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 10.0
 OPENINGS = "a game begins with 0 to this many random decisions"
 
 
@@ -97,7 +97,9 @@ class SelfplaySettings(Settings):
     """How a configuration makes experience."""
 
     games_per_request: int = Field(default=256, ge=1, le=1_000_000)
-    temperature: float = Field(default=1.0, gt=0, le=MAX_TEMPERATURE, description="divides the logits before sampling")
+    temperature: float = Field(
+        default=1.0, ge=MIN_TEMPERATURE, le=MAX_TEMPERATURE, description="divides the logits before sampling"
+    )
     rewards: Literal["terminal", "per_trick", "shaped"] = Field(
         default="terminal", description="how they are spread over a game; but for Hearts there is only its end"
     )

@@ -124,7 +124,9 @@ class ConstantRun:
             self.events.append(event)
             self.board.feed([event])
             self._open.append(event)
-            waiting += self._fold.feed([event]).envelopes
+            outcome = self._fold.feed([event])
+            assert outcome.failures == []
+            waiting += outcome.envelopes
 
     def _answers(self, event: Event[Any]) -> Iterator[Payload]:  # noqa: C901 - one request a case
         asked, key = event.data, event.subject
