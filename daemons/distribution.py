@@ -71,7 +71,7 @@ EMPTY = Kept(
 
 
 class Distributor(QuietWorker[Decision]):
-    """Runs ``app.store.distribution:distribute`` for each model that became current.
+    """Runs ``app.store.checkpoints:distribute`` for each model that became current.
 
     And now and then where candidates are kept out again and again: trained every few seconds, they would fill the disk.
     """
@@ -132,7 +132,7 @@ class Distributor(QuietWorker[Decision]):
             yield Job(
                 cause,
                 decision,
-                "app.store.distribution:distribute",
+                "app.store.checkpoints:distribute",
                 (spec,),
                 self.settings.deadlines.distribution_seconds,
                 context={"failures": row.failures},
