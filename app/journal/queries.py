@@ -7,8 +7,7 @@ from functools import cache
 from typing import Any
 from zlib import crc32
 
-from app.events.frames import Record
-from app.events.frames.record import damaged
+from app.events.frames import Record, damaged
 from app.journal.database import DamagedRow, Format, OutOfOrder
 
 MARKS_KEPT = 8

@@ -6,8 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from app.core import FlyballError
-from app.events.frames import DeadLetter, Record, ids_of
-from app.events.frames.record import damaged
+from app.events.frames import DeadLetter, Record, damaged, ids_of
 from app.journal import queries
 from app.journal.damage import check, damage_after, landmarks_in
 from app.journal.database import (
