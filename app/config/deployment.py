@@ -1,12 +1,16 @@
-"""Settings of an installation: hosts, addresses, monitoring."""
+"""Settings of an installation: hosts, addresses, monitoring; and the paths in a run folder."""
 
+from dataclasses import dataclass
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
 from app.config.settings import Settings
+
+DEFAULT_RUN_FOLDER = Path("run")
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
@@ -49,3 +53,56 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Names the paths in a run folder. Creates nothing."""
+
+    path: Path
+
+    @property
+    def settings(self) -> Path:
+        """The settings file."""
+        return self.path / "flyball.toml"
+
+    @property
+    def journal(self) -> Path:
+        """The journal."""
+        return self.path / "journal.sqlite"
+
+    @property
+    def up_lock(self) -> Path:
+        """The file that `up` keeps locked while it runs."""
+        return self.path / "up.lock"
+
+    @property
+    def store(self) -> Path:
+        """The folder of models and experience."""
+        return self.path / "store"
+
+    @property
+    def curves(self) -> Path:
+        """The folder of training curves, with a subfolder for each configuration."""
+        return self.path / "curves"
+
+    def state(self, daemon: str) -> Path:
+        """Return the file with a daemon's state."""
+        return self.path / "state" / f"{daemon}.sqlite"
+
+    @property
+    def board(self) -> Path:
+        """The file with the counts of `up` and `status`."""
+        return self.path / "state" / "board.json"
+
+    def outbox(self, daemon: str) -> Path:
+        """Return the file with the frames that a daemon could not send yet."""
+        return self.path / "outbox" / f"{daemon}.sqlite"
+
+    def log(self, daemon: str) -> Path:
+        """Return a daemon's log file, JSON lines."""
+        return self.path / "logs" / f"{daemon}.jsonl"
+
+    def errors(self, daemon: str) -> Path:
+        """Return the file with the stderr of a supervised daemon."""
+        return self.path / "logs" / f"{daemon}.stderr"
