@@ -82,7 +82,7 @@ Rows = Mapping[str, Kept]
 
 
 class Distributor(QuietWorker[Wanted]):
-    """Runs ``app.store.distribution:distribute`` for each model that became current.
+    """Runs ``app.store.checkpoints:distribute`` for each model that became current.
 
     And now and then where candidates are kept out again and again: trained every few seconds, they would fill the disk.
     """
@@ -159,7 +159,7 @@ class Distributor(QuietWorker[Wanted]):
             yield Job(
                 cause,
                 wanted,
-                "app.store.distribution:distribute",
+                "app.store.checkpoints:distribute",
                 (spec,),
                 self.settings.deadlines.distribution_seconds,
                 context={"failures": row.failures},

@@ -1,8 +1,7 @@
 """Frozen settings of runs and game configurations."""
 
-from app.config.deployment import Deployment, LogLevel
+from app.config.deployment import DEFAULT_RUN_FOLDER, Deployment, LogLevel, RunFolder
 from app.config.feedback import FeedbackSettings
-from app.config.folder import DEFAULT_RUN_FOLDER, RunFolder
 from app.config.games import GAMES
 from app.config.league import (
     MATCHMAKING,

@@ -1,12 +1,16 @@
-"""Settings of an installation: hosts, addresses, monitoring."""
+"""Settings of an installation: hosts, addresses, monitoring; and the paths in a run folder."""
 
+from dataclasses import dataclass
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
 from app.config.settings import Settings
+
+DEFAULT_RUN_FOLDER = Path("run")
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
@@ -15,12 +19,14 @@ class Deployment(Settings):
     """Settings that change nothing about what is played and learned, and are not journaled."""
 
     node: str = Field(default="laptop", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-    endpoint: str | None = Field(default=None, description="of the broker; without one, a socket for the run folder")
+    endpoint: str | None = Field(default=None, description="of the broker; unset: a socket of the run folder")
     heartbeat_seconds: float = Field(default=5.0, gt=0)
-    drain_seconds: float = Field(default=10.0, ge=0, description="given to running jobs when a daemon is asked to stop")
+    drain_seconds: float = Field(default=10.0, ge=0, description="for running jobs when a daemon is asked to stop")
     log_level: LogLevel = "INFO"
     threads_per_job: int = Field(default=1, ge=1)
-    evaluation_processes: int = Field(default=1, ge=1, description="that play the batches of an evaluation at once")
+    evaluation_processes: int = Field(
+        default=1, ge=1, description="processes that play an evaluation's batches at once"
+    )
 
     @field_validator("endpoint")
     @classmethod
@@ -49,3 +55,56 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Names the paths in a run folder. Creates nothing."""
+
+    path: Path
+
+    @property
+    def settings(self) -> Path:
+        """The settings file."""
+        return self.path / "flyball.toml"
+
+    @property
+    def journal(self) -> Path:
+        """The journal."""
+        return self.path / "journal.sqlite"
+
+    @property
+    def up_lock(self) -> Path:
+        """The file that `up` keeps locked while it runs."""
+        return self.path / "up.lock"
+
+    @property
+    def store(self) -> Path:
+        """The folder of models and experience."""
+        return self.path / "store"
+
+    @property
+    def curves(self) -> Path:
+        """The folder of training curves, with a subfolder for each configuration."""
+        return self.path / "curves"
+
+    def state(self, daemon: str) -> Path:
+        """Return the file with a daemon's state."""
+        return self.path / "state" / f"{daemon}.sqlite"
+
+    @property
+    def board(self) -> Path:
+        """The file with the counts of `up` and `status`."""
+        return self.path / "state" / "board.json"
+
+    def outbox(self, daemon: str) -> Path:
+        """Return the file with the frames that a daemon could not send yet."""
+        return self.path / "outbox" / f"{daemon}.sqlite"
+
+    def log(self, daemon: str) -> Path:
+        """Return a daemon's log file, JSON lines."""
+        return self.path / "logs" / f"{daemon}.jsonl"
+
+    def errors(self, daemon: str) -> Path:
+        """Return the file with the stderr of a supervised daemon."""
+        return self.path / "logs" / f"{daemon}.stderr"

@@ -1,28 +1,38 @@
-"""The thresholds of the feedback controllers. Units are in the names; defaults are the design's."""
+"""Settings of the feedback controllers. Names or descriptions give the units; shares and scores are in [0, 1]."""
 
 from itertools import pairwise
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from app.config.settings import MAX_TEMPERATURE, MIN_TEMPERATURE, Settings
 
 MAX_SECONDS, MAX_HOURS = 1e8, 25_000.0
-"""Longest duration, about three years: much longer ones overflow dates and microseconds."""
+"""Longest duration, about three years; much longer ones overflow dates and microseconds."""
 
 MAX_ELO = 10_000.0
-"""Largest difference in Elo; the weaker player scores 1 in 10^25. The largest velocity is this in 36 s."""
+"""Largest difference in Elo; the weaker player scores 1 in 10^25."""
 
 MAX_VELOCITY = 100 * MAX_ELO
+"""Largest velocity, in Elo/h."""
+
 MAX_FACTOR = 100.0
 """Largest factor on amounts of work, and largest number of standard errors."""
 
 MAX_BOOST = 10.0
 """Largest multiplier of EXPLORATION_BOOST."""
 
+Share = Annotated[float, Field(ge=0, le=1)]
+Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
+SecondsOrZero = Annotated[float, Field(ge=0, le=MAX_SECONDS)]
+Hours = Annotated[float, Field(gt=0, le=MAX_HOURS)]
+HoursOrZero = Annotated[float, Field(ge=0, le=MAX_HOURS)]
+EloDifference = Annotated[float, Field(ge=-MAX_ELO, le=MAX_ELO)]
+Factor = Annotated[float, Field(gt=0, le=MAX_FACTOR)]
+
 
 def _ascending(settings: Settings, *names: str, equal: bool = True) -> None:
-    """Refuse settings of which one lies above the next, or, unless it may be, ``equal`` to it."""
+    """Raise ``ValueError`` unless the named settings ascend; neighbours may be the same if ``equal``."""
     for lower, higher in pairwise(names):
         low, high = getattr(settings, lower), getattr(settings, higher)
         if low > high or (low == high and not equal):
@@ -31,30 +41,34 @@ def _ascending(settings: Settings, *names: str, equal: bool = True) -> None:
 
 
 class StallSettings(Settings):
-    """When improvement has stalled, and what is done about it."""
+    """Detection of a stall, and the exploration boost that answers it."""
 
-    check_seconds: float = Field(default=600.0, gt=0, le=MAX_SECONDS, description="period of the check")
+    check_seconds: Seconds = Field(default=600.0, description="period of the check for a stall")
     velocity: float = Field(
-        default=5.0, ge=-MAX_VELOCITY, le=MAX_VELOCITY, description="Elo/h below which a configuration is stalling"
+        default=5.0,
+        ge=-MAX_VELOCITY,
+        le=MAX_VELOCITY,
+        description="Elo/h; a slope that is certainly below it is a stall",
     )
-    window_hours: float = Field(default=6.0, gt=0, le=MAX_HOURS, description="how long it must have been below")
-    confidence: float = Field(
-        default=2.576, gt=0, le=MAX_FACTOR, description="normal quantile of the slope's bounds: 99.5% one-sided"
-    )
+    window_hours: Hours = Field(default=6.0, description="shortest time over which the slope of ratings is measured")
+    confidence: Factor = Field(default=2.576, description="standard errors from slope to bound; 2.576: 99.5% one-sided")
     margin: float = Field(
         default=1.75,
         ge=0,
         le=MAX_FACTOR,
-        description="standard errors by which no slope since may come near the velocity",
+        description="standard errors by which slopes over shorter times must also lie below velocity",
     )
     precision: float = Field(
-        default=5.0, gt=0, le=MAX_VELOCITY, description="Elo/h to which the slope must be certain; else look back"
+        default=5.0,
+        gt=0,
+        le=MAX_VELOCITY,
+        description="Elo/h; slopes are measured over longer times until their bounds are this close",
     )
-    boost: float = Field(default=1.5, gt=1, le=MAX_BOOST, description="factor on the sampling temperature")
-    boost_cap: float = Field(default=2.25, gt=1, le=MAX_BOOST)
-    boost_hours: float = Field(
-        default=2.0, gt=0, le=MAX_HOURS, description="a boost's time to live, and the cooldown of the next"
+    boost: float = Field(
+        default=1.5, gt=1, le=MAX_BOOST, description="factor of each boost on the sampling temperature"
     )
+    boost_cap: float = Field(default=2.25, gt=1, le=MAX_BOOST, description="largest product of these factors")
+    boost_hours: Hours = Field(default=2.0, description="how long a boost lasts, and least time until the next")
 
     @model_validator(mode="after")
     def _one_boost_is_below_the_cap(self) -> Self:
@@ -63,13 +77,17 @@ class StallSettings(Settings):
 
 
 class QualitySettings(Settings):
-    """Penalties for poor data."""
+    """Penalties for bad data, and the block after a failed parity check."""
 
-    penalty_below: float = Field(default=0.3, ge=0, le=1)
-    lift_at: float = Field(default=0.4, ge=0, le=1)
-    rate_multiplier: float = Field(default=0.5, ge=1e-6, lt=1)
-    smoothing: float = Field(default=0.3, gt=0, le=1, description="weight of the newest shard in quality_score")
-    parity_clear_checks: int = Field(default=3, ge=1, description="clean shards in a row that lift a parity block")
+    penalty_below: Share = Field(default=0.3, description="quality score below which self-play is penalised")
+    lift_at: Share = Field(default=0.4, description="quality score from which on the penalty is lifted")
+    rate_multiplier: float = Field(
+        default=0.5, ge=1e-6, lt=1, description="factor on the rate of self-play under a penalty"
+    )
+    smoothing: float = Field(default=0.3, gt=0, le=1, description="weight of the newest shard in the moving average")
+    parity_clear_checks: int = Field(
+        default=3, ge=1, description="shards without a failure in a row that lift a parity block"
+    )
 
     @model_validator(mode="after")
     def _hysteresis(self) -> Self:
@@ -78,15 +96,13 @@ class QualitySettings(Settings):
 
 
 class IntensitySettings(Settings):
-    """From quality to training intensity; each level begins at its threshold."""
+    """Training intensity by quality score; below ``reduced`` training pauses."""
 
-    hot_path: float = Field(default=0.9, ge=0, le=1)
-    accelerated: float = Field(default=0.8, ge=0, le=1)
-    normal: float = Field(default=0.65, ge=0, le=1)
-    reduced: float = Field(default=0.5, ge=0, le=1)
-    cooldown_seconds: float = Field(
-        default=60.0, ge=0, le=MAX_SECONDS, description="the intensity changes no more often"
-    )
+    hot_path: Share = Field(default=0.9, description="lowest quality score of this intensity")
+    accelerated: Share = Field(default=0.8, description="lowest quality score of this intensity")
+    normal: Share = Field(default=0.65, description="lowest quality score of this intensity")
+    reduced: Share = Field(default=0.5, description="lowest quality score of this intensity")
+    cooldown_seconds: SecondsOrZero = Field(default=60.0, description="least time between two changes of the intensity")
 
     @model_validator(mode="after")
     def _better_data_train_no_less(self) -> Self:
@@ -95,39 +111,51 @@ class IntensitySettings(Settings):
 
 
 class GauntletSettings(Settings):
-    """Hyperparameters after a gauntlet."""
+    """Adaptation of hyperparameters to the results of a gauntlet."""
 
-    strong_win_rate: float = Field(default=0.8, ge=0, le=1, description="above it against the heuristic: less noise")
-    weak_win_rate: float = Field(default=0.7, ge=0, le=1, description="certainly below it against random: more work")
-    cooldown_hours: float = Field(default=1.0, ge=0, le=MAX_HOURS)
-    temperature_factor: float = Field(default=0.8, gt=0, lt=1)
-    min_temperature: float = Field(default=0.5, ge=MIN_TEMPERATURE, le=MAX_TEMPERATURE)
-    quality_threshold_step: float = Field(default=0.05, gt=0, le=1)
-    max_quality_threshold: float = Field(
-        default=0.5, ge=0, le=1, description="never above intensity.reduced, below which training pauses"
+    strong_win_rate: Share = Field(
+        default=0.8, description="against heuristic; above it temperature falls, quality threshold rises"
     )
-    work_factor: float = Field(default=1.5, gt=1, le=MAX_FACTOR)
-    max_epochs: int = Field(default=8, ge=1, le=1000)
+    weak_win_rate: Share = Field(default=0.7, description="against random; certainly below it epochs and games rise")
+    cooldown_hours: HoursOrZero = Field(default=1.0, description="least time between two changes")
+    temperature_factor: float = Field(default=0.8, gt=0, lt=1, description="factor on the base temperature")
+    min_temperature: float = Field(
+        default=0.5, ge=MIN_TEMPERATURE, le=MAX_TEMPERATURE, description="lowest base temperature"
+    )
+    quality_threshold_step: float = Field(default=0.05, gt=0, le=1, description="added to the quality threshold")
+    max_quality_threshold: Share = Field(
+        default=0.5, description="highest quality threshold; at most intensity.reduced, below which training pauses"
+    )
+    work_factor: float = Field(default=1.5, gt=1, le=MAX_FACTOR, description="factor on epochs and games per iteration")
+    max_epochs: int = Field(default=8, ge=1, le=1000, description="most epochs of a training")
     max_games_factor: float = Field(
-        default=4.0, ge=1, le=MAX_FACTOR, description="times the configured games per iteration"
+        default=4.0, ge=1, le=MAX_FACTOR, description="most games per iteration, as a multiple of the configured games"
     )
 
 
 class LearningRateSettings(Settings):
-    """The learning rate follows the gain in rating."""
+    """Adaptation of the learning rate to the gain in rating."""
 
-    evaluations: int = Field(default=5, ge=2, description="averaged differences")
-    raise_at_elo: float = Field(default=10.0, ge=-MAX_ELO, le=MAX_ELO)
-    lower_at_elo: float = Field(default=-10.0, ge=-MAX_ELO, le=MAX_ELO)
-    confidence: float = Field(
-        default=3.0, ge=0, le=MAX_FACTOR, description="standard errors that a difference must exceed"
+    evaluations: int = Field(default=5, ge=2, description="latest rating differences that are averaged")
+    raise_at_elo: EloDifference = Field(
+        default=10.0, description="mean difference from which on the learning rate rises"
     )
-    raise_factor: float = Field(default=1.1, gt=1, le=MAX_FACTOR)
-    lower_factor: float = Field(default=0.8, gt=0, lt=1)
-    anomalies: int = Field(default=2, ge=1, description="trainings in a row with a loss anomaly that lower it")
-    minimum: float = Field(default=1e-6, ge=1e-12, le=1)
-    maximum: float = Field(default=1e-3, ge=1e-12, le=1)
-    cooldown_hours: float = Field(default=1.0, ge=0, le=MAX_HOURS)
+    lower_at_elo: EloDifference = Field(
+        default=-10.0, description="mean difference up to which the learning rate falls"
+    )
+    confidence: float = Field(
+        default=3.0, ge=0, le=MAX_FACTOR, description="standard errors that the mean difference must exceed"
+    )
+    raise_factor: float = Field(
+        default=1.1, gt=1, le=MAX_FACTOR, description="factor on the learning rate when it rises"
+    )
+    lower_factor: float = Field(default=0.8, gt=0, lt=1, description="factor on the learning rate when it falls")
+    anomalies: int = Field(
+        default=2, ge=1, description="trainings in a row with a loss anomaly that lower the learning rate"
+    )
+    minimum: float = Field(default=1e-6, ge=1e-12, le=1, description="lowest learning rate")
+    maximum: float = Field(default=1e-3, ge=1e-12, le=1, description="highest learning rate")
+    cooldown_hours: HoursOrZero = Field(default=1.0, description="least time between two changes")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -137,49 +165,53 @@ class LearningRateSettings(Settings):
 
 
 class AnomalySettings(Settings):
-    """When a training's figures are unusual."""
+    """Detection of loss anomalies."""
 
-    weight: float = Field(default=0.1, gt=0, lt=1, description="of the newest training in mean and variance")
-    warm_up: int = Field(default=10, ge=2, description="trainings before anything is unusual")
-    deviations: float = Field(default=6.0, gt=0, le=MAX_FACTOR, description="standard deviations above the mean")
+    weight: float = Field(
+        default=0.1, gt=0, lt=1, description="weight of the newest training in the moving mean and variance"
+    )
+    warm_up: int = Field(default=10, ge=2, description="trainings before the first anomaly can be detected")
+    deviations: Factor = Field(default=6.0, description="standard deviations above the mean that make an anomaly")
 
 
 class CurriculumSettings(Settings):
-    """How much self-play each configuration gets."""
+    """Shares of self-play of the configurations. The mean of all weights is 1."""
 
-    rebalance_seconds: float = Field(default=600.0, gt=0, le=MAX_SECONDS)
-    minimum: float = Field(default=0.5, ge=1 / MAX_FACTOR, le=1, description="of the weights, whose mean is 1")
-    maximum: float = Field(default=2.0, ge=1, le=MAX_FACTOR)
+    rebalance_seconds: Seconds = Field(default=600.0, description="least time between two changes")
+    minimum: float = Field(default=0.5, ge=1 / MAX_FACTOR, le=1, description="lowest weight")
+    maximum: float = Field(default=2.0, ge=1, le=MAX_FACTOR, description="highest weight")
     least_velocity: float = Field(
-        default=5.0, gt=0, le=MAX_VELOCITY, description="Elo/h; a lower mean is no measure of what is fast"
+        default=5.0,
+        gt=0,
+        le=MAX_VELOCITY,
+        description="Elo/h; lower bound on the mean velocity that others are compared with",
     )
-    min_change: float = Field(default=0.05, ge=0, description="a smaller change is not worth a decision")
+    min_change: float = Field(default=0.05, ge=0, description="smallest change of a weight that is worth a decision")
 
 
 class WatchdogSettings(Settings):
-    """The sequential test for regressions: a Bernoulli CUSUM against one opponent that stays the same."""
+    """The sequential test for regressions: a Bernoulli CUSUM against one fixed opponent."""
 
     design_drop_elo: float = Field(
-        default=100.0, gt=0, le=MAX_ELO, description="the alternative that the test looks for"
+        default=100.0, gt=0, le=MAX_ELO, description="drop in strength that the test is designed to detect"
     )
-    threshold: float = Field(
-        default=2.6, gt=0, le=MAX_FACTOR, description="h; larger: slower detection, fewer false alarms"
+    threshold: Factor = Field(
+        default=2.6, description="sum that raises an alarm; larger: slower detection, fewer false alarms"
     )
     drift_elo: float = Field(
-        default=15.0, ge=0, le=MAX_ELO, description="standard deviation by which good models differ from those before"
+        default=15.0, ge=0, le=MAX_ELO, description="standard deviation of strength between successive good models"
     )
-    suspicion: float = Field(
-        default=0.5, gt=0, le=1, description="share of the threshold from which on a model is retested"
-    )
+    suspicion: float = Field(default=0.5, gt=0, le=1, description="share of the threshold that prompts a retest")
     retest_games: int = Field(
-        default=20,
-        ge=2,
-        le=10_000,
-        description="of one match that looks into a suspicion: few, as more may follow",
+        default=20, ge=2, le=10_000, description="games of one retest; few, because more retests may follow"
     )
-    most_matches: int = Field(default=20, ge=1, description="of one model, its rating included, until it is left alone")
-    severity_elo: tuple[float, float, float, float] = (20.0, 35.0, 50.0, 75.0)
-    clear_games: int = Field(default=100, ge=1, description="rated games without evidence that clear an alarm")
+    most_matches: int = Field(default=20, ge=1, description="most matches of one model, its rating included")
+    severity_elo: tuple[float, float, float, float] = Field(
+        default=(20.0, 35.0, 50.0, 75.0), description="smallest drops that are minor, moderate, severe and critical"
+    )
+    clear_games: int = Field(
+        default=100, ge=1, description="rated games without evidence of a drop that clear an alarm"
+    )
 
     @model_validator(mode="after")
     def _severities(self) -> Self:
@@ -191,14 +223,22 @@ class WatchdogSettings(Settings):
 class LifecycleSettings(Settings):
     """Promotion by GSPRT, rollback on severe regressions."""
 
-    elo0: float = Field(default=-40.0, ge=-MAX_ELO, le=MAX_ELO, description="so much weaker a candidate is kept out")
-    elo1: float = Field(
-        default=0.0, ge=-MAX_ELO, le=MAX_ELO, description="an equal one is let in: it holds what it has learned"
+    elo0: EloDifference = Field(default=-40.0, description="strength relative to the champion that is rejected")
+    elo1: EloDifference = Field(
+        default=0.0, description="strength relative to the champion that is promoted; an equal model has learned more"
     )
-    alpha: float = Field(default=0.05, ge=1e-9, lt=0.5)
-    beta: float = Field(default=0.05, ge=1e-9, lt=0.5)
-    max_games: int = Field(default=2000, ge=2, description="undecided after so many: the candidate is kept out")
-    rollback_at: str = Field(default="severe", pattern="^(moderate|severe|critical)$")
+    alpha: float = Field(
+        default=0.05, ge=1e-9, lt=0.5, description="probability of promoting a candidate of strength elo0"
+    )
+    beta: float = Field(
+        default=0.05, ge=1e-9, lt=0.5, description="probability of rejecting a candidate of strength elo1"
+    )
+    max_games: int = Field(default=2000, ge=2, description="games after which an undecided candidate is rejected")
+    rollback_at: str = Field(
+        default="severe",
+        pattern="^(moderate|severe|critical)$",
+        description="least severity of a regression that rolls the champion back",
+    )
 
     @model_validator(mode="after")
     def _hypotheses(self) -> Self:
@@ -207,47 +247,47 @@ class LifecycleSettings(Settings):
 
 
 class SchedulerSettings(Settings):
-    """Priorities of self-play."""
+    """Allocation of self-play to configurations and workers."""
 
-    staleness_hours: float = Field(default=1.0, gt=0, le=MAX_HOURS)
+    staleness_hours: Hours = Field(
+        default=1.0, description="time since the last training at which staleness counts most"
+    )
     starvation_floor: float = Field(
         default=0.25,
         ge=1 / MAX_FACTOR,
         le=1,
         description="least worker time of a configuration, as a share of an equal share",
     )
-    waiting_seconds: float = Field(
-        default=10.0, ge=0, le=MAX_SECONDS, description="of a request; a longer one does not wait for a busy worker"
+    waiting_seconds: SecondsOrZero = Field(
+        default=10.0, description="longest usual duration of a request that may wait for a busy worker"
     )
-    idle_seconds: float = Field(
-        default=60.0,
-        gt=0,
-        le=MAX_SECONDS,
-        description="between requests while training is blocked or paused",
+    idle_seconds: Seconds = Field(
+        default=60.0, description="pause between requests while training is blocked or paused"
     )
-    lease_seconds: float = Field(
-        default=600.0,
-        gt=0,
-        le=MAX_SECONDS,
-        description="a request is repeated after so long without a result or a heartbeat that names it",
+    lease_seconds: Seconds = Field(
+        default=600.0, description="time without a result or a heartbeat naming the request until it is repeated"
     )
-    node_silent_seconds: float = Field(default=30.0, gt=0, le=MAX_SECONDS)
+    node_silent_seconds: Seconds = Field(default=30.0, description="time without heartbeats after which a node is lost")
 
 
 class NodeSettings(Settings):
     """Pauses and quarantine of workers (ADR-019)."""
 
     failures: int = Field(default=3, ge=1, description="failed requests in a row that pause a worker")
-    pause_seconds: float = Field(default=30.0, gt=0, le=1e6, description="the first pause; doubled with each failure")
-    longest_pause_seconds: float = Field(default=1800.0, gt=0, le=1e6)
+    pause_seconds: float = Field(
+        default=30.0, gt=0, le=1e6, description="the first pause; doubled with each further failure"
+    )
+    longest_pause_seconds: float = Field(default=1800.0, gt=0, le=1e6, description="the longest pause")
     far_below: float = Field(
-        default=0.2, gt=0, le=1, description="a bad shard scores this far below all that others delivered"
+        default=0.2, gt=0, le=1, description="a shard this far below the lowest score of all other workers is bad"
     )
-    bad_shards: int = Field(default=3, ge=1, description="bad shards in a row that put a worker into quarantine")
+    bad_shards: int = Field(default=3, ge=1, description="bad shards in a row that quarantine a worker")
     quarantine_seconds: float = Field(
-        default=600.0, gt=0, le=1e6, description="until a quarantine's first probe; doubled with each bad probe"
+        default=600.0, gt=0, le=1e6, description="time until the first probe; doubled with each bad probe"
     )
-    longest_quarantine_seconds: float = Field(default=21_600.0, gt=0, le=1e6)
+    longest_quarantine_seconds: float = Field(
+        default=21_600.0, gt=0, le=1e6, description="longest time between two probes"
+    )
     good_probes: int = Field(default=3, ge=1, description="good probes in a row that end a quarantine")
 
     @model_validator(mode="after")
@@ -258,17 +298,17 @@ class NodeSettings(Settings):
 
 
 class TriggerSettings(Settings):
-    """When to train.
+    """Rows that start a training, as multiples of ``rows_per_training``, by intensity.
 
-    Good data does not make a training sooner by default: only rows of the current model are trained on, so those played
+    By default good data does not start a training sooner. Only rows of the current model are trained on; rows played
     during a training and its evaluations are lost, and many small trainings lose more of them (measured, ADR-012).
     """
 
-    cooldown_seconds: float = Field(default=0.0, ge=0, le=MAX_SECONDS)
-    hot_path: float = Field(default=1.0, gt=0, le=MAX_FACTOR, description="share of rows_per_training that is enough")
-    accelerated: float = Field(default=1.0, gt=0, le=MAX_FACTOR)
-    normal: float = Field(default=1.0, gt=0, le=MAX_FACTOR)
-    reduced: float = Field(default=2.0, gt=0, le=MAX_FACTOR)
+    cooldown_seconds: SecondsOrZero = Field(default=0.0, description="least time between two trainings")
+    hot_path: Factor = Field(default=1.0, description="rows at this intensity / rows_per_training")
+    accelerated: Factor = Field(default=1.0, description="rows at this intensity / rows_per_training")
+    normal: Factor = Field(default=1.0, description="rows at this intensity / rows_per_training")
+    reduced: Factor = Field(default=2.0, description="rows at this intensity / rows_per_training")
 
     @model_validator(mode="after")
     def _better_data_train_no_later(self) -> Self:
@@ -277,7 +317,7 @@ class TriggerSettings(Settings):
 
 
 class FeedbackSettings(Settings):
-    """All thresholds of all controllers."""
+    """Settings of all feedback controllers."""
 
     stall: StallSettings = StallSettings()
     quality: QualitySettings = QualitySettings()

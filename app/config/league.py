@@ -7,20 +7,22 @@ from pydantic import Field, field_validator, model_validator
 from app.config.settings import Settings
 
 Curve = Literal["even", "hard", "var"]
-"""How members of a category weigh for a win probability p: all alike, (1 - p)^2, or p (1 - p)."""
+"""Weight of a category's member for a win probability p: 1, (1 - p)^2, or p (1 - p)."""
 
 
 class AdmissionSettings(Settings):
     """The geometric admission schedule, and retention. Steps are trainings."""
 
-    founders: int = Field(default=2, ge=1, description="checkpoints that are there before the schedule is heeded")
+    founders: int = Field(default=2, ge=1, description="checkpoints admitted before the schedule applies")
     recent_every: int = Field(default=10, ge=1, description="steps between recent checkpoints")
     recent_for: int = Field(default=100, ge=1, description="steps after which a recent checkpoint retires")
-    anchor_every: int = Field(default=100, ge=1, description="steps between anchors, which stay for ever")
+    anchor_every: int = Field(default=100, ge=1, description="steps between anchors, which never retire")
     lasting_elo: float = Field(
-        default=300.0, gt=0, description="Elo above the newest lasting anchor, first the random bot, that make the next"
+        default=300.0,
+        gt=0,
+        description="Elo above the newest lasting anchor (at first the random bot) for the next one",
     )
-    elite_margin: float = Field(default=50.0, ge=0, description="Elo above the best that make a new high score")
+    elite_margin: float = Field(default=50.0, ge=0, description="Elo above the best rating for a new elite")
     capacity: int = Field(
         default=64, ge=1, description="checkpoints; anchors, elites and the current model stay even beyond it"
     )
@@ -28,7 +30,7 @@ class AdmissionSettings(Settings):
 
 
 class MatchmakingSettings(Settings):
-    """Shares of the categories; those of empty ones go to the others in proportion.
+    """Shares of the categories; the shares of empty ones go to the others in proportion.
 
     ``prioritised`` is AlphaStar's: the whole league, weighted by ``curve`` (Vinyals et al. 2019).
     """
@@ -39,10 +41,12 @@ class MatchmakingSettings(Settings):
     baselines: float = Field(default=0.1, ge=0)
     prioritised: float = Field(default=0.0, ge=0)
     curve: Curve = Field(default="even", description="weights within peers, exploitable and prioritised")
-    peer_elo: float = Field(default=100.0, gt=0, description="peers are no further away")
-    prior_games: float = Field(default=10.0, gt=0, description="games that the ratings count for, beside those played")
-    lost_games: int = Field(default=10, ge=1, description="games before an opponent counts as one that used to win")
-    cold_start: int = Field(default=2, ge=0, description="checkpoints before anybody but the baselines is met")
+    peer_elo: float = Field(default=100.0, gt=0, description="largest Elo difference of peers")
+    prior_games: float = Field(default=10.0, gt=0, description="weight of the ratings' prediction, in games")
+    lost_games: int = Field(default=10, ge=1, description="games before an opponent counts as formerly winning")
+    cold_start: int = Field(
+        default=2, ge=0, description="league size from which on others than baselines are opponents"
+    )
 
     @model_validator(mode="after")
     def _somebody_to_meet(self) -> Self:
@@ -61,21 +65,19 @@ MATCHMAKING: dict[str, MatchmakingSettings] = {
     ),
     "mirror": MatchmakingSettings(mirror=1, peers=0, exploitable=0, baselines=0, cold_start=0),
 }
-"""Presets. ``alphastar`` is its main agents' mix, those it calls forgotten being part of the prioritised."""
+"""Presets. ``alphastar`` is the mix of AlphaStar's main agents; its forgotten players are among the prioritised."""
 
 
 class TournamentSettings(Settings):
     """Matches among members of the league, played when nothing else is to be evaluated."""
 
-    placement: int = Field(default=10, ge=0, description="members that a new one is placed against")
-    games: int = Field(default=40, ge=2, le=10_000, description="of each pairing")
-    round_robin_every: int = Field(
-        default=100, ge=0, description="steps between tournaments of all against all; 0: there are none"
-    )
+    placement: int = Field(default=10, ge=0, description="members that a new one plays for its placement")
+    games: int = Field(default=40, ge=2, le=10_000, description="games of each pairing")
+    round_robin_every: int = Field(default=100, ge=0, description="steps between round robins; 0: none")
 
 
 class LeagueSettings(Settings):
-    """All of the league. ``matchmaking`` may be the name of a preset."""
+    """Settings of the league. ``matchmaking`` may be the name of a preset."""
 
     admission: AdmissionSettings = AdmissionSettings()
     matchmaking: MatchmakingSettings = MatchmakingSettings()

@@ -1,4 +1,9 @@
-"""Settings of a run with some of them changed, as ``--set KEY=VALUE`` says."""
+"""Settings of a run folder, from four layers, and changes to them.
+
+The layers are the defaults, ``flyball.toml``, environment variables (``FLYBALL_LEAGUE__MATCHMAKING``) and the command
+line; later ones override earlier ones, key by key. Every key is checked where it is read, so that an error names its
+file or variable and the nearest key. A change (``--set KEY=VALUE``) applies to settings that are in force already.
+"""
 
 import os
 import tomllib
@@ -11,13 +16,338 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, JsonValue, ValidationError, create_model
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
-from app.config.deployment import Deployment
-from app.config.folder import RunFolder
+from app.config.deployment import Deployment, RunFolder
 from app.config.games import GAMES
 from app.config.league import MATCHMAKING
 from app.config.run import PROFILES, RunSettings
 from app.config.settings import GameConfig
 from app.core import ConfigKey, FlyballError
+
+ENV_PREFIX = "FLYBALL_"
+RESERVED = frozenset({"FLYBALL_RUN", "FLYBALL_CONFIG_FILE"})
+"""Variables that name the run folder and the settings file, not settings."""
+
+GAME_TABLES = "games"
+MATCHMAKING_TABLE = "league.matchmaking"
+"""The table that may also be the name of a preset."""
+
+DEFAULT, COMMAND_LINE, SET = "default", "command line", "--set"
+NEEDED = frozenset({"game", "players"})
+"""Required keys of a new configuration."""
+
+NO_RUN_SETTING = frozenset({"profile", "configs", "deployment"})
+"""Keys of ``flyball.toml`` that RUN_CONFIGURED does not hold in this form."""
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class BadSettings(FlyballError):
+    """Settings that cannot be used; the message names file or variable, and key."""
+
+
+class UnknownConfig(BadSettings):
+    """No game configuration has this key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Values by dotted key, and their origin, in which ``{}`` stands for the key's variable."""
+
+    origin: str
+    values: Mapping[str, Any]
+
+    def origin_of(self, key: str) -> str:
+        """Return the origin of a key's value."""
+        return self.origin.format(variable(key))
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings and their origins.
+
+    Attributes:
+        run: what is played and learned; journaled.
+        deployment: how and where this installation runs.
+        games: all configurations that could be chosen.
+        origins: for each dotted key: default, the file's name, ``environment FLYBALL_X`` or ``command line``.
+    """
+
+    run: RunSettings
+    deployment: Deployment
+    games: Mapping[str, GameConfig]
+    origins: Mapping[str, str]
+
+    def values(self) -> dict[str, Any]:
+        """Return every effective value by dotted key, as in ``flyball.toml``."""
+        return _values(self.run, self.deployment)
+
+
+def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_file: Path | None = None) -> Loaded:
+    """Load the settings of the run in a folder.
+
+    Args:
+        run_dir: the run folder; may not exist yet.
+        overrides: nested tables as in ``flyball.toml``, from the command line.
+        config_file: read instead of ``flyball.toml`` in the run folder.
+
+    Raises:
+        BadSettings: an unknown key or an invalid value; names its origin.
+        UnknownConfig: a chosen configuration is not defined.
+    """
+    if config_file is not None and not config_file.is_file():
+        raise BadSettings(f"There is no settings file {config_file}.", hint="Look at --config-file.")
+    layers = (
+        _file_layer(config_file or RunFolder(run_dir).settings),
+        _environment_layer(),
+        _checked(Layer(COMMAND_LINE, flatten(overrides or {})), f"the {COMMAND_LINE}"),
+    )
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for layer in layers:
+        values |= layer.values
+        origins |= {key: layer.origin_of(key) for key in layer.values}
+    keys, origins["configs"] = _chosen(layers)
+    tables = nest(values)
+    deployment = _validated(Deployment, tables.get("deployment", {}), "deployment.", origins)
+    games = _games(tables.get(GAME_TABLES, {}), origins)
+    document = {name: value for name, value in tables.items() if name in RunSettings.model_fields}
+    if "selfplay_workers" not in document:
+        document["selfplay_workers"] = [f"selfplay_worker@{deployment.node}"]
+        origins["selfplay_workers"] = origins.get("deployment.node", DEFAULT)
+    if unknown := [key for key in keys if key not in games]:
+        raise _unknown(unknown[0], games, origins["configs"])
+    run = _validated(RunSettings, document | {"configs": [games[key] for key in keys]}, "", origins)
+    _check_thresholds(run, origins)
+    return Loaded(run, deployment, games, {key: origins.get(key, DEFAULT) for key in _values(run, deployment)})
+
+
+def _file_layer(path: Path) -> Layer:
+    """Read a settings file; an absent one is empty."""
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        tree = {}
+    except (OSError, ValueError) as error:
+        raise BadSettings(f"{path} cannot be read: {error}.", hint="It has to be TOML, in UTF-8.") from error
+    return _checked(Layer(path.name, flatten(tree)), str(path))
+
+
+def _environment_layer() -> Layer:
+    """Read the variables that begin with ``FLYBALL_``; two underscores separate tables."""
+    names = (name.upper() for name in os.environ)
+    own = {name for name in names if name.startswith(ENV_PREFIX) and name not in RESERVED}
+    for name in own:
+        key = name.removeprefix(ENV_PREFIX).lower().replace("__", ".")
+        _check_key(key, f"the environment variable {name}")
+    try:
+        tree = EnvSettingsSource(DOCUMENT, env_prefix=ENV_PREFIX, env_nested_delimiter="__")()
+    except SettingsError as error:
+        raise BadSettings(f"{error}.", hint='Lists are written as JSON: ["one", "two"].') from error
+    return Layer("environment {}", _without_preset(flatten(tree), "the environment"))
+
+
+def variable(key: str) -> str:
+    """Return the environment variable that sets a dotted key."""
+    return ENV_PREFIX + key.upper().replace(".", "__")
+
+
+def _checked(layer: Layer, where: str) -> Layer:
+    """Return a layer of known keys, presets expanded. Raises ``BadSettings`` for an unknown key or preset."""
+    for key in layer.values:
+        _check_key(key, where)
+    return Layer(layer.origin, _without_preset(layer.values, where))
+
+
+def _document() -> type[BaseSettings]:
+    run = RunSettings.model_fields.items()
+    fields: dict[str, Any] = {name: (field.annotation, field) for name, field in run if name != "configs"} | {
+        "profile": (str | None, None),
+        "configs": (tuple[ConfigKey, ...] | None, None),
+        "deployment": (Deployment, Deployment()),
+        GAME_TABLES: (dict[str, GameConfig], {}),
+    }
+    return cast("type[BaseSettings]", create_model("Document", __base__=BaseSettings, **fields))
+
+
+def _leaves(model: type[BaseModel]) -> Iterator[str]:
+    """Iterate over the dotted keys of a model's settings."""
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from (f"{name}.{leaf}" for leaf in _leaves(field.annotation))
+        elif name != GAME_TABLES:
+            yield name
+
+
+DOCUMENT = _document()
+"""The shape of ``flyball.toml``."""
+
+TOP_KEYS = frozenset(_leaves(DOCUMENT)) | {MATCHMAKING_TABLE}
+GAME_KEYS = frozenset(_leaves(GameConfig)) - {"key"}
+
+
+def _check_key(key: str, where: str) -> None:
+    """Refuse an unknown key, naming the nearest known one."""
+    known, prefix, rest = TOP_KEYS, "", key
+    if key.startswith(f"{GAME_TABLES}.") and key.count(".") > 1:
+        _, game, rest = key.split(".", 2)
+        known, prefix = GAME_KEYS, f"{GAME_TABLES}.{game}."
+    if rest in known:
+        return
+    last = {name.rpartition(".")[2]: name for name in known}
+    near = get_close_matches(rest, known, n=1) or [last[n] for n in get_close_matches(rest.rpartition(".")[2], last, 1)]
+    hint = f"Did you mean {prefix}{near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
+    raise BadSettings(f"Unknown setting {key!r} in {where}.", hint=hint)
+
+
+def _without_preset(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Replace a preset's name by its values, so that other layers can change some of them."""
+    if MATCHMAKING_TABLE not in values:
+        return values
+    preset = MATCHMAKING.get(values[MATCHMAKING_TABLE])
+    if preset is None:
+        message = f"{MATCHMAKING_TABLE} in {where} is {values[MATCHMAKING_TABLE]!r}, which is no preset."
+        raise BadSettings(message, hint=f"There are: {', '.join(MATCHMAKING)}. Or write a table.")
+    others = {key: value for key, value in values.items() if key != MATCHMAKING_TABLE}
+    return flatten(preset.model_dump(mode="json"), f"{MATCHMAKING_TABLE}.") | others
+
+
+def _chosen(layers: Sequence[Layer]) -> tuple[Sequence[str], str]:
+    """Return the keys of the configurations to run, from the last layer that names any or a profile, and its origin."""
+    for layer in reversed(layers):
+        if (keys := layer.values.get("configs")) is not None:
+            origin = layer.origin_of("configs")
+            if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
+                message = f"configs ({origin}) has to be a list of configuration keys."
+                raise BadSettings(message, hint='Write ["hearts_4p"].')
+            return keys, origin
+        if (profile := layer.values.get("profile")) is not None:
+            origin = layer.origin_of("profile")
+            if profile not in PROFILES:
+                raise BadSettings(f"There is no profile {profile!r} ({origin}).", hint=f"Use {' or '.join(PROFILES)}.")
+            return PROFILES[profile], origin
+    return PROFILES["laptop"], DEFAULT
+
+
+def _games(tables: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, GameConfig]:
+    """Return the known configurations, changed and extended by the tables of ``games``."""
+    games: dict[str, GameConfig] = {str(key): game for key, game in GAMES.items()}
+    for key, table in tables.items():
+        if key not in GAMES and (missing := NEEDED - table.keys()):
+            origin = origins[next(name for name in origins if name.startswith(f"{GAME_TABLES}.{key}."))]
+            if missing == NEEDED:
+                raise _unknown(key, games, origin)
+            raise BadSettings(
+                f"[{GAME_TABLES}.{key}] ({origin}) lacks {' and '.join(sorted(missing))}.",
+                hint="A new configuration names its game and how many players it is for.",
+            )
+        base = flatten(GAMES[ConfigKey(key)].model_dump()) if key in GAMES else {"key": key}
+        games[key] = _validated(GameConfig, nest(base | flatten(table)), f"{GAME_TABLES}.{key}.", origins)
+    return games
+
+
+def _unknown(key: str, games: Mapping[str, Any], origin: str) -> UnknownConfig:
+    near = get_close_matches(key, games, n=1)
+    hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(games))}."
+    new = f"A new one is a table [games.{key}] with game and players."
+    return UnknownConfig(f"There is no configuration {key!r} ({origin}).", hint=f"{hint} {new}")
+
+
+def _validated(model: type[M], data: Mapping[str, Any], prefix: str, origins: Mapping[str, str]) -> M:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        loc, what = _first(error)
+        key = (prefix + loc).rstrip(".")
+        origin = origins.get(key) or origins.get(key.rpartition(".")[0], DEFAULT)
+        raise BadSettings(f"{key} ({origin}): {what}.", hint="See: flyball config show") from error
+
+
+def _first(error: ValidationError) -> tuple[str, str]:
+    """Return the dotted key and the message of the first thing that a validation found."""
+    first = error.errors(include_url=False)[0]
+    return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+
+
+def _check_thresholds(run: RunSettings, origins: Mapping[str, str]) -> None:
+    """Refuse a configured quality threshold above ``reduced``; in journals the lower of the two counts."""
+    reduced = run.feedback.intensity.reduced
+    thresholds = {
+        "min_quality": run.min_quality,
+        "feedback.gauntlet.max_quality_threshold": run.feedback.gauntlet.max_quality_threshold,
+    }
+    for key, threshold in thresholds.items():
+        if key in origins and threshold > reduced:
+            raise BadSettings(
+                f"{key} ({origins[key]}): {threshold:g} lies above feedback.intensity.reduced {reduced:g}, the "
+                "quality at which training begins.",
+                hint=f"Lower {key}, or raise feedback.intensity.reduced.",
+            )
+
+
+def _values(run: RunSettings, deployment: Deployment) -> dict[str, Any]:
+    top = run.model_dump(mode="json", exclude={"configs"}) | {"configs": [config.key for config in run.configs]}
+    games = {config.key: config.model_dump(mode="json", exclude={"key"}) for config in run.configs}
+    return flatten(top | {"deployment": deployment.model_dump(mode="json"), GAME_TABLES: games})
+
+
+def parse(assignments: Sequence[str]) -> dict[str, Any]:
+    """Read ``key=value`` pairs: dotted keys as in ``flyball.toml``, values as in TOML; other values are text.
+
+    Raises:
+        BadSettings: a pair has no value, or its key is no setting of a run; names the nearest.
+    """
+    values = dict(pair(assignment, "feedback.stall.velocity=3") for assignment in assignments)
+    known = _checked(Layer(SET, values), SET).values
+    for key in known:
+        if key.partition(".")[0] in NO_RUN_SETTING:
+            raise BadSettings(f"{key} ({SET}) does not decide anything in a run.", hint="See: flyball config show")
+    return dict(known)
+
+
+def pair(assignment: str, example: str) -> tuple[str, Any]:
+    """Return the key and the value of ``key=value``; a value that is not TOML is text.
+
+    Raises ``BadSettings`` with the example when there is no value.
+    """
+    key, equals, text = assignment.partition("=")
+    if not equals:
+        raise BadSettings(f"{assignment!r} ({SET}) has no value.", hint=f"Write {example}")
+    try:
+        return key.strip(), tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), text
+
+
+def changed(settings: RunSettings, values: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """Return a run's settings with some of them changed, as RUN_CONFIGURED holds them.
+
+    Args:
+        settings: the run's settings.
+        values: by dotted key; ``games.<configuration>.…`` for those of one configuration.
+
+    Raises:
+        BadSettings: an invalid value, or the run has no such configuration.
+    """
+    tree, changes = settings.model_dump(mode="json"), nest(values)
+    games: dict[str, Any] = changes.pop(GAME_TABLES, {})
+    configs = {config["key"]: config for config in tree["configs"]}
+    if unknown := games.keys() - configs.keys():
+        raise BadSettings(f"The run has no configuration {min(unknown)!r}.", hint=f"It has: {', '.join(configs)}.")
+    merged = _merged(tree, changes) | {
+        "configs": [_merged(config, games.get(key, {})) for key, config in configs.items()]
+    }
+    try:
+        return RunSettings.model_validate(merged).model_dump(mode="json")
+    except ValidationError as error:
+        key, what = _first(error)
+        raise BadSettings(f"{key} ({SET}): {what}.", hint="See: flyball config show") from error
+
+
+def _merged(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(tree)
+    for name, value in changes.items():
+        merged[name] = _merged(merged[name], value) if isinstance(value, Mapping) else value
+    return merged
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -39,357 +369,3 @@ def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
             table = table.setdefault(step, {})
         table[name] = value
     return tree
-
-
-ENV_PREFIX = "FLYBALL_"
-RESERVED = frozenset({"FLYBALL_RUN", "FLYBALL_CONFIG_FILE"})
-"""Variables that say where settings are, and are none."""
-
-GAME_TABLES = "games"
-
-
-class BadSettings(FlyballError):
-    """Settings that cannot be used; the message names file or variable, and key."""
-
-
-def _document() -> type[BaseSettings]:
-    run = RunSettings.model_fields.items()
-    fields: dict[str, Any] = {name: (field.annotation, field) for name, field in run if name != "configs"} | {
-        "profile": (str | None, None),
-        "configs": (tuple[ConfigKey, ...] | None, None),
-        "deployment": (Deployment, Deployment()),
-        GAME_TABLES: (dict[str, GameConfig], {}),
-    }
-    return cast("type[BaseSettings]", create_model("Document", __base__=BaseSettings, **fields))
-
-
-DOCUMENT = _document()
-"""The shape of ``flyball.toml``."""
-
-
-def _leaves(model: type[BaseModel]) -> Iterator[str]:
-    for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from (f"{name}.{leaf}" for leaf in _leaves(field.annotation))
-        elif name != GAME_TABLES:
-            yield name
-
-
-MATCHMAKING_TABLE = "league.matchmaking"
-"""The table that may also be the name of a preset."""
-
-TOP_KEYS = frozenset(_leaves(DOCUMENT)) | {MATCHMAKING_TABLE}
-GAME_KEYS = frozenset(_leaves(GameConfig)) - {"key"}
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """Values by dotted key, and where they come from; ``{}`` in ``origin`` stands for the key's variable."""
-
-    origin: str
-    values: Mapping[str, Any]
-
-    def origin_of(self, key: str) -> str:
-        """Return where the value of a key comes from."""
-        return self.origin.format(variable(key))
-
-
-def variable(key: str) -> str:
-    """Return the environment variable that sets a dotted key."""
-    return ENV_PREFIX + key.upper().replace(".", "__")
-
-
-def file_layer(path: Path) -> Layer:
-    """Read a settings file; an absent one says nothing.
-
-    Raises:
-        BadSettings: it can't be read, or has keys that mean nothing.
-    """
-    try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        tree = {}
-    except (OSError, ValueError) as error:
-        raise BadSettings(f"{path} cannot be read: {error}.", hint="It has to be TOML, in UTF-8.") from error
-    return checked(Layer(path.name, flatten(tree)), str(path))
-
-
-def environment_layer() -> Layer:
-    """Read the variables that begin with ``FLYBALL_``; tables are separated by two underscores.
-
-    Raises:
-        BadSettings: a variable means nothing, or its value cannot be read.
-    """
-    names = (name.upper() for name in os.environ)
-    own = {name for name in names if name.startswith(ENV_PREFIX) and name not in RESERVED}
-    keys = {name.removeprefix(ENV_PREFIX).lower().replace("__", "."): name for name in own}
-    for key, name in keys.items():
-        _check_key(key, f"the environment variable {name}")
-    try:
-        tree = EnvSettingsSource(DOCUMENT, env_prefix=ENV_PREFIX, env_nested_delimiter="__")()
-    except SettingsError as error:
-        raise BadSettings(f"{error}.", hint='Lists are written as JSON: ["one", "two"].') from error
-    return Layer("environment {}", _without_preset(flatten(tree), "the environment"))
-
-
-def checked(layer: Layer, where: str) -> Layer:
-    """Return the layer when all its keys mean something.
-
-    Raises:
-        BadSettings: names the first key that means nothing, and the nearest that does; or an unknown preset.
-    """
-    for key in layer.values:
-        _check_key(key, where)
-    return Layer(layer.origin, _without_preset(layer.values, where))
-
-
-def _without_preset(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Return a preset's values in the place of its name, so that other layers may change some of them."""
-    if MATCHMAKING_TABLE not in values:
-        return values
-    preset = MATCHMAKING.get(values[MATCHMAKING_TABLE])
-    if preset is None:
-        said = f"{MATCHMAKING_TABLE} in {where} is {values[MATCHMAKING_TABLE]!r}, which is no preset."
-        raise BadSettings(said, hint=f"There are: {', '.join(MATCHMAKING)}. Or write a table.")
-    others = {key: value for key, value in values.items() if key != MATCHMAKING_TABLE}
-    return flatten(preset.model_dump(mode="json"), f"{MATCHMAKING_TABLE}.") | others
-
-
-def _check_key(key: str, where: str) -> None:
-    known, prefix, rest = TOP_KEYS, "", key
-    if key.startswith(f"{GAME_TABLES}.") and key.count(".") > 1:
-        _, game, rest = key.split(".", 2)
-        known, prefix = GAME_KEYS, f"{GAME_TABLES}.{game}."
-    if rest in known:
-        return
-    last = {name.rpartition(".")[2]: name for name in known}
-    near = get_close_matches(rest, known, n=1) or [last[n] for n in get_close_matches(rest.rpartition(".")[2], last, 1)]
-    hint = f"Did you mean {prefix}{near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
-    raise BadSettings(f"Unknown setting {key!r} in {where}.", hint=hint)
-
-
-DEFAULT, COMMAND_LINE = "default", "command line"
-NEEDED = frozenset({"game", "players"})
-"""Required keys of a new configuration."""
-
-M = TypeVar("M", bound=BaseModel)
-
-
-class UnknownConfig(BadSettings):
-    """No game configuration has this key."""
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """Settings, and where each comes from.
-
-    Attributes:
-        run: what is played and learned; journaled.
-        deployment: how and where this installation runs.
-        games: all configurations that could be chosen, chosen or not.
-        origins: for each dotted key: default, the file's name, ``environment FLYBALL_X`` or ``command line``.
-    """
-
-    run: RunSettings
-    deployment: Deployment
-    games: Mapping[str, GameConfig]
-    origins: Mapping[str, str]
-
-    def values(self) -> dict[str, Any]:
-        """Return every effective value by dotted key, as ``flyball.toml`` would say it."""
-        return _values(self.run, self.deployment)
-
-
-def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_file: Path | None = None) -> Loaded:
-    """Load the settings of the run in a folder.
-
-    Args:
-        run_dir: the run folder; may not exist yet.
-        overrides: nested tables as in ``flyball.toml``, from the command line.
-        config_file: read instead of ``flyball.toml`` in the run folder.
-
-    Raises:
-        BadSettings: a key means nothing or a value cannot be used; names where it comes from.
-        UnknownConfig: a configuration is asked for that nobody defined.
-    """
-    if config_file is not None and not config_file.is_file():
-        raise BadSettings(f"There is no settings file {config_file}.", hint="Look at --config-file.")
-    layers = (
-        file_layer(config_file or RunFolder(run_dir).settings),
-        environment_layer(),
-        checked(Layer(COMMAND_LINE, flatten(overrides or {})), f"the {COMMAND_LINE}"),
-    )
-    return _assemble(layers)
-
-
-def _assemble(layers: Sequence[Layer]) -> Loaded:
-    values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    for layer in layers:
-        values |= layer.values
-        origins |= {key: layer.origin_of(key) for key in layer.values}
-    keys, origins["configs"] = _chosen(layers)
-    tables = nest(values)
-    deployment = _validated(Deployment, tables.get("deployment", {}), "deployment.", origins)
-    games = _games(tables.get(GAME_TABLES, {}), origins)
-    document = {name: value for name, value in tables.items() if name in RunSettings.model_fields}
-    if "selfplay_workers" not in document:
-        document["selfplay_workers"] = [f"selfplay_worker@{deployment.node}"]
-        origins["selfplay_workers"] = origins.get("deployment.node", DEFAULT)
-    chosen = [_known(key, games, origins["configs"]) for key in keys]
-    run = _validated(RunSettings, document | {"configs": chosen}, "", origins)
-    _check_thresholds(run, origins)
-    return Loaded(run, deployment, games, {key: origins.get(key, DEFAULT) for key in _values(run, deployment)})
-
-
-def _check_thresholds(run: RunSettings, origins: Mapping[str, str]) -> None:
-    """Refuse a quality threshold that has no effect; in journals the lower bound counts."""
-    reduced = run.feedback.intensity.reduced
-    told = {
-        "min_quality": run.min_quality,
-        "feedback.gauntlet.max_quality_threshold": run.feedback.gauntlet.max_quality_threshold,
-    }
-    for key, threshold in told.items():
-        if key in origins and threshold > reduced:
-            raise BadSettings(
-                f"{key} ({origins[key]}): {threshold:g} lies above feedback.intensity.reduced {reduced:g}, the "
-                "quality at which training begins.",
-                hint=f"Lower {key}, or raise feedback.intensity.reduced.",
-            )
-
-
-def _chosen(layers: Sequence[Layer]) -> tuple[Sequence[str], str]:
-    """Return the keys of the configurations to run: the uppermost layer that names any, or a profile, decides."""
-    for layer in reversed(layers):
-        if (keys := layer.values.get("configs")) is not None:
-            return _string_list(keys, layer.origin_of("configs")), layer.origin_of("configs")
-        if (profile := layer.values.get("profile")) is not None:
-            origin = layer.origin_of("profile")
-            if profile not in PROFILES:
-                raise BadSettings(f"There is no profile {profile!r} ({origin}).", hint=f"Use {' or '.join(PROFILES)}.")
-            return PROFILES[profile], origin
-    return PROFILES["laptop"], DEFAULT
-
-
-def _string_list(keys: object, origin: str) -> Sequence[str]:
-    if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
-        raise BadSettings(f"configs ({origin}) has to be a list of configuration keys.", hint='Write ["hearts_4p"].')
-    return keys
-
-
-def _games(tables: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, GameConfig]:
-    games: dict[str, GameConfig] = {str(key): game for key, game in GAMES.items()}
-    for key, table in tables.items():
-        if key not in GAMES and (missing := NEEDED - table.keys()):
-            origin = origins[next(name for name in origins if name.startswith(f"{GAME_TABLES}.{key}."))]
-            raise _unknown(key, games, origin) if missing == NEEDED else _incomplete(key, missing, origin)
-        base = flatten(GAMES[ConfigKey(key)].model_dump()) if key in GAMES else {"key": key}
-        games[key] = _validated(GameConfig, nest(base | flatten(table)), f"{GAME_TABLES}.{key}.", origins)
-    return games
-
-
-def _incomplete(key: str, missing: frozenset[str], origin: str) -> BadSettings:
-    return BadSettings(
-        f"[{GAME_TABLES}.{key}] ({origin}) lacks {' and '.join(sorted(missing))}.",
-        hint="A new configuration names its game and how many players it is for.",
-    )
-
-
-def _known(key: str, games: Mapping[str, GameConfig], origin: str) -> GameConfig:
-    if key not in games:
-        raise _unknown(key, games, origin)
-    return games[key]
-
-
-def _unknown(key: str, games: Mapping[str, Any], origin: str) -> UnknownConfig:
-    near = get_close_matches(key, games, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(games))}."
-    new = f"A new one is a table [games.{key}] with game and players."
-    return UnknownConfig(f"There is no configuration {key!r} ({origin}).", hint=f"{hint} {new}")
-
-
-def _validated(model: type[M], data: Mapping[str, Any], prefix: str, origins: Mapping[str, str]) -> M:
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = (prefix + ".".join(map(str, first["loc"]))).rstrip(".")
-        origin = origins.get(key) or origins.get(key.rpartition(".")[0], DEFAULT)
-        what = first["msg"].removeprefix("Value error, ")
-        raise BadSettings(f"{key} ({origin}): {what}.", hint="See: flyball config show") from error
-
-
-def _values(run: RunSettings, deployment: Deployment) -> dict[str, Any]:
-    top = run.model_dump(mode="json", exclude={"configs"}) | {"configs": [config.key for config in run.configs]}
-    games = {config.key: config.model_dump(mode="json", exclude={"key"}) for config in run.configs}
-    return flatten(top | {"deployment": deployment.model_dump(mode="json"), GAME_TABLES: games})
-
-
-WHERE = "--set"
-NO_RUN_SETTING = frozenset({"profile", "configs", "deployment"})
-"""Keys of ``flyball.toml`` that RUN_CONFIGURED does not hold in this form."""
-
-
-def parse(assignments: Sequence[str]) -> dict[str, Any]:
-    """Read ``key=value`` pairs: dotted keys as in ``flyball.toml``, values as in TOML; other values are text.
-
-    Raises:
-        BadSettings: a pair has no value, or its key is no setting of a run; names the nearest.
-    """
-    values = dict(pair(assignment, "feedback.stall.velocity=3") for assignment in assignments)
-    known = checked(Layer(WHERE, values), WHERE).values
-    for key in known:
-        if key.partition(".")[0] in NO_RUN_SETTING:
-            raise BadSettings(f"{key} ({WHERE}) does not decide anything in a run.", hint="See: flyball config show")
-    return dict(known)
-
-
-def pair(assignment: str, example: str) -> tuple[str, Any]:
-    """Return the key and the value of ``key=value``; what is no value of TOML is text.
-
-    Raises ``BadSettings``, which gives the example, when it has no value.
-    """
-    key, equals, text = assignment.partition("=")
-    if not equals:
-        raise BadSettings(f"{assignment!r} ({WHERE}) has no value.", hint=f"Write {example}")
-    try:
-        return key.strip(), tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), text
-
-
-def changed(settings: RunSettings, values: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """Return a run's settings with some of them changed, as RUN_CONFIGURED holds them.
-
-    Args:
-        settings: of the run.
-        values: by dotted key; ``games.<configuration>.…`` for those of one configuration.
-
-    Raises:
-        BadSettings: a value can't be used, or the run has no such configuration.
-    """
-    tree = settings.model_dump(mode="json")
-    wanted = nest(values)
-    games: dict[str, Any] = wanted.pop(GAME_TABLES, {})
-    configs = {config["key"]: config for config in tree["configs"]}
-    if unknown := games.keys() - configs.keys():
-        raise BadSettings(f"The run has no configuration {min(unknown)!r}.", hint=f"It has: {', '.join(configs)}.")
-    try:
-        return RunSettings.model_validate(
-            _merged(tree, wanted) | {"configs": _changed_games(configs, games)}
-        ).model_dump(mode="json")
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key, what = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
-        raise BadSettings(f"{key} ({WHERE}): {what}.", hint="See: flyball config show") from error
-
-
-def _changed_games(configs: Mapping[str, Any], games: Mapping[str, Any]) -> list[Any]:
-    return [_merged(config, games.get(key, {})) for key, config in configs.items()]
-
-
-def _merged(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(tree)
-    for name, value in changes.items():
-        merged[name] = _merged(merged[name], value) if isinstance(value, Mapping) else value
-    return merged

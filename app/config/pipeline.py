@@ -8,32 +8,34 @@ from app.config.settings import GAE_LAMBDA, GAMMA, OPENINGS, EvaluationSettings,
 from app.core import HEURISTIC, RANDOM, ConfigKey
 
 SELF = "self"
-"""In place of an opponent: the policy itself, in every seat."""
+"""The opponent that stands for self-play: the policy takes every seat."""
 
 
 class EnvSettings(Settings):
     """Games of an iteration."""
 
     reward_mode: Literal["terminal", "per_trick", "shaped"] = Field(
-        default="terminal", description="how rewards are spread over a game; but for Hearts there is only its end"
+        default="terminal", description="distribution of rewards over a game; except in Hearts only terminal"
     )
-    normalize_rewards: Literal[True] = Field(default=True, description="outcomes are in [-1, 1]; there are no others")
-    collect_all_seats: bool = Field(default=True, description="in games against itself, learn from every seat")
-    game: str | None = Field(default=None, description="instead of the configuration's, for instance 'hearts(hands=4)'")
+    normalize_rewards: Literal[True] = Field(default=True, description="outcomes are always in [-1, 1]")
+    collect_all_seats: bool = Field(default=True, description="learn from every seat of self-play games")
+    game: str | None = Field(
+        default=None, description="game string that replaces the configuration's, such as 'hearts(hands=4)'"
+    )
 
 
 class CollectionSettings(Settings):
     """Games of an iteration, and opponents."""
 
-    games_per_iteration: int = Field(default=256, ge=1, description="played before each update")
-    num_iterations: int = Field(default=100, ge=1, description="of collecting and updating")
+    games_per_iteration: int = Field(default=256, ge=1, description="games before each update")
+    num_iterations: int = Field(default=100, ge=1, description="iterations of collecting and updating")
     initial_policy: Literal["random", "behavioral_clone"] = Field(
-        default="random", description="random, or behavioral_clone: see cloning"
+        default="random", description="random, or a behavioral clone: see cloning"
     )
     temperature: float = Field(default=1.0, gt=0, le=10, description="divides the policy's logits before sampling")
     opening_plies: int = Field(default=0, ge=0, description=OPENINGS)
     opponents: dict[str, float] = Field(
-        default={SELF: 1.0}, description="shares of the games: 'self', or a bot in all other seats"
+        default={SELF: 1.0}, description="shares of games by opponent: 'self', or a bot in all other seats"
     )
 
     @model_validator(mode="after")
@@ -48,46 +50,54 @@ class CloningSettings(Settings):
 
     teacher: str = Field(default="heuristic", description="a bot of the game; it plays all seats")
     experience: str = Field(default="", description="file of decisions to learn from, instead of the teacher's games")
-    rounds: int = Field(default=1, ge=1, description="of games that are played, learned from and forgotten")
-    games_per_round: int = Field(default=4096, ge=1, description="by the teacher")
-    epochs: int = Field(default=1, ge=1, description="over each round's rows")
+    rounds: int = Field(default=1, ge=1, description="rounds of playing games and learning from them")
+    games_per_round: int = Field(default=4096, ge=1, description="games of the teacher in each round")
+    epochs: int = Field(default=1, ge=1, description="passes over each round's rows")
     batch_size: int = Field(default=256, ge=8, description="decisions in a step of the optimiser")
-    learning_rate: float = Field(default=1e-3, gt=0, le=1, description="of Adam")
+    learning_rate: float = Field(default=1e-3, gt=0, le=1, description="learning rate of Adam")
     value_coef: float = Field(default=0.5, ge=0, description="weight of the critic's loss")
-    max_grad_norm: float = Field(default=0.5, gt=0, description="longer gradients are shortened to it")
+    max_grad_norm: float = Field(
+        default=0.5, gt=0, description="maximum norm of a gradient; longer ones are scaled down"
+    )
 
 
 class TrunkSettings(Settings):
     """The network: a trunk of two layers, ``hidden_dim`` and half as wide, or of those in ``hidden``."""
 
-    obs_dim: int | None = Field(default=None, ge=1, description="what the game has; another number is refused")
-    action_dim: int | None = Field(default=None, ge=1, description="what the game has; another number is refused")
+    obs_dim: int | None = Field(default=None, ge=1, description="checked against the game's")
+    action_dim: int | None = Field(default=None, ge=1, description="checked against the game's")
     hidden_dim: int = Field(default=256, ge=2, description="units of the first layer; the second has half of them")
     hidden: tuple[int, ...] | None = Field(
         default=None, min_length=1, description="units of each layer, for instance [512, 256], instead of hidden_dim"
     )
-    shared_trunk: Literal[True] = Field(default=True, description="of actor and critic; there is no other network")
+    shared_trunk: Literal[True] = Field(default=True, description="one trunk for actor and critic, always")
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Of the hidden layers."""
+        """Widths of the hidden layers."""
         return self.hidden or (self.hidden_dim, self.hidden_dim // 2)
 
 
 class PipelinePpoSettings(PpoSettings):
     """PPO, with schedules over the iterations."""
 
-    learning_rate: float = Field(default=3e-4, gt=0, le=1, description="of the first iteration")
-    learning_rate_end: float | None = Field(default=None, gt=0, le=1, description="of the last iteration")
+    learning_rate: float = Field(default=3e-4, gt=0, le=1, description="learning rate of the first iteration")
+    learning_rate_end: float | None = Field(default=None, gt=0, le=1, description="learning rate of the last iteration")
     gamma: float = Field(default=0.99, gt=0, le=1, description=GAMMA)
     gae_lambda: float = Field(default=0.95, ge=0, le=1, description=GAE_LAMBDA)
-    entropy_coef: float = Field(default=0.01, ge=0, description="weight of the entropy, of the first iteration")
-    entropy_coef_end: float | None = Field(default=None, ge=0, description="of the last iteration")
-    entropy_trainings: int = Field(default=100, ge=1, description="unused here; collection.num_iterations counts")
-    schedule: Literal["linear", "cosine"] = Field(default="linear", description="from first to last values")
-    epochs: int = Field(default=4, ge=1, description="also called ppo_epochs")
-    normalize_advantages: bool = Field(default=True, description="of each batch, to mean 0 and deviation 1")
-    target_kl: float = Field(default=0.05, gt=0, description="an epoch that ends above it is the last")
+    entropy_coef: float = Field(default=0.01, ge=0, description="weight of the entropy in the first iteration")
+    entropy_coef_end: float | None = Field(
+        default=None, ge=0, description="weight of the entropy in the last iteration"
+    )
+    entropy_trainings: int = Field(
+        default=100, ge=1, description="unused by flyball train; see collection.num_iterations"
+    )
+    schedule: Literal["linear", "cosine"] = Field(
+        default="linear", description="interpolation from the first to the last values"
+    )
+    epochs: int = Field(default=4, ge=1, description="passes over the rows; also called ppo_epochs")
+    normalize_advantages: bool = Field(default=True, description="to mean 0 and standard deviation 1 in each batch")
+    target_kl: float = Field(default=0.05, gt=0, description="KL divergence above which an epoch is the last")
 
     @model_validator(mode="before")
     @classmethod
@@ -102,42 +112,51 @@ class PipelinePpoSettings(PpoSettings):
 class TrainingSettings(Settings):
     """When to stop, evaluate and save, and on what to compute."""
 
-    max_episodes: int | None = Field(default=None, ge=1, description="games, after which no iteration begins")
+    max_episodes: int | None = Field(default=None, ge=1, description="games after which no iteration starts")
     early_stopping: bool = Field(
         default=False, description="end the run once the outcome no longer rises: see patience"
     )
-    patience: int = Field(default=20, ge=3, description="evaluations that early stopping looks at")
+    patience: int = Field(default=20, ge=3, description="latest evaluations that early stopping considers")
     least_rise: float = Field(
         default=0.02,
-        description="of the outcome over these evaluations; early stopping ends a run that certainly rises by less",
+        description="rise of the outcome over these evaluations; early stopping ends a run that certainly rises less",
     )
     checkpoint_frequency: int = Field(
-        default=5, ge=1, description="iterations from one to the next; a resumed run repeats fewer"
+        default=5, ge=1, description="iterations between checkpoints; a resumed run repeats fewer"
     )
-    eval_frequency: int = Field(default=1, ge=1, description="iterations from one evaluation to the next")
+    eval_frequency: int = Field(default=1, ge=1, description="iterations between evaluations")
     eval_games: int = Field(default=100, ge=1, description="rounded up to whole rotations of the seats")
     eval_opponent: str = Field(default="random", description="a bot, in all other seats")
     eval_temperature: float = Field(
-        default=EvaluationSettings().temperature, ge=0, le=10, description="of the policy; 0 is greedy"
+        default=EvaluationSettings().temperature,
+        ge=0,
+        le=10,
+        description="sampling temperature of the policy; 0 is greedy",
     )
-    final_games: int = Field(default=1000, ge=0, description="of the best policy against each bot, on fresh deals")
-    max_recoveries: int = Field(default=5, ge=0, description="updates that may diverge before the run fails")
-    threads: int = Field(default=1, ge=1, description="of the arithmetic; part of what decides the last bits")
-    device: Literal["cpu", "cuda"] = Field(default="cpu", description="that computes the updates")
+    final_games: int = Field(
+        default=1000, ge=0, description="games of the best policy against each bot, on fresh deals"
+    )
+    max_recoveries: int = Field(default=5, ge=0, description="diverged updates before the run fails")
+    threads: int = Field(
+        default=1,
+        ge=1,
+        description="threads of the arithmetic; results differ in the last bits between numbers of threads",
+    )
+    device: Literal["cpu", "cuda"] = Field(default="cpu", description="device that computes the updates")
 
 
 class LoggingSettings(Settings):
     """Outputs other than checkpoints."""
 
-    tensorboard: bool = Field(default=True, description="curves for it, in the output folder")
-    csv_log: str = Field(default="training_log.csv", description="in the output folder; '' for none")
+    tensorboard: bool = Field(default=True, description="write TensorBoard curves to the output folder")
+    csv_log: str = Field(default="training_log.csv", description="CSV file in the output folder; '' for none")
     wandb: Literal["off", "offline", "online"] = Field(
         default="off", description="Weights & Biases: pip install 'flyball[wandb]'"
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", description="WARNING and ERROR hide the progress"
     )
-    print_frequency: int = Field(default=1, ge=1, description="iterations from one line of progress to the next")
+    print_frequency: int = Field(default=1, ge=1, description="iterations between lines of progress")
 
 
 class PipelineSettings(Settings):
@@ -184,23 +203,23 @@ _TUNED: dict[ConfigKey, dict[str, Any]] = {
         "ppo.batch_size": 2048,
         "ppo.entropy_coef": 0.002,
         "ppo.entropy_coef_end": 0.0005,
-        "training.eval_games": 12_000,  # by half as many, the best is too often the luckiest
+        "training.eval_games": 12_000,  # with half as many, the best is too often the luckiest
         "training.eval_frequency": 10,
         "training.checkpoint_frequency": 10,
     },
-    ConfigKey("tic_tac_toe_2p"): {"collection.num_iterations": 400},  # half a minute, and hardly anything is lost
-    # A race that nobody who moves at random ever ends: from a random start there is nothing to learn.
+    ConfigKey("tic_tac_toe_2p"): {"collection.num_iterations": 400},  # half a minute, and hardly a game is lost
+    # Random players never finish this race, so there is nothing to learn from a random start.
     ConfigKey("chinese_checkers_3p"): {
         "collection.initial_policy": "behavioral_clone",
         "cloning.rounds": 8,
         "cloning.games_per_round": 128,
     },
 }
-"""Settings that were found by trying, see ADR-015; for other games PPO is that of the daemons."""
+"""Settings found by experiments (ADR-015). For other games the daemons' PPO settings are used."""
 
 
 def suited(config: GameConfig) -> dict[str, Any]:
-    """Return what suits a game better than the defaults, by dotted key."""
+    """Return the settings that suit a game better than the defaults, by dotted key."""
     ppo = {f"ppo.{name}": value for name, value in config.ppo.model_dump().items()}
     others = {
         "collection.games_per_iteration": config.selfplay.games_per_request,

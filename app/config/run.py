@@ -1,4 +1,4 @@
-"""The settings of a run: all that decides what happens in it. They are journaled first (RUN_CONFIGURED)."""
+"""The settings of a run, the first event of its journal (RUN_CONFIGURED)."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -27,16 +27,14 @@ class ForeignSettings(FlyballError):
 class DeadlineSettings(Settings):
     """Seconds for one attempt at a job, after which its process is killed and replaced.
 
-    Generous on purpose: a deadline is for jobs that hang. A batch of evaluation games has the deadline
+    They are generous, because a deadline is for jobs that hang. The deadline of a batch of evaluation games is
     ``evaluation.batch_seconds`` of its game.
     """
 
-    selfplay_seconds: float = Field(default=7200.0, gt=0, le=MAX_SECONDS, description="of a request for games")
-    inspection_seconds: float = Field(default=600.0, gt=0, le=MAX_SECONDS, description="of the inspection of a shard")
-    training_seconds: float = Field(default=7200.0, gt=0, le=MAX_SECONDS, description="of a training")
-    distribution_seconds: float = Field(
-        default=600.0, gt=0, le=MAX_SECONDS, description="of the distribution of a model"
-    )
+    selfplay_seconds: float = Field(default=7200.0, gt=0, le=MAX_SECONDS, description="self-play of one request")
+    inspection_seconds: float = Field(default=600.0, gt=0, le=MAX_SECONDS, description="inspection of a shard")
+    training_seconds: float = Field(default=7200.0, gt=0, le=MAX_SECONDS, description="one training")
+    distribution_seconds: float = Field(default=600.0, gt=0, le=MAX_SECONDS, description="distribution of a model")
 
 
 class RunSettings(Settings):
@@ -49,7 +47,7 @@ class RunSettings(Settings):
         default=0.3,
         ge=0,
         le=1,
-        description="a shard below it is not trained on; never above feedback.intensity.reduced",
+        description="quality score below which a shard is not trained on; at most feedback.intensity.reduced",
     )
     deadlines: DeadlineSettings = DeadlineSettings()
     feedback: FeedbackSettings = FeedbackSettings()
@@ -89,11 +87,11 @@ class RunSettings(Settings):
 
     @cached_property
     def by_key(self) -> dict[ConfigKey, GameConfig]:
-        """The configurations by their keys: controllers look them up at every event."""
+        """The configurations by key, cached because controllers look them up at every event."""
         return {config.key: config for config in self.configs}
 
     def __contains__(self, key: object) -> bool:
-        """Return whether this run plays a configuration; a run folder may hold events about others it once played."""
+        """Return whether this run plays a configuration; its journal may hold events about earlier ones."""
         return key in self.by_key
 
     def config(self, key: str) -> GameConfig:

@@ -1,4 +1,4 @@
-"""Settings of one game configuration. Frozen; unknown keys are errors; units are in the names."""
+"""Settings of one game configuration. They are frozen, and unknown keys are errors."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from app.core import RANDOM, ConfigKey
 
 Builtin = Literal["random", "heuristic"]
-"""Players that come with Flyball; which games have a heuristic one: see ``app.games.heuristics``."""
+"""Built-in players; ``app.games.heuristics`` lists the games with a heuristic one."""
 
 
 class Settings(BaseModel):
@@ -25,7 +25,7 @@ class Settings(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _booleans_are_no_numbers(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse what pydantic would take for 1 or 0; numbers written as text, as in the environment, are fine."""
+        """Refuse booleans for numbers, which pydantic would read as 1 or 0; numbers as text stay valid."""
         if info.field_name in _numbers_of(cls) and _holds_boolean(value):
             raise PydanticCustomError("boolean", "Input should be a number, which true and false are not")
         return value
@@ -33,13 +33,13 @@ class Settings(BaseModel):
 
 @cache
 def _numbers_of(model: type[Settings]) -> frozenset[str]:
-    """Return the fields that are or hold numbers, and no booleans."""
+    """Return the fields whose types include numbers but not booleans."""
     types = {name: set(_types(field.annotation)) for name, field in model.model_fields.items()}
     return frozenset(name for name, named in types.items() if named & {int, float} and not named & {bool, Any})
 
 
 def _types(annotation: Any) -> Iterator[Any]:
-    """Iterate over the types that an annotation is made of."""
+    """Iterate over the types in an annotation."""
     for part in get_args(annotation):
         yield from (type(part),) if isinstance(part, bool) else _types(part)
     yield getattr(annotation, "__supertype__", annotation)
@@ -56,37 +56,37 @@ class NetworkSettings(Settings):
     hidden: tuple[int, ...] = Field(default=(256, 128), min_length=1)
 
 
-GAMMA = "discount of a seat's next reward"
-GAE_LAMBDA = "1: judge a move by the end of its game; 0: by the critic at once"
+GAMMA = "discount factor from one decision of a seat to its next"
+GAE_LAMBDA = "lambda of GAE; 1: advantages from the game's outcome; 0: from the critic's next value"
 
 
 class PpoSettings(Settings):
     """Proximal policy optimisation (Schulman et al. 2017).
 
-    The defaults are those that, of some tried, gave the strongest players of the two-player games in 20 seconds:
-    rewards come at the end of games of any length, so nothing is discounted; and later moves are explored, that is
-    often bad, so a move is judged by the critic soon after it (a lambda of 0.75 rather than 0.95).
+    The defaults gave the strongest players of the two-player games after 20 seconds, among several tried. Rewards come
+    at the end of games of any length, so nothing is discounted. Later moves are exploratory and often bad, so the critic
+    judges a move soon after it (lambda 0.75 rather than 0.95).
     """
 
-    learning_rate: float = Field(default=1e-3, ge=1e-12, le=1, description="of Adam")
+    learning_rate: float = Field(default=1e-3, ge=1e-12, le=1, description="learning rate of Adam")
     gamma: float = Field(default=1.0, gt=0, le=1, description=GAMMA)
     gae_lambda: float = Field(default=0.75, ge=0, le=1, description=GAE_LAMBDA)
-    clip_epsilon: float = Field(default=0.2, gt=0, lt=1, description="ratios of probabilities count in 1 +- it")
+    clip_epsilon: float = Field(default=0.2, gt=0, lt=1, description="probability ratios are clipped to 1 ± this")
     value_coef: float = Field(default=0.5, ge=0, description="weight of the critic's loss")
-    entropy_coef: float = Field(default=0.03, ge=0, description="entropy coefficient, at first")
+    entropy_coef: float = Field(default=0.03, ge=0, description="weight of the entropy in the first training")
     entropy_coef_end: float | None = Field(
-        default=None, ge=0, description="entropy coefficient in the end; unset: constant"
+        default=None, ge=0, description="weight of the entropy after entropy_trainings; unset: constant"
     )
-    entropy_trainings: int = Field(
-        default=100, ge=1, description="trainings of the daemons until entropy_coef_end is reached"
+    entropy_trainings: int = Field(default=100, ge=1, description="trainings until entropy_coef_end is reached")
+    max_grad_norm: float = Field(
+        default=0.5, gt=0, description="maximum norm of a gradient; longer ones are scaled down"
     )
-    max_grad_norm: float = Field(default=0.5, gt=0, description="longer gradients are shortened to it")
     epochs: int = Field(default=3, ge=1, description="passes over the rows")
     batch_size: int = Field(default=256, ge=8, description="rows in a step of the optimiser")
-    target_kl: float = Field(default=0.1, gt=0, description="an epoch that ends above it is the last")
-    max_kl: float = Field(default=1.0, gt=0, description="an update above it has diverged and is thrown away")
-    min_entropy: float = Field(default=1e-3, ge=0, description="nats; a policy below it has collapsed")
-    symmetries: bool = Field(default=True, description="learn from images of the positions too, where there are any")
+    target_kl: float = Field(default=0.1, gt=0, description="KL divergence above which an epoch is the last")
+    max_kl: float = Field(default=1.0, gt=0, description="KL divergence above which an update is discarded as diverged")
+    min_entropy: float = Field(default=1e-3, ge=0, description="entropy in nats below which a policy has collapsed")
+    symmetries: bool = Field(default=True, description="also learn from symmetric images of the positions")
 
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 10.0
@@ -94,14 +94,14 @@ OPENINGS = "a game begins with 0 to this many random decisions"
 
 
 class SelfplaySettings(Settings):
-    """How a configuration makes experience."""
+    """Self-play of a configuration."""
 
     games_per_request: int = Field(default=256, ge=1, le=1_000_000)
     temperature: float = Field(
         default=1.0, ge=MIN_TEMPERATURE, le=MAX_TEMPERATURE, description="divides the logits before sampling"
     )
     rewards: Literal["terminal", "per_trick", "shaped"] = Field(
-        default="terminal", description="how they are spread over a game; but for Hearts there is only its end"
+        default="terminal", description="distribution of rewards over a game; except in Hearts only terminal"
     )
     opening_plies: int = Field(default=0, ge=0, description=OPENINGS)
 
@@ -110,38 +110,42 @@ class EvaluationSettings(Settings):
     """The gauntlet played after each training."""
 
     random_games: int = Field(default=200, ge=1)
-    model_games: int = Field(default=100, ge=1, description="against the champion and the newest lasting anchor")
-    anchors: int = Field(default=2, ge=0, description="lasting anchors, the newest ones")
-    members: int = Field(default=3, ge=0, description="other members of the league, drawn among those near in strength")
-    anchor_games: int = Field(default=50, ge=1, description="against each other opponent")
+    model_games: int = Field(
+        default=100, ge=1, description="games against the champion and the newest lasting anchor each"
+    )
+    anchors: int = Field(default=2, ge=0, description="newest lasting anchors to play")
+    members: int = Field(
+        default=3, ge=0, description="other league members to play, drawn among those near in strength"
+    )
+    anchor_games: int = Field(default=50, ge=1, description="games against each other opponent")
     saturated_games: int = Field(
-        default=20, ge=1, description="against opponents whose score against the champion is one-sided (over 90%)"
+        default=20, ge=1, description="games against opponents with a one-sided score against the champion (over 90%)"
     )
     temperature: float = Field(
-        default=0.3, ge=0, le=10, description="of both sides; 0 is greedy: only chance and openings make games differ"
+        default=0.3, ge=0, le=10, description="of both sides; 0 is greedy: then only chance and openings vary the games"
     )
     batch_games: int = Field(default=256, ge=1, description="games that one process plays at once")
-    batch_seconds: float = Field(default=600.0, gt=0, description="after which a batch is taken to hang")
+    batch_seconds: float = Field(default=600.0, gt=0, description="time after which a batch counts as hanging")
     opening_plies: int = Field(
         default=4,
         ge=0,
-        description="random decisions that every game begins with, the same for each seating; 0 where cards are dealt",
+        description="random decisions at the start of a game, equal for all seatings; 0 where cards are dealt",
     )
 
 
 class GameConfig(Settings):
-    """One game configuration: what is played, by how many, with which network and which settings."""
+    """One game configuration: game, number of players, network and settings."""
 
     key: ConfigKey = Field(pattern=r"^[a-z][a-z0-9_]*_[2-7]p$")
     game: str = Field(description="an OpenSpiel game string, for instance 'hex(board_size=7)'")
     players: int = Field(ge=2, le=7)
     engine: Literal["openspiel", "flyball"] = Field(
         default="openspiel",
-        description="whose rules are played; flyball's own are those of Hearts, Othello and usual connect four",
+        description="implementation of the rules; flyball's own are Hearts, Othello and standard connect four",
     )
     max_moves: int | None = Field(default=None, ge=1, description="a longer game is truncated, not drawn")
     rows_per_training: int = Field(
-        default=8192, ge=1, le=10**9, description="fresh rows that make a training worthwhile"
+        default=8192, ge=1, le=10**9, description="fresh rows that start a training at normal intensity"
     )
     builtins: tuple[Builtin, ...] = Field(default=("random",), description="built-in players of its league")
     network: NetworkSettings = NetworkSettings()

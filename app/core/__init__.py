@@ -1,4 +1,4 @@
-"""Ids, units, seeds, clock and errors: what everything else is said in."""
+"""Ids, statistics, seeds, clock and errors, on which everything else builds."""
 
 from app.core.clock import Clock
 from app.core.errors import FlyballError, UnusableFile, reading, writing
@@ -25,6 +25,9 @@ from app.core.statistics import (
     ELO_SCALE,
     LEAST_P,
     PLAYERS_OF,
+    Elo,
+    EloPerHour,
+    Rate,
     Verdict,
     expected_score,
     gsprt_llr,
@@ -32,8 +35,8 @@ from app.core.statistics import (
     rotation_outcomes,
     sprt_bounds,
     sprt_verdict,
+    wilson_interval,
 )
-from app.core.units import Elo, EloPerHour, Rate, wilson_interval
 
 __all__ = [
     "ANCHOR",

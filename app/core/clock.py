@@ -1,4 +1,10 @@
-"""Time as an argument. The system clock lives in ``daemons.clock``; nothing else reads one."""
+"""Clocks and recorded time. Pure: the only code that reads the system's clocks is ``daemons.clock``.
+
+Recorded time follows the time of day, never goes back and never stands still. The time of day may jump: when it is set
+by hand, by NTP after a boot, or when a machine wakes up. A small jump forward is followed at once. A large one is
+followed only after it has lasted a while, because records with a wrong time could not be corrected. While the time of
+day lies behind, recorded time runs a little more slowly than the monotonic clock until the time of day has caught up.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,22 +23,15 @@ class Clock(Protocol):
         ...
 
 
-# Recorded time: follows the time of day, never goes back, and never stands still. Pure.
-#
-# The time of day may jump: it is set by hand, or by NTP after a boot, or a machine wakes up. Recorded time takes a
-# small jump forward at once. A large one it takes when the time of day has stayed there for a while, because what was
-# recorded under a wrong time could not be taken back. When the time of day lies behind, recorded time goes on a
-# little more slowly than the monotonic clock, until the time of day has caught up.
-
 SECOND_US = 1_000_000
 SMALL_JUMP_US = 10 * SECOND_US
-"""A jump forward of up to this is taken at once, in microseconds."""
+"""Longest jump forward that is followed at once, in microseconds."""
 
 HOLD_US = 60 * SECOND_US
-"""A larger jump is taken when the time of day has been ahead for so long by the monotonic clock, in microseconds."""
+"""How long a larger jump must last before it is followed, in microseconds of the monotonic clock."""
 
 SLOWED = 0.9
-"""How fast recorded time goes, by the monotonic clock, while the time of day lies behind."""
+"""Seconds of recorded time in a second of the monotonic clock, while the time of day lies behind."""
 
 Relation = Literal["even", "ahead", "behind"]
 
@@ -55,14 +54,14 @@ class SteadyTime:
 
     @property
     def relation(self) -> Relation:
-        """Position of the clock: ahead by an untaken jump, or behind by more than a small one."""
+        """Position of the time of day: ahead by a jump not followed yet, or behind by more than a small one."""
         if self.ahead_since_us is not None:
             return "ahead"
         return "behind" if self.offset_us < -SMALL_JUMP_US else "even"
 
     @classmethod
     def begin(cls, recorded_us: int, day_us: int, monotonic_us: int) -> "SteadyTime":
-        """Begin with a process: how long nothing was recorded can't be known, so the time of day is believed."""
+        """Start in a new process. The length of the pause is unknown, so the time of day is believed."""
         now_us = max(recorded_us, day_us)
         return cls(now_us, monotonic_us, offset_us=day_us - now_us)
 

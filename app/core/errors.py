@@ -1,4 +1,4 @@
-"""The one root of all errors that Flyball raises on purpose, and what becomes of those of files."""
+"""The base of all errors that Flyball raises on purpose, and errors of named files."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -23,16 +23,16 @@ class FlyballError(Exception):
 
 
 class UnusableFile(FlyballError):
-    """A file or folder that somebody named: it is missing, cannot be read or written, or holds something else."""
+    """A named file or folder that is missing, cannot be read or written, or holds something else."""
 
 
 def reading(path: Path) -> AbstractContextManager[None]:
-    """Read a file that somebody named. Raises ``UnusableFile`` where the system does not let it be read."""
+    """Turn an ``OSError`` while reading a file into ``UnusableFile``."""
     return _usable(path, "read", "Look at its name and mode.")
 
 
 def writing(path: Path) -> AbstractContextManager[None]:
-    """Write a file that somebody named. Raises ``UnusableFile`` where the system does not let it be written."""
+    """Turn an ``OSError`` while writing a file into ``UnusableFile``."""
     return _usable(path, "written", "Choose another place.")
 
 

@@ -32,7 +32,7 @@ RANDOM = "random"
 """The built-in player that chooses evenly among the legal actions; the zero of every rating."""
 
 HEURISTIC = "heuristic"
-"""The built-in player that knows something of its game; not every game has one."""
+"""The built-in player that follows a rule of thumb; not every game has one."""
 
 PlayerName = Annotated[str, Field(pattern=f"^({SHA256}|{RANDOM}|{HEURISTIC})$")]
 """Names a player: a model by its hash, a built-in one by its name."""
@@ -63,7 +63,7 @@ def derive_id(*parts: str | int) -> EventId:
 
 
 def prefixed(*parts: str | int) -> bytes:
-    """Write parts one after the other, each after its length: what ids and chance are hashed from."""
+    """Concatenate length-prefixed parts, from which ids and random numbers are hashed."""
     written = b""
     for part in parts:
         encoded = str(part).encode()

@@ -1,9 +1,9 @@
-"""Compiled kernels: numba's, for one thread, kept in a cache from start to start.
+"""Numba kernels for one thread, compiled once and cached on disk.
 
-A cached kernel holds the code of the kernels it calls and the constants it reads, which may stand in other files, and
-numba looks only at its own. So kernels use those of their own package alone, and the cache lies in a folder named by
-the contents of all its files: changed code finds an empty one, and processes that start at once, be it in the middle
-of an upgrade, never read each other's stale code.
+A cached kernel includes the kernels it calls and the constants it reads, which may stand in other files, but numba
+checks only the kernel's own file for changes. So kernels use those of their own package alone, and the cache folder is
+named by the contents of all files of the package: changed code starts with an empty cache, and processes that start in
+the middle of an upgrade never read each other's stale code.
 """
 
 from collections.abc import Callable
@@ -24,17 +24,17 @@ _APP = Path(__file__).parents[1]
 def kernel(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """Compile a function of numbers and arrays on its first call.
 
-    It lets go of the interpreter's lock, divides as NumPy does, and does not check bounds unless
-    ``NUMBA_BOUNDSCHECK`` is set. Where no folder can be written to, it is compiled anew by every process.
+    It releases the GIL, divides as NumPy does, and checks bounds only if ``NUMBA_BOUNDSCHECK`` is set. Without a
+    writable cache folder, every process compiles it again.
     """
     return _compiled(function, "never")
 
 
 def inlined(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Compile a function as a part of each kernel that calls it; see ``kernel``.
+    """Compile a function into each kernel that calls it; see ``kernel``.
 
-    It is for small functions of arrays. A call counts references to them, in atomic operations; and only a caller knows
-    which arguments are constant tables and places, of which the compiler makes vectors.
+    For small functions of arrays: a call would count references with atomic operations, and only in the caller does the
+    compiler know which tables and indices are constant, so that it can vectorise.
     """
     return _compiled(function, "always")
 
@@ -46,14 +46,14 @@ def _compiled(
     config.CACHE_DIR = str(cache_folder(_package(Path(getfile(function))), given))  # type: ignore[attr-defined]
     try:
         compiled = njit(function, cache=True, nogil=True, error_model="numpy", inline=inline)
-    except RuntimeError:  # numba found no place for its cache
+    except RuntimeError:  # numba found no writable folder
         compiled = njit(function, nogil=True, error_model="numpy", inline=inline)
     return cast("Callable[_Arguments, _Result]", compiled)
 
 
 @cache
 def cache_folder(package: Path, given: str) -> Path:
-    """Return where to keep a package's kernels: under the folder that was given, else beside its code."""
+    """Return the folder for a package's kernels: under ``given`` if set, else beside the code."""
     contents = sha256()
     for source in sorted(package.rglob("*.py")):
         contents.update(source.read_bytes())
@@ -62,7 +62,7 @@ def cache_folder(package: Path, given: str) -> Path:
 
 
 def _package(source: Path) -> Path:
-    """Return the folder of a source: that of its package of ours, or the one it lies in."""
+    """Return the folder of the source's top-level package in ``app``, or else its own folder."""
     if source.is_relative_to(_APP):
         return _APP / source.relative_to(_APP).parts[0]
     return source.parent

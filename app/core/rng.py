@@ -1,4 +1,8 @@
-"""Seed derivation: one run seed, and a stream of its own for every purpose."""
+"""Random numbers from seeds: one seed for the run, and a stream for every purpose.
+
+A draw is the same on every machine and with every version of every library. Controllers draw with this module alone,
+because a library promises a generator's stream for one version only, and a journal is replayed for longer than that.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
@@ -9,19 +13,14 @@ from typing import Generic, TypeVar
 
 from app.core.ids import derive_id, prefixed
 
-# Chance that follows from a seed alone: the same draw on every machine, with every version of every library.
-#
-# Controllers draw with this and with nothing else: a generator's stream is only promised for one version of its
-# library, and a journal is replayed for longer than that.
-
 POINT_BYTES, MANTISSA_BITS = 8, 53
 T = TypeVar("T")
 
 
 def derive_points(root: int, *purpose: str | int, count: int) -> tuple[float, ...]:
-    """Derive independent uniform points in [0, 1), [count], from a seed and what the points are for.
+    """Derive independent uniform points in [0, 1), [count], from a seed and their purpose.
 
-    One hash gives all of them: a scheduler draws thousands a second.
+    They share one hash, because a scheduler draws thousands a second.
     """
     stream = shake_128(prefixed("points", root, *purpose)).digest(POINT_BYTES * count)
     spare, scale = 8 * POINT_BYTES - MANTISSA_BITS, 1 / (1 << MANTISSA_BITS)
@@ -29,12 +28,12 @@ def derive_points(root: int, *purpose: str | int, count: int) -> tuple[float, ..
 
 
 def derive_point(root: int, *purpose: str | int) -> float:
-    """Derive a uniform point in [0, 1) from a seed and what the point is for."""
+    """Derive a uniform point in [0, 1) from a seed and its purpose."""
     return derive_points(root, *purpose, count=1)[0]
 
 
 class Wheel(Generic[T]):
-    """Keys side by side, as wide as their weights: laid out once, for any number of draws.
+    """A discrete distribution over keys, prepared once for any number of draws.
 
     Args:
         weights: finite, not negative, and not all 0; a key of weight 0 is never drawn. Their order matters.
@@ -45,28 +44,27 @@ class Wheel(Generic[T]):
         self._ends = list(accumulate(weights[key] for key in self._keys))
 
     def draw(self, point: float) -> T:
-        """Return the key on which a point in [0, 1) falls, for instance one of ``derive_points``."""
+        """Return the key at a uniform point in [0, 1), such as one of ``derive_points``."""
         return self.draws((point,))[0]
 
     def draws(self, points: Iterable[float]) -> list[T]:
-        """Return the key on which each point falls."""
+        """Return the key at each point."""
         keys, ends, whole, last = self._keys, self._ends, self._ends[-1], len(self._keys) - 1
         return [keys[min(bisect_right(ends, point * whole), last)] for point in points]  # rounding may reach the end
 
 
 def lineups(weights: Mapping[T, float], count: int, *, seats: int, distinct: int, seed: int) -> list[tuple[T, ...]]:
-    """Draw who takes some seats, several times, [count][seats].
+    """Draw several lineups of players, [count][seats].
 
-    Every seat has the distribution of the weights, whatever ``distinct`` is: at most so many draws are made, and each
-    is cloned over neighbouring seats, as evenly as possible. That keeps the number of models in memory small (cluster
-    sampling).
+    Every seat has the distribution of the weights. At most ``distinct`` players are drawn for a lineup, and each takes
+    neighbouring seats, as evenly as possible, which keeps the number of models in memory small (cluster sampling).
 
     Args:
         weights: see ``Wheel``.
-        count: how many lineups.
-        seats: of each.
-        distinct: at most so many different ones take them.
-        seed: of the draws.
+        count: number of lineups.
+        seats: seats of each lineup.
+        distinct: most players of one lineup.
+        seed: seed of the draws.
     """
     wheel, draws = Wheel(weights), min(seats, distinct)
     drawn = wheel.draws(derive_points(seed, "lineups", count=count * draws))
@@ -74,12 +72,9 @@ def lineups(weights: Mapping[T, float], count: int, *, seats: int, distinct: int
     return [tuple([drawn[first + place] for place in places]) for first in range(0, count * draws, draws)]
 
 
-SEED_BITS = 63
-
-
 def derive_seed(root: int, *purpose: str | int) -> int:
-    """Derive a seed in [0, 2**63) from the run's seed and what the seed is for.
+    """Derive a seed in [0, 2**63) from the run's seed and its purpose.
 
     Example: ``derive_seed(run_seed, "connect_four_2p", "selfplay", 17)``.
     """
-    return int(derive_id("seed", root, *purpose), 16) % (1 << SEED_BITS)
+    return int(derive_id("seed", root, *purpose), 16) % (1 << 63)

@@ -1,8 +1,7 @@
 """Typed events in CloudEvents envelopes: the language all daemons speak."""
 
-from app.events.catalogue import BY_NAME, BY_TYPE, CATALOGUE, ENVELOPES, UnknownEventType, resolve
-from app.events.cloudevents import envelope_of, from_cloudevent
-from app.events.codec import MalformedEvent, decode, id_in, malformed
+from app.events.catalogue import BY_NAME, BY_TYPE, CATALOGUE, ENVELOPES, UnknownEventType, follow, originate, resolve
+from app.events.codec import MalformedEvent, NoUpcast, decode, id_in, upcast
 from app.events.decisions import (
     AdaptiveParamsChanged,
     CurriculumRebalanced,
@@ -19,7 +18,6 @@ from app.events.decisions import (
     TrainingIntensityChanged,
     TrainingUnblocked,
 )
-from app.events.drafting import follow, originate
 from app.events.envelope import Cause, Envelope, Event, encode
 from app.events.facts import (
     CheckpointAdded,
@@ -70,7 +68,6 @@ from app.events.requests import (
     TrainingRequested,
 )
 from app.events.rows import AnyRow, Row
-from app.events.upcasts import NoUpcast, upcast
 from app.events.values import (
     AgentRating,
     Category,
@@ -184,12 +181,9 @@ __all__ = [
     "Value",
     "decode",
     "encode",
-    "envelope_of",
     "follow",
-    "from_cloudevent",
     "handles",
     "id_in",
-    "malformed",
     "originate",
     "resolve",
     "upcast",

@@ -1,15 +1,16 @@
-"""Every event type there is, by class, by CloudEvents type and by event name."""
+"""All event types, and new envelopes of them: the first of a chain, or one that follows from a cause."""
 
+from datetime import datetime
 from difflib import get_close_matches
 from inspect import getmembers, isclass
 from typing import Any, Literal, cast
 
 from pydantic import create_model
 
-from app.core import FlyballError
+from app.core import FlyballError, derive_id
 from app.events import decisions, facts, requests
-from app.events.envelope import EnvelopeModel
-from app.events.payload import TYPE_PREFIX, Payload
+from app.events.envelope import Cause, Envelope, EnvelopeModel
+from app.events.payload import TYPE_PREFIX, Payload, Scope
 
 
 class UnknownEventType(FlyballError):
@@ -45,15 +46,17 @@ def _concrete(payload: type[Payload]) -> type[EnvelopeModel[Any]]:
 
 
 ENVELOPES: dict[str, type[EnvelopeModel[Any]]] = {payload.event_type: _concrete(payload) for payload in CATALOGUE}
-"""The model of each event type's envelope: the JSON Schemas are made from them."""
+"""The envelope's model for each event type; the JSON Schemas are made from them."""
 
 
 def resolve(name: str) -> type[Payload]:
-    """Find a payload class by its type (``flyball.training.completed``, the prefix may be left out) or its seed
-    name (``TRAINING_COMPLETED``).
+    """Find a payload class by type or event name.
+
+    Args:
+        name: ``flyball.training.completed``, ``training.completed`` or ``TRAINING_COMPLETED``.
 
     Raises:
-        UnknownEventType: nothing is called so; the message names the nearest.
+        UnknownEventType: no event type has this name; the hint gives the nearest.
     """
     found = BY_TYPE.get(name) or BY_TYPE.get(TYPE_PREFIX + name) or BY_NAME.get(name.upper())
     if found is None:
@@ -61,3 +64,63 @@ def resolve(name: str) -> type[Payload]:
         hint = f"Did you mean {near[0]}?" if near else "List them with: flyball events list"
         raise UnknownEventType(f"There is no event type {name!r}.", hint=hint)
     return found
+
+
+def originate(data: Payload, *, event_id: str, time: datetime, subject: str | None = None) -> Envelope[Payload]:
+    """Write the first event of a chain of causes; it correlates with itself."""
+    return _validated(data, event_id=event_id, time=time, subject=subject, correlationid=event_id)
+
+
+def follow(
+    data: Payload,
+    cause: Cause,
+    *,
+    by: str,
+    index: int = 0,
+    subject: str | None = None,
+    time: datetime | None = None,
+    evidence: Cause | None = None,
+) -> Envelope[Payload]:
+    """Return an event caused by another, with an id derived from (by, cause, index).
+
+    Args:
+        data: the payload.
+        cause: the event that led to it.
+        by: the controller or worker that emits it.
+        index: number of the event among those that ``by`` emits for this cause.
+        subject: the configuration; None: the cause's.
+        time: when it happened; None: when its cause was recorded.
+        evidence: the earlier event that it follows from, when ``cause`` only set the time, as ticks do.
+    """
+    origin = evidence or cause
+    about_config = data.scope is Scope.CONFIG
+    if about_config:
+        subject = subject or cause.subject
+    # The other attributes are the cause's, which was validated when it was read: a second look would only cost time.
+    write = _assembled if time is None and (subject is not None) is about_config else _validated
+    return write(
+        data,
+        event_id=derive_id(by, cause.id, index),
+        subject=subject,
+        time=time or cause.recordedtime,
+        correlationid=origin.correlationid,
+        causationid=origin.id,
+        traceparent=origin.traceparent,
+    )
+
+
+def _assembled(data: Payload, *, event_id: str, **attributes: Any) -> Envelope[Payload]:
+    return Envelope(
+        specversion="1.0",
+        id=event_id,
+        type=data.event_type,
+        datacontenttype="application/json",
+        dataversion=data.dataversion,
+        data=data,
+        **attributes,
+    )
+
+
+def _validated(data: Payload, *, event_id: str, **attributes: Any) -> Envelope[Payload]:
+    model = ENVELOPES[data.event_type]
+    return model(id=event_id, type=data.event_type, dataversion=data.dataversion, data=data, **attributes).envelope()

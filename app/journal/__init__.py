@@ -1,7 +1,7 @@
 """The journal, daemons' state and clients' outboxes: ports, and adapters to SQLite and memory."""
 
-from app.journal.damage import LANDMARKS
-from app.journal.errors import (
+from app.journal.damage import LANDMARKS, Rebuilt, rebuild
+from app.journal.database import (
     DamagedDatabase,
     DamagedState,
     NotAJournal,
@@ -15,7 +15,6 @@ from app.journal.history import history
 from app.journal.memory_journal import MemoryJournal
 from app.journal.outbox import MemoryOutbox, SqliteOutbox
 from app.journal.ports import Chunk, Journal, JournalReader, Outbox, StateKey, StateStore
-from app.journal.rebuild import Rebuilt, rebuild
 from app.journal.sqlite_journal import SqliteJournal, SqliteJournalReader
 from app.journal.state import MemoryStateStore, SqliteStateStore
 

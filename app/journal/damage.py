@@ -1,23 +1,26 @@
-"""Detection of damaged records, and of rows that contradict the records."""
+"""Damage of a journal: finding it, and rebuilding a journal whose records are sound."""
 
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from app.core import FlyballError
 from app.events import EventVoided, RunConfigured
 from app.events.frames import DamagedRecord, Record
-from app.journal.errors import DamagedDatabase, DamagedRow
-from app.journal.queries import COLUMNS, continued, open_header, open_record, signed, verified_rows
+from app.journal.database import DamagedDatabase, DamagedRow, Database, StorageError, explained, locked
+from app.journal.queries import COLUMNS, FORMAT, continued, open_header, open_record, save_row, signed, verified_rows
 
 LANDMARKS = frozenset({EventVoided.event_type, RunConfigured.event_type})
 """Types whose latest event every journal can name at once; see ``JournalReader.landmark``."""
 
 
 def landmarks_in(records: Iterable[Record]) -> dict[str, int]:
-    """Return the position of the last event of each of these types among some records."""
+    """Return the position of the last event of each type in ``LANDMARKS`` among some records."""
     found: dict[str, int] = {}
     for record in records:
         frame = record.frame
@@ -46,7 +49,7 @@ class Derived:
         self.landmarks: dict[str, int] = {}
 
     def add(self, record: Record) -> None:
-        """Take in the next record."""
+        """Add the next record."""
         frame = record.frame
         key = frame.producer, signed(frame.epoch)
         self.head = self.used[key] = record.last
@@ -111,3 +114,82 @@ def _landmark_at(db: sqlite3.Connection, position: int, event_type: str) -> int 
     query = "SELECT first, head FROM frames WHERE first <= ? ORDER BY first DESC LIMIT 1"
     row = db.execute(query, (position,)).fetchone()
     return landmarks_in((open_header(*row),)).get(event_type) if row else None
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """The result of a rebuild.
+
+    Attributes:
+        head: position of the last event.
+        before: the damaged file, kept beside the new one.
+        lost: rows that could not be read and cannot be derived from the records.
+    """
+
+    head: int
+    before: Path
+    lost: tuple[str, ...]
+
+
+def rebuild(path: Path) -> Rebuilt:
+    """Copy a journal's records into a new file, and derive the rest.
+
+    Marks and landmarks are derived from the records. A derived mark may be too low; then a frame that is sent again is
+    recognised by the ids of its events. Cursors and dead letters are copied as far as they can be read.
+
+    Raises:
+        StorageError: an earlier rebuild kept a file that this one would replace.
+        StorageInUse: a broker writes it.
+        DamagedRecord: a record is damaged, and can't be derived.
+        DamagedDatabase: the records can't be reached.
+    """
+    new, before = path.with_name(path.name + ".rebuilt"), path.with_name(path.name + ".damaged")
+    if before.exists():
+        raise StorageError(
+            f"{before} is there, as an earlier rebuild kept it.",
+            hint="Look whether it is still needed, and move it away.",
+        )
+    with locked(path), explained(path):
+        new.unlink(missing_ok=True)
+        with (
+            closing(sqlite3.connect(path, isolation_level=None)) as old,
+            closing(Database(new, FORMAT)) as copy,
+        ):
+            old.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            old.execute("PRAGMA query_only = ON")
+            derived = _copy_records(old, copy)
+            with copy.transaction() as db:
+                for (producer, epoch), following in derived.marks.items():
+                    save_row(db, "marks", producer, epoch, following, derived.used[producer, epoch])
+                for landmark in derived.landmarks.items():
+                    save_row(db, "landmarks", *landmark)
+                lost = (*_copy_rows(old, db, "cursors"), *_copy_rows(old, db, "dead_letters"))
+        os.link(path, before)
+        new.replace(path)
+        new.with_name(new.name + ".lock").unlink()
+    return Rebuilt(derived.head, before, lost)
+
+
+def _copy_records(old: sqlite3.Connection, copy: Database) -> Derived:
+    derived = Derived()
+    with copy.transaction() as db:
+        for row in old.execute("SELECT first, head, bodies FROM frames ORDER BY first"):
+            record = open_record(*row)
+            continued(record, derived.head, begun=False)
+            derived.add(record)
+            db.execute("INSERT INTO frames VALUES (?, ?, ?)", row)
+    return derived
+
+
+def _copy_rows(old: sqlite3.Connection, db: sqlite3.Connection, table: str) -> list[str]:
+    """Copy the sound rows of a table; return what is lost."""
+    lost = list[str]()
+    try:
+        for row in verified_rows(old, table):
+            if isinstance(row, DamagedRow):
+                lost.append(row.message)
+            else:
+                save_row(db, table, *row)
+    except sqlite3.Error as error:
+        lost.append(f"The rest of its table {table} can't be read ({error}).")
+    return lost

@@ -5,6 +5,7 @@ second writer out, and readers open the file read-only, which never checkpoints.
 thread and used in another, but by one at a time.
 """
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -14,30 +15,75 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from app.journal.errors import (
-    NO_ROOM,
-    DamagedDatabase,
-    NotAJournal,
-    OtherFormat,
-    StorageError,
-    StorageFull,
-    StorageInUse,
-    explained,
-)
+from app.core import FlyballError
 
 PAGE_BYTES = 8192
 CHECKPOINT_PAGES = 200
-"""WAL pages after which its owner should checkpoint, at a moment of its choice."""
+"""WAL pages after which the owner should checkpoint, between two transactions."""
 
 LATEST_CHECKPOINT_PAGES = 2000
-"""WAL pages after which a commit checkpoints, whoever waits for it."""
+"""WAL pages after which a commit itself checkpoints, and waits for it."""
 
 BEGIN = "Start `flyball up` once, or choose another folder by --run."
 """Hint where there is no journal yet."""
 
-
 HEADER = b"SQLite format 3\0" + PAGE_BYTES.to_bytes(2, "big")
 """First bytes of every SQLite file."""
+
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+LEAST_ROOM_BYTES = 64 << 10
+"""With less than this a disk counts as full: SQLite's WAL index grows by 32 KiB at a time."""
+
+BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG}
+"""SQLite's errors for damage; failed constraints and oversized values come only from changed pages."""
+
+WAY_OUT = (
+    "Restore it from a copy. For a journal, `flyball journal verify` lists all damage, and `flyball journal rebuild` "
+    "repairs it if all records are sound."
+)
+
+
+class StorageError(FlyballError):
+    """A database of Flyball's could not be used."""
+
+
+class StorageFull(StorageError):
+    """The disk is full. What was acknowledged is safe."""
+
+
+class StorageInUse(StorageError):
+    """Another process writes to this file."""
+
+
+class NotAJournal(StorageError):
+    """The file is missing, something else, or of another version."""
+
+
+class OtherFormat(NotAJournal):
+    """The file is of another format than this program reads."""
+
+
+class DamagedDatabase(NotAJournal):
+    """The file's content has changed since it was written."""
+
+    def __init__(self, message: str, *, hint: str = WAY_OUT) -> None:
+        super().__init__(message, hint=hint)
+
+
+class DamagedRow(DamagedDatabase):
+    """A row of a table other than ``frames`` has a wrong checksum."""
+
+    def __init__(self, table: str, key: object) -> None:
+        super().__init__(f"Damaged journal: the checksum of {key!r} in its table {table} is wrong.")
+
+
+class DamagedState(DamagedDatabase):
+    """A row of saved state is not what was once written."""
+
+
+class OutOfOrder(StorageError):
+    """A record does not continue the journal."""
+
 
 Migration = Callable[[sqlite3.Connection], None]
 """Brings a file from one format to the next, within a transaction."""
@@ -79,7 +125,7 @@ class Database:
         path: the file; created with its folders when missing.
         form: its format.
         synchronous: FULL makes a commit durable on return, NORMAL keeps it consistent but may lose the last ones.
-        reserve_bytes: room kept free in a file beside, given up when the disk is full so that closing succeeds.
+        reserve_bytes: size of a reserve file beside it, deleted when the disk is full so that closing succeeds.
 
     Raises:
         StorageInUse: another process writes it.
@@ -137,7 +183,7 @@ class Database:
             self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def close(self) -> None:
-        """Close and give the lock back. Twice does nothing."""
+        """Close and release the lock. Twice does nothing."""
         if self._open:
             self._open = False
             self.connection.close()
@@ -291,3 +337,30 @@ def _reserve(path: Path, size: int) -> None:
                 f"{path} cannot be written: {error}.", hint="Look at the folder's owner and mode."
             ) from error
         raise StorageFull(f"No room for a reserve of {size} bytes at {path}.", hint="Free some disk space.") from error
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into ours."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise _explain(path, error) from error
+
+
+def _explain(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> StorageError:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # no code: invalid UTF-8
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not _has_room(path)):
+        return StorageFull(f"No room to write {path}.", hint="Free some disk space, then start again.")
+    if code in BROKEN:
+        return DamagedDatabase(f"{path} is damaged or not a database ({error}).")
+    return StorageError(f"{path} could not be used: {error}.", hint="Look at the file's owner, mode and disk.")
+
+
+def _has_room(path: Path) -> bool:
+    """Tell a broken disk from a full one: SQLite calls both an I/O error when it syncs or maps memory."""
+    try:
+        found = os.statvfs(path.parent)
+    except OSError:
+        return True
+    return found.f_bavail * found.f_frsize >= LEAST_ROOM_BYTES

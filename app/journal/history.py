@@ -18,10 +18,10 @@ def history(
     types: Collection[type[Payload]] | None = None,
     on_dead: Callable[[DeadLetter], None] | None = None,
 ) -> Iterator[Event[Any]]:
-    """Iterate over the events that are in a journal, in order, up to its head.
+    """Iterate over the events of a journal, in order, up to its head.
 
     Args:
-        journal: read from, a bounded part at a time.
+        journal: read in chunks.
         after: begin after this position.
         types: payload classes wanted; None for all. The bodies of the others are not read.
         on_dead: called with events that can't be read; without it they are an error.
@@ -63,7 +63,7 @@ def past_settings(journal: JournalReader) -> Iterator[RunSettings]:
     Raises:
         ForeignSettings: the broker recorded settings, and this version can read none of them.
     """
-    left_out = voided_events(journal)
+    voided = voided_events(journal)
     foreign: ForeignSettings | None = None
     readable = False
     for record in journal.headers_back(journal.landmark(RunConfigured.event_type)):
@@ -71,7 +71,7 @@ def past_settings(journal: JournalReader) -> Iterator[RunSettings]:
             continue
         found = history(journal, after=record.first - 1, types={RunConfigured}, on_dead=lambda _: None)
         here = takewhile(lambda event, last=record.last: event.sequence <= last, found)  # type: ignore[misc]
-        for event in reversed([event for event in here if event.sequence not in left_out]):
+        for event in reversed([event for event in here if event.sequence not in voided]):
             try:
                 settings = RunSettings.recorded(event.data.settings, event.source)
             except ForeignSettings as error:
@@ -84,5 +84,5 @@ def past_settings(journal: JournalReader) -> Iterator[RunSettings]:
 
 
 def last_settings(journal: JournalReader) -> RunSettings | None:
-    """Return the settings that are in force; None in a new journal. Raises ``ForeignSettings``: see above."""
+    """Return the settings in force; None in a new journal. Raises ``ForeignSettings``: see ``past_settings``."""
     return next(past_settings(journal), None)

@@ -1,4 +1,4 @@
-"""The journal in memory, for tests and simulations. Records are kept as bytes, so they are read as from a disk."""
+"""The journal in memory, for tests and simulations."""
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -7,12 +7,11 @@ from dataclasses import replace
 from app.events.frames import DeadLetter, Record
 from app.journal.damage import landmarks_in
 from app.journal.ports import Chunk
-from app.journal.queries import MARKS_KEPT
-from app.journal.sqlite_journal import check_order
+from app.journal.queries import MARKS_KEPT, check_order
 
 
 class MemoryJournal:
-    """Forgets everything when it goes."""
+    """A journal that lives as long as the object. Records are kept as bytes, so they are read as from a disk."""
 
     def __init__(self) -> None:
         self.head = 0
@@ -33,14 +32,18 @@ class MemoryJournal:
         cursors: Mapping[str, int] | None = None,
         letters: Sequence[DeadLetter] = (),
     ) -> None:
-        """Keep all of it."""
+        """See ``Journal.append``."""
         check_order(self.head, records)
         for record in records:
             self._records.append(record)
             self._firsts.append(record.first)
             self.head, self.recorded_us = record.last, record.recorded_us
         for (producer, epoch), sequence in (marks or {}).items():
-            self._mark(producer, epoch, sequence)
+            kept = self._marks.setdefault(producer, {})
+            kept.pop(epoch, None)
+            kept[epoch] = sequence
+            if len(kept) > MARKS_KEPT:
+                del kept[next(iter(kept))]
         self._landmarks.update(landmarks_in(records))
         self._cursors.update(cursors or {})
         for letter in letters:
@@ -53,8 +56,8 @@ class MemoryJournal:
     def read(
         self, after: int, *, limit: int = 256, max_bytes: int = 4 << 20, types: Collection[str] | None = None
     ) -> Chunk:
-        """Return the records that hold events after a position."""
-        chosen, size, position = [], 0, after
+        """See ``JournalReader.read``."""
+        chosen, size, position = list[Record](), 0, after
         for record in self._records[self._index(after) :][:limit]:
             position = record.last
             if types is None or not frozenset(types).isdisjoint(record.frame.types):
@@ -65,31 +68,31 @@ class MemoryJournal:
         return Chunk(tuple(chosen), position)
 
     def headers_back(self, upto: int) -> Iterator[Record]:
-        """Iterate backwards over the records up to a position."""
+        """See ``JournalReader.headers_back``."""
         yield from reversed(self._records[: bisect_right(self._firsts, upto)])
 
     def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
-        """Iterate over the records after a position: first position and hashes of the event ids."""
+        """See ``Journal.ids``."""
         return ((record.first, record.frame.ids) for record in self._records[self._index(after) :])
 
     def mark(self, producer: str, epoch: int) -> int | None:
-        """Return the next sequence number of a producer's epoch; None when it was never seen."""
+        """See ``Journal.mark``."""
         return self._marks.get(producer, {}).get(epoch)
 
     def landmark(self, event_type: str) -> int:
-        """Return the position of the latest event of a type in ``LANDMARKS``; 0 when there is none."""
+        """See ``JournalReader.landmark``."""
         return self._landmarks.get(event_type, 0)
 
     def cursors(self) -> dict[str, int]:
-        """Return the durable cursors by name."""
+        """See ``JournalReader.cursors``."""
         return dict(sorted(self._cursors.items()))
 
     def dead_letters(self) -> list[DeadLetter]:
-        """Return the dead letters, oldest first."""
+        """See ``JournalReader.dead_letters``."""
         return list(self._letters.values())
 
     def remove_dead_letter(self, number: int) -> bool:
-        """Remove a dead letter; False when there is none of this number."""
+        """See ``Journal.remove_dead_letter``."""
         return self._letters.pop(number, None) is not None
 
     def rest(self, *, idle: bool = True) -> None:
@@ -98,14 +101,7 @@ class MemoryJournal:
     def close(self) -> None:
         """Do nothing: the content stays for as long as the object."""
 
-    def _mark(self, producer: str, epoch: int, sequence: int) -> None:
-        """Note a mark as the producer's latest, and forget its oldest beyond the bound."""
-        marks = self._marks.setdefault(producer, {})
-        marks.pop(epoch, None)
-        marks[epoch] = sequence
-        if len(marks) > MARKS_KEPT:
-            del marks[next(iter(marks))]
-
     def _index(self, after: int) -> int:
+        """Return the index of the record that holds the next event."""
         index = max(0, bisect_right(self._firsts, after + 1) - 1)
         return index + bool(self._records and self._records[index].last <= after)

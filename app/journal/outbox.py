@@ -4,8 +4,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from app.events.frames import DamagedFrame, Frame
-from app.journal.database import Database, Format
-from app.journal.errors import DamagedDatabase, StorageFull, explained
+from app.journal.database import DamagedDatabase, Database, Format, StorageFull, explained
 
 SCHEMA = (
     """CREATE TABLE frames (number INTEGER PRIMARY KEY AUTOINCREMENT, epoch BLOB NOT NULL,
@@ -33,8 +32,8 @@ class SqliteOutbox:
         self._max_bytes = max_bytes
 
     def put(self, frames: Sequence[bytes]) -> None:
-        """Keep frames, in order; durable on return."""
-        keys = [key_of(frame) for frame in frames]
+        """See ``Outbox.put``."""
+        keys = map(key_of, frames)
         rows = [(_blob(epoch), base, frame) for (epoch, base), frame in zip(keys, frames, strict=True)]
         with self._db.transaction() as db:
             db.executemany("INSERT OR IGNORE INTO frames (epoch, base, frame) VALUES (?, ?, ?)", rows)
@@ -42,7 +41,7 @@ class SqliteOutbox:
             check_bound(size, self._max_bytes)
 
     def load(self) -> list[bytes]:
-        """Return all frames, oldest first."""
+        """See ``Outbox.load``."""
         with explained(self._db.path):
             rows = self._db.connection.execute("SELECT epoch, base, frame FROM frames ORDER BY number").fetchall()
         for epoch, base, frame in rows:
@@ -51,7 +50,7 @@ class SqliteOutbox:
         return [frame for _, _, frame in rows]
 
     def remove(self, keys: Collection[tuple[int, int]]) -> None:
-        """Forget the frames with these (epoch, base)."""
+        """See ``Outbox.remove``."""
         rows = [(_blob(epoch), base) for epoch, base in keys]
         with self._db.transaction() as db:
             db.executemany("DELETE FROM frames WHERE epoch = ? AND base = ?", rows)
@@ -69,18 +68,18 @@ class MemoryOutbox:
         self._max_bytes = max_bytes
 
     def put(self, frames: Sequence[bytes]) -> None:
-        """Keep frames, in order."""
+        """See ``Outbox.put``."""
         kept = {key_of(frame): frame for frame in frames} | self._frames
         check_bound(sum(map(len, kept.values())), self._max_bytes)
         for frame in frames:
             self._frames.setdefault(key_of(frame), frame)
 
     def load(self) -> list[bytes]:
-        """Return all frames, oldest first."""
+        """See ``Outbox.load``."""
         return list(self._frames.values())
 
     def remove(self, keys: Collection[tuple[int, int]]) -> None:
-        """Forget the frames with these (epoch, base)."""
+        """See ``Outbox.remove``."""
         for key in keys:
             self._frames.pop(key, None)
 
@@ -89,11 +88,7 @@ class MemoryOutbox:
 
 
 def key_of(frame: bytes) -> tuple[int, int]:
-    """Return the (epoch, base) that name a frame among its producer's.
-
-    Raises:
-        DamagedFrame: it is no frame.
-    """
+    """Return the (epoch, base) that identify a frame among its producer's. Raises ``DamagedFrame``."""
     parsed = Frame.parse(frame)
     return parsed.epoch, parsed.base
 
@@ -107,11 +102,7 @@ def _is_frame(epoch: object, base: object, frame: object) -> bool:
 
 
 def check_bound(size: float, bound: int) -> None:
-    """Refuse to keep more than the bound.
-
-    Raises:
-        StorageFull: ``size`` exceeds ``bound``.
-    """
+    """Raise ``StorageFull`` when the frames exceed the bound; both in bytes."""
     if size > bound:
         raise StorageFull(
             f"The outbox would hold {size / 2**20:.0f} MiB; its bound is {bound / 2**20:.0f} MiB.",

@@ -1,4 +1,4 @@
-"""Ports of stored events and state. Adapters of a port share one contract suite."""
+"""Ports of stored events and state; the adapters of a port pass one contract suite."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ class Chunk:
     """A part of the journal.
 
     Attributes:
-        records: those wanted, in order. The first may begin at or before the position asked for.
-        position: the last position that was looked at; read on from here. Unchanged at the end.
+        records: the wanted records, in order. The first may begin at or before the position asked for.
+        position: the last position that was read; continue from here. Unchanged at the end.
     """
 
     records: tuple[Record, ...]
@@ -55,12 +55,12 @@ class JournalReader(Protocol):
     def headers_back(self, upto: int) -> Iterator[Record]:
         """Iterate backwards over the records that hold events up to a position, without their bodies.
 
-        The first is the one that holds the position, or the journal's last. It is found at once.
+        The first is the one that holds the position, or the journal's last; an index finds it.
         """
         ...
 
     def landmark(self, event_type: str) -> int:
-        """Return the position of the latest event of a type in ``LANDMARKS``, found at once; 0 when there is none."""
+        """Return the position of the latest event of a type in ``LANDMARKS``, by an index; 0 when there is none."""
         ...
 
     def cursors(self) -> dict[str, int]:
@@ -120,12 +120,12 @@ class Journal(JournalReader, Protocol):
         ...
 
     def rest(self, *, idle: bool = True) -> None:
-        """Tidy up between transactions: what must be done, and what can be when there is nothing else (``idle``)."""
+        """Tidy up between transactions: what must be done, and when ``idle``, what can be done."""
         ...
 
 
 class StateStore(Protocol):
-    """A daemon's state with the cursor it belongs to: saved together, so each event counts exactly once."""
+    """A daemon's state and its cursor, saved together, so that each event counts exactly once."""
 
     def load(self) -> tuple[int, dict[StateKey, bytes]]:
         """Return the cursor and all rows; (0, {}) at first.
@@ -148,7 +148,7 @@ class Outbox(Protocol):
     """Frames that wait for the broker to come back; they outlive the program that wrote them."""
 
     def put(self, frames: Sequence[bytes]) -> None:
-        """Keep frames, in order; durable on return. One that is kept already stays where it is.
+        """Append frames, durable on return. A frame that is kept already stays where it is.
 
         Raises:
             StorageFull: the bound on bytes, or the disk, is reached; nothing was kept.

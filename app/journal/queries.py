@@ -1,24 +1,21 @@
-"""Reading the journal's tables: shared by the writer and by read-only readers."""
+"""Tables of the journal: schema, checksums of rows, and verified reading."""
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache
 from typing import Any
 from zlib import crc32
 
-from app.events.frames import DeadLetter, Record, ids_of
-from app.events.frames.record import damaged
-from app.journal.database import Format
-from app.journal.errors import DamagedRow
-from app.journal.ports import Chunk
+from app.events.frames import Record, damaged
+from app.journal.database import DamagedRow, Format, OutOfOrder
 
 MARKS_KEPT = 8
-"""Epochs (lives) of a producer that are remembered. Frames of an older one that are sent again after all are known
-by the ids of their events as long as those are among the latest million."""
+"""Latest epochs of a producer whose marks are kept. Frames of an older epoch are recognised by the ids of their
+events, as long as these are among the latest million."""
 
 FRAMES = "CREATE TABLE frames (first INTEGER PRIMARY KEY, head BLOB NOT NULL, bodies BLOB NOT NULL)"
-"""A record is cut where its bodies begin: SQLite then reads the pages of a header without those of the bodies."""
+"""A record is cut where its bodies begin, because SQLite then reads a header's pages without those of the bodies."""
 
 SIDE_TABLES = (
     """CREATE TABLE marks (producer TEXT, epoch INTEGER, next INTEGER NOT NULL, used INTEGER NOT NULL,
@@ -132,36 +129,6 @@ def open_header(first: int, head: object) -> Record:
     return Record.open(head, expected=first, bodies=False)
 
 
-def read_chunk(db: sqlite3.Connection, after: int, limit: int, max_bytes: int, types: Collection[str] | None) -> Chunk:
-    """Do what ``JournalReader.read`` says."""
-    wanted = None if types is None else frozenset(types)
-    records, size, position = [], 0, after
-    with closing(_rows(db, "head, bodies" if wanted is None else "head", after, limit)) as rows:
-        for first, *row in rows:
-            record = open_record(first, *row) if wanted is None else open_header(first, *row)
-            position = continued(record, position, begun=position == after)
-            if wanted is not None:
-                if wanted.isdisjoint(record.frame.types):
-                    continue
-                bodies = db.execute("SELECT bodies FROM frames WHERE first = ?", (first,)).fetchone()
-                record = open_record(first, *row, *(bodies or (None,)))
-            records.append(record)
-            size += len(record.raw)
-            if size > max_bytes:
-                break
-    if position == after:
-        _check_end(db, after)
-    return Chunk(tuple(records), position)
-
-
-def _check_end(db: sqlite3.Connection, after: int) -> None:
-    """Refuse an index that ends before its table, because readers would miss the rest."""
-    query = "SELECT max(first), EXISTS (SELECT 1 FROM frames WHERE first > ?) FROM frames"
-    last, found = db.execute(query, (after,)).fetchone()
-    if last is not None and last > after and not found:
-        raise damaged(after + 1, f"events up to position {last} missing")
-
-
 def continued(record: Record, position: int, *, begun: bool) -> int:
     """Return the end of the record that holds the events after a position.
 
@@ -180,66 +147,18 @@ def continued(record: Record, position: int, *, begun: bool) -> int:
     return record.last
 
 
-def read_headers_back(db: sqlite3.Connection, upto: int) -> Iterator[Record]:
-    """Do what ``JournalReader.headers_back`` says."""
-    after: int | None = None
-    with closing(db.execute("SELECT first, head FROM frames WHERE first <= ? ORDER BY first DESC", (upto,))) as rows:
-        for row in rows:
-            record = open_header(*row)
-            if after is not None and record.last != after - 1:
-                raise damaged(record.last + 1, f"position {after} of the next record")
-            after = record.first
-            yield record
-
-
-def read_ids(db: sqlite3.Connection, after: int) -> Iterator[tuple[int, Sequence[int]]]:
-    """Do what ``Journal.ids`` says."""
-    with closing(_rows(db, "head", after, -1)) as rows:
-        for first, head in rows:
-            yield first, ids_of(head, first)
-
-
-def mark(db: sqlite3.Connection, producer: str, epoch: int) -> int | None:
-    """Return the next sequence number of a producer's epoch; None when it was never seen."""
-    found = rows_of(db, "marks", "producer = ? AND epoch = ?", producer, signed(epoch))
-    return next((row[2] for row in found), None)
-
-
 def signed(epoch: int) -> int:
     """Return the 64 bits of an epoch as SQLite stores them."""
     return epoch - (1 << 64) if epoch >> 63 else epoch
 
 
-def cursors(db: sqlite3.Connection) -> dict[str, int]:
-    """Return the durable cursors by name."""
-    return dict(sorted(rows_of(db, "cursors")))
+def check_order(head: int, records: Sequence[Record]) -> None:
+    """Refuse records to append that leave a gap or overlap.
 
-
-def landmark(db: sqlite3.Connection, event_type: str) -> int:
-    """Do what ``JournalReader.landmark`` says."""
-    return next((position for _, position in rows_of(db, "landmarks", "type = ?", event_type)), 0)
-
-
-def is_kept(db: sqlite3.Connection, letter: DeadLetter) -> bool:
-    """Return whether the reporter's dead letter about the same recorded event is kept already."""
-    query = "SELECT 1 FROM dead_letters WHERE position = ? AND reporter = ?"
-    return letter.position > 0 and db.execute(query, (letter.position, letter.reporter)).fetchone() is not None
-
-
-def dead_letters(db: sqlite3.Connection) -> list[DeadLetter]:
-    """Return the dead letters, oldest first."""
-    return [
-        DeadLetter(position, producer, reporter, error, body, number)
-        for number, position, producer, reporter, error, body in rows_of(db, "dead_letters", "TRUE ORDER BY number")
-    ]
-
-
-def _rows(db: sqlite3.Connection, columns: str, after: int, limit: int) -> sqlite3.Cursor:
-    start = after + 1
-    before = db.execute(
-        "SELECT first, head FROM frames WHERE first <= ? ORDER BY first DESC LIMIT 1", (start,)
-    ).fetchone()
-    if before is not None and open_header(*before).last > after:
-        start = before[0]
-    query = f"SELECT first, {columns} FROM frames WHERE first >= ? ORDER BY first LIMIT ?"  # noqa: S608 - constants
-    return db.execute(query, (start, limit))
+    Raises:
+        OutOfOrder: they do not continue ``head``.
+    """
+    for record in records:
+        if record.first != head + 1:
+            raise OutOfOrder(f"A record for position {record.first} cannot follow position {head}.")
+        head = record.last

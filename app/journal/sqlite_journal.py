@@ -1,14 +1,23 @@
-"""The journal in one SQLite file: one row a frame, one transaction a group of them."""
+"""The journal in one SQLite file: one row for each frame, one transaction for a group of frames."""
 
+import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from app.core import FlyballError
-from app.events.frames import DeadLetter, Record
+from app.events.frames import DeadLetter, Record, damaged, ids_of
 from app.journal import queries
 from app.journal.damage import check, damage_after, landmarks_in
-from app.journal.database import CHECKPOINT_PAGES, PAGE_BYTES, Database, open_read_only, structural_damage
-from app.journal.errors import DamagedDatabase, OutOfOrder, explained
+from app.journal.database import (
+    CHECKPOINT_PAGES,
+    PAGE_BYTES,
+    DamagedDatabase,
+    Database,
+    explained,
+    open_read_only,
+    structural_damage,
+)
 from app.journal.ports import Chunk
 
 RESERVE_BYTES = 4 << 20
@@ -20,7 +29,87 @@ PAGES_PER_COMMIT = 3
 """An estimate: a leaf of the frames, one of the marks, and now and then an inner page."""
 
 
-class SqliteJournal:
+class _JournalTables:
+    """The reading methods that the writer and read-only readers share."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self._path, self._connection = path, connection
+
+    def read(
+        self, after: int, *, limit: int = 256, max_bytes: int = 4 << 20, types: Collection[str] | None = None
+    ) -> Chunk:
+        """See ``JournalReader.read``."""
+        wanted = None if types is None else frozenset(types)
+        records, size, position = list[Record](), 0, after
+        columns = "head, bodies" if wanted is None else "head"
+        with explained(self._path), closing(self._rows(columns, after, limit)) as rows:
+            for first, *row in rows:
+                record = queries.open_record(first, *row) if wanted is None else queries.open_header(first, *row)
+                position = queries.continued(record, position, begun=position == after)
+                if wanted is not None:
+                    if wanted.isdisjoint(record.frame.types):
+                        continue
+                    query = "SELECT bodies FROM frames WHERE first = ?"
+                    bodies = self._connection.execute(query, (first,)).fetchone()
+                    record = queries.open_record(first, *row, *(bodies or (None,)))
+                records.append(record)
+                size += len(record.raw)
+                if size > max_bytes:
+                    break
+            if position == after:
+                self._check_end(after)
+        return Chunk(tuple(records), position)
+
+    def headers_back(self, upto: int) -> Iterator[Record]:
+        """See ``JournalReader.headers_back``."""
+        query, following = "SELECT first, head FROM frames WHERE first <= ? ORDER BY first DESC", None
+        with explained(self._path), closing(self._connection.execute(query, (upto,))) as rows:
+            for row in rows:
+                record = queries.open_header(*row)
+                if following is not None and record.last != following - 1:
+                    raise damaged(record.last + 1, f"position {following} of the next record")
+                following = record.first
+                yield record
+
+    def landmark(self, event_type: str) -> int:
+        """See ``JournalReader.landmark``."""
+        with explained(self._path):
+            rows = queries.rows_of(self._connection, "landmarks", "type = ?", event_type)
+            return next((position for _, position in rows), 0)
+
+    def cursors(self) -> dict[str, int]:
+        """See ``JournalReader.cursors``."""
+        with explained(self._path):
+            return dict(sorted(queries.rows_of(self._connection, "cursors")))
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """See ``JournalReader.dead_letters``; the newest 10,000 are kept."""
+        with explained(self._path):
+            rows = queries.rows_of(self._connection, "dead_letters", "TRUE ORDER BY number")
+            return [
+                DeadLetter(position, producer, reporter, error, body, number)
+                for number, position, producer, reporter, error, body in rows
+            ]
+
+    def _rows(self, columns: str, after: int, limit: int) -> sqlite3.Cursor:
+        """Select the records that hold events after a position."""
+        start = after + 1
+        query = "SELECT first, head FROM frames WHERE first <= ? ORDER BY first DESC LIMIT 1"
+        before = self._connection.execute(query, (start,)).fetchone()
+        if before is not None and queries.open_header(*before).last > after:
+            start = before[0]
+        query = f"SELECT first, {columns} FROM frames WHERE first >= ? ORDER BY first LIMIT ?"  # noqa: S608 - constants
+        return self._connection.execute(query, (start, limit))
+
+    def _check_end(self, after: int) -> None:
+        """Refuse an index that ends before its table, because readers would miss the rest."""
+        query = "SELECT max(first), EXISTS (SELECT 1 FROM frames WHERE first > ?) FROM frames"
+        last, found = self._connection.execute(query, (after,)).fetchone()
+        if last is not None and last > after and not found:
+            raise damaged(after + 1, f"events up to position {last} missing")
+
+
+class SqliteJournal(_JournalTables):
     """The one writer of a journal file.
 
     Once ``append`` returns, its records survive kill -9 and a loss of power. Every row is checksummed, and a damaged
@@ -40,16 +129,17 @@ class SqliteJournal:
 
     def __init__(self, path: Path) -> None:
         self._db = Database(path, queries.FORMAT, reserve_bytes=RESERVE_BYTES)
+        super().__init__(path, self._db.connection)
         try:
             with explained(path):
-                last = queries.last_record(self._db.connection)
-                check(self._db.connection, after=(last.last if last else 0) - CHECKED_EVENTS)
+                last = queries.last_record(self._connection)
+                check(self._connection, after=(last.last if last else 0) - CHECKED_EVENTS)
         except BaseException:
             self._db.close()
             raise
         self.head = last.last if last else 0
         self.recorded_us = last.recorded_us if last else 0
-        self._letters = max((letter.number for letter in queries.dead_letters(self._db.connection)), default=0)
+        self._letters = max((letter.number for letter in self.dead_letters()), default=0)
         self._wal_pages = CHECKPOINT_PAGES
 
     def append(
@@ -60,76 +150,56 @@ class SqliteJournal:
         cursors: Mapping[str, int] | None = None,
         letters: Sequence[DeadLetter] = (),
     ) -> None:
-        """Write all of it in one transaction; on return it is on the disk."""
-        check_order(self.head, records)
+        """See ``Journal.append``."""
+        queries.check_order(self.head, records)
         with self._db.transaction() as db:
-            db.executemany("INSERT INTO frames VALUES (?, ?, ?)", map(_row, records))
-            if marks:
-                used = records[-1].last if records else self.head
-                for (producer, epoch), sequence in marks.items():
-                    queries.save_row(db, "marks", producer, queries.signed(epoch), sequence, used)
+            for record in records:
+                cut = len(record.raw) - sum(record.frame.lengths)
+                view = memoryview(record.raw)
+                db.execute("INSERT INTO frames VALUES (?, ?, ?)", (record.first, view[:cut], view[cut:]))
+            used = records[-1].last if records else self.head
+            for (producer, epoch), sequence in (marks or {}).items():
+                queries.save_row(db, "marks", producer, queries.signed(epoch), sequence, used)
             for landmark in landmarks_in(records).items():
                 queries.save_row(db, "landmarks", *landmark)
             for cursor in (cursors or {}).items():
                 queries.save_row(db, "cursors", *cursor)
             number = self._letters
             for letter in letters:
-                if not queries.is_kept(db, letter):
-                    number += 1
-                    content = (letter.position, letter.producer, letter.reporter, letter.error, letter.body)
-                    queries.save_row(db, "dead_letters", number, *content)
-                    db.execute("DELETE FROM dead_letters WHERE number <= ?", (number - MAX_DEAD_LETTERS,))
+                about = (letter.position, letter.reporter)
+                query = "SELECT 1 FROM dead_letters WHERE position = ? AND reporter = ?"
+                if letter.position and db.execute(query, about).fetchone():
+                    continue
+                number += 1
+                content = (letter.position, letter.producer, letter.reporter, letter.error, letter.body)
+                queries.save_row(db, "dead_letters", number, *content)
+                db.execute("DELETE FROM dead_letters WHERE number <= ?", (number - MAX_DEAD_LETTERS,))
         self._letters = number
         if records:
             self.head, self.recorded_us = records[-1].last, records[-1].recorded_us
         self._wal_pages += PAGES_PER_COMMIT + sum(len(record.raw) for record in records) // PAGE_BYTES
 
-    def read(
-        self, after: int, *, limit: int = 256, max_bytes: int = 4 << 20, types: Collection[str] | None = None
-    ) -> Chunk:
-        """Read the records that hold events after a position."""
-        with explained(self._db.path):
-            return queries.read_chunk(self._db.connection, after, limit, max_bytes, types)
-
-    def headers_back(self, upto: int) -> Iterator[Record]:
-        """Iterate backwards over the records up to a position, without their bodies."""
-        with explained(self._db.path):
-            yield from queries.read_headers_back(self._db.connection, upto)
-
     def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
-        """Iterate over the records after a position: first position and hashes of the event ids."""
-        with explained(self._db.path):
-            yield from queries.read_ids(self._db.connection, after)
-
-    def landmark(self, event_type: str) -> int:
-        """Return the position of the latest event of a type in ``LANDMARKS``; 0 when there is none."""
-        with explained(self._db.path):
-            return queries.landmark(self._db.connection, event_type)
+        """See ``Journal.ids``."""
+        with explained(self._path), closing(self._rows("head", after, -1)) as rows:
+            for first, head in rows:
+                yield first, ids_of(head, first)
 
     def mark(self, producer: str, epoch: int) -> int | None:
-        """Return the next sequence number of a producer's epoch; None when it was never seen."""
-        with explained(self._db.path):
-            return queries.mark(self._db.connection, producer, epoch)
-
-    def cursors(self) -> dict[str, int]:
-        """Return the durable cursors by name."""
-        with explained(self._db.path):
-            return queries.cursors(self._db.connection)
-
-    def dead_letters(self) -> list[DeadLetter]:
-        """Return the dead letters, oldest first; the newest 10,000 are kept."""
-        with explained(self._db.path):
-            return queries.dead_letters(self._db.connection)
+        """See ``Journal.mark``."""
+        with explained(self._path):
+            where, key = "producer = ? AND epoch = ?", (producer, queries.signed(epoch))
+            return next((row[2] for row in queries.rows_of(self._connection, "marks", where, *key)), None)
 
     def remove_dead_letter(self, number: int) -> bool:
-        """Remove a dead letter; False when there is none of this number."""
+        """See ``Journal.remove_dead_letter``."""
         with self._db.transaction() as db:
             return db.execute("DELETE FROM dead_letters WHERE number = ?", (number,)).rowcount == 1
 
     def rest(self, *, idle: bool = True) -> None:
         """Move the WAL into the database: when it is long, or there is time.
 
-        Done between transactions, nobody waits for it: done within, it would set the 99th percentile of latency.
+        A checkpoint between transactions delays no commit; one within them would set the 99th percentile of latency.
         """
         if self._wal_pages >= CHECKPOINT_PAGES or (idle and self._wal_pages):
             self._db.checkpoint()
@@ -140,7 +210,7 @@ class SqliteJournal:
         self._db.close()
 
 
-class SqliteJournalReader:
+class SqliteJournalReader(_JournalTables):
     """Reads a journal file, whether or not a broker writes it.
 
     Raises:
@@ -150,73 +220,27 @@ class SqliteJournalReader:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._db = open_read_only(path, queries.FORMAT)
+        super().__init__(path, open_read_only(path, queries.FORMAT))
 
     @property
     def head(self) -> int:
         """Position of the last event; 0 when there is none."""
         with explained(self._path):
-            last = queries.last_record(self._db)
+            last = queries.last_record(self._connection)
         return last.last if last else 0
-
-    def read(
-        self, after: int, *, limit: int = 256, max_bytes: int = 4 << 20, types: Collection[str] | None = None
-    ) -> Chunk:
-        """Read the records that hold events after a position."""
-        with explained(self._path):
-            return queries.read_chunk(self._db, after, limit, max_bytes, types)
-
-    def headers_back(self, upto: int) -> Iterator[Record]:
-        """Iterate backwards over the records up to a position, without their bodies."""
-        with explained(self._path):
-            yield from queries.read_headers_back(self._db, upto)
-
-    def landmark(self, event_type: str) -> int:
-        """Return the position of the latest event of a type in ``LANDMARKS``; 0 when there is none."""
-        with explained(self._path):
-            return queries.landmark(self._db, event_type)
 
     def damage(self) -> Iterator[FlyballError]:
         """Check the whole file and iterate over all damage: of its pages, its records and its other tables."""
         with explained(self._path):
-            for problem in structural_damage(self._db):
+            for problem in structural_damage(self._connection):
                 yield DamagedDatabase(f"{self._path} is damaged: {problem}.")
             # All tables are read as of one moment: otherwise rows that a broker writes meanwhile look like damage.
-            self._db.execute("BEGIN")
+            self._connection.execute("BEGIN")
             try:
-                yield from damage_after(self._db, 0)
+                yield from damage_after(self._connection, 0)
             finally:
-                self._db.execute("ROLLBACK")
-
-    def cursors(self) -> dict[str, int]:
-        """Return the durable cursors by name."""
-        with explained(self._path):
-            return queries.cursors(self._db)
-
-    def dead_letters(self) -> list[DeadLetter]:
-        """Return the dead letters, oldest first."""
-        with explained(self._path):
-            return queries.dead_letters(self._db)
+                self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
         """Close. Twice does nothing."""
-        self._db.close()
-
-
-def check_order(head: int, records: Sequence[Record]) -> None:
-    """Refuse records that leave a gap or overlap.
-
-    Raises:
-        OutOfOrder: they do not continue ``head``.
-    """
-    for record in records:
-        if record.first != head + 1:
-            raise OutOfOrder(f"A record for position {record.first} cannot follow position {head}.")
-        head = record.last
-
-
-def _row(record: Record) -> tuple[int, memoryview, memoryview]:
-    view = memoryview(record.raw)
-    cut = len(view) - sum(record.frame.lengths)
-    return record.first, view[:cut], view[cut:]
+        self._connection.close()

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from zlib import crc32
 
-from app.journal.database import Database, Format
-from app.journal.errors import DamagedState, explained
+from app.journal.database import DamagedState, Database, Format, explained
 from app.journal.ports import StateKey
 
 SCHEMA = (
@@ -15,16 +14,13 @@ SCHEMA = (
     checksum INTEGER NOT NULL)""",
 )
 FORMAT = Format(0x464C5331, SCHEMA)  # "FLS1"
-SAVE_ROW = "INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)"
-DELETE_ROW = "DELETE FROM state WHERE kind = ? AND name = ?"
-SAVE_CURSOR = "INSERT OR REPLACE INTO cursor VALUES (0, ?, ?)"
 
 
 class SqliteStateStore:
     """State in a SQLite file.
 
-    It is written with ``synchronous=NORMAL``: a loss of power may take the last saves with it, but state and cursor
-    go back together, and the journal plays the difference again.
+    It is written with ``synchronous=NORMAL``: a loss of power may undo the last saves, state and cursor together, and
+    the events since are folded again from the journal.
 
     Raises:
         StorageInUse: another process writes it.
@@ -35,7 +31,7 @@ class SqliteStateStore:
         self._db = Database(path, FORMAT, synchronous="NORMAL")
 
     def load(self) -> tuple[int, dict[StateKey, bytes]]:
-        """Return the cursor and all rows."""
+        """See ``StateStore.load``."""
         with explained(self._db.path):
             cursors = self._db.connection.execute("SELECT position, checksum FROM cursor").fetchall()
             rows = self._db.connection.execute("SELECT kind, name, value, checksum FROM state").fetchall()
@@ -48,13 +44,13 @@ class SqliteStateStore:
         return (cursors[0][0] if cursors else 0), {(kind, name): value for kind, name, value, _ in rows}
 
     def save(self, cursor: int, changed: Mapping[StateKey, bytes | None]) -> None:
-        """Save the cursor and the rows that changed in one transaction."""
+        """See ``StateStore.save``."""
         rows = [(*key, value, _checksum(*key, value)) for key, value in changed.items() if value is not None]
         gone = [key for key, value in changed.items() if value is None]
         with self._db.transaction() as db:
-            db.executemany(SAVE_ROW, rows)
-            db.executemany(DELETE_ROW, gone)
-            db.execute(SAVE_CURSOR, (cursor, crc32(str(cursor).encode())))
+            db.executemany("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)", rows)
+            db.executemany("DELETE FROM state WHERE kind = ? AND name = ?", gone)
+            db.execute("INSERT OR REPLACE INTO cursor VALUES (0, ?, ?)", (cursor, crc32(str(cursor).encode())))
 
     def close(self) -> None:
         """Close. Twice does nothing."""
@@ -75,11 +71,11 @@ class MemoryStateStore:
         self._rows: dict[StateKey, bytes] = {}
 
     def load(self) -> tuple[int, dict[StateKey, bytes]]:
-        """Return the cursor and all rows."""
+        """See ``StateStore.load``."""
         return self._cursor, dict(self._rows)
 
     def save(self, cursor: int, changed: Mapping[StateKey, bytes | None]) -> None:
-        """Save the cursor and the rows that changed."""
+        """See ``StateStore.save``."""
         self._cursor = cursor
         for key, value in changed.items():
             if value is None:

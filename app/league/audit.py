@@ -5,7 +5,7 @@ from math import hypot, sqrt
 from typing import NamedTuple
 
 from app.core import Elo
-from app.core.units import Z_95
+from app.core.statistics import Z_95
 from app.league.bradley_terry import fit_bradley_terry
 from app.league.pool import rate
 from app.league.ratings import Estimate, Ratings

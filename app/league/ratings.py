@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from app.core import Elo, FlyballError
-from app.core.units import Z_95
+from app.core.statistics import Z_95
 from app.events import Value
 
 PER_ELO = log(10) / 400

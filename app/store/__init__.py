@@ -1,7 +1,18 @@
 """Checkpoints and shards of experience, content-addressed and verified when read; the league in a file."""
 
-from app.store.blobs import BlobStore, DamagedBlob, MemoryStore, MissingBlob
-from app.store.checkpoints import Checkpoint, Manifest, NoModel, delete_checkpoint, get_checkpoint, put_checkpoint
+from app.store.blobs import BlobStore, DamagedBlob, FileStore, MemoryStore, MissingBlob
+from app.store.checkpoints import (
+    Checkpoint,
+    Manifest,
+    NoModel,
+    UnusablePolicy,
+    delete_checkpoint,
+    export_checkpoint,
+    get_checkpoint,
+    imported_checkpoint,
+    put_checkpoint,
+    read_model,
+)
 from app.store.experience import (
     BadExperience,
     Experience,
@@ -10,9 +21,7 @@ from app.store.experience import (
     read_experience,
     steps_left_out,
 )
-from app.store.files import FileStore
 from app.store.leagues import ForeignLeague, LeagueFile
-from app.store.portable import UnusablePolicy, export_checkpoint, imported_checkpoint, read_model
 from app.store.shard import BadShard, Shard, ShardMeta, delete_shard, get_shard, note_of, put_shard, with_note
 
 __all__ = [

@@ -1,8 +1,11 @@
-"""The blob store's port and its in-memory adapter: bytes under their own SHA-256."""
+"""Blob stores: bytes under their own SHA-256, in memory or in a folder."""
 
 import hashlib
+import os
 import re
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Protocol
 
 from app.core import FlyballError
@@ -22,7 +25,7 @@ class BlobStore(Protocol):
     """Keeps bytes under their own SHA-256, 64 hexadecimal digits. Safe to share between processes and threads."""
 
     def put(self, data: bytes) -> str:
-        """Store ``data`` durably and return its key. Storing it twice changes nothing; it repairs a damaged copy."""
+        """Store ``data`` durably and return its key. Storing it again repairs a damaged copy."""
         ...
 
     def get(self, key: str) -> bytes:
@@ -30,15 +33,15 @@ class BlobStore(Protocol):
         ...
 
     def has(self, key: str) -> bool:
-        """Tell whether a blob is there; its content is not checked."""
+        """Return whether a blob is stored; its content is not checked."""
         ...
 
     def delete(self, key: str) -> None:
-        """Delete the blob, if it is there."""
+        """Delete the blob, if it is stored."""
         ...
 
     def keys(self) -> Iterator[str]:
-        """Yield all keys, in no particular order."""
+        """Iterate over all keys, in no particular order."""
         ...
 
 
@@ -48,7 +51,7 @@ def key_of(data: bytes) -> str:
 
 
 def checked_key(key: str) -> str:
-    """Return ``key`` when it has the form of one; a key is never a path. Raises ``MissingBlob``."""
+    """Return a well-formed key, which is never a path. Raises ``MissingBlob`` for anything else."""
     if not _KEY.fullmatch(key):
         raise MissingBlob(f"{key!r} is no blob key.", hint="A key is a SHA-256: 64 lowercase hexadecimal digits.")
     return key
@@ -65,7 +68,7 @@ def verified(key: str, data: bytes) -> bytes:
 
 
 def missing(key: str) -> MissingBlob:
-    """Return the error for a key that nothing is stored under."""
+    """Return the error for a key that is not stored."""
     return MissingBlob(
         f"Blob {key} is not in the store.",
         hint="It was deleted by retention, or the store's folder is not the one the run writes to.",
@@ -73,7 +76,7 @@ def missing(key: str) -> MissingBlob:
 
 
 class MemoryStore:
-    """A blob store that lives and dies with its process."""
+    """A blob store in memory."""
 
     def __init__(self) -> None:
         self._blobs: dict[str, bytes] = {}
@@ -102,3 +105,95 @@ class MemoryStore:
     def keys(self) -> Iterator[str]:
         """See ``BlobStore.keys``."""
         return iter(list(self._blobs))
+
+
+class FileStore:
+    """Blobs as files ``root/ab/cd/abcd…``, shared by any number of processes.
+
+    A reader sees a whole blob or none. A process killed while writing leaves an unused file in ``root/unfinished``.
+
+    Args:
+        root: the folder; created when missing.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._unfinished = root / "unfinished"
+        self._unfinished.mkdir(parents=True, exist_ok=True)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FileStore) and self._root == other._root
+
+    def __hash__(self) -> int:
+        return hash(self._root)
+
+    def put(self, data: bytes) -> str:
+        """See ``BlobStore.put``."""
+        key = key_of(data)
+        path = self._path(key)
+        if not _holds(path, data):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_durably(path, data, self._unfinished)
+            for folder in (path.parent.parent, self._root):  # they may be new too
+                flush_folder(folder)
+        return key
+
+    def get(self, key: str) -> bytes:
+        """See ``BlobStore.get``."""
+        try:
+            return verified(key, self._path(checked_key(key)).read_bytes())
+        except FileNotFoundError:
+            raise missing(key) from None
+
+    def has(self, key: str) -> bool:
+        """See ``BlobStore.has``."""
+        return self._path(checked_key(key)).exists()
+
+    def delete(self, key: str) -> None:
+        """See ``BlobStore.delete``."""
+        self._path(checked_key(key)).unlink(missing_ok=True)
+
+    def keys(self) -> Iterator[str]:
+        """See ``BlobStore.keys``."""
+        return (path.name for path in self._root.glob("[0-9a-f][0-9a-f]/[0-9a-f][0-9a-f]/*"))
+
+    def _path(self, key: str) -> Path:
+        return self._root / key[:2] / key[2:4] / key
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return path.read_bytes() == data
+    except FileNotFoundError:
+        return False
+
+
+def replace_durably(path: Path, data: bytes, aside: Path) -> None:
+    """Replace a file in one step that survives a power cut; a reader sees the old content or the new.
+
+    Args:
+        path: the file.
+        data: its new content.
+        aside: a folder on the same file system, where the content is written first and flushed. A process killed while
+            writing leaves a file there.
+    """
+    handle, unfinished = tempfile.mkstemp(dir=aside)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(unfinished).replace(path)
+    except BaseException:
+        Path(unfinished).unlink(missing_ok=True)
+        raise
+    flush_folder(path.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """Flush a folder: a renamed file survives a power cut only once the folder that names it is on the disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

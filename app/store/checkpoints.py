@@ -1,23 +1,37 @@
 """Checkpoints: a model's parameters and manifest in one blob, its optimiser's state in another.
 
-The manifest lies in the header of the parameters file, so the model's hash vouches for both, a checkpoint
-appears in the store all at once, and nothing has to map a model to its manifest.
+The manifest lies in the header of the parameters file. So the model's hash covers both, a checkpoint appears in the
+store in one step, and no index maps models to manifests.
 """
 
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Self
 
+import numpy as np
 from pydantic import Field, ValidationError, model_validator
+from safetensors.numpy import load, save
 
 from app.config import NetworkSettings, Settings
-from app.core import ConfigKey, ModelHash
-from app.store.blobs import BlobStore, DamagedBlob, MissingBlob
+from app.core import ConfigKey, ModelHash, UnusableFile, reading, writing
+from app.portable import FORMATS, BadPolicyFile, PortablePolicy, read_policy, write_policy
+from app.store.blobs import BlobStore, DamagedBlob, FileStore, MissingBlob, key_of
 from app.store.shard import note_of, with_note
+
+_HEADS = {"actor": "policy_head", "critic": "value_head"}
+_PORTABLE_NAMES = {
+    f"{theirs}.{part}": f"{ours}.{part}" for ours, theirs in _HEADS.items() for part in ("weight", "bias")
+}
+_OWN_NAMES = {portable: own for own, portable in _PORTABLE_NAMES.items()}
 
 
 class NoModel(DamagedBlob):
-    """A blob that is something else than a model."""
+    """A blob that is not a model."""
+
+
+class UnusablePolicy(UnusableFile):
+    """A file that holds no model, or whose suffix names no format."""
 
 
 class Manifest(Settings):
@@ -39,7 +53,7 @@ class Manifest(Settings):
         return self
 
     def successor(self, model: ModelHash) -> Self:
-        """Return the manifest of what a training of ``model``, whose manifest this is, comes to."""
+        """Return the manifest of a model trained from ``model``, whose manifest this is."""
         return self.replace(step=self.step + 1, parent=model)
 
 
@@ -57,12 +71,12 @@ def put_checkpoint(store: BlobStore, manifest: Manifest, parameters: bytes, opti
     """Store a model and return its hash, the SHA-256 of its parameters file with the manifest in the header.
 
     Args:
-        store: where to.
+        store: where the blobs are put.
         manifest: its ``optimizer`` is filled in here.
         parameters: a safetensors file (``app.learning.parameters_to_bytes``).
         optimizer: the optimiser's state as a safetensors file, or None before the first training.
 
-    A process killed on the way leaves at most an unused blob of optimiser state.
+    A process killed meanwhile leaves at most an unused blob of optimiser state.
     """
     key = None if optimizer is None else store.put(optimizer)
     complete = manifest.replace(optimizer=key)
@@ -70,7 +84,7 @@ def put_checkpoint(store: BlobStore, manifest: Manifest, parameters: bytes, opti
 
 
 def get_checkpoint(store: BlobStore, model: ModelHash, *, optimizer: bool = False) -> Checkpoint:
-    """Return a model, verified; with ``optimizer``, what is needed to go on training it as well.
+    """Return a verified model; with ``optimizer``, also the state that further training needs.
 
     Raises ``MissingBlob``, ``DamagedBlob`` when any bit of it has changed, or ``NoModel``.
     """
@@ -81,7 +95,7 @@ def get_checkpoint(store: BlobStore, model: ModelHash, *, optimizer: bool = Fals
 
 
 def delete_checkpoint(store: BlobStore, model: ModelHash) -> None:
-    """Delete a model and its optimiser's state, if they are there; of a damaged model, only the model."""
+    """Delete a model and its optimiser's state, if stored; of a damaged model, only the model."""
     with suppress(MissingBlob, DamagedBlob):
         manifest = manifest_of(model, store.get(model))
         if manifest.optimizer:
@@ -90,7 +104,7 @@ def delete_checkpoint(store: BlobStore, model: ModelHash) -> None:
 
 
 def manifest_of(model: ModelHash, parameters: bytes) -> Manifest:
-    """Return the manifest in a parameters file, that of ``model``. Raises ``NoModel``."""
+    """Return the manifest in the parameters file of ``model``. Raises ``NoModel``."""
     try:
         return Manifest.model_validate_json(note_of(parameters))
     except (ValidationError, DamagedBlob) as error:
@@ -98,3 +112,92 @@ def manifest_of(model: ModelHash, parameters: bytes) -> Manifest:
             f"Blob {model} is intact but is no model.",
             hint="Is it a shard, or a model of another version of this program?",
         ) from error
+
+
+def export_checkpoint(checkpoint: Checkpoint, path: Path) -> PortablePolicy:
+    """Write a model as a portable policy, ``.npz`` or ``.json``, and return it; see ``app.portable``.
+
+    Raises ``UnusablePolicy`` for another suffix, or ``UnusableFile``.
+    """
+    manifest = checkpoint.manifest
+    tensors = {_PORTABLE_NAMES.get(name, name): tensor for name, tensor in load(checkpoint.parameters).items()}
+    lineage = manifest.model_dump(mode="json", include={"step", "parent", "optimizer"})
+    try:
+        policy = PortablePolicy(manifest.config_key, checkpoint.model, tensors, lineage)
+        with writing(path):
+            write_policy(path, policy)
+    except BadPolicyFile as error:
+        raise UnusablePolicy(f"{error}.", hint="Name the file POLICY.npz or POLICY.json.") from error
+    return policy
+
+
+def read_model(path: Path) -> bytes:
+    """Return the parameters file in a file: a checkpoint's, or that of the checkpoint a policy was exported from.
+
+    Raises ``UnusablePolicy``, or ``UnusableFile`` when it cannot be read.
+    """
+    if path.suffix in FORMATS:
+        return imported_checkpoint(path)
+    with reading(path):
+        data = path.read_bytes()
+    try:
+        manifest_of(ModelHash(key_of(data)), data)
+    except NoModel as error:
+        raise UnusablePolicy(
+            f"{path} is no model.",
+            hint="What is read: a checkpoint out of a store, and what flyball export writes, .npz or .json.",
+        ) from error
+    return data
+
+
+def imported_checkpoint(path: Path) -> bytes:
+    """Return the parameters file of the checkpoint that a policy was exported from, byte for byte.
+
+    Raises ``UnusablePolicy``, or ``UnusableFile`` when it cannot be read.
+    """
+    try:
+        with reading(path):
+            policy = read_policy(path)
+    except BadPolicyFile as error:
+        raise UnusablePolicy(f"{error}.", hint="flyball export writes such files.") from error
+    tensors = {_OWN_NAMES.get(name, name): np.ascontiguousarray(tensor) for name, tensor in policy.tensors.items()}
+    try:
+        manifest = Manifest(
+            config_key=policy.game,  # type: ignore[arg-type]  # checked by the model
+            network=NetworkSettings(hidden=policy.hidden),
+            obs_size=policy.observation_size,
+            actions=policy.actions,
+            **policy.lineage,
+        )
+    except (TypeError, ValidationError) as error:
+        raise UnusablePolicy(
+            f"{path} is of no checkpoint of ours ({error}).", hint="Export the policy again."
+        ) from error
+    data = with_note(save(tensors), manifest.model_dump_json())
+    if key_of(data) != policy.model:
+        raise UnusablePolicy(
+            f"{path} says that it is model {policy.model}, and its content is another.", hint="Export the policy again."
+        )
+    return data
+
+
+class DistributionSpec(Settings):
+    """Arguments of ``distribute``."""
+
+    store: Path
+    model: ModelHash | None
+    discard: tuple[ModelHash, ...]
+
+
+def distribute(spec: dict[str, object], report: object) -> dict[str, object]:  # noqa: ARG001 - every job's signature
+    """Job: verify a model and its optimiser's state by reading them, then delete the models to discard.
+
+    Raises ``MissingBlob`` or ``DamagedBlob``; then nothing is deleted.
+    """
+    wanted = DistributionSpec.model_validate(spec)
+    store = FileStore(wanted.store)
+    if wanted.model is not None:
+        get_checkpoint(store, wanted.model, optimizer=True)
+    for model in wanted.discard:
+        delete_checkpoint(store, model)
+    return {"model": wanted.model}

@@ -1,7 +1,7 @@
 """Experience as lines of JSON, for other programs.
 
-A line is one decision; see ``Experience``. It takes fifty times the room and the time of a shard, which stays what is
-trained on: a file that is read becomes one.
+A line is one decision; see ``Experience``. A file takes fifty times the space and time of a shard; reading it makes a
+shard, because training reads nothing else.
 """
 
 import json
@@ -16,14 +16,14 @@ from pydantic import Field, ValidationError, model_validator
 
 from app.config import GameConfig, Settings
 from app.core import UnusableFile, reading
-from app.store.shard import BadShard, Shard, ShardMeta
+from app.store.shard import ROW_TYPES, BadShard, Shard, ShardMeta
 
-if TYPE_CHECKING:  # the store is imported by daemons that know nothing of rules
+if TYPE_CHECKING:  # the rules are costly to import, and most users of the store need none
     from app.games import Mask, Observations, TableSpec
 
 
 class BadExperience(UnusableFile):
-    """A line that is no experience, or lines that do not make whole episodes."""
+    """An invalid line, or lines that do not form whole episodes."""
 
     def __init__(self, name: str, line: int, complaint: str) -> None:
         super().__init__(
@@ -33,7 +33,7 @@ class BadExperience(UnusableFile):
 
 
 class Experience(Settings):
-    """One decision of one seat. An episode is what a seat did in a game, in the order of ``step_id``."""
+    """One decision of one seat. An episode is a seat's decisions in a game, in the order of ``step_id``."""
 
     obs: list[float] = Field(min_length=1)
     mask: list[Literal[0, 1]] = Field(min_length=1, description="legal actions")
@@ -46,7 +46,7 @@ class Experience(Settings):
     step_id: int = Field(ge=0)
     seat: int = Field(ge=0)
     truncated: bool = Field(default=False, description="the game was cut off here instead")
-    bootstrap: float = Field(default=0.0, description="the critic's value of what a truncated decision leads to")
+    bootstrap: float = Field(default=0.0, description="the critic's value of the state after a truncated decision")
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -58,9 +58,9 @@ class Experience(Settings):
 
 
 def experience_lines(shard: Shard, first_game: int = 0) -> Iterator[str]:
-    """Write a shard's rows as lines of JSON, in the shard's order; numbers lose nothing.
+    """Write a shard's rows as lines of JSON, in order and without rounding.
 
-    ``first_game`` is the id of its first game, so that several shards make one file.
+    ``first_game`` is the id of its first game, so that one file can hold several shards.
     """
     for k in range(shard.rows):
         row: dict[str, Any] = {
@@ -81,7 +81,7 @@ def experience_lines(shard: Shard, first_game: int = 0) -> Iterator[str]:
 
 
 class _Row(NamedTuple):
-    """A line that has been read: its arrays take a tenth of the room of lists."""
+    """A parsed line. ``said`` has no lists: arrays take a tenth of their memory."""
 
     number: int
     said: Experience
@@ -90,10 +90,10 @@ class _Row(NamedTuple):
 
 
 def load_experience(path: Path, config: GameConfig) -> Shard:
-    """Read a file of experience of a configuration's game: a shard that can be trained on.
+    """Read a file of experience of a configuration's game as a shard to train on.
 
-    ``make_samples`` makes samples of it, for ``imitate`` too. Whose games they were is not known: the model of the
-    shard is the hash of the file. Raises ``BadExperience``, or ``UnusableFile`` where it cannot be read.
+    Who played is unknown, so the shard's model is the hash of the file.
+    Raises ``BadExperience``, or ``UnusableFile`` when the file cannot be read.
     """
     from app.games import open_table
 
@@ -114,16 +114,16 @@ def load_experience(path: Path, config: GameConfig) -> Shard:
 
 
 def read_experience(lines: Iterable[str | bytes], name: str, meta: ShardMeta, game: "TableSpec") -> Shard:
-    """Make a shard of lines of JSON; empty ones are passed over.
+    """Make a shard of lines of JSON, skipping empty lines.
 
-    Games are numbered anew, in the order of their ids, and their outcomes are the sums of the rewards. They have no
-    histories, so they can be trained on, but not be played again for the parity check.
+    Games are renumbered in the order of their ids, and their outcomes are the sums of the rewards. The shard has no
+    histories, so it serves for training but not for the parity check.
 
     Args:
-        lines: of the file.
-        name: of the file, for messages.
-        meta: where it comes from.
-        game: that was played.
+        lines: the content of the file.
+        name: the file's name, for messages.
+        meta: origin of the experience.
+        game: the game that was played.
 
     Raises ``BadExperience`` with the line and the field.
     """
@@ -136,9 +136,9 @@ def read_experience(lines: Iterable[str | bytes], name: str, meta: ShardMeta, ga
 
 
 def steps_left_out(shard: Shard) -> int:
-    """Return how many steps of games are in no row, counted from the first that any game has.
+    """Return how many steps of the games are in no row, counted from the first step of any game.
 
-    Where every seat's decisions are written, that is how many are lost. The last of an episode never is: it says so.
+    In a file with every seat's decisions these are the lost ones. A lost end of an episode is refused on reading.
     """
     first = int(shard.step.min())
     lengths = np.zeros(shard.games, dtype=np.int64)
@@ -168,14 +168,12 @@ def _row(name: str, number: int, line: str | bytes, game: "TableSpec") -> _Row:
     if game.observation_type == np.uint8 and not np.array_equal(obs, said.obs):
         raise BadExperience(name, number, f"field obs: {game.rules_version} has whole numbers from 0 to 255")
     mask = np.array(said.mask, dtype=np.bool_)
-    rest = Experience.model_construct(
-        **{**said.__dict__, "obs": [], "mask": []}
-    )  # lists take many times the arrays' room
-    return _Row(number, rest, obs, mask)
+    without_lists = Experience.model_construct(**{**said.__dict__, "obs": [], "mask": []})
+    return _Row(number, without_lists, obs, mask)
 
 
 def _check_episodes(name: str, rows: list[_Row]) -> None:
-    """Check that every episode of rows in the order of game, seat and step ends, and ends once."""
+    """Check that every episode ends exactly once; rows are sorted by game, seat and step."""
     for (number, row, _, _), following in zip(rows, [*rows[1:], None], strict=True):
         after = following and following.said
         goes_on = after is not None and (row.game_id, row.seat) == (after.game_id, after.seat)
@@ -190,16 +188,8 @@ def _check_episodes(name: str, rows: list[_Row]) -> None:
 def _shard(name: str, rows: list[_Row], meta: ShardMeta, game: "TableSpec") -> Shard:
     columns: dict[str, NDArray[Any]] = {
         field: np.array([getattr(row.said, field) for row in rows], dtype=dtype)
-        for field, dtype in (
-            ("action", np.int32),
-            ("log_prob", np.float32),
-            ("value", np.float32),
-            ("reward", np.float32),
-            ("done", np.bool_),
-            ("truncated", np.bool_),
-            ("bootstrap", np.float32),
-            ("seat", np.int8),
-        )
+        for field, dtype in ROW_TYPES.items()
+        if field not in ("game", "step")  # called game_id and step_id in a line
     }
     ids, numbers = np.unique([row.said.game_id for row in rows], return_inverse=True)
     returns = np.zeros((len(ids), game.players), dtype=np.float32)

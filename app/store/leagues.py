@@ -1,4 +1,4 @@
-"""A league in a file that any number of processes share: for use without a broker, and for exchange."""
+"""A league in a file that any number of processes share without a broker."""
 
 import fcntl
 import os
@@ -8,24 +8,24 @@ from pathlib import Path
 
 from app.core import RANDOM, UnusableFile
 from app.league import League, dump_league, founded, load_league
-from app.store.files import replace_durably
+from app.store.blobs import replace_durably
 
 
 class ForeignLeague(UnusableFile):
-    """A league's file is about another run or another configuration."""
+    """A league file of another run or another configuration."""
 
 
 class LeagueFile:
     """The league of one configuration in ``league.json``; see ``app.league.document``.
 
-    A change is made under an exclusive lock on a file beside it, to what is read under that lock, and replaces the file
-    in one step: no change is lost, and who only reads never waits and never sees half a league. The lock goes with the
-    process that holds it. A file that is damaged or foreign is refused and left as it is.
+    A change reads, computes and replaces the file under an exclusive lock on a file beside it: no change is lost, and a
+    reader never waits and never sees half a league. The lock ends with the process that holds it. A damaged or foreign
+    file is refused and left as it is.
 
     Args:
-        path: the file; it and its folder are made by the first change.
-        run_name: of the run that it is about.
-        config_key: of the configuration that it is about.
+        path: the file; created with its folder by the first change.
+        run_name: name of the league's run.
+        config_key: the league's configuration.
         baselines: the built-in players of a new league.
     """
 
@@ -34,7 +34,7 @@ class LeagueFile:
         self._founded = founded(baselines)
 
     def read(self) -> League:
-        """Return the league; before the first change, one with nothing but baselines.
+        """Return the league; before the first change, a league of baselines only.
 
         Raises ``DamagedLeague`` or ``ForeignLeague``.
         """
@@ -53,14 +53,14 @@ class LeagueFile:
         return league
 
     def update(self, change: Callable[[League], League]) -> League:
-        """Change the league and return it as it is then; what ``change`` raises leaves it as it was.
+        """Change the league and return the changed one; an error of ``change`` leaves it as it was.
 
         Args:
-            change: a pure function; it is given the league as it is under the lock.
+            change: a pure function of the league that is read under the lock.
 
         Raises ``DamagedLeague`` or ``ForeignLeague``.
         """
-        self.read()  # a file that is refused gets no lock beside it
+        self.read()  # so that a refused file gets no lock file beside it
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._locked():
             before = self.read()
@@ -72,10 +72,10 @@ class LeagueFile:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        # Not the file itself: it is replaced, and a lock on what was replaced would keep nobody out.
+        # Not the league file itself: it is replaced, and a lock on the replaced file excludes nobody.
         handle = os.open(self._path.with_name(f"{self._path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(handle)  # and with it the lock goes
+            os.close(handle)  # releases the lock

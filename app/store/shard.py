@@ -1,4 +1,9 @@
-"""A shard of experience: what some games of self-play left for training and for the parity check."""
+"""Shards of experience: the decisions of some self-play games, for training and for the parity check.
+
+A shard is one safetensors file with its meta data as a note in the header. The safetensors library writes metadata in
+no fixed order; a note is one entry with one spelling, so that equal content has equal bytes and therefore one key.
+Source: the format, https://huggingface.co/docs/safetensors (8 bytes of header length, JSON header, tensors).
+"""
 
 import json
 from dataclasses import dataclass
@@ -14,12 +19,6 @@ from app.config import Settings
 from app.core import ConfigKey, FlyballError, Name, ShardKey
 from app.store.blobs import BlobStore, DamagedBlob
 
-# A note in the header of a safetensors file, so that one blob says by itself what it holds.
-#
-# The safetensors library writes metadata in an order of chance; a note is one entry, written here in one way,
-# so that the same content always has the same bytes and therefore the same key.
-# Source: the format, https://huggingface.co/docs/safetensors (8 bytes of header length, JSON header, tensors).
-
 _LENGTH_BYTES = 8
 _METADATA = "__metadata__"
 
@@ -34,7 +33,7 @@ def with_note(data: bytes, note: str) -> bytes:
 
 
 def note_of(data: bytes) -> str:
-    """Return the note. Raises ``DamagedBlob`` for anything but a file that :func:`with_note` made."""
+    """Return the note of a file. Raises ``DamagedBlob`` unless :func:`with_note` made it."""
     try:
         header, _ = _split(data)
         note = header[_METADATA]["note"]
@@ -52,7 +51,6 @@ def _split(data: bytes) -> tuple[dict[str, dict[str, object]], bytes]:
     return header, data[start:]
 
 
-# The arrays of one value a row, and what they are made of.
 ROW_TYPES: dict[str, type[np.generic]] = {
     "action": np.int32,
     "log_prob": np.float32,
@@ -65,6 +63,8 @@ ROW_TYPES: dict[str, type[np.generic]] = {
     "game": np.int32,
     "step": np.int32,
 }
+"""Type of each array with one value a row."""
+
 GAME_TYPES: dict[str, type[np.generic]] = {
     "returns": np.float32,
     "history": np.int32,
@@ -73,11 +73,11 @@ GAME_TYPES: dict[str, type[np.generic]] = {
 
 
 class BadShard(FlyballError):
-    """Arrays that do not make one shard."""
+    """Arrays that do not form a shard."""
 
 
 class ShardMeta(Settings):
-    """Origin of the experience. ``model`` and ``opponents`` played it: models by their hashes, bots by name.
+    """Origin of a shard. ``model`` and ``opponents`` played it: models by their hashes, bots by name.
 
     Games have bots that a ``PlayerName`` cannot name, such as the levels of Hearts.
     """
@@ -98,20 +98,20 @@ class Shard:
     Attributes:
         obs: [R, D] observations, uint8 or float32.
         mask: [R, A] legal actions, bool.
-        action: [R] the action taken.
+        action: [R] the chosen action.
         log_prob: [R] its log-probability under the policy that played, temperature included.
         value: [R] the critic's value before the action.
-        reward: [R] what the seat gained until its next decision or the end.
+        reward: [R] the seat's reward until its next decision or the end.
         done: [R] the game ended before the seat's next decision.
         truncated: [R] the game was cut off there instead.
-        bootstrap: [R] the critic's value of the state a truncated row leads to, else 0.
-        seat: [R] who decided.
-        game: [R] which game, 0 … G - 1.
+        bootstrap: [R] the critic's value of the state after a truncated row, else 0.
+        seat: [R] the deciding seat.
+        game: [R] the game, 0 … G - 1.
         step: [R] number of the decision within its game; grows within an episode.
         returns: [G, P] outcomes of the games.
         history: [H] all actions of all games, chance outcomes included.
         history_offsets: [G + 1] where each game's part of the history begins.
-        meta: where all this comes from.
+        meta: origin of the shard.
 
     Raises ``BadShard`` when shapes, types or values do not agree.
     """
@@ -187,7 +187,7 @@ _ARRAYS = ("obs", *ROW_TYPES, *GAME_TYPES)
 
 
 class _Note(ShardMeta):
-    """The meta data, and what a bit-packed mask does not say by itself."""
+    """Meta data, and the width A of the mask, which its packed bits do not show."""
 
     actions: int
 
@@ -216,5 +216,5 @@ def get_shard(store: BlobStore, key: ShardKey) -> Shard:
 
 
 def delete_shard(store: BlobStore, key: ShardKey) -> None:
-    """Delete a shard, if it is there."""
+    """Delete a shard, if it is stored."""
     store.delete(key)

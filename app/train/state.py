@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 from app.config import PipelineSettings, Settings
 from app.core import ConfigKey, FlyballError, ModelHash, reading, writing
 from app.store import Checkpoint, FileStore, get_checkpoint, put_checkpoint
-from app.store.files import replace_durably
+from app.store.blobs import replace_durably
 from app.train.iteration import Evaluation
 
 S = TypeVar("S", bound=Settings)

@@ -112,7 +112,7 @@ def test_verifying_while_a_broker_writes_finds_no_damage(tmp_path: Path) -> None
                 first = journal.head + 1
                 journal.append([record(first, b"new", kind=RunConfigured.event_type)], marks={("trainer@a", first): 1})
 
-        reader._db.set_trace_callback(write)
+        reader._connection.set_trace_callback(write)
         assert list(reader.damage()) == []
         assert journal.head > 240, "nothing was written meanwhile"
 

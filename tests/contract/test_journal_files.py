@@ -5,8 +5,16 @@ import sqlite3
 import pytest
 
 from app.events.frames import Draft, Frame, FrameBuilder, seal
-from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, StorageError, StorageFull, StorageInUse, errors
-from app.journal.errors import explained
+from app.journal import (
+    NotAJournal,
+    SqliteJournal,
+    SqliteJournalReader,
+    StorageError,
+    StorageFull,
+    StorageInUse,
+    database,
+)
+from app.journal.database import explained
 
 
 def record(first, size=10):
@@ -45,7 +53,7 @@ def test_a_reader_works_without_a_writer(journal, tmp_path):
 def test_a_reader_cannot_write(journal, tmp_path):
     reader = SqliteJournalReader(tmp_path / "j.db")
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        reader._db.execute("DELETE FROM frames")
+        reader._connection.execute("DELETE FROM frames")
     reader.close()
 
 
@@ -128,7 +136,7 @@ def test_a_broken_disk_is_not_called_full(journal):
 
 
 def test_an_input_output_error_on_a_disk_without_room_is_a_full_disk(journal, monkeypatch):
-    monkeypatch.setattr(errors, "LEAST_ROOM_BYTES", 1 << 70)
+    monkeypatch.setattr(database, "LEAST_ROOM_BYTES", 1 << 70)
     with pytest.raises(StorageFull):
         io_error(journal)
 

@@ -20,7 +20,7 @@ from recorded_run import KEY, recording, write_journal
 
 from app.cli.group import COMMANDS, EXIT_CODES, main
 from app.config import RunFolder
-from app.events import CATALOGUE, from_cloudevent
+from app.events import CATALOGUE
 from app.events.envelope import EPOCH
 from app.events.frames import Frame, frame_of, seal
 from app.journal import SqliteJournal
@@ -246,8 +246,7 @@ def test_tail_selects(run: Path, flyball: Flyball, words: list[str], expected: l
 
 
 def test_tail_writes_whole_cloudevents(run: Path, flyball: Flyball) -> None:
-    events = [from_cloudevent(event) for event in lines(flyball("tail", "-n", 100, "--json"))]
-    assert events == recording().events
+    assert lines(flyball("tail", "-n", 100, "--json")) == [event.to_cloudevent() for event in recording().events]
 
 
 def test_trace_follows_causes(run: Path, flyball: Flyball) -> None:

@@ -21,8 +21,6 @@ from app.events import (
     Payload,
     decode,
     encode,
-    envelope_of,
-    from_cloudevent,
 )
 from app.events.codec import _decode_fast, _decode_slowly
 from app.events.schemas import envelope_schema
@@ -46,20 +44,14 @@ def test_decode_is_the_inverse_of_encode(payload: type[Payload], data: st.DataOb
 
 @quick
 @given(event=events())
-def test_from_cloudevent_is_the_inverse_of_to_cloudevent(event: Event[Payload]) -> None:
-    body = event.to_cloudevent()
-    assert from_cloudevent(body) == event
-    assert from_cloudevent(json.dumps(body).encode()) == event
-    assert envelope_of(body) == event.envelope
-    VALIDATORS[event.envelope.type].validate(body)
+def test_a_cloudevent_fits_the_schema_of_its_type(event: Event[Payload]) -> None:
+    VALIDATORS[event.envelope.type].validate(event.to_cloudevent())
 
 
 def refused_or_read(body: bytes) -> None:
     """Any other exception than the two that decode documents fails the test."""
     with suppress(MalformedEvent, NoUpcast):
         assert decode(encode(decode(body))) == decode(body)
-    with suppress(MalformedEvent, NoUpcast):
-        from_cloudevent(body)
 
 
 @settings(max_examples=300)

@@ -19,8 +19,6 @@ from app.events import (
     TrainingCompleted,
     decode,
     encode,
-    envelope_of,
-    from_cloudevent,
     originate,
 )
 
@@ -158,41 +156,3 @@ def test_a_version_newer_than_ours_asks_for_an_upgrade() -> None:
 def test_a_version_before_the_first_cannot_be_lifted(version: int) -> None:
     with pytest.raises(NoUpcast):
         decode(body(dataversion=version))
-
-
-def recorded(**changes: Any) -> dict[str, Any]:
-    stamps = {"source": "trainer@laptop", "sequence": "0000000000000000007", "recordedtime": "2026-01-02T12:00:01Z"}
-    return {name: value for name, value in (json.loads(body()) | stamps | changes).items() if value != "absent"}
-
-
-def test_a_recorded_event_is_read_with_its_stamps() -> None:
-    event = from_cloudevent(recorded())
-    assert (event.sequence, event.source) == (7, "trainer@laptop")
-    assert event.recordedtime == datetime(2026, 1, 2, 12, 0, 1, tzinfo=UTC)
-    assert event.envelope == completed()
-
-
-def test_null_attributes_are_unset_attributes() -> None:
-    assert from_cloudevent(recorded(causationid=None, datacontenttype=None)) == from_cloudevent(recorded())
-
-
-@pytest.mark.parametrize("stamp", ["source", "sequence", "recordedtime"])
-@pytest.mark.parametrize("value", ["absent", "", [], None])
-def test_an_event_without_its_stamps_was_not_recorded_but_can_be_published(stamp: str, value: Any) -> None:
-    with pytest.raises(MalformedEvent) as caught:
-        from_cloudevent(recorded(**{stamp: value}))
-    assert stamp in caught.value.hint
-    assert envelope_of(recorded(**{stamp: value})) == completed()
-
-
-@pytest.mark.parametrize("sequence", ["0", "-1", "1.5", "seven", str(2**63)])
-def test_positions_count_from_one(sequence: str) -> None:
-    with pytest.raises(MalformedEvent) as caught:
-        from_cloudevent(recorded(sequence=sequence))
-    assert "sequence" in caught.value.hint
-
-
-@pytest.mark.parametrize("wrong", [b"no json", b"[]", b"7", {"type": object()}, {"type": "\ud800"}])
-def test_what_is_no_cloudevent_is_refused(wrong: Any) -> None:
-    with pytest.raises(MalformedEvent):
-        envelope_of(wrong)

@@ -10,9 +10,9 @@ from jsonschema import Draft7Validator
 from pydantic import Field, create_model
 
 from app.events import BY_TYPE, CATALOGUE, ENVELOPES, Payload, Scope, resolve
+from app.events.codec import UPCASTS
 from app.events.schemas import documents, envelope_schema, file_name, findings, render, same_shape
 from app.events.schemas.__main__ import FOLDER, main, read
-from app.events.upcasts import UPCASTS
 
 TICK = "flyball.clock.tick.v1.json"
 

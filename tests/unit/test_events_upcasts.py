@@ -30,7 +30,7 @@ from app.events import (
     originate,
     upcast,
 )
-from app.events.upcasts import UPCASTS, lift
+from app.events.codec import UPCASTS, lift
 
 TYPE = ClockTick.event_type
 TICK = encode(originate(ClockTick(period_seconds=60.0), event_id="e", time=datetime(2026, 1, 2, tzinfo=UTC)))

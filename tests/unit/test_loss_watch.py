@@ -9,7 +9,7 @@ from recorded_run import evidence
 from app.controllers import LossWatch
 from app.core import Elo
 from app.events import LossAnomalyDetected, ModelPromoted, Payload
-from app.events.upcasts import lift
+from app.events.codec import lift
 
 USUAL = (0.9, 1.1)
 """Value losses of trainings without anomalies, in turns."""

@@ -27,7 +27,7 @@ from app.store import (
     put_checkpoint,
     put_shard,
 )
-from app.store.distribution import distribute
+from app.store.checkpoints import distribute
 from app.store.shard import note_of, with_note
 
 NETWORK = NetworkSettings(hidden=(4,))

@@ -4,25 +4,25 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.events.schemas.contract import documents, findings, render
+from app.events.schemas import documents, findings, render
 
 FOLDER = Path(__file__).parent
 
 
 def read(folder: Path) -> dict[str, str]:
-    """Return the text of every document in a folder by its file's name."""
+    """Return the text of every document in a folder by file name."""
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.json"))}
 
 
 def write(folder: Path) -> None:
-    """Write all documents into a folder, except where somebody has to decide first."""
+    """Write all documents into a folder, unless a finding needs a decision first."""
     if all(finding.rewrites for finding in findings(read(folder))):
         for name, document in documents().items():
             (folder / name).write_text(render(document), encoding="utf-8")
 
 
 def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
-    """Check the documents in a folder, or write them first. Returns the exit code."""
+    """Check the documents in a folder, after writing them if asked, and return the exit code."""
     if list(arguments) not in (["check"], ["write"]):
         sys.stderr.write("usage: python -m app.events.schemas check|write\n")
         return 2

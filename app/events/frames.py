@@ -1,0 +1,495 @@
+"""Frames and records: the units in which events travel, are recorded and are delivered. Bodies stay bytes until read.
+
+A frame holds events of one producer. Little-endian layout::
+
+    magic  "FBF1"
+    u32    CRC-32 of the header, from the next field to its end
+    u32    CRC-32 of the bodies
+    u64    epoch, u64 base: this frame holds the events base, base + 1, … of that epoch of the producer
+    u32    count of events, u32 length of the header, u16 types, u16 subjects, u16 length of the producer's name
+    count x u64 id hashes, u32 body lengths, u16 type references, u16 subject references
+    (types + subjects) x u16 lengths of names
+    producer, types, subjects: UTF-8
+    bodies
+
+The broker and readers that filter need the header alone, so it carries its own checksum.
+
+A record is a frame with the broker's stamp, the form in which it is stored and delivered::
+
+    magic  "FBR1"
+    u32    CRC-32 of the rest of the stamp and the frame's header checksum, which covers that of the bodies
+    u64    position of the first event
+    u64    time of recording, microseconds since 1970 UTC
+    u16    length of the source's name
+    source: UTF-8
+    frame
+"""
+
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import accumulate, chain, pairwise
+from struct import pack
+from typing import NamedTuple, NoReturn
+from zlib import crc32
+
+from msgspec import Struct
+
+from app.core import FlyballError
+from app.events.codec import MalformedEvent, decode
+from app.events.envelope import Envelope, Event, encode
+from app.events.payload import Payload
+
+MAGIC = b"FBF1"
+FIXED = struct.Struct("<4sIIQQIIHHH")
+AFTER_CRC = 8
+MAX_EVENTS = 4096
+EVENT_BYTES = 16
+"""Header entry of an event: hash, length, two references."""
+
+SHORT_BYTES = 256
+PREFIX = "Damaged frame: "
+
+
+class DamagedFrame(FlyballError):
+    """Bytes that are not the frame that was written."""
+
+
+def _damaged_frame(what: str) -> DamagedFrame:
+    return DamagedFrame(f"{PREFIX}{what}.", hint="Send or fetch it again; nothing of it was used.")
+
+
+class Frame(Struct, frozen=True):
+    """A verified header, and the bytes it was read from.
+
+    Attributes:
+        buffer: bytes that hold the frame (a record holds a stamp before it).
+        start: where the frame begins in ``buffer``.
+        producer: who wrote it.
+        epoch: identifies one run of the producer.
+        base: number of the first event within the epoch, from 0.
+        ids: 64-bit hash of each event's id.
+        types: the distinct event types, in order of appearance.
+        subjects: the distinct subjects, in order of appearance.
+        type_refs: index into ``types`` for each event.
+        subject_refs: index into ``subjects`` for each event.
+        lengths: bytes of each body.
+        bodies_at: where the bodies begin in ``buffer``.
+        header_crc: checksum of the header, which covers that of the bodies.
+    """
+
+    buffer: bytes
+    start: int
+    producer: str
+    epoch: int
+    base: int
+    ids: tuple[int, ...]
+    types: tuple[str, ...]
+    subjects: tuple[str, ...]
+    type_refs: tuple[int, ...]
+    subject_refs: tuple[int, ...]
+    lengths: tuple[int, ...]
+    bodies_at: int
+    header_crc: int
+    bodies_crc: int
+
+    @classmethod
+    def parse(cls, buffer: bytes, start: int = 0, *, bodies: bool = True) -> "Frame":
+        """Read and verify the frame that fills ``buffer`` from ``start`` on.
+
+        Args:
+            buffer: the bytes.
+            start: where the frame begins.
+            bodies: False when ``buffer`` ends with the header.
+
+        Raises:
+            DamagedFrame: a byte is wrong, missing or too many.
+        """
+        try:
+            frame = _parse_header(buffer, start)
+        except (struct.error, UnicodeDecodeError) as error:
+            raise _damaged_frame(f"its header cannot be read ({error})") from error
+        if bodies:
+            frame.verify_bodies()
+        return frame
+
+    @property
+    def count(self) -> int:
+        """Number of events, at least 1."""
+        return len(self.ids)
+
+    @property
+    def raw(self) -> bytes:
+        """The frame without a record's stamp, as it travels."""
+        return self.buffer[self.start :]
+
+    def bodies(self) -> list[bytes]:
+        """Return the bodies in order."""
+        buffer = self.buffer
+        if len(self.lengths) == 1:
+            return [buffer[self.bodies_at :]]
+        return [buffer[a:b] for a, b in pairwise(accumulate(self.lengths, initial=self.bodies_at))]
+
+    def verify_bodies(self) -> None:
+        """Check length and checksum of the bodies. Raises ``DamagedFrame``."""
+        bodies = self.buffer[self.bodies_at :]
+        if len(bodies) != sum(self.lengths):
+            raise _damaged_frame("its length is wrong")
+        if crc32(bodies) != self.bodies_crc:
+            raise _damaged_frame("the checksum of its bodies is wrong")
+
+
+def _read_ids(buffer: bytes, start: int, end: int) -> tuple[int, ...]:
+    """Return the id hashes of the frame whose header fills ``buffer[start:end]``. Raises ``DamagedFrame``.
+
+    Nothing else is parsed, because a starting broker reads a million of them.
+    """
+    magic, crc, _, _, _, count, length, _, _, _ = FIXED.unpack_from(buffer, start)
+    if magic != MAGIC or start + length != end or crc32(memoryview(buffer)[start + AFTER_CRC : end]) != crc:
+        raise _damaged_frame("the checksum of its header is wrong")
+    return struct.unpack_from(f"<{count}Q", buffer, start + FIXED.size)
+
+
+def peek(buffer: bytes) -> tuple[int, int, int] | None:
+    """Return (epoch, base, count) of a frame without verifying it; None for bytes that don't begin like a frame."""
+    if len(buffer) < FIXED.size or not buffer.startswith(MAGIC):
+        return None
+    _, _, _, epoch, base, count, _, _, _, _ = FIXED.unpack_from(buffer)
+    return epoch, base, count
+
+
+def _parse_header(buffer: bytes, start: int) -> Frame:
+    magic, crc, bodies_crc, epoch, base, count, length, types, subjects, producer = FIXED.unpack_from(buffer, start)
+    if magic != MAGIC:
+        raise _damaged_frame("it does not begin like one")
+    end = start + length
+    if length < FIXED.size or end > len(buffer) or crc32(buffer[start + AFTER_CRC : end]) != crc:
+        raise _damaged_frame("the checksum of its header is wrong")
+    at = start + FIXED.size
+    columns = _columns(count).unpack_from(buffer, at)
+    names = _names(buffer[at + EVENT_BYTES * count : end], types + subjects, producer)
+    frame = Frame(
+        buffer=buffer,
+        start=start,
+        producer=names[0],
+        epoch=epoch,
+        base=base,
+        ids=columns[:count],
+        types=names[1 : 1 + types],
+        subjects=names[1 + types :],
+        lengths=columns[count : 2 * count],
+        type_refs=columns[2 * count : 3 * count],
+        subject_refs=columns[3 * count :],
+        bodies_at=end,
+        header_crc=crc,
+        bodies_crc=bodies_crc,
+    )
+    if not 0 < count <= MAX_EVENTS or max(frame.type_refs) >= types or max(frame.subject_refs) >= subjects:
+        raise _damaged_frame("its header contradicts itself")
+    return frame
+
+
+@lru_cache(maxsize=64)
+def _columns(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}Q{count}I{count}H{count}H")
+
+
+def _names(table: bytes, count: int, producer: int) -> tuple[str, ...]:
+    return (_short_names if len(table) <= SHORT_BYTES else _split_names)(table, count, producer)
+
+
+def _split_names(table: bytes, count: int, producer: int) -> tuple[str, ...]:
+    lengths = struct.unpack_from(f"<{count}H", table)
+    ends = list(accumulate((producer, *lengths), initial=2 * count))
+    if ends[-1] != len(table):
+        raise _damaged_frame("its header contradicts itself")
+    return tuple(str(table[a:b], "utf-8") for a, b in pairwise(ends))
+
+
+_short_names = lru_cache(maxsize=4096)(_split_names)
+"""A cache, because producers repeat the same few names, mostly with one event in a frame."""
+
+
+class Draft(NamedTuple):
+    """An event to put into a frame; ``subject`` is empty for events about the whole system."""
+
+    id_hash: int
+    type: str
+    subject: str
+    body: bytes
+
+
+def hash_id(event_id: str) -> int:
+    """Return the 64-bit hash by which the broker remembers an event id.
+
+    A new id equals one of a million remembered hashes once in 10^13 events.
+    """
+    return int.from_bytes(blake2b(event_id.encode(), digest_size=8).digest(), "little")
+
+
+class FrameBuilder:
+    """Collects events and packs them into one frame."""
+
+    def __init__(self, producer: str) -> None:
+        self._producer = producer
+        self._ids: list[int] = []
+        self._bodies: list[bytes] = []
+        self._type_refs: list[int] = []
+        self._subject_refs: list[int] = []
+        self._types: dict[str, int] = {}
+        self._subjects: dict[str, int] = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def take(self, drafts: Sequence[Draft], max_bytes: int) -> int:
+        """Add as many events from the start of ``drafts`` as fit, and return their number.
+
+        An empty frame takes one event of any size.
+        """
+        sizes = [len(draft.body) for draft in drafts[: MAX_EVENTS - len(self._ids)]]
+        if self._size + sum(sizes) > max_bytes:
+            fitting = bisect_right(list(accumulate(sizes)), max_bytes - self._size)
+            sizes = sizes[: fitting if self._ids else max(1, fitting)]
+        if sizes:
+            self.add(drafts[: len(sizes)])
+            self._size += sum(sizes)
+        return len(sizes)
+
+    def add(self, drafts: Sequence[Draft]) -> None:
+        """Add events without checking a bound."""
+        ids, types, subjects, bodies = zip(*drafts, strict=True)
+        self._ids += ids
+        self._bodies += bodies
+        self._type_refs += _refer(self._types, types)
+        self._subject_refs += _refer(self._subjects, subjects)
+
+    def build(self, epoch: int, base: int) -> bytes:
+        """Pack the frame that holds the events ``base``, ``base + 1``, … of ``epoch``."""
+        names = [self._producer.encode(), *(name.encode() for name in chain(self._types, self._subjects))]
+        bodies = b"".join(self._bodies)
+        n, lengths = len(self._ids), map(len, self._bodies)
+        columns = pack(f"<{n}Q{n}I{n}H{n}H", *self._ids, *lengths, *self._type_refs, *self._subject_refs)
+        tail = b"".join((columns, pack(f"<{len(names) - 1}H", *map(len, names[1:])), *names))
+        fixed = FIXED.pack(
+            MAGIC, 0, crc32(bodies), epoch, base, n, FIXED.size + len(tail),
+            len(self._types), len(self._subjects), len(names[0]),
+        )  # fmt: skip
+        crc = crc32(tail, crc32(fixed[AFTER_CRC:]))
+        return b"".join((MAGIC, crc.to_bytes(4, "little"), fixed[AFTER_CRC:], tail, bodies))
+
+
+def _refer(table: dict[str, int], names: Sequence[str]) -> Iterable[int]:
+    for name in dict.fromkeys(names):
+        table.setdefault(name, len(table))
+    return map(table.__getitem__, names)
+
+
+def without(frame: Frame, dropped: set[int]) -> bytes:
+    """Repack a frame without the events whose indices are in ``dropped``."""
+    types = (frame.types[i] for i in frame.type_refs)
+    subjects = (frame.subjects[i] for i in frame.subject_refs)
+    drafts = map(Draft, frame.ids, types, subjects, frame.bodies())
+    builder = FrameBuilder(frame.producer)
+    builder.add([draft for i, draft in enumerate(drafts) if i not in dropped])
+    return builder.build(frame.epoch, frame.base)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An event, or a frame, that could not be read, recorded or folded.
+
+    Attributes:
+        position: of the event in the journal; 0 when it was refused before being recorded.
+        producer: name of the sender.
+        reporter: the broker, or the name of the subscriber that failed.
+        error: the reason, in a sentence.
+        body: the event, or the whole frame when that could not be read.
+        number: the dead letter's number in its journal; 0 before it is kept.
+    """
+
+    position: int
+    producer: str
+    reporter: str
+    error: str
+    body: bytes
+    number: int = 0
+
+
+RECORD_MAGIC = b"FBR1"
+STAMP = struct.Struct("<4sIQQH")
+
+
+class DamagedRecord(FlyballError):
+    """A record of the journal is not what was written."""
+
+
+def damaged(position: int | None, what: str) -> DamagedRecord:
+    """Return the error for a record, naming the ``position`` where it was expected to begin."""
+    where = "a record" if position is None else f"the record at position {position}"
+    return DamagedRecord(
+        f"Damaged journal: {what} in {where}.",
+        hint="Restore the journal from a copy; `flyball journal verify` lists all damage.",
+    )
+
+
+class Record(Struct, frozen=True):
+    """A stamped frame.
+
+    Attributes:
+        raw: all bytes, or those before the bodies when only the header was read.
+        first: position of the first event.
+        recorded_us: time of recording, microseconds since 1970 UTC.
+        source: the sender, as authenticated by the broker.
+        frame: the frame.
+    """
+
+    raw: bytes
+    first: int
+    recorded_us: int
+    source: str
+    frame: Frame
+
+    @property
+    def last(self) -> int:
+        """Position of the last event."""
+        return self.first + len(self.frame.ids) - 1
+
+    @classmethod
+    def open(cls, raw: bytes, *, expected: int | None = None, bodies: bool = True) -> "Record":
+        """Read and verify a record.
+
+        Args:
+            raw: its bytes.
+            expected: the position of its first event, if known.
+            bodies: False when ``raw`` ends with the frame's header.
+
+        Raises:
+            DamagedRecord: a byte is wrong, missing or too many, or the position is not the expected one.
+        """
+        try:
+            magic, crc, first, recorded_us, length = STAMP.unpack_from(raw)
+            start = STAMP.size + length
+            frame = Frame.parse(raw, start, bodies=bodies)
+            source = str(raw[STAMP.size : start], "utf-8")
+        except (DamagedFrame, struct.error, UnicodeDecodeError) as error:
+            raise damaged(expected, str(error).removeprefix(PREFIX).partition(".")[0]) from error
+        if magic != RECORD_MAGIC or crc32(raw[AFTER_CRC:start], frame.header_crc) != crc:
+            raise damaged(expected, "wrong checksum of the stamp")
+        if expected is not None and first != expected:
+            raise damaged(expected, f"position {first}")
+        return cls(raw, first, recorded_us, source, frame)
+
+
+def ids_of(head: bytes, first: int) -> tuple[int, ...]:
+    """Return the id hashes of the record at position ``first`` from its header. Raises ``DamagedRecord``."""
+    try:
+        return _read_ids(head, STAMP.size + STAMP.unpack_from(head)[4], len(head))
+    except (DamagedFrame, struct.error) as error:
+        raise damaged(first, str(error).removeprefix(PREFIX).partition(".")[0]) from error
+
+
+def seal(frame: Frame, *, first: int, recorded_us: int, source: str) -> Record:
+    """Stamp a frame as a record."""
+    name = source.encode()
+    rest = STAMP.pack(RECORD_MAGIC, 0, first, recorded_us, len(name))[AFTER_CRC:] + name
+    crc = crc32(rest, frame.header_crc).to_bytes(4, "little")
+    raw = b"".join((RECORD_MAGIC, crc, rest, memoryview(frame.buffer)[frame.start :]))
+    return Record(raw, first, recorded_us, source, frame)
+
+
+def draft_of(envelope: Envelope[Payload]) -> Draft:
+    """Return an envelope as a frame's draft."""
+    return Draft(hash_id(envelope.id), envelope.type, envelope.subject or "", encode(envelope))
+
+
+def frame_of(envelopes: Iterable[Envelope[Payload]], *, producer: str, epoch: int, base: int) -> bytes:
+    """Pack one or more envelopes into one frame."""
+    builder = FrameBuilder(producer)
+    builder.add([draft_of(envelope) for envelope in envelopes])
+    return builder.build(epoch, base)
+
+
+class Stored(Struct, frozen=True):
+    """A recorded event whose body is not read yet."""
+
+    sequence: int
+    recorded_us: int
+    source: str
+    type: str
+    subject: str
+    body: bytes
+
+    def open(self, reporter: str, on_dead: Callable[[DeadLetter], None]) -> Event[Payload] | None:
+        """Read the event; ``None`` for one that can't be read or contradicts its frame's header.
+
+        Args:
+            reporter: the reader's name, for dead letters.
+            on_dead: called with such an event.
+        """
+        try:
+            envelope = decode(self.body)
+            if envelope.type != self.type or (envelope.subject or "") != self.subject:
+                raise _contradiction(self, envelope)
+        except FlyballError as error:
+            on_dead(DeadLetter(self.sequence, self.source, reporter, str(error), self.body))
+            return None
+        return Event(envelope, self.sequence, self.recorded_us, self.source)
+
+
+def _contradiction(stored: Stored, envelope: Envelope[Payload]) -> MalformedEvent:
+    return MalformedEvent(
+        f"Malformed event: its frame says {stored.type!r} about {stored.subject!r}, the event itself "
+        f"{envelope.type!r} about {envelope.subject!r}.",
+        hint="Look at the program that sent it: rights and filters go by the frame.",
+    )
+
+
+def stored_in(record: Record, *, after: int = 0, types: AbstractSet[str] | None = None) -> list[Stored]:
+    """Return the events of a record, unread; see ``read_events``."""
+    frame, recorded_us, source = record.frame, record.recorded_us, record.source
+    if types is not None and types.isdisjoint(frame.types):
+        return []
+    found, end = list[Stored](), frame.bodies_at
+    columns = zip(frame.lengths, frame.type_refs, frame.subject_refs, strict=True)
+    for sequence, (length, type_ref, subject_ref) in enumerate(columns, record.first):
+        begin, end = end, end + length
+        kind = frame.types[type_ref]
+        if sequence > after and (types is None or kind in types):
+            body = frame.buffer[begin:end]
+            found.append(Stored(sequence, recorded_us, source, kind, frame.subjects[subject_ref], body))
+    return found
+
+
+def read_events(
+    record: Record,
+    *,
+    after: int = 0,
+    types: AbstractSet[str] | None = None,
+    reporter: str,
+    on_dead: Callable[[DeadLetter], None],
+) -> list[Event[Payload]]:
+    """Read the events of a record.
+
+    Args:
+        record: the record.
+        after: skip events up to this position.
+        types: read only these event types; None for all.
+        reporter: the reader's name, for dead letters.
+        on_dead: called with every event that can't be read or contradicts the frame's header.
+    """
+    opened = (stored.open(reporter, on_dead) for stored in stored_in(record, after=after, types=types))
+    return [event for event in opened if event is not None]
+
+
+def refuse(letter: DeadLetter) -> NoReturn:
+    """Raise ``DamagedRecord`` at an unreadable event: an ``on_dead`` that stops the reading."""
+    raise DamagedRecord(
+        f"The event at position {letter.position} can't be read: {letter.error}",
+        hint="Was it written by a newer Flyball?",
+    )
