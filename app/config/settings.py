@@ -64,8 +64,8 @@ class PpoSettings(Settings):
     """Proximal policy optimisation (Schulman et al. 2017).
 
     The defaults gave the strongest players of the two-player games after 20 seconds, among several tried. Rewards come
-    at the end of games of any length, so nothing is discounted. Later moves are exploratory and often bad, so the critic
-    judges a move soon after it (lambda 0.75 rather than 0.95).
+    at the end of games of any length, so nothing is discounted. Later moves are exploratory and often bad, so the
+    critic judges a move soon after it (lambda 0.75 rather than 0.95).
     """
 
     learning_rate: float = Field(default=1e-3, ge=1e-12, le=1, description="learning rate of Adam")
