@@ -81,7 +81,7 @@ def fit_bradley_terry(
     for _ in range(ROUNDS):
         counted, before = games.counted(scale.strengths(free), misfit), free
 
-        def posterior(free: Floats, counted: _Games = counted) -> Point:
+        def posterior(free: Floats, counted: _Games = counted) -> Quadratic:
             strengths = scale.strengths(free)
             return scale.with_prior(strengths, counted.likelihood(strengths))
 
@@ -93,7 +93,7 @@ def fit_bradley_terry(
     return scale.ratings(strengths, top.curvature, information)
 
 
-class Point(NamedTuple):
+class Quadratic(NamedTuple):
     """A function at a point: value, gradient [A], and its curvature, the negative Hessian [A, A]."""
 
     value: float
@@ -101,7 +101,7 @@ class Point(NamedTuple):
     curvature: Floats
 
 
-def maximise(function: Callable[[Floats], Point], start: Floats) -> tuple[Floats, Point]:
+def maximise(function: Callable[[Floats], Quadratic], start: Floats) -> tuple[Floats, Quadratic]:
     """Return the maximum of a concave function and the function there, by Newton's method.
 
     A step that would go down is halved until it does not. Raises ``NoConvergence``.
@@ -137,13 +137,13 @@ class _Scale:
         strengths[self.free] = free
         return strengths
 
-    def with_prior(self, strengths: Floats, likelihood: Point) -> Point:
+    def with_prior(self, strengths: Floats, likelihood: Quadratic) -> Quadratic:
         """Add the prior to a likelihood of all strengths, and leave out the anchors."""
         off = strengths[self.free] - self._mean
         curvature = likelihood.curvature[self._both]
         curvature.flat[:: len(off) + 1] += self._precision
         value = likelihood.value - self._precision / 2 * float(off @ off)
-        return Point(value, likelihood.gradient[self.free] - self._precision * off, curvature)
+        return Quadratic(value, likelihood.gradient[self.free] - self._precision * off, curvature)
 
     def ratings(self, strengths: Floats, curvature: Floats, information: Floats) -> Ratings:
         """Return ratings with the sandwich covariance C^-1 (J + prior) C^-1.
@@ -220,7 +220,7 @@ class _Games:
         freedom = int(judged.sum()) - len(np.union1d(self.first[judged], self.second[judged]))
         return max(1.0, float(squared[judged].sum()) / freedom) if freedom > 0 else 1.0
 
-    def likelihood(self, strengths: Floats) -> Point:
+    def likelihood(self, strengths: Floats) -> Quadratic:
         """Return the logarithm of the likelihood as a function of all strengths [A]."""
         difference = strengths[self.first] - strengths[self.second]
         expected = _logistic(difference)
@@ -228,7 +228,7 @@ class _Games:
         value = -float(self.score @ np.logaddexp(0, -difference) + lost @ np.logaddexp(0, difference))
         surplus = self.score - self.games * expected
         gradient = _sums(self.sides, np.concatenate((surplus, -surplus)), self.agents)
-        return Point(value, gradient, self._laplacian(self.games * expected * (1 - expected)))
+        return Quadratic(value, gradient, self._laplacian(self.games * expected * (1 - expected)))
 
     def information(self, strengths: Floats) -> Floats:
         """Return the variance of the likelihood's gradient [A, A], given draws and shared openings."""
