@@ -23,6 +23,7 @@ from app.events import (
     ModelPromoted,
     ModelRolledBack,
     Payload,
+    Row,
     Step,
     Value,
 )
@@ -125,7 +126,7 @@ def rated_alone(matches: Sequence[MatchResult], known: Mapping[str, Estimate | N
         for match in matches
         if (estimate := met.get(match.player))
     ]
-    return Rated(Estimate(*performance_rating(scores)), {name: estimate.elo for name, estimate in met.items()})
+    return Rated(performance_rating(scores), {name: estimate.elo for name, estimate in met.items()})
 
 
 def _is_news(published: Estimate | None, found: Estimate) -> bool:
@@ -144,7 +145,7 @@ RECENT = 6
 """So many promoted models are rated with every game; the oldest of them is the 'recent snapshot'."""
 
 
-class RatedModel(Value):
+class RatedModel(Row, frozen=True):
     """A former champion and its latest published rating, if any."""
 
     model: ModelHash
@@ -168,7 +169,7 @@ class EvaluationPending(Value):
     request: Asked
 
 
-class Champions(Value):
+class Champions(Row, frozen=True):
     """One configuration's row: its latest current models, newest last, and what waits, oldest first.
 
     Of the league only the members are known here; what rates them and the champions are the games of the pool.

@@ -20,7 +20,8 @@ class Settings(BaseModel):
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some settings changed, validated. Raises ``ValidationError``, also for an unknown one."""
-        return self.model_validate({**self.__dict__, **changes})
+        fields = {name: getattr(self, name) for name in type(self).model_fields}  # without cached properties
+        return self.model_validate(fields | changes)
 
     @field_validator("*", mode="before")
     @classmethod

@@ -27,20 +27,19 @@ from app.events import (
     ModelRolledBack,
     OpponentPick,
     Payload,
+    Row,
     RunConfigured,
     Step,
-    Value,
 )
 from app.league.admission import admission, retirements
-from app.league.league import Agent, League
+from app.league.league import LEAGUE_READS, Agent, League, fold_league, league_after
 from app.league.matchmaking import distribution
-from app.league.projection import LEAGUE_READS, fold_league, league_after
 from app.league.tournaments import tournaments
 
 Leaving = Literal["expired", "evicted", "rolled_back"]
 
 
-class LeagueRow(Value):
+class LeagueRow(Row, frozen=True):
     """One configuration's league.
 
     Attributes:

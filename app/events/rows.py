@@ -41,7 +41,15 @@ class Row(Struct, frozen=True, forbid_unknown_fields=True):
     @classmethod
     def model_json_schema(cls) -> dict[str, Any]:
         """Return the JSON Schema of what ``model_dump_json`` writes."""
-        return schema(cls, schema_hook=_schema_of)
+        parts: dict[str, Any] = {}
+
+        def of_value(kind: type[BaseModel]) -> dict[str, Any]:
+            described = kind.model_json_schema()
+            parts.update(described.pop("$defs", {}))  # its references begin at the root of the schema
+            return described
+
+        whole = schema(cls, schema_hook=of_value)
+        return {**whole, "$defs": parts | whole.get("$defs", {})}
 
 
 AnyRow = Value | Row
@@ -53,7 +61,3 @@ def _written(value: BaseModel) -> Raw:
 
 def _read(kind: type[BaseModel], value: object) -> BaseModel:
     return kind.model_validate(value, strict=False)  # JSON has no tuples
-
-
-def _schema_of(kind: type[BaseModel]) -> dict[str, Any]:
-    return kind.model_json_schema()

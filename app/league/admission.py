@@ -1,18 +1,18 @@
-"""Admission to a league, and retention: two rules, not one.
+"""Admission to a league, and retention.
 
-With the seed's single rule every tenth checkpoint stayed for ever. Here recent checkpoints expire; anchors and elites
-stay, and so do the current model and the one that a rollback would go back to.
+Recent checkpoints expire. Anchors and elites stay, and so do the current model and the target of a rollback.
 """
 
 from typing import Literal, NamedTuple
 
 from app.config import AdmissionSettings
+from app.core import Elo
 from app.events import LeagueRole
 from app.league.league import Agent, League
 
 
 class Retirement(NamedTuple):
-    """Members that leave, with reasons."""
+    """A member that leaves, with the reason."""
 
     agent: Agent
     reason: Literal["expired", "evicted"]
@@ -21,24 +21,27 @@ class Retirement(NamedTuple):
 def admission(step: int, elo: float | None, league: League, settings: AdmissionSettings) -> tuple[LeagueRole, ...]:
     """Return the roles in which a new checkpoint enters; none keeps it out.
 
-    The first ones are always recent: until they are there self-play meets built-in players only, and that would last
-    where ratings rise slowly. A new high score is above everybody, and by the margin above those who stay for ever:
-    recents that creep up must not raise the bar that they will not hold. The unrated hold none.
+    The first checkpoints are always recent, because otherwise self-play would meet built-in players only, and for long
+    where ratings rise slowly. An elite is rated above all members, and by a margin above the permanent ones: recents
+    that creep up must not raise a bar that they will not hold. An unrated checkpoint is neither elite nor lasting.
     """
-    latest = league.latest_step
-    in_time = latest is None or not _expired(step, latest, settings)
-    due = len(league.checkpoints) < settings.founders or step % settings.recent_every == 0
+    latest, checkpoints = league.latest_step, league.checkpoints
+    due = len(checkpoints) < settings.founders or step % settings.recent_every == 0
+    rated = [(agent.elo, agent.permanent) for agent in checkpoints if agent.elo is not None]
+    lasting = [agent.elo for agent in league.lasting if agent.elo is not None] or [Elo(0.0)]  # at first the random bot
     wanted: dict[LeagueRole, bool] = {
-        "recent": in_time and due,
+        "recent": due and (latest is None or not _expired(step, latest, settings)),
         "anchor": step % settings.anchor_every == 0,
-        "elite": elo is not None and _high_score(elo, league, settings.elite_margin),
-        "lasting": elo is not None and elo >= _newest_lasting(league) + settings.lasting_elo,
+        "elite": elo is not None
+        and bool(rated)
+        and all(elo > other + settings.elite_margin * permanent for other, permanent in rated),
+        "lasting": elo is not None and elo >= lasting[-1] + settings.lasting_elo,
     }
     return tuple(role for role, entitled in wanted.items() if entitled)
 
 
 def retirements(league: League, settings: AdmissionSettings) -> tuple[Retirement, ...]:
-    """Return who has to leave, oldest first: recents whose time is over, then the oldest above the capacity."""
+    """Return the members to retire, oldest first: expired recents, then the oldest above the capacity."""
     kept, latest, checkpoints = {league.champion, league.last_good}, league.latest_step or 0, league.checkpoints
     mortal = [agent for agent in checkpoints if not agent.permanent and agent.id not in kept]
     expired = [agent for agent in mortal if _expired(agent.step or 0, latest, settings)]
@@ -50,16 +53,5 @@ def retirements(league: League, settings: AdmissionSettings) -> tuple[Retirement
     )
 
 
-def _newest_lasting(league: League) -> float:
-    """Return the rating of the newest lasting anchor; before there is one the random bot's."""
-    ratings = [agent.elo for agent in league.lasting if agent.elo is not None]
-    return ratings[-1] if ratings else 0.0
-
-
 def _expired(step: int, latest: int, settings: AdmissionSettings) -> bool:
     return step <= latest - settings.recent_for
-
-
-def _high_score(elo: float, league: League, margin: float) -> bool:
-    rated = [(agent.elo, agent.permanent) for agent in league.checkpoints if agent.elo is not None]
-    return bool(rated) and all(elo > other + margin * permanent for other, permanent in rated)

@@ -15,25 +15,28 @@ APART_ELO = 60.0
 """Least difference at which the order of two published ratings is judged."""
 
 
-class Audited(NamedTuple):
-    """One member.
+class AuditedMember(NamedTuple):
+    """One member's two ratings.
 
     Attributes:
         agent: its id.
         published: its rating as published.
         found: its rating by the round robin, on the published scale.
-        covered: whether the two agree within a 95% interval, the round robin's own error included.
     """
 
     agent: str
     published: Estimate
     found: Estimate
-    covered: bool
 
     @property
     def error(self) -> float:
         """Published rating minus the round robin's, Elo."""
         return self.published.elo - self.found.elo
+
+    @property
+    def covered(self) -> bool:
+        """Whether the two agree within a 95% interval, the round robin's own error included."""
+        return abs(self.error) <= Z_95 * hypot(self.published.stderr, self.found.stderr)
 
 
 class Audit(NamedTuple):
@@ -45,11 +48,11 @@ class Audit(NamedTuple):
         coverage: share of the members whose two ratings agree.
         apart: pairs of members that are certainly at least ``APART_ELO`` apart, by the round robin.
         ordered: how many of these pairs are published in the right order.
-        equal_weights_rms: ``rms`` of a round robin that is fitted without misfit: one-sided games, which bend and
-            compress a scale, count in it by their whole number.
+        equal_weights_rms: ``rms`` of a round robin fitted without misfit. One-sided games, which bend and compress a
+            scale, count in full in it.
     """
 
-    members: tuple[Audited, ...]
+    members: tuple[AuditedMember, ...]
     rms: float
     coverage: float
     apart: int
@@ -69,34 +72,34 @@ def audit(published: Mapping[str, Estimate], played: Iterable[PairTotals]) -> Au
     """
     pairs = total(played)
     truth = rate(pairs, anchors={})
-    found, shift = truth.comparable(), _shift(published, truth)
-    members = tuple(_audited(agent, published[agent], found[agent], shift) for agent in truth.agents)
-    apart = [(one, other) for one in truth.agents for other in truth.agents if _apart(truth.difference(one, other))]
+    found, differences = truth.comparable(), _differences(published, truth)
+    shift = sum(differences) / len(differences)
+    members = [
+        AuditedMember(agent, published[agent], Estimate(Elo(found[agent].elo + shift), found[agent].stderr))
+        for agent in truth.agents
+    ]
+    ordered = [
+        published[one].elo > published[other].elo
+        for one in truth.agents
+        for other in truth.agents
+        if truth.difference(one, other).interval()[0] >= APART_ELO
+    ]
     return Audit(
         members=tuple(sorted(members, key=lambda member: -abs(member.error))),
         rms=_rms(published, truth),
         coverage=sum(member.covered for member in members) / len(members),
-        apart=len(apart),
-        ordered=sum(published[one].elo > published[other].elo for one, other in apart),
+        apart=len(ordered),
+        ordered=sum(ordered),
         equal_weights_rms=_rms(published, fit_bradley_terry(pairs, anchors={})),
     )
 
 
-def _shift(published: Mapping[str, Estimate], truth: Ratings) -> float:
-    return sum(published[agent].elo - elo for agent, elo in zip(truth.agents, truth.elo, strict=True)) / len(truth.elo)
+def _differences(published: Mapping[str, Estimate], truth: Ratings) -> list[float]:
+    return [published[agent].elo - truth.rating(agent).elo for agent in truth.agents]
 
 
 def _rms(published: Mapping[str, Estimate], truth: Ratings) -> float:
-    shift = _shift(published, truth)
-    errors = [published[agent].elo - elo - shift for agent, elo in zip(truth.agents, truth.elo, strict=True)]
-    return sqrt(sum(error**2 for error in errors) / len(errors))
-
-
-def _audited(agent: str, published: Estimate, found: Estimate, shift: float) -> Audited:
-    moved = Estimate(Elo(found.elo + shift), found.stderr)
-    within = Z_95 * hypot(published.stderr, found.stderr)
-    return Audited(agent, published, moved, abs(published.elo - moved.elo) <= within)
-
-
-def _apart(difference: Estimate) -> bool:
-    return difference.interval()[0] >= APART_ELO
+    """Return the root mean square of the differences about their mean."""
+    differences = _differences(published, truth)
+    shift = sum(differences) / len(differences)
+    return sqrt(sum((difference - shift) ** 2 for difference in differences) / len(differences))

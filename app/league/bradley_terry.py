@@ -1,40 +1,40 @@
-"""Bradley-Terry: the ratings that explain all games of two at once.
+"""Bradley-Terry: the ratings that explain all games of two agents at once.
 
-P(first beats second) = 1 / (1 + 10 ** (-(difference in Elo) / 400)); the maximum a posteriori ratings under a
-weak normal prior, with their covariance, measured from anchors. Source: R. A. Bradley and M. E. Terry, Biometrika 39
-(1952), 324-345.
+P(first beats second) = 1 / (1 + 10 ** (-(difference in Elo) / 400)). The fit returns the maximum a posteriori ratings
+under a weak normal prior, with their covariance, measured from anchors. Source: R. A. Bradley and M. E. Terry,
+Biometrika 39 (1952), 324-345.
 
-A draw counts as half a win. Elo is about expected scores everywhere else (``expected_score``), and half wins keep that
-meaning, however draws come about; in Davidson's model the scale is that of the decided games alone, and an Elo would be
-worth less the more draws there are. What half wins would get wrong, the errors, comes from the observed variance of the
-scores instead (quasi-likelihood: R. W. M. Wedderburn, Biometrika 61 (1974), 439-447).
+A draw counts as half a win. Elo means an expected score everywhere else (``expected_score``), and half wins keep that
+meaning whatever the share of draws. In Davidson's model the scale is that of the decided games alone, and an Elo would
+be worth less the more draws there are. Half wins would misstate the errors, so these come from the observed variance of
+the scores (quasi-likelihood: R. W. M. Wedderburn, Biometrika 61 (1974), 439-447).
 
-No number per agent explains all scores. Models learn to beat their parents in particular, and the more one-sided a pair
-is, the less logistic are its scores: openings and noise keep the weaker one off 0. So a pair's true mean score may
-deviate from the expected one p, with a standard deviation of m between equals (``misfit``) and m / (2 sqrt(p (1 - p)))
-elsewhere. However many games were played, a pair then counts as 4 (p (1 - p) / m)² games at most: with m = 0.03 as 278
-between equals, 114 at a score of 80%, 36 at 90%, 10 at 95%. Source of such weights: D. A. Williams, Applied Statistics
-31 (1982), 144-148. Where scores deviate by more still, all errors grow by the square root of chi-squared over its
-degrees of freedom (R. T. Birge, Physical Review 40 (1932), 207-227).
+No number per agent explains all scores. Models learn to beat their parents in particular, and openings and noise keep
+the weaker side of a one-sided pair off 0. So a pair's true mean score may deviate from the expected one p, with a
+standard deviation of m between equals (``misfit``) and m / (2 sqrt(p (1 - p))) elsewhere. However many games were
+played, a pair then counts as 4 (p (1 - p) / m)² games at most: with m = 0.03 as 278 between equals, 114 at a score of
+80%, 36 at 90%, 10 at 95%. Source of such weights: D. A. Williams, Applied Statistics 31 (1982), 144-148. Where scores
+deviate by more still, all errors grow by the square root of chi-squared over its degrees of freedom (R. T. Birge,
+Physical Review 40 (1932), 207-227).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Self
+from functools import cached_property
+from types import MappingProxyType
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.core import Elo
-from app.league.newton import Floats, Point, maximise, sums
-from app.league.ratings import Ratings
-from app.league.scale import ANCHORS, PER_ELO, UNKNOWN, RatingPrior, Scale
+from app.core import RANDOM, Elo, FlyballError
+from app.league.ratings import PER_ELO, UNKNOWN, Floats, RatingPrior, Ratings
 from app.league.totals import PairTotals, total
 
-Indices = NDArray[np.int64]
+ANCHORS: Mapping[str, Elo] = MappingProxyType({RANDOM: Elo(0.0)})
+"""Zero of all ratings: the random bot."""
 
-TELLING = 0.09
+ONE_SIDED = 0.09
 """p (1 - p) at a score of 90%; pairs below it are too one-sided for the chi-squared test."""
 
 LEAST_VARIANCE = 1e-6
@@ -42,6 +42,17 @@ LEAST_VARIANCE = 1e-6
 ROUNDS = 100
 SETTLED = 0.001 * PER_ELO
 """Largest change of a strength at convergence; a pair's weight depends on the strengths."""
+
+NEWTON_STEPS = 100
+TOLERANCE = 1e-16
+"""Relative gain below which Newton's method stops; each step squares the error."""
+
+ROUNDING = 1e-12
+"""Relative fall of a function that rounding may cause."""
+
+
+class NoConvergence(FlyballError):
+    """The maximum was not found."""
 
 
 def fit_bradley_terry(
@@ -51,10 +62,10 @@ def fit_bradley_terry(
     agents: Iterable[str] = (),
     misfit: float = 0.0,
 ) -> Ratings:
-    """Return the ratings of all agents named in some totals, of the anchors and of others.
+    """Return the ratings of all agents named in some totals, of the anchors and of ``agents``.
 
-    The same totals give the same ratings, bit for bit, in whatever order they come; on other machines, where the
-    linear algebra adds up in another order, they may differ in the last digits.
+    The same totals give the same ratings, bit for bit, in any order. On other machines, where the linear algebra adds
+    up in another order, the last digits may differ.
 
     Args:
         pairs: totals; those of the same two agents are added up.
@@ -65,11 +76,16 @@ def fit_bradley_terry(
     """
     merged = total(pairs)
     named = sorted({agent for pair in merged for agent in (pair.first, pair.second)} | {*anchors, *agents})
-    scale = Scale(named, anchors, prior)
-    games, free = _Games.of(merged, scale), scale.start[scale.free]
+    scale = _Scale(named, anchors, prior)
+    games, free = _Games.of(merged, scale.agents), scale.start[scale.free]
     for _ in range(ROUNDS):
         counted, before = games.counted(scale.strengths(free), misfit), free
-        free, top = maximise(partial(_posterior, scale, counted), before)
+
+        def posterior(free: Floats, counted: _Games = counted) -> Quadratic:
+            strengths = scale.strengths(free)
+            return scale.with_prior(strengths, counted.likelihood(strengths))
+
+        free, top = maximise(posterior, before)
         if np.all(np.abs(free - before) <= SETTLED):
             break
     strengths = scale.strengths(free)
@@ -77,14 +93,76 @@ def fit_bradley_terry(
     return scale.ratings(strengths, top.curvature, information)
 
 
-def _posterior(scale: Scale, games: "_Games", free: Floats) -> Point:
-    strengths = scale.strengths(free)
-    return scale.with_prior(strengths, games.likelihood(strengths))
+class Quadratic(NamedTuple):
+    """A function at a point: value, gradient [A], and its curvature, the negative Hessian [A, A]."""
+
+    value: float
+    gradient: Floats
+    curvature: Floats
+
+
+def maximise(function: Callable[[Floats], Quadratic], start: Floats) -> tuple[Floats, Quadratic]:
+    """Return the maximum of a concave function and the function there, by Newton's method.
+
+    A step that would go down is halved until it does not. Raises ``NoConvergence``.
+    """
+    here, there = start, function(start)
+    for _ in range(NEWTON_STEPS):
+        step = np.asarray(np.linalg.solve(there.curvature, there.gradient), dtype=np.float64)
+        gain, size, floor = float(step @ there.gradient), 1.0, there.value - ROUNDING * (1 + abs(there.value))
+        while (tried := function(here + size * step)).value < floor:
+            size /= 2
+        here, there = here + size * step, tried
+        if gain <= TOLERANCE * (1 + abs(there.value)):
+            return here, there
+    raise NoConvergence(
+        f"A rating fit did not converge in {NEWTON_STEPS} steps.",
+        hint="Report it with the games; a prior with a smaller deviation helps meanwhile.",
+    )
+
+
+class _Scale:
+    """The ratings to fit: all but those of the anchors."""
+
+    def __init__(self, agents: Sequence[str], anchors: Mapping[str, Elo], prior: RatingPrior) -> None:
+        self.agents = agents
+        self.free = np.array([agent not in anchors for agent in agents], dtype=np.bool_)
+        self.start = np.array([anchors.get(agent, prior.mean) for agent in agents]) * PER_ELO
+        self._both = np.ix_(self.free, self.free)
+        self._mean, self._precision = prior.mean * PER_ELO, (prior.deviation * PER_ELO) ** -2
+
+    def strengths(self, free: Floats) -> Floats:
+        """Return all strengths [A] from those that are fitted."""
+        strengths = self.start.copy()
+        strengths[self.free] = free
+        return strengths
+
+    def with_prior(self, strengths: Floats, likelihood: Quadratic) -> Quadratic:
+        """Add the prior to a likelihood of all strengths, and leave out the anchors."""
+        off = strengths[self.free] - self._mean
+        curvature = likelihood.curvature[self._both]
+        curvature.flat[:: len(off) + 1] += self._precision
+        value = likelihood.value - self._precision / 2 * float(off @ off)
+        return Quadratic(value, likelihood.gradient[self.free] - self._precision * off, curvature)
+
+    def ratings(self, strengths: Floats, curvature: Floats, information: Floats) -> Ratings:
+        """Return ratings with the sandwich covariance C^-1 (J + prior) C^-1.
+
+        It is the inverse of the curvature C where the likelihood is right: there the information J, the variance of
+        its gradient, equals C less the prior. Draws and shared openings make the two differ. Source: V. P. Godambe,
+        Annals of Mathematical Statistics 31 (1960), 1208-1211.
+        """
+        inverse = np.linalg.inv(curvature)
+        meat = information[self._both] + self._precision * np.eye(len(curvature))
+        covariance = np.zeros((len(strengths), len(strengths)))
+        covariance[self._both] = inverse @ meat @ inverse / PER_ELO**2
+        symmetric = np.tril(covariance) + np.tril(covariance, -1).T
+        return Ratings(tuple(self.agents), strengths / PER_ELO, symmetric)
 
 
 @dataclass(frozen=True, eq=False)
 class _Games:
-    """Totals of M pairs of A agents, who are numbered.
+    """Totals of M pairs of A numbered agents.
 
     Attributes:
         first: [M].
@@ -95,38 +173,40 @@ class _Games:
         agents: A.
     """
 
-    first: Indices
-    second: Indices
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
     games: Floats
     score: Floats
     dispersion: Floats
     agents: int
 
     @classmethod
-    def of(cls, pairs: Sequence[PairTotals], scale: Scale) -> Self:
+    def of(cls, pairs: Sequence[PairTotals], agents: Sequence[str]) -> Self:
+        index = {agent: number for number, agent in enumerate(agents)}
         return cls(
-            first=np.array([scale.index[pair.first] for pair in pairs], dtype=np.int64),
-            second=np.array([scale.index[pair.second] for pair in pairs], dtype=np.int64),
+            first=np.array([index[pair.first] for pair in pairs], dtype=np.int64),
+            second=np.array([index[pair.second] for pair in pairs], dtype=np.int64),
             games=np.array([pair.games for pair in pairs], dtype=np.float64),
             score=np.array([pair.score for pair in pairs], dtype=np.float64),
             dispersion=np.array([pair.dispersion for pair in pairs], dtype=np.float64),
-            agents=len(scale.agents),
+            agents=len(agents),
         )
 
     @cached_property
-    def sides(self) -> Indices:
+    def sides(self) -> NDArray[np.int64]:
         """Both agents of all pairs [2 M]."""
         return np.concatenate((self.first, self.second))
 
     @cached_property
-    def cells(self) -> Indices:
+    def cells(self) -> NDArray[np.int64]:
         """Flat indices of the pairs in a matrix of agents: diagonal, then opponents [4 M]."""
         turned = np.concatenate((self.second, self.first))
         return np.concatenate((self.sides * (self.agents + 1), self.sides * self.agents + turned))
 
     def counted(self, strengths: Floats, misfit: float) -> Self:
         """Return the games with each pair's number reduced by the misfit."""
-        share = 1 / (1 + self.games * self._misfit(strengths, misfit) / self._variance(strengths))
+        expected = self._expected(strengths)
+        share = 1 / (1 + self.games * _score_variance(expected, misfit) / self._game_variance(expected))
         return replace(self, games=share * self.games, score=share * self.score)
 
     def excess(self, strengths: Floats, misfit: float) -> float:
@@ -134,44 +214,48 @@ class _Games:
         if not misfit:
             return 1.0
         expected = self._expected(strengths)
-        variance = self._variance(strengths) / self.games + self._misfit(strengths, misfit)
+        variance = self._game_variance(expected) / self.games + _score_variance(expected, misfit)
         squared = (self.score / self.games - expected) ** 2 / variance
-        telling = expected * (1 - expected) >= TELLING
-        freedom = int(telling.sum()) - len(np.union1d(self.first[telling], self.second[telling]))
-        return max(1.0, float(squared[telling].sum()) / freedom) if freedom > 0 else 1.0
+        judged = expected * (1 - expected) >= ONE_SIDED
+        freedom = int(judged.sum()) - len(np.union1d(self.first[judged], self.second[judged]))
+        return max(1.0, float(squared[judged].sum()) / freedom) if freedom > 0 else 1.0
 
-    def likelihood(self, strengths: Floats) -> Point:
+    def likelihood(self, strengths: Floats) -> Quadratic:
         """Return the logarithm of the likelihood as a function of all strengths [A]."""
         difference = strengths[self.first] - strengths[self.second]
         expected = _logistic(difference)
         lost = self.games - self.score
         value = -float(self.score @ np.logaddexp(0, -difference) + lost @ np.logaddexp(0, difference))
         surplus = self.score - self.games * expected
-        gradient = sums(self.sides, np.concatenate((surplus, -surplus)), self.agents)
-        return Point(value, gradient, self._laplacian(self.games * expected * (1 - expected)))
+        gradient = _sums(self.sides, np.concatenate((surplus, -surplus)), self.agents)
+        return Quadratic(value, gradient, self._laplacian(self.games * expected * (1 - expected)))
 
     def information(self, strengths: Floats) -> Floats:
-        """Return the variance of the likelihood's gradient [A, A], draws and shared openings regarded."""
+        """Return the variance of the likelihood's gradient [A, A], given draws and shared openings."""
         expected = self._expected(strengths)
         return self._laplacian(self.dispersion * self.games * expected * (1 - expected))
 
     def _expected(self, strengths: Floats) -> Floats:
         return _logistic(strengths[self.first] - strengths[self.second])
 
-    def _variance(self, strengths: Floats) -> Floats:
+    def _game_variance(self, expected: Floats) -> Floats:
         """Return the variance of one game's score in each pair [M], off 0."""
-        expected = self._expected(strengths)
         return np.asarray(np.maximum(self.dispersion * expected * (1 - expected), LEAST_VARIANCE))
-
-    def _misfit(self, strengths: Floats, misfit: float) -> Floats:
-        """Return the variance of each pair's true mean score [M]."""
-        expected = self._expected(strengths)
-        return np.asarray(misfit**2 / np.maximum(4 * expected * (1 - expected), LEAST_VARIANCE))
 
     def _laplacian(self, weights: Floats) -> Floats:
         both = np.concatenate((weights, weights))
-        matrix = sums(self.cells, np.concatenate((both, -both)), self.agents**2)
-        return matrix.reshape(self.agents, self.agents)
+        cells = _sums(self.cells, np.concatenate((both, -both)), self.agents**2)
+        return cells.reshape(self.agents, self.agents)
+
+
+def _score_variance(expected: Floats, misfit: float) -> Floats:
+    """Return the variance of each pair's true mean score [M]."""
+    return np.asarray(misfit**2 / np.maximum(4 * expected * (1 - expected), LEAST_VARIANCE))
+
+
+def _sums(places: NDArray[np.int64], values: Floats, length: int) -> Floats:
+    """Add up values by their places, numbers below ``length``."""
+    return np.asarray(np.bincount(places, values, length), dtype=np.float64)
 
 
 def _logistic(difference: Floats) -> Floats:

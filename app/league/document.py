@@ -1,11 +1,10 @@
 """``league.json``: a league as a document, and back without loss.
 
-Optional fields may be missing from a file written by hand. ``history`` has one
-entry for each pair that met, the sum of its games: the file stays small. A checkpoint's name is its content hash; its
-``path`` is the same, for that is where the store has it.
+Optional fields may be missing from a file written by hand. ``history`` has one entry for each pair with games, their
+sum, so that the file stays small. A checkpoint's name is its content hash, and so is its ``path`` in the store.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from hashlib import sha256
 from typing import Annotated, Literal, Self
 
@@ -29,12 +28,19 @@ MODEL_HASH = r"^[0-9a-f]{64}$"
 MICROSECOND = timedelta(microseconds=1)
 
 
+SHARED_FIELDS = ("elo", "elo_stderr", "matches", "parent", "retired", "roles", "step")
+"""Fields of ``Agent`` that the file has as they are."""
+
+ROUNDING = 1e-9
+"""Relative error of a sum of scores."""
+
+
 class DamagedLeague(UnusableFile):
-    """A league's file is not what its checksum or its schema promises."""
+    """A league's file does not match its checksum or its schema."""
 
 
 class AgentEntry(Value):
-    """One agent as the file has it."""
+    """One agent of the file."""
 
     type: Literal["baseline", "checkpoint"]
     path: Annotated[str, Field(pattern=MODEL_HASH)] | None
@@ -49,10 +55,7 @@ class AgentEntry(Value):
 
 
 class Result(Value):
-    """The games of ``p1`` against ``p2``: how many, and the sum of their scores.
-
-    ``rotations`` and ``squares`` are those of ``PairTotals``; without them, games were won or lost one by one.
-    """
+    """Games, and the sum of their scores; without ``rotations`` and ``squares``, single games without draws."""
 
     games: PositiveInt
     points: NonNegativeFloat
@@ -61,7 +64,7 @@ class Result(Value):
 
 
 class HistoryEntry(Value):
-    """A pair that met, and the step of the later of the two, as far as they are agents of the file."""
+    """The games of ``p1`` against ``p2``, and the step of the later of the two, as far as the file has them."""
 
     step: NonNegativeInt | None
     p1: str
@@ -72,7 +75,7 @@ class HistoryEntry(Value):
 class LeagueMetadata(Value):
     """Metadata of the file. ``sha256`` is that of the rest; remove it when editing by hand.
 
-    ``champion`` and ``last_good`` need be no agents of the file: a model may be current and no member of the league.
+    ``champion`` and ``last_good`` need not be agents of the file, because the current model need not be a member.
     """
 
     run_name: str
@@ -92,12 +95,23 @@ class LeagueDocument(Value):
     metadata: LeagueMetadata
 
     @model_validator(mode="after")
-    def _checkpoints_are_where_their_hash_says(self) -> Self:
+    def _consistent(self) -> Self:  # noqa: C901 - one complaint a line
         for name, entry in self.agents.items():
             if entry.path != (name if entry.type == "checkpoint" else None):
                 raise ValueError(
                     f"agent {name}: a checkpoint's id and path are its content hash, a baseline has no path"
                 )
+            if not name:
+                raise ValueError("an agent has no name")
+            if (entry.type == "checkpoint") != (entry.step is not None):
+                raise ValueError(f"agent {name}: a checkpoint has a step, a baseline has none")
+            if entry.parent == name:
+                raise ValueError(f"agent {name} is named as its own parent")
+        for pair in self.history:
+            if pair.p1 == pair.p2:
+                raise ValueError(f"{pair.p1} cannot be its own opponent; leave out what it plays against itself")
+            if pair.result.points > pair.result.games * (1 + ROUNDING):
+                raise ValueError(f"{pair.result.points} points of {pair.result.games} games: a game gives one at most")
         return self
 
 
@@ -112,10 +126,13 @@ def dump_league(league: League, run_name: str, config_key: str) -> bytes:
         champion=league.champion,
         last_good=league.last_good,
     )
+    agents = sorted(league.agents.values(), key=lambda agent: (-1 if agent.step is None else agent.step, agent.id))
     document = LeagueDocument(
-        agents={agent.id: _entry(agent) for agent in sorted(league.agents.values(), key=_place)},
+        agents={agent.id: _agent_entry(agent) for agent in agents},
         history=tuple(
-            _met(league, met) for _, others in sorted(league.games.items()) for _, met in sorted(others.items())
+            _history_entry(league, pair)
+            for _, others in sorted(league.games.items())
+            for _, pair in sorted(others.items())
         ),
         metadata=metadata,
     )
@@ -124,10 +141,9 @@ def dump_league(league: League, run_name: str, config_key: str) -> bytes:
 
 
 def load_league(data: bytes, name: str) -> tuple[League, LeagueMetadata]:
-    """Return what a file holds. Raises ``DamagedLeague``, which calls it ``name``."""
+    """Read a file's content. Raises ``DamagedLeague``, which calls it ``name``."""
     try:
         document = LeagueDocument.model_validate_json(data)
-        league = _league(document)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the whole"
@@ -135,27 +151,47 @@ def load_league(data: bytes, name: str) -> tuple[League, LeagueMetadata]:
             f"{name} is no league: {where}: {first['msg']}.",
             hint="It was left as it is. Put it back from a copy, or move it away and export the league once more.",
         ) from error
-    if document.metadata.sha256 not in (None, _checksum(document)):
+    about = document.metadata
+    if about.sha256 not in (None, _checksum(document)):
         raise DamagedLeague(
             f"{name} is damaged: what it holds has another checksum.",
             hint="It was left as it is. Put it back from a copy; if you edited it, take metadata.sha256 out.",
         )
-    return league, document.metadata
+    agents = {agent: _agent(agent, entry) for agent, entry in document.agents.items()}
+    league = League(agents=agents, champion=about.champion, last_good=about.last_good)
+    for pair in document.history:
+        league = league.with_games(_totals(pair))
+    return league, about
 
 
-def _league(document: LeagueDocument) -> League:
-    agents = {name: _agent(name, entry) for name, entry in document.agents.items()}
-    league = League(agents=agents, champion=document.metadata.champion, last_good=document.metadata.last_good)
-    for entry in document.history:
-        league = league.with_games(_totals(entry))
-    return league
+def _checksum(document: LeagueDocument) -> str:
+    bare = document.replace(metadata=document.metadata.replace(sha256=None))
+    return sha256(bare.model_dump_json().encode()).hexdigest()
 
 
-def _met(league: League, met: PairTotals) -> HistoryEntry:
-    known = (league.agents.get(name) for name in (met.first, met.second))
+def _agent_entry(agent: Agent) -> AgentEntry:
+    return AgentEntry(
+        type=agent.kind,
+        path=agent.id if agent.kind == "checkpoint" else None,
+        created_at=None if agent.created_us is None else EPOCH + agent.created_us * MICROSECOND,
+        **{field: getattr(agent, field) for field in SHARED_FIELDS},
+    )
+
+
+def _agent(name: str, entry: AgentEntry) -> Agent:
+    return Agent(
+        id=name,
+        kind=entry.type,
+        created_us=None if entry.created_at is None else (entry.created_at - EPOCH) // MICROSECOND,
+        **{field: getattr(entry, field) for field in SHARED_FIELDS},
+    )
+
+
+def _history_entry(league: League, pair: PairTotals) -> HistoryEntry:
+    known = (league.agents.get(name) for name in (pair.first, pair.second))
     steps = [agent.step for agent in known if agent is not None and agent.step is not None]
-    result = Result(games=met.games, points=met.score, rotations=met.rotations, squares=met.squares)
-    return HistoryEntry(step=max(steps, default=None), p1=met.first, p2=met.second, result=result)
+    result = Result(games=pair.games, points=pair.score, rotations=pair.rotations, squares=pair.squares)
+    return HistoryEntry(step=max(steps, default=None), p1=pair.first, p2=pair.second, result=result)
 
 
 def _totals(entry: HistoryEntry) -> PairTotals:
@@ -168,46 +204,3 @@ def _totals(entry: HistoryEntry) -> PairTotals:
         score=played.points,
         squares=played.points if played.squares is None else played.squares,
     )
-
-
-def _checksum(document: LeagueDocument) -> str:
-    bare = document.replace(metadata=document.metadata.replace(sha256=None))
-    return sha256(bare.model_dump_json().encode()).hexdigest()
-
-
-def _entry(agent: Agent) -> AgentEntry:
-    return AgentEntry(
-        type=agent.kind,
-        path=agent.id if agent.kind == "checkpoint" else None,
-        elo=agent.elo,
-        matches=agent.matches,
-        step=agent.step,
-        created_at=None if agent.created_us is None else EPOCH + agent.created_us * MICROSECOND,
-        parent=agent.parent,
-        elo_stderr=agent.elo_stderr,
-        roles=agent.roles,
-        retired=agent.retired,
-    )
-
-
-def _agent(name: str, entry: AgentEntry) -> Agent:
-    return Agent(
-        id=name,
-        kind=entry.type,
-        step=entry.step,
-        elo=entry.elo,
-        elo_stderr=entry.elo_stderr,
-        matches=entry.matches,
-        created_us=_microseconds(entry.created_at),
-        parent=entry.parent,
-        roles=entry.roles,
-        retired=entry.retired,
-    )
-
-
-def _microseconds(time: datetime | None) -> int | None:
-    return None if time is None else (time - EPOCH) // MICROSECOND
-
-
-def _place(agent: Agent) -> tuple[int, str]:
-    return (-1 if agent.step is None else agent.step), agent.id

@@ -1,57 +1,62 @@
-"""A league: its agents, and who has beaten whom. Frozen; every change is a new one."""
+"""A league: its agents and their games, folded from the journal. Frozen; every change returns a new one."""
 
 from collections.abc import Iterable
 from operator import attrgetter
 from typing import Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
+from msgspec import field
 
+from app.config import AdmissionSettings
 from app.core import RANDOM, Elo
-from app.events import LeagueRole, Value
-from app.league.totals import PairTotals
+from app.events import (
+    CheckpointAdded,
+    CheckpointRetired,
+    EloUpdated,
+    EvaluationCompleted,
+    Event,
+    LeagueRole,
+    ModelPromoted,
+    ModelRolledBack,
+    Payload,
+    PromotionRejected,
+    RegressionDetected,
+    Row,
+)
+from app.league.totals import PairTotals, totals_of
 
 AgentKind = Literal["baseline", "checkpoint"]
-_PASSING: frozenset[LeagueRole] = frozenset({"recent"})
 
 
-class Agent(Value):
+class Agent(Row, frozen=True):
     """One member of a league.
 
     Attributes:
         id: a checkpoint's content hash; a built-in player's name.
-        step: trainings that made it; a baseline has none.
+        step: number of trainings behind it; None for a baseline.
         elo: None until it is rated; the random bot is at 0.
         elo_stderr: None also where a rating came without one.
-        matches: rated games that the rating rests on.
-        created_us: when it entered, microseconds since 1970 UTC; a baseline was always there.
+        matches: rated games behind the rating.
+        created_us: time of admission, microseconds since 1970 UTC; None for a baseline.
         parent: its nearest ancestor in the league.
-        roles: why a checkpoint is there.
-        retired: it is nobody's opponent any more; what it has played is still known.
+        roles: the reasons for keeping a checkpoint.
+        retired: it is no longer an opponent; its games are still known.
     """
 
-    id: str = Field(min_length=1)
+    id: str
     kind: AgentKind
-    step: NonNegativeInt | None = None
+    step: int | None = None
     elo: Elo | None = None
-    elo_stderr: NonNegativeFloat | None = None
-    matches: NonNegativeInt = 0
-    created_us: NonNegativeInt | None = None
+    elo_stderr: float | None = None
+    matches: int = 0
+    created_us: int | None = None
     parent: str | None = None
     roles: tuple[LeagueRole, ...] = ()
     retired: bool = False
 
-    @model_validator(mode="after")
-    def _of_its_kind(self) -> Self:
-        if (self.kind == "checkpoint") != (self.step is not None):
-            raise ValueError(f"agent {self.id}: a checkpoint has a step, a baseline has none")
-        if self.parent == self.id:
-            raise ValueError(f"agent {self.id} is named as its own parent")
-        return self
-
     @property
     def permanent(self) -> bool:
-        """Return whether it stays for ever: baselines, and checkpoints with more than the role of a recent one."""
-        return self.kind == "baseline" or not _PASSING.issuperset(self.roles)
+        """Whether it stays for ever: baselines, and checkpoints with another role than ``recent``."""
+        return self.kind == "baseline" or any(role != "recent" for role in self.roles)
 
     def rated(self, elo: float, stderr: float, matches: int) -> Self:
         """Return it with another rating."""
@@ -65,44 +70,30 @@ def baseline(name: str) -> Agent:
     return Agent(id=name, kind="baseline")
 
 
-Games = dict[str, dict[str, PairTotals]]
-
-
-class League(Value):
+class League(Row, frozen=True):
     """The league of one configuration.
 
     Attributes:
         agents: by id; those retired lately among them.
         games: of pairs of agents, under the lesser id first, then the greater, from the side of the lesser.
         champion: the current model, a member or not.
-        last_good: the model that a rollback would go back to, if anybody has said so.
+        last_good: the target of a rollback, once one is known.
     """
 
-    agents: dict[str, Agent] = Field(default_factory=dict)
-    games: Games = Field(default_factory=dict)
+    agents: dict[str, Agent] = field(default_factory=dict)
+    games: dict[str, dict[str, PairTotals]] = field(default_factory=dict)
     champion: str | None = None
     last_good: str | None = None
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        misnamed = [name for name, agent in self.agents.items() if name != agent.id]
-        if misnamed:
-            raise ValueError(f"agent {misnamed[0]} calls itself {self.agents[misnamed[0]].id}")
-        named = [(one, other, pair) for one, others in self.games.items() for other, pair in others.items()]
-        swapped = [(one, other) for one, other, pair in named if not one == pair.first < pair.second == other]
-        if swapped:
-            raise ValueError(f"the games of {' and '.join(swapped[0])} are not under the lesser id, or are not theirs")
-        return self
-
     @property
     def active(self) -> tuple[Agent, ...]:
-        """All who may be met: baselines by name, then checkpoints, oldest first."""
+        """All possible opponents: baselines by name, then checkpoints, oldest first."""
         return (*self.baselines, *self.checkpoints)
 
     @property
     def checkpoints(self) -> tuple[Agent, ...]:
         """The active checkpoints, oldest first."""
-        return tuple(sorted(self._active("checkpoint"), key=_place))
+        return tuple(sorted(self._active("checkpoint"), key=attrgetter("step", "id")))
 
     @property
     def baselines(self) -> tuple[Agent, ...]:
@@ -129,14 +120,14 @@ class League(Value):
         return max(rated, key=lambda agent: agent.elo or 0.0, default=None)
 
     def between(self, one: str, other: str) -> PairTotals | None:
-        """Return the games of two agents from the side of ``one``, or None if they never met."""
+        """Return the games of two agents from the side of ``one``; None without any."""
         if one < other:
             return self.games.get(one, {}).get(other)
         games = self.games.get(other, {}).get(one)
         return games and games.flipped
 
     def lineage(self, agent: Agent) -> tuple[str, ...]:
-        """Return the ids of an agent's ancestors, nearest first, as far as they are known; it need be no member."""
+        """Return the ids of an agent's known ancestors, nearest first; it need be no member."""
         found: list[str] = []
         parent = agent.parent
         while parent is not None and parent not in found:
@@ -158,29 +149,31 @@ class League(Value):
         return self.replace(agents={name: baseline(name) for name in sorted(wanted)} | kept)
 
     def with_rating(self, name: str, elo: float, stderr: float, matches: int) -> Self:
-        """Set the rating of an agent; one that is no member has none here."""
+        """Set the rating of an agent; nothing for one that is no member."""
         agent = self.agents.get(name)
-        if agent is None:
-            return self
-        return self.with_agent(agent.rated(elo, stderr, matches))
+        return self if agent is None else self.with_agent(agent.rated(elo, stderr, matches))
 
     def with_games(self, played: PairTotals) -> Self:
         """Add games of two agents."""
         seen = played if played.first < played.second else played.flipped
         before = self.games.get(seen.first, {})
-        met = before[seen.second].plus(seen) if seen.second in before else seen
-        return self.replace(games={**self.games, seen.first: {**before, seen.second: met}})
+        known = before.get(seen.second)
+        return self.replace(
+            games={**self.games, seen.first: {**before, seen.second: known.plus(seen) if known else seen}}
+        )
 
     def joined(self, other: "League") -> Self:
-        """Take over the agents and games of another league that are not here; taken over twice they count once.
+        """Add the agents and games of another league that are unknown here; a repetition changes nothing.
 
-        Of agents and pairs that both know, what is known here stays; so does whom this one calls its champion.
+        Known agents and pairs stay as they are, and so does the champion.
         """
-        agents = {**other.agents, **self.agents}
-        pairs = {*other.games, *self.games}
-        games = {one: {**other.games.get(one, {}), **self.games.get(one, {})} for one in sorted(pairs)}
-        current = {"champion": self.champion or other.champion, "last_good": self.last_good or other.last_good}
-        return self.replace(agents=agents, games=games, **current)
+        pairs = sorted({*other.games, *self.games})
+        return self.replace(
+            agents={**other.agents, **self.agents},
+            games={one: {**other.games.get(one, {}), **self.games.get(one, {})} for one in pairs},
+            champion=self.champion or other.champion,
+            last_good=self.last_good or other.last_good,
+        )
 
     def without(self, name: str) -> Self:
         """Retire an agent; nothing for one that is no member."""
@@ -188,7 +181,7 @@ class League(Value):
         return self if agent is None else self.with_agent(agent.replace(retired=True))
 
     def forgetting(self, before_step: int) -> Self:
-        """Drop the agents that retired and are older than a step, and all games of those whom nobody knows any more."""
+        """Drop retired agents older than a step, and the games of all agents that are not known any more."""
         agents = {
             name: agent
             for name, agent in self.agents.items()
@@ -208,5 +201,66 @@ def founded(baselines: Iterable[str]) -> League:
     return League(agents={name: baseline(name) for name in sorted(baselines)})
 
 
-_place = attrgetter("step", "id")
-"""Checkpoints have a step."""
+LEAGUE_READS: frozenset[type[Payload]] = frozenset(
+    {
+        CheckpointAdded,
+        CheckpointRetired,
+        EloUpdated,
+        EvaluationCompleted,
+        ModelPromoted,
+        ModelRolledBack,
+        PromotionRejected,
+        RegressionDetected,
+    }
+)
+"""The payload types that a league follows from."""
+
+
+def fold_league(league: League, event: Event[Payload], settings: AdmissionSettings) -> League:
+    """Return the league after one more event about its configuration."""
+    return league_after(league, event.data, event.recorded_us, settings)
+
+
+def league_after(  # noqa: C901 - one case an event
+    league: League, data: Payload, now_us: int, settings: AdmissionSettings
+) -> League:
+    """Return the league after an event's data, recorded at a time in microseconds since 1970 UTC.
+
+    Games of gates are left out: they decide about one pair over and over, and would bias the ratings.
+    """
+    match data:
+        case CheckpointAdded():
+            agent = Agent(
+                id=data.model,
+                kind="checkpoint",
+                step=data.step,
+                elo=data.elo,
+                elo_stderr=data.elo_stderr,
+                matches=data.games,
+                created_us=now_us,
+                parent=data.parent,
+                roles=data.roles,
+            )
+            league = league.with_agent(agent)
+        case CheckpointRetired(model=model):
+            return league.without(model)
+        case EloUpdated(ratings=ratings):
+            for one in ratings:
+                league = league.with_rating(one.agent, one.elo, one.elo_stderr, one.games)
+            return league
+        case EvaluationCompleted(purpose=purpose) if purpose != "gate":
+            for played in totals_of(data.model, data.results):
+                league = league.with_games(played)
+            return league
+        case ModelPromoted(model=model):
+            league = league.replace(champion=model)
+        case ModelRolledBack(from_model=bad, to_model=model):
+            good = None if league.last_good == bad else league.last_good
+            league = league.replace(champion=model, last_good=good)
+        case PromotionRejected():
+            pass
+        case RegressionDetected(last_good=good) if good is not None:
+            return league.replace(last_good=good)
+        case _:
+            return league
+    return league.forgetting((league.latest_step or 0) - settings.remembered_for)

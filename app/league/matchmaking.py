@@ -1,35 +1,36 @@
-"""Matchmaking: a model's opponents in self-play.
+"""Matchmaking: a model's opponents, in self-play by categories, in evaluations by a strategy.
 
-The category is drawn first, then the agent in it, because weights per agent would give other shares. A
-category without members leaves its share to the others, in proportion. Agents may be in several categories: a baseline
-of about the hero's rating is a peer too.
+In self-play the category is drawn first, then the agent in it, because otherwise the number of agents would change the
+shares. A category without members leaves its share to the others, in proportion. Agents may be in several categories: a
+baseline of about the hero's rating is a peer too.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from app.config import Curve, MatchmakingSettings
-from app.core import expected_score
+from app.core import Wheel, derive_point, expected_score
 from app.events import Category
 from app.league.league import Agent, League
 
 Weights = dict[str, float]
-"""How much each agent, by id, weighs in its category."""
+"""Weight of each agent in its category, by id."""
 
 
 class Pick(NamedTuple):
-    """An opponent that matchmaking chose, and why."""
+    """A possible opponent, with the reason for it."""
 
     category: Category
     agent: str
 
 
 def win_probability(league: League, hero: Agent, other: Agent, prior_games: float) -> float:
-    """Return the score in (0, 1) that the hero may expect of a game against another.
+    """Return the score in (0, 1) that the hero may expect against another agent.
 
-    That of the ratings, where both have one, else 1/2, counted like ``prior_games`` games beside those that the two
-    have really played: few games hardly move it, many outweigh it.
+    The expectation from the ratings, 1/2 without them, counts as ``prior_games`` games beside those really played: few
+    games hardly move it, many outweigh it.
     """
     believed = 0.5 if hero.elo is None or other.elo is None else expected_score(hero.elo - other.elo)
     played = league.between(hero.id, other.id)
@@ -40,7 +41,7 @@ def win_probability(league: League, hero: Agent, other: Agent, prior_games: floa
 def curve_weight(curve: Curve, p: float) -> float:
     """Return the weight of an opponent that the hero beats with probability p.
 
-    ``hard`` prefers those that beat the hero, ``var`` those that are as good as it. Source: Vinyals et al., Nature 575
+    ``hard`` prefers opponents that beat the hero, ``var`` its equals. Source: Vinyals et al., Nature 575
     (2019), Methods, "Prioritized fictitious self-play".
     """
     match curve:
@@ -52,26 +53,23 @@ def curve_weight(curve: Curve, p: float) -> float:
             return 1.0
 
 
-def used_to_lose_to(league: League, hero: Agent, lost_games: int) -> frozenset[str]:
-    """Return those against whom an ancestor of the hero scored less than half, in at least ``lost_games`` games."""
-    ancestors = set(league.lineage(hero))
-    winners = set[str]()
+def former_winners(league: League, hero: Agent, lost_games: int) -> frozenset[str]:
+    """Return the agents that beat an ancestor of the hero, in at least ``lost_games`` games."""
+    ancestors, winners = set(league.lineage(hero)), set[str]()
     for one, others in league.games.items():
         for other, played in others.items():
-            if played.games < lost_games:
-                continue
-            mean = played.mean
-            if mean > 0.5 and other in ancestors:
-                winners.add(one)
-            elif mean < 0.5 and one in ancestors:
-                winners.add(other)
+            if played.games >= lost_games:
+                if played.mean > 0.5 and other in ancestors:
+                    winners.add(one)
+                elif played.mean < 0.5 and one in ancestors:
+                    winners.add(other)
     return frozenset(winners)
 
 
 def categories(league: League, hero: Agent, settings: MatchmakingSettings) -> Mapping[Category, Weights]:
-    """Return the members of every category; the hero, a member of the league or not, is in none but the mirror.
+    """Return the agents of every category; the hero, a member or not, is in none but the mirror.
 
-    With fewer than ``cold_start`` checkpoints everybody but the baselines is left out, the mirror too.
+    With fewer than ``cold_start`` checkpoints there are only baselines, not even the mirror.
     """
     builtins, checkpoints = league.baselines, league.checkpoints
     baselines = {agent.id: 1.0 for agent in builtins if agent.id != hero.id}
@@ -83,23 +81,28 @@ def categories(league: League, hero: Agent, settings: MatchmakingSettings) -> Ma
     def chance(name: str) -> float:
         return win_probability(league, hero, others[name], settings.prior_games)
 
-    beaten_by = used_to_lose_to(league, hero, settings.lost_games)
-    peers = [name for name, agent in others.items() if _peers(hero, agent, settings.peer_elo)]
-    exploitable = [name for name in others if name in beaten_by and chance(name) > 0.5]
+    def weighted(names: Iterable[str]) -> Weights:
+        weights = {} if curve == "even" else {name: curve_weight(curve, chance(name)) for name in names}
+        return weights if any(weights.values()) else dict.fromkeys(names, 1.0)
+
+    def is_peer(agent: Agent) -> bool:
+        return hero.elo is not None and agent.elo is not None and abs(hero.elo - agent.elo) <= settings.peer_elo
+
+    curve, winners = settings.curve, former_winners(league, hero, settings.lost_games)
     return {
         "mirror": {hero.id: 1.0},
-        "peers": _weighted(peers, chance, settings.curve),
-        "exploitable": _weighted(exploitable, chance, settings.curve),
+        "peers": weighted([name for name, agent in others.items() if is_peer(agent)]),
+        "exploitable": weighted([name for name in others if name in winners and chance(name) > 0.5]),
         "baselines": baselines,
-        "prioritised": _weighted(others, chance, settings.curve),
+        "prioritised": weighted(others),
     }
 
 
 def distribution(league: League, hero: Agent, settings: MatchmakingSettings) -> dict[Pick, float]:
-    """Return the probability of every pick; they sum to 1. With nobody else to meet the hero meets itself."""
+    """Return the probability of every pick; they sum to 1. Without other agents the hero plays itself."""
     members = categories(league, hero, settings)
     shares = {category: getattr(settings, category) for category, weights in members.items() if weights}
-    if len(shares) == 1:  # a cold start's baselines are met whatever their share
+    if len(shares) == 1:  # a cold start plays the baselines whatever their share
         shares = dict.fromkeys(shares, 1.0)
     total = sum(shares.values())
     if not total:
@@ -113,11 +116,68 @@ def distribution(league: League, hero: Agent, settings: MatchmakingSettings) -> 
     }
 
 
-def _peers(hero: Agent, other: Agent, within: float) -> bool:
-    return hero.elo is not None and other.elo is not None and abs(hero.elo - other.elo) <= within
+Strategy = Literal["champion", "top_k", "random", "recent", "round_robin", "pfsp"]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+
+PRIOR_GAMES = 10.0
+"""Games that the ratings count for in the strategy ``pfsp``."""
 
 
-def _weighted(names: Iterable[str], chance: Callable[[str], float], curve: Curve) -> Weights:
-    """Return what a curve makes of some names' chances, which are only asked for where it depends on them."""
-    weights = {} if curve == "even" else {name: curve_weight(curve, chance(name)) for name in names}
-    return weights if any(weights.values()) else dict.fromkeys(names, 1.0)
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Arguments of a strategy.
+
+    Attributes:
+        hero: the model that needs opponents, a member or not; it is never its own.
+        count: how many; fewer when there are no more.
+        seed: of the draws of ``random`` and ``pfsp``; for ``round_robin``, the number of the turn.
+        curve: the weights of ``pfsp``.
+    """
+
+    hero: Agent
+    count: int = 1
+    seed: int = 0
+    curve: Curve = "hard"
+
+
+def select(league: League, strategy: Strategy, wanted: Wanted) -> tuple[Agent, ...]:
+    """Return different active members.
+
+    - ``champion``: the current model; where that is no member, or the hero, the first of ``top_k``. Just one.
+    - ``top_k``: the checkpoints of the highest ratings first; the unrated are left out.
+    - ``random``: drawn, all equally likely.
+    - ``recent``: the newest checkpoints first.
+    - ``round_robin``: each turn begins where the one before ended.
+    - ``pfsp``: drawn by the win probability; see ``curve_weight``.
+    """
+    others = [agent for agent in league.active if agent.id != wanted.hero.id]
+    checkpoints = [agent for agent in others if agent.kind == "checkpoint"]
+    top = sorted((agent for agent in checkpoints if agent.elo is not None), key=lambda agent: -(agent.elo or 0.0))
+    chosen: Sequence[Agent]
+    match strategy:
+        case "champion":
+            chosen = ([agent for agent in others if agent.id == league.champion] or top)[:1]
+        case "top_k":
+            chosen = top
+        case "random":
+            chosen = _drawn(dict.fromkeys(others, 1.0), wanted)
+        case "recent":
+            chosen = checkpoints[::-1]
+        case "round_robin":
+            first = wanted.seed * wanted.count % max(1, len(others))
+            chosen = [*others[first:], *others[:first]]
+        case "pfsp":
+            chances = {agent: win_probability(league, wanted.hero, agent, PRIOR_GAMES) for agent in others}
+            weights = {agent: curve_weight(wanted.curve, chance) for agent, chance in chances.items()}
+            chosen = _drawn(weights, wanted)
+    return tuple(chosen[: wanted.count])
+
+
+def _drawn(weights: dict[Agent, float], wanted: Wanted) -> Sequence[Agent]:
+    """Draw without replacement."""
+    left, drawn = dict(weights), list[Agent]()
+    while len(drawn) < wanted.count and any(left.values()):
+        agent = Wheel(left).draw(derive_point(wanted.seed, "select", len(drawn)))
+        drawn.append(agent)
+        del left[agent]
+    return drawn

@@ -1,83 +1,36 @@
-"""Ratings with their whole covariance: what a batch fit comes to, and what is kept of it."""
+"""Ratings in Elo over the random bot, with their errors."""
 
-from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import hypot, log, sqrt
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import model_validator
 
-from app.core import Elo, FlyballError
-from app.core.statistics import Z_95
-from app.events import Value
+from app.core import Elo, expected_score
+from app.core.statistics import CERTAIN_ELO, ELO_SCALE, Z_95
 
-PER_ELO = log(10) / 400
-"""A difference of 400 Elo means odds of 10 to 1."""
+Floats = NDArray[np.float64]
 
-_BOUND = 10_000.0  # no rating lies outside; the prior keeps it far from here
-_ITERATIONS = 60  # bisections: the interval of 20,000 Elo shrinks below 1e-13
+PER_ELO = log(10) / ELO_SCALE
+"""Log-odds of one Elo."""
 
+LEAST_ERROR = 1.0
+"""Elo; no rating is published with a smaller error."""
 
-class OpponentScore(NamedTuple):
-    """How a match went, for the rating."""
-
-    elo: Elo
-    score: float
-    """Mean score in [0, 1]."""
-    games: int
-    stderr: float = 0.0
-    """Standard error of the opponent's own rating; the random bot's is 0 by definition."""
+BISECTIONS = 60
+"""Halvings of 20,000 Elo: the rest is below 1e-13."""
 
 
-class Prior(NamedTuple):
-    """Prior of a rating: a normal distribution."""
+class RatingPrior(NamedTuple):
+    """Normal prior of a rating; the default is worth about a fifth of a game against an equal."""
 
     mean: Elo = Elo(0.0)
     deviation: float = 800.0
 
 
-def performance_rating(results: Sequence[OpponentScore], prior: Prior | None = None) -> tuple[Elo, float]:
-    """Return the rating of most posterior probability, and its standard error.
-
-    The likelihood is the logistic model's with the opponents' ratings taken as known (maximum likelihood in one
-    dimension, Bradley and Terry 1952); the weak prior keeps a perfect score finite. The standard error adds up
-
-    - 1 / sqrt(Fisher information), the prior's included; a draw is half a win, which overstates it;
-    - the errors of the opponents' ratings, each by its share of the information. They are taken as fully correlated,
-      for opponents are mostly ancestors of each other: a rating far along a chain is as uncertain as the chain.
-
-    Args:
-        results: (opponent's elo, mean score, games, opponent's stderr) of each match; none leaves the prior.
-        prior: by default 0 ± 800 Elo, worth about a fifth of a game against an equal.
-    """
-    mean, deviation = prior or Prior()
-    low, high = -_BOUND, _BOUND
-    for _ in range(_ITERATIONS):
-        middle = (low + high) / 2
-        slope = sum(n * (score - _expected(middle - elo)) for elo, score, n, _ in results) * PER_ELO
-        if slope > (middle - mean) / deviation**2:
-            low = middle
-        else:
-            high = middle
-    rating = (low + high) / 2
-    parts = [n * p * (1 - p) * PER_ELO**2 for p, n in ((_expected(rating - elo), n) for elo, _, n, _ in results)]
-    information = sum(parts) + 1 / deviation**2
-    inherited = sum(part * match.stderr for part, match in zip(parts, results, strict=True)) / information
-    return Elo(rating), hypot(1 / sqrt(information), inherited)
-
-
-def _expected(difference: float) -> float:
-    return float(1 / (1 + 10 ** (-difference / 400)))
-
-
-LEAST_ERROR = 1.0
-"""Elo; no rating is published with a smaller error."""
-
-
-class NotRated(FlyballError):
-    """An agent was asked for that is not among the rated ones."""
+UNKNOWN = RatingPrior()
 
 
 class Estimate(NamedTuple):
@@ -91,77 +44,94 @@ class Estimate(NamedTuple):
         return Elo(self.elo - z * self.stderr), Elo(self.elo + z * self.stderr)
 
 
-class Ratings(Value):
-    """Ratings of A agents. Lossless as JSON: they survive a restart bit for bit.
+class OpponentScore(NamedTuple):
+    """Result of a match, with the opponent's rating.
 
     Attributes:
-        agents: their names, in order.
-        elo: of each.
-        covariance: Elo squared, the lower triangle row by row: A (A + 1) / 2 numbers. An anchor's are zero.
+        score: mean score in [0, 1].
+        stderr: standard error of the opponent's rating; the random bot's is 0 by definition.
+    """
+
+    elo: Elo
+    score: float
+    games: int
+    stderr: float = 0.0
+
+
+def performance_rating(results: Sequence[OpponentScore], prior: RatingPrior = UNKNOWN) -> Estimate:
+    """Return the maximum a posteriori rating against opponents of known ratings.
+
+    The likelihood is logistic (Bradley and Terry 1952, in one dimension); the prior keeps a perfect score finite. The
+    standard error is the root of the sum of squares of
+
+    - 1 / sqrt(Fisher information), the prior's included; a draw is half a win, which overstates it;
+    - the opponents' errors, weighted by their shares of the information. They are taken as fully correlated, because
+      opponents are mostly ancestors of each other: a rating far along a chain is as uncertain as the chain.
+    """
+    low, high = -CERTAIN_ELO, CERTAIN_ELO
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        slope = sum(n * (score - expected_score(middle - elo)) for elo, score, n, _ in results) * PER_ELO
+        if slope > (middle - prior.mean) / prior.deviation**2:
+            low = middle
+        else:
+            high = middle
+    rating = (low + high) / 2
+    chances = [(match.games, expected_score(rating - match.elo)) for match in results]
+    parts = [n * p * (1 - p) * PER_ELO**2 for n, p in chances]
+    information = sum(parts) + 1 / prior.deviation**2
+    inherited = sum(part * match.stderr for part, match in zip(parts, results, strict=True)) / information
+    return Estimate(Elo(rating), hypot(1 / sqrt(information), inherited))
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Ratings of A agents from one fit.
+
+    Attributes:
+        agents: their ids.
+        elo: [A].
+        covariance: Elo squared [A, A], symmetric; an anchor's are zero.
     """
 
     agents: tuple[str, ...]
-    elo: tuple[float, ...]
-    covariance: tuple[float, ...]
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        count = len(self.agents)
-        if list(self.agents) != sorted(set(self.agents)):
-            raise ValueError("agents are named once each, in order")
-        if (len(self.elo), len(self.covariance)) != (count, count * (count + 1) // 2):
-            raise ValueError(f"{count} agents have {count} ratings and {count * (count + 1) // 2} covariances")
-        return self
-
-    @classmethod
-    def of(cls, agents: Sequence[str], elo: NDArray[np.float64], covariance: NDArray[np.float64]) -> Self:
-        """Build from ratings [A] and a symmetric covariance [A, A]."""
-        lower = covariance[np.tril_indices(len(agents))]
-        return cls(agents=tuple(agents), elo=tuple(elo.tolist()), covariance=tuple(lower.tolist()))
+    elo: Floats
+    covariance: Floats
 
     def rating(self, agent: str) -> Estimate:
-        """Return an agent's rating over the anchors. Raises ``NotRated``."""
-        index = self._index(agent)
-        return Estimate(Elo(self.elo[index]), sqrt(max(0.0, self._covariance(index, index))))
+        """Return an agent's rating over the anchors."""
+        index = self.agents.index(agent)
+        return _estimate(self.elo[index], self.covariance[index, index])
 
     def difference(self, first: str, second: str) -> Estimate:
-        """Return how much stronger ``first`` is than ``second``. Raises ``NotRated``.
+        """Return how much stronger ``first`` is than ``second``.
 
-        Its error comes from the covariance: two agents that were measured against the same others share the errors of
-        these, and their difference is better known than either.
+        Two agents that were measured against the same others share the errors of these. So their difference is better
+        known than either rating.
         """
-        a, b = self._index(first), self._index(second)
-        variance = self._covariance(a, a) + self._covariance(b, b) - 2 * self._covariance(a, b)
-        return Estimate(Elo(self.elo[a] - self.elo[b]), sqrt(max(0.0, variance)))
+        a, b = self.agents.index(first), self.agents.index(second)
+        variance = self.covariance[a, a] + self.covariance[b, b] - 2 * self.covariance[a, b]
+        return _estimate(self.elo[a] - self.elo[b], variance)
 
     def comparable(self) -> dict[str, Estimate]:
         """Return ratings with quasi-variances: squared errors add up in a difference.
 
-        These errors hold between any two agents, the anchor too, whose own is what is unknown of the scale's zero. An
-        error over the anchor would contain that zero, which all agents share, and tell nothing of their order. They
-        are the least-squares approximation to the variances of all differences, and at least ``LEAST_ERROR``. Source:
-        D. Firth and R. X. de Menezes, Biometrika 91 (2004), 65-80 (quasi-variances).
+        These errors hold between any two agents, the anchor included; the anchor's is the uncertainty of the scale's
+        zero. An error over the anchor would contain that zero, which all agents share, and say nothing about their
+        order. Quasi-variances are the least-squares approximation to the variances of all differences. They are at
+        least ``LEAST_ERROR`` squared. Source: D. Firth and R. X. de Menezes, Biometrika 91 (2004), 65-80.
         """
-        count = len(self.agents)
-        covariance = np.zeros((count, count))
-        covariance[np.tril_indices(count)] = self.covariance
-        covariance += np.tril(covariance, -1).T
-        alone = np.diag(covariance)
-        differences = alone[:, None] + alone[None, :] - 2 * covariance
+        count, alone = len(self.agents), np.diag(self.covariance)
+        differences = alone[:, None] + alone[None, :] - 2 * self.covariance
         if count > 2:
             sums = differences.sum(axis=1)
             own = (sums - sums.sum() / (2 * (count - 1))) / (count - 2)
         else:
             own = differences.sum(axis=1) / 2
-        errors = np.sqrt(np.maximum(own, LEAST_ERROR**2)).tolist()
-        return {name: Estimate(Elo(elo), error) for name, elo, error in zip(self.agents, self.elo, errors, strict=True)}
+        errors = np.sqrt(np.maximum(own, LEAST_ERROR**2))
+        pairs = zip(self.agents, self.elo.tolist(), errors.tolist(), strict=True)
+        return {agent: Estimate(Elo(elo), error) for agent, elo, error in pairs}
 
-    def _index(self, agent: str) -> int:
-        index = bisect_left(self.agents, agent)
-        if index == len(self.agents) or self.agents[index] != agent:
-            raise NotRated(f"{agent} has no rating.", hint="Ask for one of those that were in the fit.")
-        return index
 
-    def _covariance(self, a: int, b: int) -> float:
-        low, high = min(a, b), max(a, b)
-        return self.covariance[high * (high + 1) // 2 + low]
+def _estimate(elo: float, variance: float) -> Estimate:
+    return Estimate(Elo(float(elo)), sqrt(max(0.0, variance)))

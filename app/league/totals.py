@@ -3,23 +3,20 @@
 from collections.abc import Iterable
 from typing import Self
 
-from pydantic import Field, model_validator
-
 from app.core import PLAYERS_OF
-from app.events import MatchResult, Value
+from app.events import MatchResult, Row
 
-ROUNDING = 1e-9
 PRIOR_VARIANCE = 1.0
 """Added to the observed and to the expected variance of a pair's score: that of four games between equals."""
 
 
-class PairTotals(Value):
+class PairTotals(Row, frozen=True):
     """Totals of all games between two agents; with more players, of one against the other in all other seats.
 
     Attributes:
-        first: an agent, whose scores these are.
-        second: the other one.
-        games: how many.
+        first: the agent whose scores these are.
+        second: its opponent.
+        games: how many, at least 1.
         rotations: independent observations among them: groups of games of one deal or opening, or single games.
         score: sum of the games' scores in [0, 1], ties half.
         squares: sum over the rotations of the square of a rotation's score.
@@ -27,32 +24,22 @@ class PairTotals(Value):
 
     first: str
     second: str
-    games: int = Field(ge=1)
-    rotations: int = Field(ge=1)
-    score: float = Field(ge=0)
-    squares: float = Field(ge=0)
-
-    @model_validator(mode="after")
-    def _of_two(self) -> Self:
-        if self.first == self.second:
-            raise ValueError(f"{self.first} cannot be its own opponent; leave out what it plays against itself")
-        if self.score > self.games * (1 + ROUNDING):
-            raise ValueError(f"{self.score} points of {self.games} games: a game gives one at most")
-        return self
+    games: int
+    rotations: int
+    score: float
+    squares: float
 
     @classmethod
     def of_games(cls, first: str, second: str, wins: float, draws: float, losses: float) -> Self:
         """Count independent games."""
         games = round(wins + draws + losses)
-        score, squares = wins + draws / 2, wins + draws / 4
-        return cls(first=first, second=second, games=games, rotations=games, score=score, squares=squares)
+        return cls(first, second, games, games, score=wins + draws / 2, squares=wins + draws / 4)
 
     @classmethod
     def of_rotations(cls, first: str, second: str, counts: tuple[int, ...]) -> Self:
         """Count rotations as ``MatchResult`` does: how many brought 0, 1 … 2 P (P - 1) half points."""
-        players = PLAYERS_OF[len(counts)]
+        players, rotations = PLAYERS_OF[len(counts)], sum(counts)
         scores = [half_points / (2 * (players - 1)) for half_points in range(len(counts))]
-        rotations = sum(counts)
         return cls(
             first=first,
             second=second,
@@ -68,16 +55,15 @@ class PairTotals(Value):
         return min(1.0, self.score / self.games)
 
     @property
-    def flipped(self) -> "PairTotals":
+    def flipped(self) -> Self:
         """The same games with the scores of the other agent."""
         size = self.games / self.rotations
         squares = max(0.0, self.games * size - 2 * size * self.score + self.squares)
         score = max(0.0, self.games - self.score)
-        turned = {"first": self.second, "second": self.first, "score": score, "squares": squares}
-        return self.replace(**turned)
+        return self.replace(first=self.second, second=self.first, score=score, squares=squares)
 
-    def plus(self, other: "PairTotals") -> "PairTotals":
-        """Return both totals together. The other ones may be told from the other side."""
+    def plus(self, other: Self) -> Self:
+        """Add games of the same two agents, seen from either side."""
         same = other if other.first == self.first else other.flipped
         return self.replace(
             games=self.games + same.games,
@@ -99,13 +85,13 @@ class PairTotals(Value):
 
 
 def totals_of(hero: str, matches: Iterable[MatchResult]) -> tuple[PairTotals, ...]:
-    """Return what an evaluation's model played against each opponent but itself, as far as rotations were finished."""
+    """Return an evaluated model's totals against each opponent but itself, over finished rotations."""
     finished = (match for match in matches if match.player != hero and sum(match.rotations) > 0)
     return tuple(PairTotals.of_rotations(hero, match.player, match.rotations) for match in finished)
 
 
 def total(pairs: Iterable[PairTotals]) -> tuple[PairTotals, ...]:
-    """Add up the totals of the same two agents, whoever is named first; in the order of the names."""
+    """Add up the totals of the same two agents, from whichever side; in the order of the names."""
     found: dict[tuple[str, str], PairTotals] = {}
     for pair in pairs:
         ordered = pair if pair.first < pair.second else pair.flipped

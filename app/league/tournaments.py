@@ -1,11 +1,11 @@
-"""Background tournaments: matches of members while there is nothing else to evaluate.
+"""Background tournaments: matches of members while nothing else is to be evaluated.
 
 They connect the ratings of a league. Gauntlets alone would be biased: a new model plays those it was trained against,
 and a member was admitted by a lucky gauntlet.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from app.config import TournamentSettings
@@ -14,18 +14,21 @@ from app.events import MatchesRequested
 from app.league.league import Agent, League
 from app.league.pool import saturated
 
+OPPONENTS_AT_ONCE = 4
+"""Most opponents of one request, because other evaluations wait until a running one is finished."""
+
 
 class Pairing(NamedTuple):
-    """Two agents that shall meet, by id."""
+    """Two agents to be matched, by id."""
 
     one: str
     other: str
 
 
 def round_robin(names: Sequence[str]) -> tuple[tuple[Pairing, ...], ...]:
-    """Return the rounds of a tournament in which everybody meets everybody once, nobody twice in one round.
+    """Return the rounds of a tournament in which everybody is matched with everybody once.
 
-    The circle method: one stays, the others go round; of an odd number somebody pauses in each round.
+    The circle method: one stays, the others rotate; of an odd number one pauses in each round.
     """
     circle: list[str | None] = [*names, *([None] if len(names) % 2 else [])]
     rounds = []
@@ -38,66 +41,42 @@ def round_robin(names: Sequence[str]) -> tuple[tuple[Pairing, ...], ...]:
 
 
 def placement(league: League, newcomer: Agent, count: int) -> tuple[Pairing, ...]:
-    """Return whom a newcomer should meet to be placed on the ladder.
+    """Return the matches that place a newcomer on the ladder.
 
-    Once it is rated, those whose games tell most: near in rating, seldom met. Before that, rungs of the whole ladder,
-    evenly spaced from the lowest to the highest. The unrated come last: games against them place nobody.
+    A rated newcomer plays the most informative opponents: near in rating, seldom played. An unrated one plays rungs of
+    the whole ladder, evenly spaced from the lowest to the highest. Unrated opponents come last, because games against
+    them place nobody.
     """
-    ladder = sorted((a for a in league.active if a.id != newcomer.id), key=_rung)
+
+    def information(agent: Agent) -> float:
+        """Return p (1 - p), which each game already played reduces."""
+        if newcomer.elo is None and agent.elo is None:
+            return 0.0
+        p = 0.5 if newcomer.elo is None or agent.elo is None else expected_score(newcomer.elo - agent.elo)
+        played = league.between(newcomer.id, agent.id)
+        return p * (1 - p) / (1 + (played.games if played else 0))
+
+    others = [agent for agent in league.active if agent.id != newcomer.id]
+    ladder = sorted(others, key=lambda agent: (agent.elo is None, agent.elo or 0.0, agent.id))
     rated = [agent for agent in ladder if agent.elo is not None]
     if newcomer.elo is None and count > 1 and len(rated) > count:
         chosen = [rated[number * (len(rated) - 1) // (count - 1)] for number in range(count)]
     else:
-        chosen = sorted(ladder, key=lambda agent: (agent.elo is None, -_worth(league, newcomer, agent)))[:count]
+        chosen = sorted(ladder, key=lambda agent: (agent.elo is None, -information(agent)))[:count]
     return tuple(Pairing(newcomer.id, agent.id) for agent in chosen)
-
-
-def most_telling(league: League, count: int) -> tuple[Pairing, ...]:
-    """Return the pairs of active agents whose games would tell most about the ratings, each of the agents once at most.
-
-    A game tells p (1 - p) about the difference of two ratings; each game already played makes the next one tell less.
-    """
-    members = league.active
-    worth = {
-        Pairing(one.id, other.id): _worth(league, one, other)
-        for place, one in enumerate(members)
-        for other in members[place + 1 :]
-    }
-    chosen: list[Pairing] = []
-    busy: set[str] = set()
-    for pairing in sorted(worth, key=lambda pairing: -worth[pairing]):
-        if len(chosen) < count and not busy & {*pairing}:
-            chosen.append(pairing)
-            busy |= {*pairing}
-    return tuple(chosen)
-
-
-def _worth(league: League, one: Agent, other: Agent) -> float:
-    if one.elo is None and other.elo is None:
-        return 0.0
-    p = 0.5 if one.elo is None or other.elo is None else expected_score(one.elo - other.elo)
-    played = league.between(one.id, other.id)
-    return p * (1 - p) / (1 + (played.games if played else 0))
-
-
-def _rung(agent: Agent) -> tuple[bool, float, str]:
-    return agent.elo is None, agent.elo or 0.0, agent.id
-
-
-OPPONENTS_AT_ONCE = 4
-"""Most opponents of one request, because other evaluations wait until one that has begun is finished."""
 
 
 def tournaments(league: League, newcomer: Agent, settings: TournamentSettings, seed: int) -> Iterator[MatchesRequested]:
     """Iterate over the matches that an admission leads to.
 
     The new member plays placement matches. When its step is due, a round robin follows, in the order of the circle
-    method, so that each member's games are spread evenly. Pairs with a one-sided expected score are skipped.
+    method, so that each member's games are spread evenly. Pairs with a one-sided expected score are skipped, and so
+    are two built-in players.
 
     Args:
         league: with the new member.
         newcomer: that member.
-        settings: how many.
+        settings: numbers of opponents and games.
         seed: of the configuration; each request derives its own.
     """
     step = newcomer.step or 0
@@ -106,8 +85,15 @@ def tournaments(league: League, newcomer: Agent, settings: TournamentSettings, s
         placed = {frozenset(pairing) for pairing in pairings}
         rounds = round_robin([agent.id for agent in league.active])
         pairings += [pairing for one in rounds for pairing in one if frozenset(pairing) not in placed]
-    telling = (pairing for pairing in pairings if not _one_sided(league, pairing))
-    for hero, others in _by_hero(league, telling).items():
+    by_hero = defaultdict[Agent, list[str]](list)
+    for pairing in pairings:
+        one, other = (league.agents[name] for name in pairing)
+        if one.elo is not None and other.elo is not None and saturated(expected_score(one.elo - other.elo)):
+            continue
+        hero, rival = (one, other) if one.kind == "checkpoint" else (other, one)
+        if hero.kind == "checkpoint":
+            by_hero[hero].append(rival.id)
+    for hero, others in by_hero.items():
         for first in range(0, len(others), OPPONENTS_AT_ONCE):
             yield MatchesRequested(
                 purpose="tournament",
@@ -117,19 +103,3 @@ def tournaments(league: League, newcomer: Agent, settings: TournamentSettings, s
                 games=settings.games,
                 seed=derive_seed(seed, "tournament", newcomer.id, hero.id, first),
             )
-
-
-def _one_sided(league: League, pairing: Pairing) -> bool:
-    one, other = (league.agents[name].elo for name in pairing)
-    return one is not None and other is not None and saturated(expected_score(one - other))
-
-
-def _by_hero(league: League, pairings: Iterable[Pairing]) -> dict[Agent, list[str]]:
-    """Gather pairings by their checkpoint; two built-in players are of no interest to anybody."""
-    found = defaultdict[Agent, list[str]](list)
-    for pairing in pairings:
-        one, other = (league.agents[name] for name in pairing)
-        hero, rival = (one, other) if one.kind == "checkpoint" else (other, one)
-        if hero.kind == "checkpoint":
-            found[hero].append(rival.id)
-    return dict(found)

@@ -2,10 +2,8 @@
 
 from app.simulation.arms import ALL, ARMS, NONE, Arm, UnknownArm, arm_of
 from app.simulation.comparing import ArmSummary, Interval, Task, plot, run_task, run_tasks, summarise
-from app.simulation.plant_settings import BadPlant, PlantSettings, load_plant
-from app.simulation.results import RunResult
-from app.simulation.scenario import many_configs, scale_settings, simulated
-from app.simulation.scoreboard import Ledger
+from app.simulation.scoreboard import RunResult, Scoreboard
+from app.simulation.settings import BadPlant, PlantSettings, load_plant, simulated
 from app.simulation.simulation import Simulation
 
 __all__ = [
@@ -16,19 +14,17 @@ __all__ = [
     "ArmSummary",
     "BadPlant",
     "Interval",
-    "Ledger",
     "PlantSettings",
     "RunResult",
+    "Scoreboard",
     "Simulation",
     "Task",
     "UnknownArm",
     "arm_of",
     "load_plant",
-    "many_configs",
     "plot",
     "run_task",
     "run_tasks",
-    "scale_settings",
     "simulated",
     "summarise",
 ]

@@ -1,4 +1,4 @@
-"""Virtual time: what happens next, and a broker that stamps events as the real one does."""
+"""Virtual time: an agenda of future events, and a broker that stamps events as the real one does."""
 
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
@@ -11,14 +11,14 @@ HOUR_US = 3600 * SECOND_US
 DAY_US = 24 * HOUR_US
 
 START_US = 1_767_225_600 * SECOND_US
-"""When every simulation begins: 2026-01-01, 00:00 UTC."""
+"""Start of every simulation: 2026-01-01, 00:00 UTC."""
 
 Happening = Callable[[int], Sequence[Envelope[Payload]]]
-"""Something that happens at a time (microseconds since 1970) and says what it has to say."""
+"""Something that happens at a time (microseconds since 1970), and returns what to publish."""
 
 
 class Appointment(NamedTuple):
-    """A happening at its time. ``number`` keeps the order of those at the same time."""
+    """A happening at its time; ``number`` orders simultaneous ones."""
 
     at_us: int
     number: int
@@ -38,13 +38,13 @@ class Agenda:
         return len(self._heap)
 
     def enter(self, seconds: float, source: str, happening: Happening) -> None:
-        """Have something happen ``seconds`` >= 0 from now; ``source`` is the daemon that will speak."""
+        """Schedule something ``seconds`` >= 0 from now; ``source`` is the daemon that publishes then."""
         self._entered += 1
         at_us = self.now_us + max(0, round(seconds * SECOND_US))
         heappush(self._heap, Appointment(at_us, self._entered, source, happening))
 
     def next_until(self, end_us: int) -> Appointment | None:
-        """Take the next appointment up to a time and set the clock to it; ``None``, and the clock there, if none is."""
+        """Take the next appointment up to a time, and set the clock to it; without any, to that time."""
         if not self._heap or self._heap[0].at_us > end_us:
             self.now_us = end_us
             return None
@@ -54,7 +54,7 @@ class Agenda:
 
 
 class VirtualBroker:
-    """Records envelopes as the broker does: positions from 1 without gaps, time never decreasing, known ids dropped."""
+    """Records envelopes as the broker does: gapless positions from 1, time never decreasing, known ids dropped."""
 
     def __init__(self) -> None:
         self.head = 0

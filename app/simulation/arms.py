@@ -1,6 +1,6 @@
-"""Arms: which controllers run. Those that are left out are replaced by their neutral baselines."""
+"""Arms: choices of controllers. Those that are left out are replaced by their neutral baselines."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -13,8 +13,13 @@ from app.controllers import (
 )
 from app.controllers.fold import Factory, Hosted
 from app.core import FlyballError
-from app.simulation.baselines import EvaluateAlways, PromoteAlways, TrainAlways
-from app.simulation.uniform import UniformBesideTrigger, UniformScheduler
+from app.simulation.baselines import (
+    EvaluateAlways,
+    PromoteAlways,
+    TrainAlways,
+    UniformBesideTrigger,
+    UniformScheduler,
+)
 from daemons.registry import DAEMONS
 
 ControllerClass = type[Hosted]
@@ -40,7 +45,7 @@ class UnknownArm(FlyballError):
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A choice of controllers: ``all``, ``none``, or ``without X``."""
+    """A choice of controllers, named ``all``, ``none``, or ``without X``."""
 
     name: str
     controllers: tuple[ControllerClass, ...]
@@ -52,14 +57,11 @@ class Arm:
 
 
 def _without(*left_out: ControllerClass) -> tuple[ControllerClass, ...]:
-    kept = (_baseline(one, left_out) if one in left_out else one for one in CONTROLLERS)
+    baselines = dict(BASELINES)
+    if TrainingTrigger not in left_out:
+        baselines[SelfplayScheduler] = UniformBesideTrigger
+    kept = (baselines.get(one) if one in left_out else one for one in CONTROLLERS)
     return tuple(controller for controller in kept if controller is not None)
-
-
-def _baseline(controller: ControllerClass, left_out: Collection[ControllerClass]) -> ControllerClass | None:
-    if controller is SelfplayScheduler and TrainingTrigger not in left_out:
-        return UniformBesideTrigger
-    return BASELINES.get(controller)
 
 
 ARMS: Mapping[str, Arm] = {
@@ -73,7 +75,7 @@ ARMS: Mapping[str, Arm] = {
 
 
 def arm_of(name: str) -> Arm:
-    """Find an arm. Raises ``UnknownArm``, which lists those there are."""
+    """Find an arm by name. Raises ``UnknownArm``."""
     if name not in ARMS:
         raise UnknownArm(f"There is no arm {name!r}.", hint=f"There are: {', '.join(ARMS)}.")
     return ARMS[name]

@@ -1,17 +1,21 @@
 """Baselines that replace a controller: the simplest rules that keep the loop going.
 
-An evaluation after every training, promotion of whatever was trained, training as soon as there are enough rows. None
-of them looks at quality, ratings or troubles. They honour what other controllers decide about the learning rate, the
-epochs and how many rows make a training, so that leaving one controller out disables only that one.
+They evaluate every trained model, promote every evaluated one, train as soon as there are enough rows, and serve all
+configurations in turn. None of them looks at quality, ratings or troubles. They follow other controllers' decisions on
+the learning rate, the epochs, the temperature and the rows of a training, so that leaving one controller out disables
+only that one.
 """
 
 from collections.abc import Mapping
 from typing import ClassVar
 
+from app.config import RunSettings
 from app.controllers import Controller, FeedbackState, Needs
-from app.core import ModelHash, derive_seed
+from app.core import ConfigKey, EventId, ModelHash, derive_id, derive_seed
 from app.events import (
     AdaptiveParamsChanged,
+    ClockTick,
+    DaemonReady,
     Emission,
     EvaluationCompleted,
     EvaluationFailed,
@@ -19,16 +23,23 @@ from app.events import (
     Event,
     Evidence,
     HyperparameterUpdated,
+    InspectionFailed,
     ModelDistributed,
     ModelPromoted,
     ModelRolledBack,
+    NodeQuarantined,
     Payload,
     PromotionRejected,
+    QualityDegraded,
     QualityScoreUpdated,
     Row,
     RunConfigured,
+    SelfplayComplete,
+    SelfplayFailed,
+    SelfplayRequested,
     ShardRef,
     Step,
+    TrainingBlockedByQuality,
     TrainingCompleted,
     TrainingFailed,
     TrainingIntensityChanged,
@@ -44,7 +55,7 @@ class TrainedModel(Row, frozen=True):
 
 
 class EvaluateAlways(Controller[TrainedModel]):
-    """Has every new model evaluated; a gauntlet that failed is played again."""
+    """Requests an evaluation of every new model, and another after a failure."""
 
     name: ClassVar[str] = "EvaluateAlways"
     row: ClassVar[type[TrainedModel]] = TrainedModel
@@ -73,7 +84,7 @@ class EvaluateAlways(Controller[TrainedModel]):
 
 
 class PromoteAlways(Controller[TrainedModel]):
-    """Makes every evaluated model current; never goes back."""
+    """Promotes every evaluated model; never rolls back."""
 
     name: ClassVar[str] = "PromoteAlways"
     row: ClassVar[type[TrainedModel]] = TrainedModel
@@ -99,13 +110,8 @@ class PromoteAlways(Controller[TrainedModel]):
             elo=data.elo,
             elo_stderr=data.elo_stderr,
         )
-        promotion = ModelPromoted(
-            model=data.model,
-            previous=previous.model if previous else None,
-            step=data.step,
-            elo=data.elo,
-            evidence=evidence,
-        )
+        before = previous.model if previous else None
+        promotion = ModelPromoted(model=data.model, previous=before, step=data.step, elo=data.elo, evidence=evidence)
         return Step({event.subject: TrainedModel(model=data.model, step=data.step)}, (Emission(promotion),))
 
 
@@ -123,7 +129,7 @@ class Learner(Row, frozen=True):
 
 
 class TrainAlways(Controller[Learner]):
-    """Asks for a training as soon as there are enough rows of the current model, of any quality: it never pauses."""
+    """Requests a training as soon as the current model has enough rows, of any quality; never pauses."""
 
     name: ClassVar[str] = "TrainAlways"
     row: ClassVar[type[Learner]] = Learner
@@ -157,10 +163,10 @@ class TrainAlways(Controller[Learner]):
                 if config.key not in rows
             }
             return Step(new, tuple(self._request(key, row) for key, row in new.items() if row))
-        key, row = event.subject, rows.get(event.subject)
-        return Step() if row is None else self._train_if_ready(key, self._after(key, row, event.data))
-
-    def _train_if_ready(self, key: str, row: Learner) -> Step[Learner]:
+        key = event.subject
+        if key not in rows:
+            return Step()
+        row = self._after(key, rows[key], event.data)
         needed = row.needs.rows(self.settings, key) or self.settings.config(key).rows_per_training
         if row.busy or sum(shard.rows for shard in row.shards) < needed:
             return Step({key: row})
@@ -196,3 +202,211 @@ class TrainAlways(Controller[Learner]):
             case HyperparameterUpdated() | TrainingIntensityChanged():
                 return row.replace(needs=row.needs.after(data, self.settings, key))
         return row
+
+
+US = 1_000_000
+
+
+class FreshRows(Row, frozen=True):
+    """One configuration: its model, fresh rows of it, and the requests under way with the rows that one brings."""
+
+    model: ModelHash | None = None
+    fresh_rows: int = 0
+    requests: tuple[EventId, ...] = ()
+    rows_each: int = 1
+    requested: int = 0
+    temperature: float | None = None
+    needs: Needs = Needs()
+
+    def lacking(self, settings: RunSettings, key: str) -> bool:
+        """Return whether its model lacks rows. While training is paused, one request at a time may end the pause."""
+        if self.model is None:
+            return False
+        needed = self.needs.rows(settings, key)
+        return not self.requests if needed is None else self.fresh_rows + len(self.requests) * self.rows_each < needed
+
+    def without(self, request: EventId) -> "FreshRows":
+        """Expect nothing of a request any more."""
+        return self.replace(requests=tuple(other for other in self.requests if other != request))
+
+
+class UniformLease(Row, frozen=True):
+    """A worker's request."""
+
+    key: ConfigKey
+    request: EventId
+    at_us: int
+
+
+class UniformRow(Row, frozen=True):
+    """The whole allocation: configurations, leases by worker, free workers, and configurations in the queue."""
+
+    configs: dict[str, FreshRows]
+    leases: dict[str, UniformLease]
+    free: tuple[str, ...]
+    queue: tuple[str, ...]
+
+
+class UniformAllocation:
+    """A row under change, in one step."""
+
+    def __init__(self, settings: RunSettings, row: UniformRow | None) -> None:
+        self._settings = settings
+        self.configs = dict(row.configs) if row else {}
+        self.leases: dict[str, UniformLease | None] = dict(row.leases) if row else {}
+        self.free = list(row.free) if row else []
+        self.queue = list(row.queue) if row else []
+
+    def config(self, key: str) -> FreshRows:
+        """Return a configuration's state. Decisions may come before its first model."""
+        return self.configs.get(key) or FreshRows()
+
+    def update(self, key: str, config: FreshRows) -> None:
+        """Change a configuration's state, and queue it if it lacks rows."""
+        self.configs[key] = config
+        if key not in self.queue and config.lacking(self._settings, key):
+            self.queue.append(key)
+
+    def give_up(self, key: str, request: EventId) -> None:
+        """Expect nothing of a request any more."""
+        config = self.config(key)
+        if request in config.requests:
+            self.update(key, config.without(request))
+
+    def release(self, worker: str) -> None:
+        """Note that a worker is free."""
+        if worker not in self.free:
+            self.leases[worker] = None
+            self.free.append(worker)
+
+    def row(self) -> UniformRow:
+        """Return the changed row."""
+        leases = {worker: lease for worker, lease in self.leases.items() if lease is not None}
+        return UniformRow(configs=self.configs, leases=leases, free=tuple(self.free), queue=tuple(self.queue))
+
+
+class UniformScheduler(Controller[UniformRow]):
+    """Serves all configurations in turn; the stand-in for SelfplayScheduler.
+
+    Configurations that lack fresh rows wait in one queue. Each free worker serves its head: the configuration gets one
+    request and goes to the end, until its fresh and its requested rows make a training. There are no priorities.
+    """
+
+    name: ClassVar[str] = "UniformScheduler"
+    row: ClassVar[type[UniformRow]] = UniformRow
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
+        {
+            AdaptiveParamsChanged,
+            ClockTick,
+            DaemonReady,
+            EvaluationFailed,
+            HyperparameterUpdated,
+            InspectionFailed,
+            ModelDistributed,
+            NodeQuarantined,
+            PromotionRejected,
+            QualityDegraded,
+            QualityScoreUpdated,
+            SelfplayComplete,
+            SelfplayFailed,
+            TrainingBlockedByQuality,
+            TrainingFailed,
+            TrainingIntensityChanged,
+        }
+    )
+    emits: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayRequested})
+    counts_poor_rows: ClassVar[bool] = True
+    """TrainAlways trains on any."""
+
+    def step(
+        self, rows: Mapping[str, UniformRow], event: Event[Payload], states: Mapping[str, FeedbackState]
+    ) -> Step[UniformRow]:
+        """Fold one event."""
+        allocation, data = UniformAllocation(self.settings, rows.get(self.name)), event.data
+        match data:
+            case ClockTick():
+                self._sweep(allocation, event.recorded_us)
+            case DaemonReady():
+                name = f"{data.daemon}@{data.node}"
+                if name not in allocation.leases:
+                    allocation.release(name)
+            case NodeQuarantined(worker=worker) if lease := allocation.leases.get(worker):
+                allocation.give_up(lease.key, lease.request)
+                allocation.release(worker)
+            case SelfplayComplete(shard=ShardRef(worker=str(worker))) | SelfplayFailed(worker=worker):
+                allocation.release(worker)
+        if event.subject:
+            self._update(allocation, event.subject, data)
+        emissions = self._dispatch(allocation, event, states)
+        return Step({self.name: allocation.row()}, emissions)
+
+    def _sweep(self, allocation: UniformAllocation, now_us: int) -> None:
+        """Give up requests whose lease is over; their workers count as busy until they answer."""
+        limit = self.settings.feedback.scheduler.lease_seconds * US
+        for lease in allocation.leases.values():
+            if lease and now_us - lease.at_us >= limit:
+                allocation.give_up(lease.key, lease.request)
+
+    def _update(self, allocation: UniformAllocation, key: str, data: Payload) -> None:
+        """Apply an event about a configuration."""
+        config = allocation.config(key)
+        match data:
+            case ModelDistributed(model=model):
+                config = config.replace(model=model, fresh_rows=0, requests=())
+            case QualityScoreUpdated(shard=shard, request_id=request) if shard.model == config.model:
+                counted = self.counts_poor_rows or config.needs.usable(self.settings, key, data.score)
+                fresh = config.fresh_rows + (shard.rows if counted else 0)
+                config = config.without(request).replace(fresh_rows=fresh, rows_each=shard.rows)
+            case (
+                QualityDegraded(request_id=request)
+                | InspectionFailed(request_id=request)
+                | SelfplayFailed(request_id=request)
+            ):
+                allocation.give_up(key, request)
+                return
+            case PromotionRejected() | TrainingFailed() | TrainingBlockedByQuality():
+                config = config.replace(fresh_rows=0)
+            case EvaluationFailed(purpose="rating", model=model) if model != config.model:  # the candidate's
+                config = config.replace(fresh_rows=0)
+            case HyperparameterUpdated(parameter="base_temperature", value=value):
+                config = config.replace(temperature=value)
+            case AdaptiveParamsChanged() | HyperparameterUpdated() | TrainingIntensityChanged():
+                config = config.replace(needs=config.needs.after(data, self.settings, key))
+            case _:
+                return
+        allocation.update(key, config)
+
+    def _dispatch(
+        self, allocation: UniformAllocation, event: Event[Payload], states: Mapping[str, FeedbackState]
+    ) -> tuple[Emission, ...]:
+        """Assign free workers to the queue."""
+        emissions: list[Emission] = []
+        while allocation.free and allocation.queue:
+            worker, key = allocation.free.pop(0), ConfigKey(allocation.queue.pop(0))
+            config, selfplay, state = allocation.config(key), self.settings.config(key).selfplay, states.get(key)
+            assert config.model is not None  # only those with a model are queued
+            lease = UniformLease(key, derive_id(self.name, event.id, len(emissions)), event.recorded_us)
+            boost = state.exploration_boost if state else 1.0
+            request = SelfplayRequested(
+                worker=worker,
+                model=config.model,
+                lineups=(),
+                games=selfplay.games_per_request,
+                seed=derive_seed(self.settings.seed, key, "selfplay", config.requested),
+                temperature=(config.temperature or selfplay.temperature) * boost,
+                probe=False,
+            )
+            emissions.append(Emission(request, key))
+            allocation.leases[worker] = lease
+            requests, requested = (*config.requests, lease.request), config.requested + 1
+            allocation.update(key, config.replace(requests=requests, requested=requested))
+        return tuple(emissions)
+
+
+class UniformBesideTrigger(UniformScheduler):
+    """The same beside the real TrainingTrigger, which leaves poor rows out.
+
+    Counted as fresh, these rows would end the requests, and the trigger would wait for other rows for ever.
+    """
+
+    counts_poor_rows: ClassVar[bool] = False

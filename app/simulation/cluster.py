@@ -1,14 +1,20 @@
-"""The modelled cluster: who of its daemons hears of which event."""
+"""The modelled cluster: real workers whose jobs are modelled.
+
+A worker's reducer decides which jobs there are and what is published about their results, as in the running system. A
+model says how long a job takes and what its result is.
+"""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from functools import partial
 from math import ceil
 from typing import Any, cast
 
 from app.config import RunSettings
 from app.core import FlyballError, derive_id
 from app.events import (
+    AnyRow,
     DaemonFact,
     DaemonHeartbeat,
     DaemonReady,
@@ -19,41 +25,111 @@ from app.events import (
     Payload,
     SelfplayComplete,
     SelfplayRequested,
+    follow,
     originate,
 )
 from app.events.envelope import EPOCH
-from app.simulation.agenda import SECOND_US, Agenda, Happening
-from app.simulation.scenario import NodeTroubles
-from app.simulation.stations import Compute, Computed, Gauntlets, Inspections, NodePlay, Station, Trainings, told
-from app.simulation.world import World
+from app.simulation.agenda import SECOND_US, Agenda
+from app.simulation.jobs import Computed, Gauntlets, Inspections, NodePlay, Trainings
+from app.simulation.world import NodeTroubles, World
 from daemons.distribution import Distributor
 from daemons.evaluation import Evaluator
-from daemons.jobs import Job, Json, Place
+from daemons.jobs import Job, Json, Place, Worker
 from daemons.quality_monitor import QualityMonitor
 from daemons.selfplay_worker import SelfplayWorker
 from daemons.training import Trainer
 
-PLAY = "app.play.selfplay:play"
 BEATS_PER_SILENCE = 3
 """Heartbeats in the time after which a silent node counts as lost."""
 
-Said = Sequence[Envelope[Payload]]
+Envelopes = Sequence[Envelope[Payload]]
+Compute = Callable[[Job[Any], int], Computed]
+"""Models a job from its start, microseconds since 1970."""
 
 
-class Node:
+def _following(facts: Iterable[Payload], job: Job[Any], by: str, now_us: int) -> Envelopes:
+    """Return a worker's facts about a job as envelopes, as its host would."""
+    time = EPOCH + timedelta(microseconds=now_us)
+    return [follow(fact, job.cause, by=by, index=index, time=time) for index, fact in enumerate(facts)]
+
+
+def _answer(worker: Worker[Any, Any], job: Job[Any], outcome: Json | FlyballError, now_us: int) -> Envelopes:
+    if isinstance(outcome, FlyballError):
+        return _following(worker.failed(job, outcome), job, f"{worker.name}.failed", now_us)
+    return _following(worker.completed(job, outcome), job, f"{worker.name}.completed", now_us)
+
+
+class Station:
+    """Hosts one real worker and runs at most ``capacity`` of its jobs at once; the others wait.
+
+    Args:
+        worker: a worker whose rows each stand for one configuration.
+        source: the daemon that publishes the worker's facts.
+        capacity: how many jobs at once.
+        agenda: the future.
+        compute: models a job.
+    """
+
+    def __init__(self, worker: Worker[Any, Any], source: str, capacity: int, agenda: Agenda, compute: Compute) -> None:
+        self._worker, self._source, self._capacity = worker, source, capacity
+        self._agenda, self._compute = agenda, compute
+        self.reads = worker.reads
+        self._rows: dict[str, AnyRow] = {}
+        self._known: set[str] = set()
+        self._waiting: deque[Job[Any]] = deque()
+        self.running = 0
+
+    @property
+    def pending(self) -> int:
+        """How many jobs run or wait."""
+        return self.running + len(self._waiting)
+
+    def observe(self, event: Event[Payload]) -> None:
+        """Fold an event, and take up the jobs that the worker wants then."""
+        step = self._worker.step(self._rows, event)
+        for key, row in step.rows.items():
+            if row is None:
+                self._rows.pop(key, None)
+                continue
+            self._rows[key] = row
+            for job in self._worker.jobs({key: row}):
+                if job.id not in self._known:
+                    self._known.add(job.id)
+                    self._waiting.append(job)
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        while self._waiting and self.running < self._capacity:
+            self.running += 1
+            self._agenda.enter(0, self._source, partial(self._start, self._waiting.popleft()))
+
+    def _start(self, job: Job[Any], now_us: int) -> Envelopes:
+        computed = self._compute(job, now_us)
+        self._agenda.enter(computed.seconds, self._source, partial(self._finish, job, computed.outcome))
+        return _following(self._worker.started(job), job, f"{self._worker.name}.started", now_us)
+
+    def _finish(self, job: Job[Any], outcome: Json | FlyballError, now_us: int) -> Envelopes:
+        self.running -= 1
+        self._known.discard(job.id)
+        self._start_waiting()
+        return _answer(self._worker, job, outcome, now_us)
+
+
+class SimulatedNode:
     """One self-play worker on its node.
 
     Args:
         name: its name on the bus, ``selfplay_worker@node``.
         settings: of the run.
         world: the truth.
-        agenda: what happens when.
-        troubles: when it dies, and what else goes wrong on it.
+        agenda: the future.
+        troubles: its deaths, and what else goes wrong on it.
     """
 
     def __init__(self, name: str, settings: RunSettings, world: World, agenda: Agenda, troubles: NodeTroubles) -> None:
         daemon, _, node = name.partition("@")
-        self._name, self._who, self._agenda, self._troubles = name, {"daemon": daemon, "node": node}, agenda, troubles
+        self._name, self._daemon = name, {"daemon": daemon, "node": node}
+        self._agenda, self._troubles = agenda, troubles
         self._worker = SelfplayWorker(settings, Place(name, node, store=""))
         self._play = NodePlay(world, settings, node, troubles)
         self._beat_seconds = settings.feedback.scheduler.node_silent_seconds / BEATS_PER_SILENCE
@@ -61,7 +137,7 @@ class Node:
         self._queue: deque[Event[SelfplayRequested]] = deque()
         self._playing: Event[SelfplayRequested] | None = None
         self._alive = False
-        self._lives = self._said = 0
+        self._lives = self._published = 0
 
     @property
     def pending(self) -> int:
@@ -71,12 +147,12 @@ class Node:
     def boot(self) -> None:
         """Enter its start and its deaths in the agenda."""
         self._agenda.enter(0, self._name, self._start)
-        for episode in self._troubles.dead:
-            self._agenda.enter((episode.start_us - self._agenda.now_us) / SECOND_US, self._name, self._die)
-            self._agenda.enter((episode.end_us - self._agenda.now_us) / SECOND_US, self._name, self._start)
+        for trouble in self._troubles.dead:
+            self._agenda.enter((trouble.start_us - self._agenda.now_us) / SECOND_US, self._name, self._die)
+            self._agenda.enter((trouble.end_us - self._agenda.now_us) / SECOND_US, self._name, self._start)
 
     def request(self, event: Event[SelfplayRequested]) -> None:
-        """Take in a request."""
+        """Queue a request."""
         self._queue.append(event)
         self._play_next()
 
@@ -85,60 +161,53 @@ class Node:
         self._queue.clear()
         self._playing = None
 
-    def _start(self, now_us: int) -> Said:
+    def _start(self, now_us: int) -> Envelopes:
         self._lives += 1
         self._alive = True
-        self._agenda.enter(self._beat_seconds, self._name, self._beating(self._lives))
+        self._agenda.enter(self._beat_seconds, self._name, partial(self._beat, self._lives))
         self._play_next()
-        started = DaemonStarted(**self._who, pid=self._lives, version="simulated")
-        return self._say(now_us, started, DaemonReady(**self._who, position=0, capacity=1))
+        started = DaemonStarted(**self._daemon, pid=self._lives, version="simulated")
+        return self._publish(now_us, started, DaemonReady(**self._daemon, position=0, capacity=1))
 
-    def _die(self, now_us: int) -> Said:  # noqa: ARG002 - a happening's argument
-        """Be gone without a word. What was being played is played anew after the next start."""
+    def _die(self, _: int) -> Envelopes:
+        """Die silently. The request under way is played from its beginning after the next start."""
         self._alive = False
         if self._playing is not None:
             self._queue.appendleft(self._playing)
             self._playing = None
         return ()
 
-    def _beating(self, life: int) -> Happening:
-        def beat(now_us: int) -> Said:
-            if not self._alive or life != self._lives:
-                return ()
-            self._agenda.enter(self._beat_seconds, self._name, beat)
-            held = ([self._playing] if self._playing else []) + list(self._queue)
-            requests = tuple(event.id for event in held[:2])
-            jobs = int(self._playing is not None)
-            return self._say(now_us, DaemonHeartbeat(**self._who, position=0, lag=0, jobs=jobs, requests=requests))
+    def _beat(self, life: int, now_us: int) -> Envelopes:
+        if not self._alive or life != self._lives:
+            return ()
+        self._agenda.enter(self._beat_seconds, self._name, partial(self._beat, life))
+        held = ([self._playing] if self._playing else []) + list(self._queue)
+        requests, jobs = tuple(event.id for event in held[:2]), int(self._playing is not None)
+        return self._publish(now_us, DaemonHeartbeat(**self._daemon, position=0, lag=0, jobs=jobs, requests=requests))
 
-        return beat
-
-    def _say(self, now_us: int, *facts: DaemonFact) -> Said:
-        self._said += 1
+    def _publish(self, now_us: int, *facts: DaemonFact) -> Envelopes:
+        self._published += 1
         time = EPOCH + timedelta(microseconds=now_us)
-        ids = (derive_id(self._name, self._said, index) for index in range(len(facts)))
-        return [originate(fact, event_id=event_id, time=time) for fact, event_id in zip(facts, ids, strict=True)]
+        return [
+            originate(fact, event_id=derive_id(self._name, self._published, index), time=time)
+            for index, fact in enumerate(facts)
+        ]
 
     def _play_next(self) -> None:
         if not self._alive or self._playing is not None or not self._queue:
             return
         event = self._playing = self._queue.popleft()
-        job = Job(event.cause, event.data, PLAY, (), self._deadline_seconds)
+        job = Job(event.cause, event.data, "app.play.selfplay:play", (), self._deadline_seconds)
         computed, life = self._play(job, self._agenda.now_us), self._lives
 
-        def finish(now_us: int) -> Said:
-            goes_on = self._alive and life == self._lives and self._playing is event
-            return self._finish(job, computed.outcome, now_us) if goes_on else ()
+        def finish(now_us: int) -> Envelopes:
+            if not self._alive or life != self._lives or self._playing is not event:
+                return ()
+            self._playing = None
+            self._play_next()
+            return _answer(self._worker, job, computed.outcome, now_us)
 
         self._agenda.enter(computed.seconds, self._name, finish)
-
-    def _finish(self, job: Job[SelfplayRequested], outcome: Json | FlyballError, now_us: int) -> Said:
-        self._playing = None
-        self._play_next()
-        worker = self._worker
-        if isinstance(outcome, FlyballError):
-            return told(worker.failed(job, outcome), job, f"{worker.name}.failed", now_us)
-        return told(worker.completed(job, outcome), job, f"{worker.name}.completed", now_us)
 
 
 class Cluster:
@@ -147,36 +216,33 @@ class Cluster:
     Args:
         settings: of the run; ``selfplay_workers`` names the nodes.
         world: the truth.
-        agenda: what happens when.
+        agenda: the future.
         end_us: when the simulation ends.
     """
 
     def __init__(self, settings: RunSettings, world: World, agenda: Agenda, end_us: int) -> None:
-        self._settings, self._agenda, self._world = settings, agenda, world
-        troubles = world.plant.troubles
-        self.nodes: Mapping[str, Node] = {
-            name: Node(name, settings, world, agenda, NodeTroubles.draw(troubles, end_us, world.seed, name))
+        self._settings, self._agenda = settings, agenda
+        self.nodes = {
+            name: SimulatedNode(name, settings, world, agenda, NodeTroubles.draw(world.plant, end_us, world.seed, name))
             for name in settings.selfplay_workers
         }
         self._monitor = QualityMonitor(settings, _place("quality_monitor"))
         self._inspections = Inspections(world)
-        self.stations = self._stations(settings, len(settings.configs))
-        self._readers: dict[type[Payload], list[Station]] = {}
-        for station in self.stations:
-            for kind in station.reads:
-                self._readers.setdefault(kind, []).append(station)
+        time, machines, configs = world.plant.time, world.plant.cluster, len(settings.configs)
 
-    def _stations(self, settings: RunSettings, configs: int) -> tuple[Station, ...]:
-        plant = self._world.plant
-        wanted: tuple[tuple[str, type[Any], float, Compute], ...] = (
-            ("training", Trainer, plant.cluster.trainers_per_config * configs, Trainings(self._world)),
-            ("evaluation", Evaluator, plant.cluster.evaluators_per_config * configs, Gauntlets(self._world)),
-            ("distribution", Distributor, configs, lambda job, now_us: Computed(plant.time.distribution, {})),  # noqa: ARG005
+        def station(name: str, worker: type[Any], per_config: float, compute: Compute) -> Station:
+            place = _place(name)
+            return Station(worker(settings, place), place.name, max(1, ceil(per_config * configs)), agenda, compute)
+
+        self.stations = (
+            station("training", Trainer, machines.trainers_per_config, Trainings(world)),
+            station("evaluation", Evaluator, machines.evaluators_per_config, Gauntlets(world)),
+            station("distribution", Distributor, 1, lambda *_: Computed(time.distribution, {})),
         )
-        return tuple(
-            Station(worker(settings, _place(name)), _place(name).name, max(1, ceil(capacity)), self._agenda, compute)
-            for name, worker, capacity, compute in wanted
-        )
+        self._readers: dict[type[Payload], list[Station]] = {}
+        for reader in self.stations:
+            for kind in reader.reads:
+                self._readers.setdefault(kind, []).append(reader)
 
     def boot(self) -> None:
         """Start the nodes."""
@@ -184,7 +250,7 @@ class Cluster:
             node.boot()
 
     def observe(self, event: Event[Payload]) -> None:
-        """Let those who read an event see it."""
+        """Pass an event to its readers."""
         data = event.envelope.data
         for station in self._readers.get(type(data), ()):
             station.observe(event)
@@ -197,16 +263,10 @@ class Cluster:
 
     def _inspect(self, event: Event[Payload]) -> None:
         """Have a shard inspected; there are as many inspectors as shards."""
-        job: Job[Any] = Job(
-            event.cause, event.data, "app.play.inspection:inspect", (), self._settings.deadlines.inspection_seconds
-        )
+        deadline = self._settings.deadlines.inspection_seconds
+        job: Job[Any] = Job(event.cause, event.data, "app.play.inspection:inspect", (), deadline)
         computed, monitor = self._inspections(job, self._agenda.now_us), self._monitor
-        facts = monitor.completed(job, computed.outcome)  # type: ignore[arg-type]  # inspections never fail
-        self._agenda.enter(
-            computed.seconds,
-            monitor.place.name,
-            lambda now_us: told(facts, job, f"{monitor.name}.completed", now_us),
-        )
+        self._agenda.enter(computed.seconds, monitor.place.name, partial(_answer, monitor, job, computed.outcome))
 
 
 def _place(daemon: str) -> Place:

@@ -1,4 +1,4 @@
-"""Arms compared over seeds: the same troubles and learning curves for all arms of a seed, so that they pair."""
+"""Comparison of arms over seeds; all arms of a seed have the same troubles and learning curves, so that they pair."""
 
 import multiprocessing
 import os
@@ -15,18 +15,17 @@ from pydantic import Field
 
 from app.config import RunSettings, Settings
 from app.simulation.arms import NONE, arm_of
-from app.simulation.plant_settings import PlantSettings
-from app.simulation.results import HOURS_PER_DAY, RunResult, run_result
-from app.simulation.scoreboard import Ledger
+from app.simulation.scoreboard import HOURS_PER_DAY, RunResult, Scoreboard, run_result
+from app.simulation.settings import PlantSettings
 from app.simulation.simulation import Simulation
 from app.telemetry import drawn
 
 RESAMPLES = 4000
-TAILS = (2.5, 97.5)
+PERCENTILES_95 = (2.5, 97.5)
 
 
 class Task(NamedTuple):
-    """One run to be done."""
+    """One run to do."""
 
     settings: RunSettings
     plant: PlantSettings
@@ -50,11 +49,10 @@ class ArmSummary(Settings):
         gain: total gain in strength, models' luck included, Elo.
         ratio: that gain over that of the arm without controllers, paired by seed; ``None`` when it did not run.
         false_stalls: configuration-days with a false stall alarm, over healthy configuration-days; ``None`` without any
-            healthy one. A stall is declared by one of the controllers: without it, there are no alarms.
-        noticed: share of planted regressions that raised an alarm.
-        games_to_notice: rated games until then, on average.
-        regained: share of planted regressions that were over before they were noticed, see ``RegressionFigures``.
-        games_to_regain: rated games until then, on average.
+            healthy one. Without the controller that declares stalls there are no alarms.
+        noticed: share of planted regressions that raised an alarm, after ``games_to_notice`` rated games on average.
+        regained: share of planted regressions that were over before they were noticed (``RegressionFigures``), after
+            ``games_to_regain`` rated games on average.
         rollback_seconds: longest time from the evidence of a regression to the decision to roll back.
         daily_floor: least share of worker time a configuration had on a day, as a share of an equal share.
         floor: the same over the whole time.
@@ -84,20 +82,16 @@ class ArmSummary(Settings):
 def run_task(task: Task) -> RunResult:
     """Do one run."""
     simulation = Simulation(task.settings, task.plant, arm_of(task.arm), task.seed, task.seconds)
-    ledger = Ledger(simulation.world, [config.key for config in task.settings.configs])
-    simulation.listeners.append(ledger.observe)
+    scoreboard = Scoreboard(simulation.world, [config.key for config in task.settings.configs])
+    simulation.listeners.append(scoreboard.observe)
     simulation.run()
-    models = simulation.world.models
-    final = {key: models[account.current].skill if account.current else 0.0 for key, account in ledger.accounts.items()}
-    return run_result(
-        task.arm, simulation.settings, simulation.broker.head, ledger.accounts, final, failures=simulation.failures
-    )
+    return run_result(task.arm, simulation.settings, simulation.broker.head, scoreboard, simulation.failures)
 
 
 def run_tasks(tasks: Sequence[Task], jobs: int) -> Iterator[RunResult]:
     """Do runs, ``jobs`` at once, and yield their results in order.
 
-    When one of them fails, or nobody waits for the rest any more, those under way are ended at once.
+    When one of them fails, or the iterator is closed, those under way are ended at once.
     """
     if jobs == 1 or len(tasks) == 1:
         yield from map(run_task, tasks)
@@ -105,7 +99,7 @@ def run_tasks(tasks: Sequence[Task], jobs: int) -> Iterator[RunResult]:
     context, others = multiprocessing.get_context("spawn"), set(multiprocessing.active_children())
     with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context, initializer=_end_with_parent) as pool:
         try:
-            with _interruptions_held_back():  # the processes that begin here inherit it, and so leave Ctrl-C to us
+            with _interruptions_held_back():  # inherited by the processes, which so leave Ctrl-C to us
                 futures = [pool.submit(run_task, task) for task in tasks]
             for future in futures:
                 yield future.result()
@@ -117,7 +111,7 @@ def run_tasks(tasks: Sequence[Task], jobs: int) -> Iterator[RunResult]:
 
 @contextmanager
 def _interruptions_held_back() -> Iterator[None]:
-    """Let Ctrl-C wait until the end of the block."""
+    """Delay Ctrl-C until the end of the block."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -126,7 +120,7 @@ def _interruptions_held_back() -> Iterator[None]:
 
 
 def _end_with_parent() -> None:
-    """End this process with the one that started it, however that ends; else it would wait for work for ever."""
+    """End this process with its parent, because otherwise it would wait for work for ever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -167,14 +161,14 @@ def _summary(runs: Mapping[int, RunResult], baseline: Mapping[int, RunResult] | 
         games_to_regain=sum(r.regained_games for r in regressions) / regained if regained else None,
         false_regressions=sum(r.false_alarms for r in regressions),
         rated_games=sum(r.rated_games for r in regressions),
-        rollback_seconds=max((r.rollback_seconds for r in regressions if r.rollback_seconds is not None), default=None),
-        daily_floor=_least(r.daily_floor for r in every),
-        floor=_least(r.floor for r in every),
+        rollback_seconds=max(_known(r.rollback_seconds for r in regressions), default=None),
+        daily_floor=min(_known(r.daily_floor for r in every), default=None),
+        floor=min(_known(r.floor for r in every), default=None),
     )
 
 
-def _least(values: Iterable[float | None]) -> float | None:
-    return min((value for value in values if value is not None), default=None)
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
 
 
 def _ratio(runs: Mapping[int, RunResult], baseline: Mapping[int, RunResult]) -> Interval | None:
@@ -191,14 +185,13 @@ def bootstrap(above: Sequence[float], below: Sequence[float]) -> Interval:
         return Interval(mean=mean, lower=None, upper=None)
     drawn = np.random.default_rng(0).integers(0, len(above), size=(RESAMPLES, len(above)))
     sums = pairs[:, drawn].sum(axis=2)
-    lower, upper = np.percentile(sums[0] / sums[1], TAILS)
+    lower, upper = np.percentile(sums[0] / sums[1], PERCENTILES_95)
     return Interval(mean=mean, lower=float(lower), upper=float(upper))
 
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BAND = (2.5, 97.5)
 INCHES = (11.0, 4.5)
 
 
@@ -223,21 +216,18 @@ def _curve(axes: "Axes", arm: str, totals: Sequence[Sequence[float]]) -> None:
     days = np.arange(1, values.shape[1] + 1) / HOURS_PER_DAY
     (line,) = axes.plot(days, values.mean(axis=0), label=arm)
     if len(totals) > 1:
-        lower, upper = np.percentile(values, BAND, axis=0)
+        lower, upper = np.percentile(values, PERCENTILES_95, axis=0)
         axes.fill_between(days, lower, upper, alpha=0.2, color=line.get_color())
 
 
 def _bars(axes: "Axes", summaries: Sequence[ArmSummary], *, several: bool) -> None:
-    names = [summary.arm for summary in summaries]
-    means = [summary.gain.mean for summary in summaries]
-    reach = np.array([_reach(summary.gain) for summary in summaries]).T if several else None
-    axes.barh(names, means, xerr=reach, capsize=3)
+    gains = [summary.gain for summary in summaries]
+    means = [gain.mean for gain in gains]
+    bounds = [
+        (gain.mean if gain.lower is None else gain.lower, gain.mean if gain.upper is None else gain.upper)
+        for gain in gains
+    ]
+    reach = np.maximum(0.0, [[mean - lower, upper - mean] for mean, (lower, upper) in zip(means, bounds, strict=True)])
+    axes.barh([summary.arm for summary in summaries], means, xerr=reach.T if several else None, capsize=3)
     axes.invert_yaxis()
     axes.set(xlabel="gain in strength, models' luck included, Elo", title="total gain" + ", 95% intervals" * several)
-
-
-def _reach(interval: Interval) -> tuple[float, float]:
-    """Return how far an interval reaches below and above its mean."""
-    if interval.lower is None or interval.upper is None:
-        return 0.0, 0.0
-    return max(0.0, interval.mean - interval.lower), max(0.0, interval.upper - interval.mean)

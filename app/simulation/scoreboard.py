@@ -1,10 +1,12 @@
-"""The ledger: what really happened in a simulated run, noted as it happens. Controllers never see it."""
+"""The scoreboard: what really happened in a simulated run, and its figures. Controllers never see it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from app.config import RunSettings, Settings
+from app.config.feedback import StallSettings
 from app.controllers import fixed_match
+from app.controllers.fold import Failure
 from app.core import ModelHash
 from app.events import (
     ClockTick,
@@ -19,11 +21,12 @@ from app.events import (
     TrainingCompleted,
 )
 from app.simulation.agenda import HOUR_US, SECOND_US, START_US
-from app.simulation.strength import ModelTruth
-from app.simulation.world import World
+from app.simulation.world import ModelTruth, World
+
+HOURS_PER_DAY = 24
 
 DECLINE_ELO = 20.0
-"""A model is worse than the best one was when its strength apart from luck is so much less."""
+"""Loss of strength, apart from luck, at which a model counts as worse than the best one before."""
 
 
 @dataclass(slots=True)
@@ -31,12 +34,10 @@ class Case:
     """A planted regression that became current.
 
     Attributes:
-        number: which one it is.
         before: strength of the model that it replaced, apart from luck.
-        games: rated games of the models that have it until it was noticed, those played once more included.
+        games: rated games of the models that have it until it was noticed, repeated ones included.
         noticed: an alarm was raised while it was current.
-        rolled_back: it was rolled back.
-        over: it was rolled back or replaced by a model without it, or what was lost has been learned again.
+        over: it was rolled back, replaced by a model without it, or the loss was learned again.
     """
 
     number: int
@@ -53,13 +54,13 @@ class Account:
 
     Attributes:
         current: the current model.
-        initial: strength of the first one, its luck included.
-        best: strength of the best current one since the last rollback, apart from luck.
-        strength: that of the current one at the end of each hour, apart from luck.
+        initial: strength of the first current model, its luck included.
+        best: strength of the best current model since the last rollback, apart from luck.
+        strength: that of the current model at the end of each hour, apart from luck.
         node_seconds: worker time spent on it, by hour.
-        alarms_us: when a stall was declared.
-        rated_games: games of current models against the opponent that stays the same.
-        evaluated_us: when the latest evaluation was recorded.
+        alarms_us: times of stall alarms.
+        rated_games: games of current models against the fixed opponent.
+        evaluated_us: time of the latest evaluation.
         false_regressions: alarms although the current model was no worse.
         rollback_seconds: from the evidence to the decision.
     """
@@ -82,85 +83,213 @@ class Account:
         """The regressions that are current."""
         return [case for case in self.cases if not case.over]
 
+    def rate(self, games: int) -> None:
+        """Count rated games of the current model."""
+        self.rated_games += games
+        for case in self.open_cases:
+            case.games += 0 if case.noticed else games
 
-class Ledger:
-    """Watches the events of a run beside the truth."""
+
+class Scoreboard:
+    """Compares the events of a run with the truth."""
 
     def __init__(self, world: World, keys: Iterable[str]) -> None:
         self._world = world
         self.accounts = {key: Account() for key in keys}
         self._waiting_games: dict[ModelHash, int] = {}
-        self._see: Mapping[type[Payload], Callable[[Account, Event[Any]], None]] = {
-            EvaluationCompleted: self._evaluated,
-            ModelPromoted: self._promoted,
-            ModelRolledBack: self._rolled_back,
-            PlateauDetected: lambda account, event: account.alarms_us.append(event.recorded_us),
-            RegressionDetected: self._alarmed,
-            SelfplayComplete: _played,
-            TrainingCompleted: _trained,
-        }
 
-    def observe(self, event: Event[Payload]) -> None:
-        """Note what an event means."""
-        data = event.envelope.data
-        if (see := self._see.get(type(data))) is not None:
-            see(self.accounts[event.subject], event)
-        elif type(data) is ClockTick:
-            self._sample((event.recorded_us - START_US) // HOUR_US)
-
-    def _sample(self, hours: int) -> None:
-        for account in self.accounts.values():
-            if len(account.strength) < hours:
-                account.strength.append(self._truth(account.current).trend)
-
-    def _truth(self, model: ModelHash | None) -> ModelTruth:
+    def truth(self, model: ModelHash | None) -> ModelTruth:
+        """Return a model's strength; that of no model is 0."""
         return self._world.models[model] if model else ModelTruth()
 
-    def _evaluated(self, account: Account, event: Event[EvaluationCompleted]) -> None:
-        account.evaluated_us = event.recorded_us
-        played = fixed_match(event.data)
-        if played and event.data.model == account.current:
-            _count(account, played.games)
-        elif played and event.data.purpose == "rating":
-            self._waiting_games[event.data.model] = played.games
+    def observe(self, event: Event[Payload]) -> None:
+        """Enter an event."""
+        hour = (event.recorded_us - START_US) // HOUR_US
+        if event.subject:
+            self._enter(self.accounts[event.subject], event, hour)
+        elif isinstance(event.data, ClockTick):
+            for account in self.accounts.values():
+                if len(account.strength) < hour:
+                    account.strength.append(self.truth(account.current).trend)
 
-    def _promoted(self, account: Account, event: Event[ModelPromoted]) -> None:
-        before, truth = self._truth(account.current), self._truth(event.data.model)
+    def _enter(  # noqa: C901 - one case an event
+        self, account: Account, event: Event[Payload], hour: int
+    ) -> None:
+        match event.data:
+            case SelfplayComplete(seconds=seconds):
+                account.node_seconds[hour] = account.node_seconds.get(hour, 0.0) + seconds
+            case TrainingCompleted():
+                account.trainings += 1
+            case PlateauDetected():
+                account.alarms_us.append(event.recorded_us)
+            case EvaluationCompleted() as data:
+                account.evaluated_us = event.recorded_us
+                played = fixed_match(data)
+                if played and data.model == account.current:
+                    account.rate(played.games)
+                elif played and data.purpose == "rating":
+                    self._waiting_games[data.model] = played.games
+            case RegressionDetected():
+                decline = account.best - self.truth(account.current).trend
+                account.false_regressions += not account.open_cases and decline < DECLINE_ELO
+                for case in account.open_cases:
+                    case.noticed = True
+            case ModelPromoted(model=model):
+                self._promoted(account, model)
+            case ModelRolledBack(to_model=model):
+                account.rollback_seconds.append((event.recorded_us - account.evaluated_us) / SECOND_US)
+                truth = self.truth(model)
+                account.current, account.best = model, truth.trend
+                for case in account.open_cases:
+                    case.rolled_back = case.over = case.number not in truth.planted
+
+    def _promoted(self, account: Account, model: ModelHash) -> None:
+        before, truth = self.truth(account.current), self.truth(model)
         if account.current is None:
             account.initial = truth.skill
-        account.current, account.best = event.data.model, max(account.best, truth.trend)
+        account.current, account.best = model, max(account.best, truth.trend)
         known = {case.number for case in account.cases}
         account.cases += [Case(number, before.trend) for number in truth.planted if number not in known]
-        _count(account, self._waiting_games.pop(event.data.model, 0))
+        account.rate(self._waiting_games.pop(model, 0))
         for case in account.open_cases:
             case.over = case.number not in truth.planted or truth.trend >= case.before
 
-    def _alarmed(self, account: Account, event: Event[RegressionDetected]) -> None:  # noqa: ARG002 - as the others
-        if not account.open_cases and account.best - self._truth(account.current).trend < DECLINE_ELO:
-            account.false_regressions += 1
-        for case in account.open_cases:
-            case.noticed = True
 
-    def _rolled_back(self, account: Account, event: Event[ModelRolledBack]) -> None:
-        account.current = event.data.to_model
-        truth = self._truth(account.current)
-        account.best = truth.trend
-        account.rollback_seconds.append((event.recorded_us - account.evaluated_us) / SECOND_US)
-        for case in account.open_cases:
-            case.rolled_back = case.over = case.number not in truth.planted
+class StallFigures(Settings):
+    """Stall alarms against the truth.
 
+    Attributes:
+        alarms: how many.
+        healthy_days: configuration-days in which strength apart from models' luck grew at least as fast as the rule's
+            threshold, over its window; hours are counted and divided by 24.
+        false_days: configuration-days with an alarm in such an hour.
+    """
 
-def _count(account: Account, games: int) -> None:
-    """Count rated games of the current model."""
-    account.rated_games += games
-    for case in account.open_cases:
-        case.games += 0 if case.noticed else games
+    alarms: int
+    healthy_days: float
+    false_days: int
 
 
-def _played(account: Account, event: Event[SelfplayComplete]) -> None:
-    hour = (event.recorded_us - START_US) // HOUR_US
-    account.node_seconds[hour] = account.node_seconds.get(hour, 0.0) + event.data.seconds
+class RegressionFigures(Settings):
+    """The fate of planted regressions.
+
+    Attributes:
+        planted: those that became current.
+        noticed: those of them that raised an alarm.
+        rolled_back: those of them that were rolled back.
+        regained: those of them that were over before they were noticed: the loss was learned again, or a model without
+            the regression replaced them.
+        games: rated games from the first of each noticed one to its alarm, in sum.
+        regained_games: rated games from the first of each regained one to the end of its loss, in sum.
+        false_alarms: alarms although the current model was no worse than the best before.
+        rated_games: all rated games of models that became current.
+        rollback_seconds: the longest time from the evidence to the decision.
+    """
+
+    planted: int
+    noticed: int
+    rolled_back: int
+    regained: int
+    games: int
+    regained_games: int
+    false_alarms: int
+    rated_games: int
+    rollback_seconds: float | None
 
 
-def _trained(account: Account, event: Event[TrainingCompleted]) -> None:  # noqa: ARG001 - as the others
-    account.trainings += 1
+class RunResult(Settings):
+    """One run.
+
+    Attributes:
+        gain: strength of the current model at the end over that of the first one, their luck included
+            (``ModelTruth.skill``), Elo, by configuration.
+        total: strength of all current models apart from their luck (``ModelTruth.trend``), Elo, at the end of each
+            hour.
+        floor: the least share of worker time that a configuration had, as a share of an equal share: on any one day,
+            and over the whole time.
+        unfolded: events that a controller could not fold, with the error.
+    """
+
+    arm: str
+    seed: int
+    events: int
+    trainings: int
+    gain: dict[str, float]
+    total: tuple[float, ...]
+    stalls: StallFigures
+    regressions: RegressionFigures
+    daily_floor: float | None
+    floor: float | None
+    unfolded: tuple[str, ...]
+
+    @property
+    def total_gain(self) -> float:
+        """Sum over all configurations, Elo."""
+        return sum(self.gain.values())
+
+
+def stall_figures(accounts: Iterable[Account], settings: StallSettings) -> StallFigures:
+    """Compare stall alarms with true growth, apart from models' luck."""
+    alarms, healthy_hours, false_days = 0, 0, set[tuple[int, int]]()
+    window = max(1, round(settings.window_hours))
+    for number, account in enumerate(accounts):
+        healthy = {
+            hour
+            for hour in range(window, len(account.strength))
+            if account.strength[hour] - account.strength[hour - window] >= settings.velocity * window
+        }
+        hours = [(at_us - START_US) // HOUR_US for at_us in account.alarms_us]
+        alarms += len(hours)
+        healthy_hours += len(healthy)
+        false_days |= {(number, hour // HOURS_PER_DAY) for hour in hours if hour in healthy}
+    return StallFigures(alarms=alarms, healthy_days=healthy_hours / HOURS_PER_DAY, false_days=len(false_days))
+
+
+def regression_figures(accounts: Sequence[Account]) -> RegressionFigures:
+    """Sum up the fate of planted regressions."""
+    cases = [case for account in accounts for case in account.cases]
+    regained = [case for case in cases if case.over and not case.noticed]
+    seconds = [second for account in accounts for second in account.rollback_seconds]
+    return RegressionFigures(
+        planted=len(cases),
+        noticed=sum(case.noticed for case in cases),
+        rolled_back=sum(case.rolled_back for case in cases),
+        regained=len(regained),
+        games=sum(case.games for case in cases if case.noticed),
+        regained_games=sum(case.games for case in regained),
+        false_alarms=sum(account.false_regressions for account in accounts),
+        rated_games=sum(account.rated_games for account in accounts),
+        rollback_seconds=max(seconds, default=None),
+    )
+
+
+def least_share(accounts: Sequence[Account], hours: range) -> float | None:
+    """Return the least share of worker time in some hours, as a share of an equal share; ``None`` without any work."""
+    spent = [sum(account.node_seconds.get(hour, 0.0) for hour in hours) for account in accounts]
+    return min(spent) / sum(spent) * len(spent) if sum(spent) else None
+
+
+def run_result(
+    arm: str, settings: RunSettings, events: int, scoreboard: Scoreboard, failures: Sequence[Failure]
+) -> RunResult:
+    """Return the figures of a run."""
+    accounts = list(scoreboard.accounts.values())
+    hours = max(len(account.strength) for account in accounts)
+    days = [range(start, start + HOURS_PER_DAY) for start in range(0, hours - HOURS_PER_DAY + 1, HOURS_PER_DAY)]
+    daily = [share for day in days if (share := least_share(accounts, day)) is not None]
+    return RunResult(
+        arm=arm,
+        seed=settings.seed,
+        events=events,
+        trainings=sum(account.trainings for account in accounts),
+        gain={
+            key: scoreboard.truth(account.current).skill - account.initial
+            for key, account in scoreboard.accounts.items()
+        },
+        total=tuple(sum(account.strength[hour] for account in accounts) for hour in range(hours)),
+        stalls=stall_figures(accounts, settings.feedback.stall),
+        regressions=regression_figures(accounts),
+        daily_floor=min(daily, default=None),
+        floor=least_share(accounts, range(hours)),
+        unfolded=tuple(f"{one.by} at {one.event.sequence}: {one.error}" for one in failures),
+    )

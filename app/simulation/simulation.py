@@ -11,12 +11,12 @@ from app.events.envelope import EPOCH
 from app.simulation.agenda import SECOND_US, START_US, Agenda, VirtualBroker
 from app.simulation.arms import Arm
 from app.simulation.cluster import Cluster
-from app.simulation.plant_settings import PlantSettings
+from app.simulation.settings import PlantSettings
 from app.simulation.world import World
 
 BROKER, CONTROLLERS = "broker@cluster", "feedback@cluster"
 Listener = Callable[[Event[Payload]], None]
-"""Is told of every event as it is recorded."""
+"""Receives every event as it is recorded."""
 
 
 class Simulation:
@@ -46,13 +46,13 @@ class Simulation:
         self.continue_until(self.end_us)
 
     def start(self) -> None:
-        """Have the settings recorded first, then let the clock tick and the nodes start."""
+        """Record the settings first, then start the clock and the nodes."""
         self.agenda.enter(0, BROKER, self._configured)
         self.agenda.enter(self.settings.tick_seconds, BROKER, self._tick)
         self.cluster.boot()
 
     def continue_until(self, end_us: int) -> None:
-        """Let happen what happens up to a time."""
+        """Run up to a time."""
         while (appointment := self.agenda.next_until(end_us)) is not None:
             envelopes = appointment.happening(appointment.at_us)
             if envelopes:
@@ -71,14 +71,14 @@ class Simulation:
 
     def _configured(self, now_us: int) -> Sequence[Envelope[Payload]]:
         settings = self.settings.model_dump(mode="json")
-        return (
-            self._said(RunConfigured(run_id=derive_id("simulation", self.settings.seed), settings=settings), now_us),
+        return self._envelope(
+            RunConfigured(run_id=derive_id("simulation", self.settings.seed), settings=settings), now_us
         )
 
     def _tick(self, now_us: int) -> Sequence[Envelope[Payload]]:
         self.agenda.enter(self.settings.tick_seconds, BROKER, self._tick)
-        return (self._said(ClockTick(period_seconds=self.settings.tick_seconds), now_us),)
+        return self._envelope(ClockTick(period_seconds=self.settings.tick_seconds), now_us)
 
-    def _said(self, data: Payload, now_us: int) -> Envelope[Payload]:
+    def _envelope(self, data: Payload, now_us: int) -> Sequence[Envelope[Payload]]:
         time = EPOCH + timedelta(microseconds=now_us)
-        return originate(data, event_id=derive_id(BROKER, data.event_name, now_us), time=time)
+        return (originate(data, event_id=derive_id(BROKER, data.event_name, now_us), time=time),)

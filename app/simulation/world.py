@@ -1,16 +1,31 @@
-"""The truth of a simulation: every model's strength, every shard's worth."""
+"""The truth of a simulation, which no controller sees: strengths, learning, troubles.
 
-from dataclasses import replace
+Strength is measured in Elo over the random bot, experience in lessons: a lesson is what one of our own trainings on a
+laptop teaches (``plant.toml`` says how the curves were fitted). Strength approaches the configuration's ceiling:
+
+    gain = (ceiling - strength) * (1 - exp(-experience / lessons))
+
+On the way lie plateaus: a model that has reached one stays there until a training happens to escape, which exploration
+makes likelier. Each model also deviates from its trend by a jitter that its children partly inherit; selection can only
+work on that. Flawed rows pull strength down in proportion to their share.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from math import exp, expm1, log
+from typing import NamedTuple
 
-from app.core import EventId, ModelHash, ShardKey
+import numpy as np
+from numpy.random import Generator
+
+from app.core import EventId, ModelHash, ShardKey, derive_seed
 from app.events import TrainingRequested
-from app.simulation.plant_settings import PlantSettings
-from app.simulation.scenario import Episode, draw_episodes, draw_times, severity_at, stream
-from app.simulation.strength import Exploit, ModelTruth, Pupil, ShardTruth
+from app.simulation.agenda import DAY_US, HOUR_US, START_US
+from app.simulation.settings import CurveSettings, EpisodeSettings, LearningSettings, PlantSettings, PlateauSettings
 
 WORTH_PLANTING = 1.5
-"""A regression is planted once a model has so many times the strength that it shall lose."""
+"""A regression is planted once a model has this multiple of the strength that it loses."""
 
 
 def digest(*parts: str | int) -> str:
@@ -18,17 +33,198 @@ def digest(*parts: str | int) -> str:
     return sha256("/".join(map(str, parts)).encode()).hexdigest()
 
 
+class Trouble(NamedTuple):
+    """Something wrong in [start, end), microseconds since 1970; ``severity`` in (0, 1]."""
+
+    start_us: int
+    end_us: int
+    severity: float
+
+
+def stream(seed: int, *purpose: str | int) -> Generator:
+    """Return an independent generator for a purpose."""
+    return np.random.default_rng(derive_seed(seed, "simulation", *purpose))
+
+
+def draw_times(per_day: float, end_us: int, rng: Generator) -> list[int]:
+    """Draw the times of a Poisson process from the start of the simulation to its end."""
+    times, now = [], float(START_US)
+    while per_day > 0:
+        now += float(rng.exponential(DAY_US / per_day))
+        if now >= end_us:
+            break
+        times.append(int(now))
+    return times
+
+
+def draw_troubles(settings: EpisodeSettings, end_us: int, rng: Generator) -> tuple[Trouble, ...]:
+    """Draw troubles that do not overlap; their lengths are exponential."""
+    troubles: list[Trouble] = []
+    for start in draw_times(settings.per_day, end_us, rng):
+        length = int(rng.exponential(settings.hours * HOUR_US)) + 1
+        severity = float(rng.uniform(*settings.severity))
+        if not troubles or start >= troubles[-1].end_us:
+            troubles.append(Trouble(start, start + length, severity))
+    return tuple(troubles)
+
+
+def severity_at(troubles: Sequence[Trouble], now_us: int) -> float:
+    """Return the severity of the present trouble; 0 without any."""
+    return next((one.severity for one in troubles if one.start_us <= now_us < one.end_us), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTroubles:
+    """Troubles of one node."""
+
+    dead: tuple[Trouble, ...]
+    slow: tuple[Trouble, ...]
+    corrupt: tuple[Trouble, ...]
+    parity: tuple[Trouble, ...]
+    failing: tuple[Trouble, ...]
+
+    @classmethod
+    def draw(cls, plant: PlantSettings, end_us: int, seed: int, node: str) -> "NodeTroubles":
+        """Draw a node's troubles."""
+        kinds = ("dead", "slow", "corrupt", "parity", "failing")
+        drawn = {
+            kind: draw_troubles(getattr(plant.troubles, f"{kind}_nodes"), end_us, stream(seed, kind, node))
+            for kind in kinds
+        }
+        return cls(**drawn)
+
+
+class ShardTruth(NamedTuple):
+    """True worth of a shard.
+
+    ``flawed`` is the share of rows that teach the wrong thing, ``unruly`` the severity of broken rules.
+    """
+
+    rows: int
+    flawed: float
+    temperature: float
+    unruly: float = 0.0
+
+
+class Exploit(NamedTuple):
+    """A weakness of one opponent that a model exploits."""
+
+    opponent: ModelHash
+    elo: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTruth:
+    """True strength of a model, Elo over the random bot.
+
+    Attributes:
+        trend: its strength apart from luck.
+        jitter: its luck.
+        escaped: number of the configuration's plateaus behind it.
+        exploit: a strength against one opponent only.
+        planted: numbers of the planted regressions in its ancestry.
+    """
+
+    trend: float = 0.0
+    jitter: float = 0.0
+    escaped: int = 0
+    exploit: Exploit | None = None
+    planted: tuple[int, ...] = ()
+
+    @property
+    def skill(self) -> float:
+        """Strength against anybody but the exploited opponent, luck included."""
+        return self.trend + self.jitter
+
+
+def gain(curve: CurveSettings, strength: float, experience: float) -> float:
+    """Return the Elo that ``experience`` >= 0 (in lessons) adds at a strength."""
+    return max(0.0, curve.ceiling - strength) * -expm1(-experience / curve.lessons)
+
+
+def useful_experience(
+    shards: Sequence[ShardTruth], settings: LearningSettings, learning_rate: float, epochs: int
+) -> float:
+    """Return the worth of some shards' sound rows, in lessons.
+
+    Colder or hotter play than at temperature 1 teaches less. A lower learning rate and fewer epochs get less out of the
+    same rows.
+    """
+
+    def temperature_factor(temperature: float) -> float:
+        return exp(-settings.temperature_penalty * log(temperature) ** 2)
+
+    rows = sum(shard.rows * (1 - shard.flawed) * temperature_factor(shard.temperature) for shard in shards)
+    pace = min(1.0, learning_rate / settings.learning_rate) ** settings.learning_rate_exponent
+    passes = (epochs / settings.epochs) ** settings.epochs_exponent
+    return float(rows / settings.rows_per_lesson * pace * passes)
+
+
+def escape_chance(settings: PlateauSettings, experience: float, temperature: float) -> float:
+    """Return the chance that a training escapes a plateau: 1 - exp(-rate * experience * temperature ** exponent)."""
+    return 1 - exp(-settings.escape * experience * temperature**settings.escape_exponent)
+
+
+class Pupil:
+    """One configuration's learning: its curve, its plateaus (Elo, lowest first) and its luck."""
+
+    def __init__(self, plant: PlantSettings, key: str, rng: Generator) -> None:
+        self.curve = plant.curve(key)
+        self._plant, self._rng = plant, rng
+        lowest, count = plant.plateaus.lowest, int(rng.poisson(plant.plateaus.per_config))
+        self.plateaus = sorted(self.curve.ceiling * (lowest + (1 - lowest) * rng.random()) for _ in range(count))
+
+    def trained(
+        self, base: ModelTruth, shards: Sequence[ShardTruth], learning_rate: float, epochs: int
+    ) -> ModelTruth | None:
+        """Return the model that a training makes of ``base``; ``None`` when it diverges."""
+        settings, rows = self._plant.learning, sum(shard.rows for shard in shards)
+        flawed = sum(shard.rows * shard.flawed for shard in shards) / max(1, rows)
+        pace = learning_rate / settings.learning_rate
+        chance = settings.divergence * pace**settings.divergence_exponent * (1 + settings.flawed_divergence * flawed)
+        diverged = self._rng.random() < chance
+        experience = useful_experience(shards, settings, learning_rate, epochs)
+        learned = self._learned(base, shards, experience)
+        harmed = learned.trend - settings.flawed_harm * flawed * max(0.0, learned.trend)
+        jitter = self._jitter(base.jitter, min(1.0, pace))
+        child = replace(learned, trend=harmed - self._sudden() * max(0.0, harmed), jitter=jitter, exploit=None)
+        return None if diverged else child
+
+    def _learned(self, base: ModelTruth, shards: Sequence[ShardTruth], experience: float) -> ModelTruth:
+        """Grow, as far as the next plateau; on one, try to escape."""
+        luck = self._rng.random()
+        ahead = self.plateaus[base.escaped :]
+        grown = base.trend + gain(self.curve, base.trend, experience)
+        if not ahead or grown < ahead[0]:
+            return replace(base, trend=grown)
+        temperature = sum(shard.rows * shard.temperature for shard in shards) / sum(shard.rows for shard in shards)
+        on_it = base.trend >= ahead[0]
+        if on_it and luck < escape_chance(self._plant.plateaus, experience, temperature):
+            return replace(base, trend=grown, escaped=base.escaped + 1)
+        return replace(base, trend=max(base.trend, ahead[0]))
+
+    def _jitter(self, inherited: float, pace: float) -> float:
+        settings = self._plant.learning
+        fresh = (1 - settings.jitter_memory**2) ** 0.5 * self.curve.jitter_elo * pace
+        return float(settings.jitter_memory * inherited + self._rng.normal() * fresh)
+
+    def _sudden(self) -> float:
+        settings = self._plant.regressions
+        hit, share = self._rng.random() < settings.sudden, self._rng.uniform(*settings.sudden_share)
+        return float(share) if hit else 0.0
+
+
 class ConfigTruth:
-    """One configuration: how it learns, and when its data is poor or its model silently gets worse."""
+    """One configuration's learning, the times of poor data, and the times of planted regressions."""
 
     def __init__(self, plant: PlantSettings, key: str, seed: int, end_us: int) -> None:
         self.pupil = Pupil(plant, key, stream(seed, "pupil", key))
-        self.poor: tuple[Episode, ...] = draw_episodes(plant.troubles.poor_configs, end_us, stream(seed, "poor", key))
-        self.planned = draw_times(plant.regressions.planted_per_day, end_us, stream(seed, "planted", key))
+        self.poor = draw_troubles(plant.troubles.poor_configs, end_us, stream(seed, "poor", key))
+        self.planted_us = draw_times(plant.regressions.planted_per_day, end_us, stream(seed, "planted", key))
 
 
 class World:
-    """The truth that the modelled cluster acts on, and that no controller sees.
+    """The truth that the modelled cluster acts on.
 
     Args:
         plant: the parameters.
@@ -51,7 +247,7 @@ class World:
         return self._configs[key]
 
     def poorness(self, key: str, now_us: int) -> float:
-        """Return how poor all of a configuration's data is at a time, in [0, 1]."""
+        """Return the severity of a configuration's poor data at a time, in [0, 1]."""
         return severity_at(self.config(key).poor, now_us)
 
     def store(self, key: ShardKey, truth: ShardTruth) -> None:
@@ -59,7 +255,7 @@ class World:
         self._shards[key] = truth
 
     def shard(self, key: ShardKey) -> ShardTruth:
-        """Return the truth of a shard that was not trained on yet."""
+        """Return the truth of a shard that is not trained on yet."""
         return self._shards[key]
 
     def train(self, key: str, request: TrainingRequested, request_id: EventId, now_us: int) -> ModelHash | None:
@@ -78,10 +274,10 @@ class World:
 
     def _spoilt(self, key: str, child: ModelTruth, parent: ModelHash, now_us: int) -> ModelTruth:
         """Plant a regression if one is due: weaker against everybody, except against the model that it replaces."""
-        settings, planned = self.plant.regressions, self.config(key).planned
-        if not planned or now_us < planned[0] or child.trend < WORTH_PLANTING * settings.planted_elo:
+        settings, due_us = self.plant.regressions, self.config(key).planted_us
+        if not due_us or now_us < due_us[0] or child.trend < WORTH_PLANTING * settings.planted_elo:
             return child
-        planned.pop(0)
+        due_us.pop(0)
         self.planted += 1
         exploit = Exploit(parent, settings.planted_elo + settings.planted_exploit_elo)
         return replace(
@@ -89,7 +285,7 @@ class World:
         )
 
     def difference(self, model: ModelHash, opponent: ModelHash | None) -> float:
-        """Return by how many Elo a model plays better than another, or than the random bot."""
+        """Return a model's strength over another's, or over the random bot's, Elo."""
         hero = self.models[model]
         if opponent is None:
             return hero.skill

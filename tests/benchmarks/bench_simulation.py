@@ -6,10 +6,14 @@ from dataclasses import dataclass, field
 from time import process_time
 
 import pytest
+from simulated_settings import simulated_settings
 
+from app.config import GAMES
 from app.controllers import Controller, FeedbackFold
 from app.controllers.fold import Fold
-from app.simulation import ALL, Arm, Simulation, arm_of, load_plant, many_configs, scale_settings
+from app.core import ConfigKey
+from app.simulation import ALL, Arm, Simulation, arm_of, load_plant
+from app.simulation.settings import ROWS_PER_TRAINING
 
 SIZES = ((12, 36), (1_000, 100), (10_000, 1_000))
 EVENTS = 20_000
@@ -74,7 +78,10 @@ def warm(simulation: Simulation) -> None:
 def measure(configs: int, nodes: int) -> Cost:
     times = Times()
     arm = Arm(ALL, tuple(timed(controller, times) for controller in arm_of(ALL).controllers))
-    settings = scale_settings(nodes, many_configs(configs))
+    model = GAMES[ConfigKey("connect_four_2p")].replace(rows_per_training=ROWS_PER_TRAINING)
+    settings = simulated_settings(
+        nodes, [model.replace(key=ConfigKey(f"scale_{number}_2p")) for number in range(configs)]
+    )
     simulation = Simulation(settings, load_plant(), arm, seed=1, seconds=7 * 86_400)
     simulation.fold = Fold((timed_fold(times), *arm.controllers))
     warm(simulation)

@@ -7,11 +7,12 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 from sampled_opponents import CRITICAL, compared, draws_of
+from simulated_settings import simulated_settings
 
 from app.config import GAMES, AdmissionSettings, LeagueSettings
 from app.core import ConfigKey
 from app.events import Event, OpponentSampled, Payload, SelfplayComplete, SelfplayRequested
-from app.simulation import ALL, Simulation, arm_of, load_plant, scale_settings
+from app.simulation import ALL, Simulation, arm_of, load_plant
 
 KEYS = ("tic_tac_toe_2p", "connect_four_2p", "oh_hell_3p")
 OFTEN = AdmissionSettings(recent_every=2, recent_for=20, anchor_every=10)
@@ -20,7 +21,7 @@ OFTEN = AdmissionSettings(recent_every=2, recent_for=20, anchor_every=10)
 @cache
 def events() -> list[Event[Payload]]:
     """Return three simulated days."""
-    settings = scale_settings(6, [GAMES[ConfigKey(key)] for key in KEYS])
+    settings = simulated_settings(6, [GAMES[ConfigKey(key)] for key in KEYS])
     league = LeagueSettings(admission=OFTEN)
     simulation = Simulation(settings.replace(league=league), load_plant(), arm_of(ALL), seed=1, seconds=72 * 3600.0)
     found = list[Event[Payload]]()

@@ -5,6 +5,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 import pytest
+from simulated_settings import simulated_settings
 
 from app.config import GAMES, RunSettings
 from app.config.feedback import TriggerSettings
@@ -25,7 +26,7 @@ from app.events import (
     TrainingRequested,
     encode,
 )
-from app.simulation import ALL, ARMS, NONE, Ledger, PlantSettings, Simulation, arm_of, load_plant, scale_settings
+from app.simulation import ALL, ARMS, NONE, PlantSettings, Scoreboard, Simulation, arm_of, load_plant
 from app.simulation.agenda import SECOND_US, START_US
 from daemons.registry import DAEMONS
 
@@ -35,7 +36,7 @@ PLANT = load_plant()
 
 
 def settings(nodes: int = 6) -> RunSettings:
-    return scale_settings(nodes, [GAMES[ConfigKey(key)] for key in KEYS])
+    return simulated_settings(nodes, [GAMES[ConfigKey(key)] for key in KEYS])
 
 
 def simulated(
@@ -151,14 +152,14 @@ def test_what_a_dead_node_was_asked_for_is_played_after_its_return() -> None:
     assert asked == answered + sum(node.pending for node in simulation.cluster.nodes.values())
 
 
-def test_a_planted_regression_shows_in_the_truth_and_is_entered_in_the_ledger() -> None:
+def test_a_planted_regression_shows_in_the_truth_and_is_entered_in_the_scoreboard() -> None:
     planting = PLANT.regressions.replace(planted_per_day=4.0, planted_elo=30.0, sudden=0.0)
     plant = PLANT.replace(regressions=planting)
     simulation = Simulation(settings(), plant, arm_of(NONE), seed=3, seconds=24 * HOURS)
-    ledger = Ledger(simulation.world, KEYS)
-    simulation.listeners.append(ledger.observe)
+    scoreboard = Scoreboard(simulation.world, KEYS)
+    simulation.listeners.append(scoreboard.observe)
     simulation.run()
-    cases = [case for account in ledger.accounts.values() for case in account.cases]
+    cases = [case for account in scoreboard.accounts.values() for case in account.cases]
     assert cases
     assert simulation.world.planted >= len(cases)
     assert any(model.planted for model in simulation.world.models.values())

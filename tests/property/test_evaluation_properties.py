@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from app.core import Elo
-from app.league import OpponentScore, Prior, performance_rating
+from app.league import OpponentScore, RatingPrior, performance_rating
 from app.play.gauntlet import BatchResult, Opponent, merge, split
 from app.play.inspection import ShardStatistics, quality_score
 from app.play.match_statistics import MatchGames, game_scores, match_games, match_statistics
@@ -17,7 +17,7 @@ MATCHES = st.lists(MATCH, min_size=1, max_size=5)
 def test_ratings_move_with_the_scale(matches, shift) -> None:
     rating, error = performance_rating(matches)
     shifted = [match._replace(elo=Elo(match.elo + shift)) for match in matches]
-    moved, same = performance_rating(shifted, Prior(Elo(shift), 800.0))
+    moved, same = performance_rating(shifted, RatingPrior(Elo(shift), 800.0))
     assert abs(moved - rating - shift) < 1e-6
     assert abs(same - error) < 1e-6
 

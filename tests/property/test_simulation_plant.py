@@ -9,10 +9,18 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from app.simulation.agenda import DAY_US, START_US
-from app.simulation.plant_settings import CurveSettings, EpisodeSettings, PlantSettings, load_plant
-from app.simulation.scenario import draw_episodes, severity_at
-from app.simulation.stations import played
-from app.simulation.strength import ModelTruth, Pupil, ShardTruth, escape_chance, gain, useful_experience
+from app.simulation.jobs import played
+from app.simulation.settings import CurveSettings, EpisodeSettings, PlantSettings, load_plant
+from app.simulation.world import (
+    ModelTruth,
+    Pupil,
+    ShardTruth,
+    draw_troubles,
+    escape_chance,
+    gain,
+    severity_at,
+    useful_experience,
+)
 
 PLANT = load_plant()
 KEY = "connect_four_2p"
@@ -135,7 +143,7 @@ def test_scores_follow_the_logistic_model(difference, score) -> None:
 @given(st.floats(0, 20), st.floats(0.1, 48), st.integers(0, 2**32))
 def test_episodes_do_not_overlap(per_day, hours, seed) -> None:
     rate = EpisodeSettings(per_day=per_day, hours=hours, severity=(0.3, 1.0))
-    episodes = draw_episodes(rate, START_US + 7 * DAY_US, np.random.default_rng(seed))
+    episodes = draw_troubles(rate, START_US + 7 * DAY_US, np.random.default_rng(seed))
     for before, after in pairwise(episodes):
         assert before.start_us < before.end_us <= after.start_us
     for episode in episodes:

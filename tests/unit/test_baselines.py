@@ -4,8 +4,7 @@ import pytest
 from driving import NEED, NEW, OLD, Driven, distributed, scored
 
 from app.events import DaemonReady, EvaluationFailed, SelfplayRequested, TrainingRequested
-from app.simulation.baselines import TrainAlways
-from app.simulation.uniform import UniformBesideTrigger, UniformScheduler
+from app.simulation.baselines import TrainAlways, UniformBesideTrigger, UniformScheduler
 
 
 def unrated(model: str) -> EvaluationFailed:
@@ -26,13 +25,13 @@ def test_a_failed_rating_of_the_current_model_brings_no_games(scheduler):
     driven = Driven(scheduler)
 
     def ready(node):
-        return driven.feed(DaemonReady(daemon="selfplay_worker", node=node, position=0, capacity=1), key=None)
+        return driven.envelopes(DaemonReady(daemon="selfplay_worker", node=node, position=0, capacity=1), key=None)
 
     ready("a")
-    asked = driven.feed(distributed())
+    asked = driven.envelopes(distributed())
     while asked:
-        assert isinstance(asked[0], SelfplayRequested)
-        answer = scored(rows=NEED, request=driven.row().config.out[0])
-        asked = driven.feed(answer) + ready(f"b{len(driven.events)}")
+        assert isinstance(asked[0].data, SelfplayRequested)
+        answer = scored(rows=NEED, request=asked[0].id)
+        asked = driven.envelopes(answer) + ready(f"b{len(driven.events)}")
     assert not driven.feed(unrated(OLD))
     assert len(driven.feed(unrated(NEW))) == 1

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 
 from app.config import EvaluationSettings
 from app.core import Elo, ModelHash
-from app.league import OpponentScore, Prior, performance_rating
+from app.league import OpponentScore, RatingPrior, performance_rating
 from app.play.gauntlet import Opponent, plan_gauntlet
 from app.play.inspection import ShardStatistics, quality_score
 from app.play.match_statistics import MatchGames, NoGames, game_scores, match_games, match_statistics, seat_wins
@@ -113,7 +113,7 @@ def test_seats_win_alone_or_not_at_all() -> None:
 
 @pytest.mark.parametrize(("score", "elo"), [(0.5, 0), (0.75, 190.85), (1 / 11, -400)])
 def test_a_rating_explains_the_score(score: float, elo: float) -> None:
-    rating, error = performance_rating([OpponentScore(Elo(100.0), score, 100_000)], Prior(Elo(0.0), 1e6))
+    rating, error = performance_rating([OpponentScore(Elo(100.0), score, 100_000)], RatingPrior(Elo(0.0), 1e6))
     assert rating == pytest.approx(100 + elo, abs=0.1)
     assert error == pytest.approx(400 / np.log(10) / np.sqrt(100_000 * score * (1 - score)), rel=1e-3)
 
@@ -134,7 +134,7 @@ def test_a_perfect_score_is_finite_and_uncertain() -> None:
 
 
 def test_without_games_there_is_only_the_prior() -> None:
-    assert performance_rating([], Prior(Elo(120.0), 300.0)) == pytest.approx((120, 300))
+    assert performance_rating([], RatingPrior(Elo(120.0), 300.0)) == pytest.approx((120, 300))
 
 
 def test_the_error_of_a_chain_of_promotions_grows_along_it():

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from app.core import expected_score
-from app.league import PairTotals, PlayedGame, Ratings, fit_bradley_terry, fit_plackett_luce
-from app.league.scale import PER_ELO
+from app.league import PairTotals, Ratings, fit_bradley_terry
 
 NAMES = ("random", *(f"agent {letter}" for letter in "abcdef"))
 
@@ -71,58 +70,6 @@ def test_intervals_of_openings_played_from_both_sides() -> None:
             )
             pairs.append(PairTotals.of_rotations(NAMES[a], NAMES[b], tuple(rng.multinomial(40, chances).tolist())))
         counts.append(held(fit_bradley_terry(pairs), truth))
-    covers(counts)
-
-
-def placed(strengths: np.ndarray, rng: np.random.Generator, ties: float) -> np.ndarray:
-    """Draw the outcomes of games [G, P] after Plackett and Luce; ``ties`` is the chance that two neighbours may tie.
-
-    They tie so that either order was as likely to be tied, as a draw between two takes as much from the stronger
-    one's wins as from the weaker one's: then the places that are left have the expectation of the strict ones.
-    """
-    games, players = strengths.shape
-    order = np.argsort(-(strengths + rng.gumbel(size=strengths.shape)), axis=1)
-    outcomes, rows = np.empty(strengths.shape), np.arange(games)
-    np.put_along_axis(outcomes, order, -np.arange(players, dtype=float)[None, :], axis=1)
-    ahead = rng.integers(players - 1, size=games)
-    swapped = order.copy()
-    swapped[rows, ahead], swapped[rows, ahead + 1] = order[rows, ahead + 1], order[rows, ahead]
-    before, after = (log_chance(np.take_along_axis(strengths, places, axis=1)) for places in (order, swapped))
-    tied = (rng.random(games) < ties) & (np.log(rng.random(games)) < after - before)
-    outcomes[rows[tied], order[rows, ahead + 1][tied]] = outcomes[rows[tied], order[rows, ahead][tied]]
-    return outcomes
-
-
-def log_chance(ordered: np.ndarray) -> np.ndarray:
-    """Return the logarithm of the chance that seats come in the order in which their strengths [G, P] are given."""
-    return ordered.sum(axis=1) - np.log(np.cumsum(np.exp(ordered[:, ::-1]), axis=1)).sum(axis=1)
-
-
-def league_of(seats: np.ndarray, truth: np.ndarray, rng: np.random.Generator, ties: float) -> tuple[int, int]:
-    """Play a league whose agents sit like this [G, P], rate it, and count as ``held`` does."""
-    outcomes = placed(truth[seats] * PER_ELO, rng, ties)
-    games = [
-        PlayedGame(tuple(NAMES[seat] for seat in sitting), tuple(outcome))
-        for sitting, outcome in zip(seats.tolist(), outcomes.tolist(), strict=True)
-    ]
-    return held(fit_plackett_luce(games), truth)
-
-
-@pytest.mark.parametrize("players", range(2, 8))
-@pytest.mark.parametrize("ties", [0.0, 0.8])
-def test_intervals_of_games_of_many(players, ties) -> None:
-    counts = []
-    for truth, rng in leagues(400, seed=10 + players):
-        seats = rng.random((900 // players, len(NAMES))).argsort(axis=1)[:, :players]
-        counts.append(league_of(seats, truth, rng, ties))
-    covers(counts)
-
-
-def test_intervals_of_a_hero_and_two_opponents_cloned_into_six_seats() -> None:
-    counts = []
-    for truth, rng in leagues(400, seed=30):
-        chosen = rng.random((200, len(NAMES))).argsort(axis=1)
-        counts.append(league_of(chosen[:, [0, 1, 1, 1, 2, 2, 2]], truth, rng, 0.0))
     covers(counts)
 
 

@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 from leagues import checkpoint, league_of, meet, model
 
-from app.league import Pairing, Wanted, most_telling, placement, round_robin, select
+from app.league import Wanted, placement, round_robin, select
 
 HERO = checkpoint(100, 1000.0)
 LEAGUE = league_of(HERO, *(checkpoint(step, 10.0 * step) for step in (10, 20, 30, 40, 50)), baselines=("random", "x"))
@@ -85,11 +85,3 @@ def test_a_rated_newcomer_meets_its_equals_and_rather_those_it_did_not_meet() ->
     assert [pairing.other for pairing in placement(LEAGUE, newcomer, 2)] == [model(40), model(30)]
     seen = meet(LEAGUE, newcomer, model(40), 100, 50)
     assert [pairing.other for pairing in placement(seen, newcomer, 2)] == [model(30), model(50)]
-
-
-def test_the_most_telling_games_are_between_equals_that_seldom_met() -> None:
-    league = league_of(*(checkpoint(step, elo) for step, elo in enumerate([0.0, 10.0, 500.0, 520.0])), baselines=())
-    assert set(most_telling(league, 9)) == {Pairing(model(0), model(1)), Pairing(model(2), model(3))}
-    assert most_telling(league, 1) == (Pairing(model(0), model(1)),)
-    met = meet(league, model(0), model(1), 10_000, 5_000)
-    assert most_telling(met, 1) == (Pairing(model(2), model(3)),)

@@ -86,7 +86,7 @@ def test_saturated_games_with_a_bot_bend_no_scale():
     nearest = games(model(0), "random", 100.0)
     takes = [PairTotals.of_games(model(step), "random", 950, 0, 50) for step in range(4, 13)]
     ratings = rate([*chain, nearest, *takes])
-    assert ratings == rate([*chain, nearest])
+    assert ratings.comparable() == rate([*chain, nearest]).comparable()
     assert ratings.difference(model(12), model(0)).elo == pytest.approx(1200.0, abs=40)
 
 
@@ -144,4 +144,4 @@ def test_a_pool_survives_a_restart_bit_for_bit():
     pool = grown(30)
     again = Pool.model_validate_json(pool.model_dump_json())
     assert again == pool
-    assert again.ratings("x").model_dump_json() == pool.ratings("x").model_dump_json()
+    assert again.ratings("x").comparable() == pool.ratings("x").comparable()

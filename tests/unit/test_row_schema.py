@@ -80,6 +80,14 @@ def test_rows_of_other_fields_drop_old_ones_and_default_new_ones() -> None:
     assert carried["gone", "y"] == b"junk"
 
 
+def test_rows_with_values_in_values_are_carried_over() -> None:
+    nested = create_model("Nested", __base__=Value, values=(tuple[INNER, ...], ...))
+    saved = b'{"inner": {"values": [{"wins": 3, "gone": 1}]}}'
+    carried = carried_over({("a", "x"): saved}, [Reducer("a", row(nested))])
+    assert carried is not None
+    assert json.loads(carried["a", "x"]) == {"inner": {"values": [{"wins": 3}]}}
+
+
 @pytest.mark.parametrize("unfit", [b'{"seen": 2}', KEPT.replace(b"2", b'"two"'), b"junk"])
 def test_rows_that_cannot_be_read_are_not_carried_over(unfit: bytes) -> None:
     assert carried_over({("a", "x"): KEPT, ("a", "z"): unfit}, [Reducer("a", NEW)]) is None

@@ -20,13 +20,18 @@ from app.events import (
     originate,
 )
 from app.events.envelope import EPOCH
-from app.simulation import NONE, Ledger, RunResult, load_plant, summarise
+from app.simulation import NONE, RunResult, Scoreboard, load_plant, summarise
 from app.simulation.agenda import DAY_US, HOUR_US, SECOND_US, START_US, Agenda, VirtualBroker
 from app.simulation.comparing import bootstrap
-from app.simulation.results import RegressionFigures, StallFigures, least_share, regression_figures, stall_figures
-from app.simulation.scoreboard import Account
-from app.simulation.strength import ModelTruth
-from app.simulation.world import World
+from app.simulation.scoreboard import (
+    Account,
+    RegressionFigures,
+    StallFigures,
+    least_share,
+    regression_figures,
+    stall_figures,
+)
+from app.simulation.world import ModelTruth, World
 
 KEY = "connect_four_2p"
 A, B, C = (ModelHash(letter * 64) for letter in "abc")
@@ -51,22 +56,22 @@ def match(opponent: str, games: int) -> MatchResult:
 
 
 class Told:
-    """A ledger that is told events by hand."""
+    """A scoreboard fed by hand."""
 
     def __init__(self, **truths: ModelTruth) -> None:
         world = World(load_plant(), seed=1, end_us=START_US + DAY_US)
         world.models.update({ModelHash(name * 64): truth for name, truth in truths.items()})
-        self.ledger, self._position = Ledger(world, [KEY]), 0
+        self.scoreboard, self._position = Scoreboard(world, [KEY]), 0
 
     @property
     def account(self) -> Account:
-        return self.ledger.accounts[KEY]
+        return self.scoreboard.accounts[KEY]
 
     def tell(self, data: Payload, at_us: int = START_US) -> None:
         self._position += 1
         time, subject = EPOCH + timedelta(microseconds=at_us), None if isinstance(data, ClockTick) else KEY
         envelope = originate(data, event_id=f"e{self._position}", time=time, subject=subject)
-        self.ledger.observe(Event(envelope, self._position, at_us, "test@laptop"))
+        self.scoreboard.observe(Event(envelope, self._position, at_us, "test@laptop"))
 
     def promote(self, model: ModelHash, at_us: int = START_US) -> None:
         results = (match("random", 200), match("champion", 100), match("recent", 100))

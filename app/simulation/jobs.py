@@ -1,13 +1,5 @@
-"""Stations: real workers whose jobs are modelled.
+"""Models of the jobs: how long each takes on the modelled cluster, and what its result is."""
 
-A worker's reducer says which jobs there are and what is said of their results, as in the running system; the model says
-how long a job takes and what comes out of it.
-"""
-
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,15 +9,11 @@ from numpy.typing import NDArray
 from app.config import RunSettings
 from app.core import HEURISTIC, FlyballError, ModelHash, Rate, ShardKey, expected_score
 from app.engine import JobFailed
-from app.events import Envelope, Event, Payload, SelfplayComplete, SelfplayRequested, TrainingRequested, Value, follow
-from app.events.envelope import EPOCH
+from app.events import SelfplayComplete, SelfplayRequested, TrainingRequested
 from app.play.gauntlet import Opponent
 from app.play.match_statistics import count_rotations
-from app.simulation.agenda import Agenda
-from app.simulation.scenario import NodeTroubles, severity_at, stream
-from app.simulation.strength import ShardTruth
-from app.simulation.world import World, digest
-from daemons.jobs import Job, Json, Worker
+from app.simulation.world import NodeTroubles, ShardTruth, World, digest, severity_at, stream
+from daemons.jobs import Job, Json
 
 
 class Computed(NamedTuple):
@@ -33,74 +21,6 @@ class Computed(NamedTuple):
 
     seconds: float
     outcome: Json | FlyballError
-
-
-Compute = Callable[[Job[Any], int], Computed]
-"""Models a job from its start, microseconds since 1970."""
-
-
-def told(facts: Iterable[Payload], job: Job[Any], by: str, now_us: int) -> list[Envelope[Payload]]:
-    """Write what a worker says of a job, as its host would."""
-    time = EPOCH + timedelta(microseconds=now_us)
-    return [follow(fact, job.cause, by=by, index=index, time=time) for index, fact in enumerate(facts)]
-
-
-class Station:
-    """Hosts one real worker and runs at most ``capacity`` of its jobs at once; the others wait their turn.
-
-    Args:
-        worker: a worker whose rows each stand for one configuration.
-        source: the daemon that says what the worker says.
-        capacity: how many jobs at once.
-        compute: models a job.
-    """
-
-    def __init__(self, worker: Worker[Any, Any], source: str, capacity: int, agenda: Agenda, compute: Compute) -> None:
-        self._worker, self._source, self._capacity = worker, source, capacity
-        self._agenda, self._compute = agenda, compute
-        self.reads = worker.reads
-        self._rows: dict[str, Value] = {}
-        self._known: set[str] = set()
-        self._waiting: deque[Job[Any]] = deque()
-        self.running = 0
-
-    @property
-    def pending(self) -> int:
-        """How many jobs run or wait."""
-        return self.running + len(self._waiting)
-
-    def observe(self, event: Event[Payload]) -> None:
-        """Let the worker see an event, and take up the jobs that it wants then."""
-        step = self._worker.step(self._rows, event)
-        for key, row in step.rows.items():
-            if row is None:
-                self._rows.pop(key, None)
-                continue
-            self._rows[key] = row
-            for job in self._worker.jobs({key: row}):
-                if job.id not in self._known:
-                    self._known.add(job.id)
-                    self._waiting.append(job)
-        self._start_waiting()
-
-    def _start_waiting(self) -> None:
-        while self._waiting and self.running < self._capacity:
-            job = self._waiting.popleft()
-            self.running += 1
-            self._agenda.enter(0, self._source, partial(self._start, job))
-
-    def _start(self, job: Job[Any], now_us: int) -> Sequence[Envelope[Payload]]:
-        computed = self._compute(job, now_us)
-        self._agenda.enter(computed.seconds, self._source, lambda end_us: self._finish(job, computed.outcome, end_us))
-        return told(self._worker.started(job), job, f"{self._worker.name}.started", now_us)
-
-    def _finish(self, job: Job[Any], outcome: Json | FlyballError, now_us: int) -> Sequence[Envelope[Payload]]:
-        self.running -= 1
-        self._known.discard(job.id)
-        self._start_waiting()
-        if isinstance(outcome, FlyballError):
-            return told(self._worker.failed(job, outcome), job, f"{self._worker.name}.failed", now_us)
-        return told(self._worker.completed(job, outcome), job, f"{self._worker.name}.completed", now_us)
 
 
 SLOWEST = 0.2
@@ -112,7 +32,7 @@ WORST_SCORE = 0.05
 BROKEN_GAMES = 0.3
 """Share of games that do not replay, in the severest parity trouble."""
 
-AT_ONCE_SECONDS = 1.0
+FAILURE_SECONDS = 1.0
 """Time until a request fails on a failing node."""
 
 LENGTH_SD = 0.03
@@ -128,9 +48,9 @@ class NodePlay:
         self._speed = float(2.0 ** (self._rng.normal() * world.plant.cluster.node_speed_sd))
 
     def __call__(self, job: Job[SelfplayRequested], now_us: int) -> Computed:
-        """Play games into a shard; the truth about it is kept in the world."""
+        """Play games into a shard, whose truth the world keeps."""
         if severity_at(self._troubles.failing, now_us):
-            return Computed(AT_ONCE_SECONDS, FlyballError("The modelled node fails."))
+            return Computed(FAILURE_SECONDS, FlyballError("The modelled node fails."))
         request, key, plant = job.request, job.cause.subject or "", self._world.plant
         usual = self._settings.config(key).selfplay.games_per_request
         speed = self._speed * (1 - (1 - SLOWEST) * severity_at(self._troubles.slow, now_us))
@@ -161,7 +81,7 @@ class NodePlay:
 
 
 def own_share(request: SelfplayRequested, players: int) -> float:
-    """Return the share of all seats that are the model's own: those give rows."""
+    """Return the share of seats that are the model's own; only these give rows."""
     others = sum(
         lineup.games * sum(opponent != request.model for opponent in lineup.opponents) for lineup in request.lineups
     )
@@ -169,15 +89,17 @@ def own_share(request: SelfplayRequested, players: int) -> float:
 
 
 class Inspections:
-    """Models ``app.play.inspection``: flawed rows lower the score, as duplicates, cut-off games and lopsided
-    outcomes do; games that break the rules are found by replaying a sample.
+    """Models ``app.play.inspection``.
+
+    Flawed rows lower the score, as duplicates, cut-off games and lopsided outcomes do. Games that break the rules are
+    found by replaying a sample.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._rng: Generator = stream(world.seed, "inspection")
 
-    def __call__(self, job: Job[SelfplayComplete], now_us: int) -> Computed:  # noqa: ARG002 - what all models are given
+    def __call__(self, job: Job[SelfplayComplete], _: int) -> Computed:
         """Inspect a shard."""
         settings, truth = self._world.plant.quality, self._world.shard(job.request.shard.key)
         broken = int(self._rng.binomial(settings.checked_games, BROKEN_GAMES * truth.unruly))
@@ -190,9 +112,6 @@ class Inspections:
             "components": {"modelled": score},
         }
         return Computed(self._world.plant.time.inspection, result)
-
-
-DIVERGED = "TrainingDiverged"
 
 
 class Trainings:
@@ -208,9 +127,10 @@ class Trainings:
         flawed = sum(shard.rows * self._world.shard(shard.key).flawed for shard in request.shards)
         rows = sum(shard.rows for shard in request.shards)
         model = self._world.train(key, request, job.id, now_us)
-        seconds = self._seconds(rows, request.epochs)
+        time = self._world.plant.time
+        seconds = time.training + time.trained_row * rows * request.epochs
         if model is None:
-            error = JobFailed(job.function, DIVERGED, "the modelled update blew up", hint="", trace="")
+            error = JobFailed(job.function, "TrainingDiverged", "the modelled update blew up", hint="", trace="")
             return Computed(seconds, error)
         initial = request.base_model is None
         result: Json = {
@@ -222,12 +142,8 @@ class Trainings:
         }
         return Computed(seconds, result)
 
-    def _seconds(self, rows: int, epochs: int) -> float:
-        time = self._world.plant.time
-        return time.training + time.trained_row * rows * epochs
-
     def _metrics(self, flawed: float, learning_rate: float, seconds: float) -> Json:
-        """Return plausible figures; flawed rows are harder to fit, a higher learning rate moves the policy further."""
+        """Return plausible figures: flawed rows are harder to fit, a higher learning rate moves the policy further."""
         noise = self._rng.normal(0.0, 0.15, size=2)
         pace = learning_rate / self._world.plant.learning.learning_rate
         return {
@@ -248,7 +164,7 @@ class Gauntlets:
         self._world = world
         self._rngs: dict[str, Generator] = {}
 
-    def __call__(self, job: Job[Any], now_us: int) -> Computed:  # noqa: ARG002 - what all models are given
+    def __call__(self, job: Job[Any], _: int) -> Computed:
         """Play a gauntlet."""
         key, hero = job.cause.subject or "", job.request.model
         rng = self._rngs.setdefault(key, stream(self._world.seed, "gauntlets", key))
@@ -267,6 +183,7 @@ class Gauntlets:
         if opponent.name == HEURISTIC:
             difference -= curve.heuristic
         wins, drawn, losses = played(difference, opponent.games, curve.draws, rng)
+        scores: NDArray[np.float64] = rng.permutation(np.repeat((1.0, 0.5, 0.0), (wins, drawn, losses)))  # [G]
         return {
             "opponent": opponent.name,
             "opponent_model": opponent.model,
@@ -277,20 +194,15 @@ class Gauntlets:
             "truncated": 0,
             "distinct_games": opponent.games,
             "score": Rate.of(wins + drawn / 2, opponent.games),
-            "rotations": count_rotations(shuffled(wins, drawn, losses, rng), players),
+            "rotations": count_rotations(scores, players),
         }
-
-
-def shuffled(wins: int, draws: int, losses: int, rng: Generator) -> NDArray[np.float64]:
-    """Return the scores of independent games [G] in the order in which they happened to be played."""
-    return rng.permutation(np.repeat((1.0, 0.5, 0.0), (wins, draws, losses)))
 
 
 def played(difference: float, games: int, draws: float, rng: Generator) -> tuple[int, int, int]:
     """Draw wins, draws and losses of games between players whose strengths differ by ``difference`` Elo.
 
     The expected score is the logistic model's; ``draws`` is the share of drawn games between equals, and falls in
-    proportion to the weaker one's chances. Games for more than two are drawn as if they were duels.
+    proportion to the weaker side's chances. Games for more than two are drawn as if they were duels.
     """
     chance = expected_score(difference)
     drawn = draws * min(chance, 1 - chance)

@@ -1,7 +1,10 @@
-"""The parameters of the modelled cluster. ``plant.toml`` holds their values and says where each comes from."""
+"""Settings of a simulated run: the modelled cluster (the plant), and the run's at a cluster's pace.
+
+``plant.toml`` holds the values of the plant and says where each comes from.
+"""
 
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -11,8 +14,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from app.config import GAMES, Settings
-from app.core import FlyballError
+from app.config import GAMES, MATCHMAKING, Settings
+from app.core import ConfigKey, FlyballError
 
 Probability = Field(ge=0, le=1)
 Positive = Field(gt=0)
@@ -109,7 +112,7 @@ class TroubleSettings(Settings):
     evaluation_failure: float = Probability
 
 
-class QualitySettings(Settings):
+class InspectionSettings(Settings):
     """Results of a shard's inspection."""
 
     healthy: float = Probability
@@ -138,7 +141,7 @@ class CurveSettings(Settings):
 
 
 class PlantSettings(Settings):
-    """All of it."""
+    """All parameters of the modelled cluster."""
 
     time: TimeSettings
     cluster: ClusterSettings
@@ -146,7 +149,7 @@ class PlantSettings(Settings):
     plateaus: PlateauSettings
     regressions: RegressionSettings
     troubles: TroubleSettings
-    quality: QualitySettings
+    quality: InspectionSettings
     default: CurveSettings
     configs: dict[str, CurveSettings]
 
@@ -160,7 +163,7 @@ def load_plant(path: Path | None = None, known: Collection[str] = GAMES) -> Plan
 
     Args:
         path: of the file.
-        known: all configurations there are, for a curve of any other is a slip of the pen.
+        known: all configurations; a curve of any other is an error.
 
     Raises ``BadPlant``.
     """
@@ -187,14 +190,16 @@ def _read(where: Path | Traversable) -> dict[str, Any]:
 
 
 def _refusal(error: ValidationError, where: Path | Traversable) -> BadPlant:
-    """Tell the first error: an unknown setting if there is one, as that may be why another one is missing."""
+    """Report the first error; an unknown setting goes first, because it may be why another one is missing."""
     errors = error.errors(include_url=False, include_input=False)
-    unknown = [one for one in errors if one["type"] == "extra_forbidden"]
-    if unknown:
-        loc = tuple(map(str, unknown[0]["loc"]))
-        return _unknown(loc, _settings_in(loc[:-1]), where)
-    key = ".".join(map(str, errors[0]["loc"]))
-    return BadPlant(f"{key} in {where}: {errors[0]['msg']}.", hint="Compare it with app/simulation/plant.toml.")
+    unknown = next((one["loc"] for one in errors if one["type"] == "extra_forbidden"), None)
+    if unknown is None:
+        key = ".".join(map(str, errors[0]["loc"]))
+        return BadPlant(f"{key} in {where}: {errors[0]['msg']}.", hint="Compare it with app/simulation/plant.toml.")
+    table: Any = PlantSettings
+    for name in unknown[:-1]:
+        table = CurveSettings if "configs" in unknown[:-1] else table.model_fields[name].annotation
+    return _unknown(tuple(map(str, unknown)), table.model_fields, where)
 
 
 def _unknown(loc: Sequence[str], known: Collection[str], where: Path | Traversable) -> BadPlant:
@@ -204,9 +209,23 @@ def _unknown(loc: Sequence[str], known: Collection[str], where: Path | Traversab
     return BadPlant(f"Unknown setting {'.'.join(loc)!r} in {where}.", hint=hint)
 
 
-def _settings_in(tables: Sequence[str]) -> Collection[str]:
-    """Return what can be set in a table."""
-    table: Any = PlantSettings
-    for name in tables:
-        table = CurveSettings if "configs" in tables else table.model_fields[name].annotation
-    return frozenset(table.model_fields)
+ROWS_PER_TRAINING = 32_768
+"""Four times the laptop's: 36 nodes bring rows quickly, and a training takes minutes."""
+
+PACE: Mapping[str, float] = {
+    "tick_seconds": 60.0,
+    "feedback.scheduler.lease_seconds": 7200.0,
+    "feedback.scheduler.node_silent_seconds": 1800.0,
+}
+"""Requests take a quarter of an hour, two wait at a node, and slow nodes are five times slower: leases are longer."""
+
+PLAYED_ALONE = {f"league.matchmaking.{name}": value for name, value in MATCHMAKING["mirror"].model_dump().items()}
+"""Models meet only themselves: games against others give fewer rows, and what they are worth is not modelled."""
+
+
+def simulated(nodes: int, keys: Sequence[ConfigKey]) -> dict[str, Any]:
+    """Return the settings that a simulation presets, by dotted key as in ``flyball.toml``."""
+    width = len(str(nodes))
+    workers = [f"selfplay_worker@node{number:0{width}}" for number in range(1, nodes + 1)]
+    rows = {f"games.{key}.rows_per_training": ROWS_PER_TRAINING for key in keys}
+    return {**PACE, **PLAYED_ALONE, "selfplay_workers": workers, "configs": list(keys), **rows}
