@@ -11,12 +11,10 @@ What it guarantees (ADR-003; each has a test that names it):
 
 from app.bus.broker import Broker
 from app.bus.errors import BrokerUnavailable, BusClosed, BusError, EventTooLarge, InsecureEndpoint, PublishRefused
-from app.bus.letters import retry_letter
+from app.bus.limits import BrokerLimits
 from app.bus.memory_bus import MemoryBus, MemorySubscription
 from app.bus.ports import BROKER_ONLY, Batch, Bus, NotPermitted, Subscription
-from app.bus.window import BrokerLimits
-from app.bus.zmq_bus import ZmqBus
-from app.bus.zmq_subscription import ZmqSubscription
+from app.bus.zmq_bus import ZmqBus, ZmqSubscription, retry_letter
 
 __all__ = [
     "BROKER_ONLY",
