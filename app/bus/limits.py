@@ -11,7 +11,7 @@ class BrokerLimits(Settings):
     """Limits of one broker. Beyond them a client is refused or slowed down, never the others."""
 
     max_message_bytes: int = Field(default=4 << 20, ge=1 << 16, description="a larger message breaks its connection")
-    max_sessions: int = Field(default=8192, ge=1, description="connections that said hello")
+    max_sessions: int = Field(default=8192, ge=1, description="connections after their hello")
     retry_ms: int = Field(default=2000, ge=1, description="after which one connection too many may ask again")
     max_subscriptions: int = Field(default=64, ge=1, description="of one connection")
     events_per_second: int = Field(default=500_000, ge=1, description="of one producer, averaged over two seconds")

@@ -86,8 +86,8 @@ class Bus(Protocol):
     async def publish(self, envelope: Envelope[Any]) -> int:
         """Publish an event and return its position, once it is durable.
 
-        An event whose id is among the last million recorded ones is not recorded again: its first position is
-        returned (0 when it was sent before, but so long ago that its position is no longer known).
+        An event whose id is among the latest million is not recorded again: its first position is returned (0 when it
+        was sent before, but so long ago that its position is no longer known).
 
         Raises:
             BrokerUnavailable: not acknowledged in time; says whether it waits in the outbox.
