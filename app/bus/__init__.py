@@ -1,22 +1,20 @@
 """The bus: durable publishing, delivery by position, over ZeroMQ or within one process.
 
-What it guarantees (ADR-003; each has a test that names it):
+Guarantees (ADR-003; each has a test that names it):
 
 - acknowledged: the event survives kill -9 of any process, and a loss of power;
-- total order: positions are given once, without gaps, and everybody sees the events in their order;
-- at least once: what is published is sent until it is acknowledged, and recorded once; what is recorded is delivered
-  to every subscription from its cursor on, however late or slow it is;
-- every record is checksummed, and damage is refused loudly to who asks for it.
+- total order: positions are assigned once, without gaps, and every subscriber sees the events in their order;
+- at least once: an event is sent until it is acknowledged, and recorded once; recorded events are delivered to every
+  subscription from its cursor on, however late or slow it is;
+- every record is checksummed, and a subscription that needs a damaged one ends with an error.
 """
 
 from app.bus.broker import Broker
 from app.bus.errors import BrokerUnavailable, BusClosed, BusError, EventTooLarge, InsecureEndpoint, PublishRefused
-from app.bus.letters import retry_letter
+from app.bus.limits import BrokerLimits
 from app.bus.memory_bus import MemoryBus, MemorySubscription
 from app.bus.ports import BROKER_ONLY, Batch, Bus, NotPermitted, Subscription
-from app.bus.window import BrokerLimits
-from app.bus.zmq_bus import ZmqBus
-from app.bus.zmq_subscription import ZmqSubscription
+from app.bus.zmq_bus import ZmqBus, ZmqSubscription, retry_letter
 
 __all__ = [
     "BROKER_ONLY",

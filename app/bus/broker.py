@@ -1,12 +1,13 @@
 """The broker: one process, one thread, one socket.
 
-Each turn of its loop reads every message there is, writes one transaction, acknowledges, and hands out.
-Source: measured prototypes; a thread for commits cost 30% of the throughput (ADR on the bus).
+Each turn of its loop receives all waiting messages, writes one transaction, acknowledges, and delivers. A thread for
+commits cost 30% of the throughput of a measured prototype (ADR-003).
 """
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import datetime
 from ipaddress import ip_address
 from typing import Any
 
@@ -14,10 +15,14 @@ import zmq
 
 from app.bus.errors import BusError, InsecureEndpoint
 from app.bus.hub import Hub, Message
-from app.bus.ports import Ledger
-from app.bus.window import BrokerLimits
+from app.bus.limits import BrokerLimits
+from app.bus.ports import Journal
+from app.bus.sequencer import microseconds
 from app.core import Clock
 from app.events import Envelope
+
+MAX_WAIT_S = 0.25
+PROBE_S = 5.0
 
 
 def check_endpoint(endpoint: str) -> None:
@@ -30,36 +35,17 @@ def check_endpoint(endpoint: str) -> None:
     if transport in ("ipc", "inproc"):
         return
     host = rest.rpartition(":")[0].strip("[]")
-    if transport == "tcp" and (host == "localhost" or _is_loopback(host)):
-        return
+    with suppress(ValueError):  # not an address in numbers
+        if transport == "tcp" and (host == "localhost" or ip_address(host).is_loopback):
+            return
     raise InsecureEndpoint(
         f"The bus will not listen at {endpoint}: other machines could connect, and nothing would keep them out.",
         hint="Use ipc:///path or tcp://127.0.0.1:port.",
     )
 
 
-def cannot_bind(endpoint: str, error: zmq.ZMQError) -> BusError:
-    """Explain why listening failed."""
-    taken = error.errno == zmq.EADDRINUSE
-    hint = "Another broker listens there: stop it, or choose another address." if taken else "Look at the address."
-    return BusError(f"The broker cannot listen at {endpoint}: {error.strerror}.", hint=hint)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-MAX_WAIT_S = 0.25
-PROBE_S = 5.0
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
-
-
 class Broker:
-    """Records events and hands them out.
+    """Records events and delivers them.
 
     Args:
         journal: where events are recorded; the broker is its only writer.
@@ -75,12 +61,12 @@ class Broker:
 
     Raises:
         InsecureEndpoint: other machines could connect.
-        BusError: the address is taken or makes no sense.
+        BusError: the address is taken or malformed.
     """
 
     def __init__(
         self,
-        journal: Ledger,
+        journal: Journal,
         endpoint: str,
         clock: Clock,
         *,
@@ -125,15 +111,17 @@ class Broker:
             self.close()
 
     def close(self) -> None:
-        """Close the socket. Twice does nothing. The journal stays open."""
+        """Close the socket; the journal stays open. Idempotent."""
         self._socket.close(linger=1000)
         self._context.term()
 
     def _turn(self, *, idle: bool) -> bool:
-        now = self._clock.monotonic()
-        now_us = (self._clock.now() - EPOCH) // MICROSECOND
+        now, time = self._clock.monotonic(), self._clock.now()
+        now_us = microseconds(time)
         full = self._drain(now, now_us)
-        self._tick(now, now_us)
+        if self._on_tick is not None and now >= self._next_tick:
+            self._next_tick = max(self._next_tick + self._tick_s, now)
+            self._hub.originate(self._on_tick(time), now_us)
         self._hub.settle()
         self._send(self._hub.messages())
         if now >= self._next_probe:
@@ -164,12 +152,7 @@ class Broker:
             except zmq.ZMQError as error:
                 if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                     raise
-                self._hub.forget(peer)  # it is gone; when it comes back it says hello
-
-    def _tick(self, now: float, now_us: int) -> None:
-        if self._on_tick is not None and now >= self._next_tick:
-            self._next_tick = max(self._next_tick + self._tick_s, now)
-            self._hub.originate(self._on_tick(EPOCH + now_us * MICROSECOND), now_us)
+                self._hub.forget(peer)  # it is gone; if it comes back it sends a hello
 
     def _patience_ms(self) -> int:
         wait = MAX_WAIT_S
@@ -192,5 +175,7 @@ def _bind(context: zmq.Context[zmq.Socket[bytes]], endpoint: str, limits: Broker
     except zmq.ZMQError as error:
         socket.close(linger=0)
         context.term()
-        raise cannot_bind(endpoint, error) from error
+        taken = error.errno == zmq.EADDRINUSE
+        hint = "Another broker listens there: stop it, or choose another address." if taken else "Look at the address."
+        raise BusError(f"The broker cannot listen at {endpoint}: {error.strerror}.", hint=hint) from error
     return socket

@@ -4,7 +4,7 @@ from app.core import FlyballError
 
 
 class BusError(FlyballError):
-    """Something is wrong with the bus."""
+    """Base of the bus's errors."""
 
 
 class BrokerUnavailable(BusError):
@@ -12,9 +12,9 @@ class BrokerUnavailable(BusError):
 
     Attributes:
         endpoint: its address.
-        seconds: how long it was waited for.
-        queued: the event is in the durable outbox and will be sent when the broker is back, even by another
-            process with the same outbox. When False, it is in this process's memory only.
+        seconds: the deadline.
+        queued: the event is in the durable outbox and will be sent when the broker is back, also by another
+            process with the same outbox. Otherwise it is in this process's memory only.
     """
 
     def __init__(self, endpoint: str, seconds: float, *, queued: bool) -> None:
@@ -39,7 +39,7 @@ class EventTooLarge(BusError):
 
 
 class InsecureEndpoint(BusError):
-    """The address can be reached from other machines, and nothing would protect it."""
+    """Other machines can reach the address, and nothing would protect it."""
 
 
 class BusClosed(BusError):

@@ -4,26 +4,29 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
-from app.bus.ports import Ledger
-from app.bus.window import BrokerLimits
+from app.bus.limits import BrokerLimits
+from app.bus.ports import Journal
 from app.bus.wire import CLOSED, EVENTS, EVENTS_FORM, ID_FORM, Subscribe
 from app.core import FlyballError
 from app.events.frames import Record
 
+READ_RECORDS = 1024
+SKIPPED_POSITIONS = 1024
+"""Most positions skipped before an idle filtered subscriber is sent a cursor to advance to."""
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Raw records, and the last position they cover (or that was passed over)."""
+
+class Piece(NamedTuple):
+    """Raw records, and the last position they cover (or that was skipped)."""
 
     raws: list[bytes]
     position: int
 
 
-class Recent:
+class RecentRecords:
     """A bounded tail of the journal.
 
     Args:
@@ -40,7 +43,7 @@ class Recent:
         self._dropped = 0
 
     def extend(self, records: Sequence[Record]) -> None:
-        """Add the next records and forget the oldest beyond the bound."""
+        """Add the next records and drop the oldest beyond the bound."""
         for record in records:
             self._firsts.append(record.first)
             self._records.append((record.frame.types, record.raw))
@@ -74,36 +77,27 @@ class Recent:
         return Piece(raws, self.head)
 
 
-TELL_AFTER = 1024
-"""Most positions skipped before an idle filtered subscriber is sent a cursor to advance to."""
-
-
-class Reader:
-    """Deliveries to one subscriber, and its credit.
+class SubscriptionCursor:
+    """The broker's state of a subscription: where it is, and its credit.
 
     Args:
-        number: the subscription's id on its connection.
-        types: event types wanted; None for all.
+        wanted: the subscriber's request. What it holds of an earlier subscription counts as one delivery.
         position: begin after it.
-        credit: bound on bytes sent and not yet consumed.
-        held: bytes up to ``position`` that were sent by an earlier subscription, and are not consumed yet.
     """
 
-    def __init__(self, number: int, types: frozenset[str] | None, position: int, credit: int, *, held: int = 0) -> None:
-        self.number = number
-        self.types = types
-        self.position = position
-        self._told = position
-        self._credit = credit - held
-        self._unconsumed: deque[tuple[int, int]] = deque([(position, held)] if held else ())
+    def __init__(self, wanted: Subscribe, position: int) -> None:
+        self.number, self.types, self.position = wanted.id, wanted.types, position
+        self._sent = position
+        self._credit = wanted.credit - wanted.held
+        self._unconsumed = deque([(position, wanted.held)] if wanted.held else ())
         self._catching_up = True
 
     def is_due(self, head: int) -> bool:
-        """Return whether something may be sent: events, or the end of the journal, and there is credit."""
+        """Return whether something may be sent: there is credit, and events or the news that it has caught up."""
         return self._credit > 0 and (self.position < head or self._catching_up)
 
     def fell_behind(self) -> None:
-        """Note that it is served from the journal until it has caught up."""
+        """Take note that it is served from the journal until it has caught up."""
         self._catching_up = True
 
     def consumed(self, position: int) -> None:
@@ -112,42 +106,39 @@ class Reader:
             self._credit += self._unconsumed.popleft()[1]
 
     def deliver(self, piece: Piece, head: int) -> list[bytes] | None:
-        """Advance over a piece of the journal and return the message that says so, if one is due."""
+        """Advance over a piece of the journal; return the message to send, if one is due."""
         self.position = piece.position
-        arrived = self.position >= head
-        if not piece.raws and not (self._catching_up and arrived) and self.position - self._told < TELL_AFTER:
+        caught_up = self.position >= head
+        news = piece.raws or (self._catching_up and caught_up)
+        if not news and self.position - self._sent < SKIPPED_POSITIONS:
             return None
-        message = [EVENTS_FORM.pack(EVENTS, self.number, self._told, self.position, head), *piece.raws]
+        message = [EVENTS_FORM.pack(EVENTS, self.number, self._sent, self.position, head), *piece.raws]
         size = sum(map(len, message))
         self._credit -= size
         self._unconsumed.append((self.position, size))
-        self._told = self.position
-        if arrived:
+        self._sent = self.position
+        if caught_up:
             self._catching_up = False
         return message
-
-
-READ_RECORDS = 1024
 
 
 class Fanout:
     """All subscriptions of a broker.
 
     Args:
-        journal: what is handed out.
+        journal: where the events are.
         limits: bounds.
     """
 
-    def __init__(self, journal: Ledger, limits: BrokerLimits) -> None:
-        self._journal = journal
-        self._limits = limits
-        self._recent = Recent(journal.head, limits.recent_bytes)
-        self._readers: dict[tuple[bytes, int], Reader] = {}
+    def __init__(self, journal: Journal, limits: BrokerLimits) -> None:
+        self._journal, self._limits = journal, limits
+        self._recent = RecentRecords(journal.head, limits.recent_bytes)
+        self._cursors: dict[tuple[bytes, int], SubscriptionCursor] = {}
         self._numbers: dict[bytes, set[int]] = {}
 
     def add(self, peer: bytes, wanted: Subscribe, position: int) -> None:
         """Open a subscription that begins after ``position``."""
-        self._readers[peer, wanted.id] = Reader(wanted.id, wanted.types, position, wanted.credit, held=wanted.held)
+        self._cursors[peer, wanted.id] = SubscriptionCursor(wanted, position)
         self._numbers.setdefault(peer, set()).add(wanted.id)
 
     def count(self, peer: bytes) -> int:
@@ -156,14 +147,14 @@ class Fanout:
 
     def consumed(self, peer: bytes, number: int, position: int) -> None:
         """Return credit. A subscription that was closed meanwhile needs none."""
-        if reader := self._readers.get((peer, number)):
-            reader.consumed(position)
+        if cursor := self._cursors.get((peer, number)):
+            cursor.consumed(position)
 
     def remove(self, peer: bytes, number: int | None = None) -> None:
-        """Close one subscription of a peer, or all. Those that are not there are closed already."""
+        """Close one subscription of a peer, or all. Closed ones are ignored."""
         numbers = self._numbers.get(peer, set())
         for closed in tuple(numbers) if number is None else (number,):
-            self._readers.pop((peer, closed), None)
+            self._cursors.pop((peer, closed), None)
             numbers.discard(closed)
         if not numbers:
             self._numbers.pop(peer, None)
@@ -175,20 +166,20 @@ class Fanout:
     def deliver(self) -> Iterator[tuple[bytes, list[bytes]]]:
         """Iterate over one round of messages: at most one a subscription, and few that need the journal.
 
-        Subscriptions may be removed between two messages: that of a peer that can't be reached takes its others along.
+        Subscriptions may be removed between two messages: a peer that can't be reached loses all of its own.
         """
         head, laggards = self._recent.head, self._limits.laggards_per_round
-        for key in list(self._readers):
-            reader = self._readers.get(key)
-            if reader is None or not reader.is_due(head):
+        for key in list(self._cursors):
+            cursor = self._cursors.get(key)
+            if cursor is None or not cursor.is_due(head):
                 continue
-            if self._recent.holds(reader.position):
-                piece = self._recent.read(reader.position, reader.types, self._limits.delivery_bytes)
-                message = reader.deliver(piece, head)
+            if self._recent.holds(cursor.position):
+                piece = self._recent.read(cursor.position, cursor.types, self._limits.delivery_bytes)
+                message = cursor.deliver(piece, head)
             elif laggards:
                 laggards -= 1
-                self._readers[key] = self._readers.pop(key)  # the others' turn comes first next time
-                message = self._catch_up(key, reader, head)
+                self._cursors[key] = self._cursors.pop(key)  # the others come first in the next round
+                message = self._catch_up(key, cursor, head)
             else:
                 continue
             if message is not None:
@@ -196,19 +187,19 @@ class Fanout:
 
     def has_more(self) -> bool:
         """Return whether another round would deliver something."""
-        return any(reader.is_due(self._recent.head) for reader in self._readers.values())
+        return any(cursor.is_due(self._recent.head) for cursor in self._cursors.values())
 
-    def _catch_up(self, key: tuple[bytes, int], reader: Reader, head: int) -> list[bytes] | None:
-        """Serve one reader from the journal. What can't be read ends this subscription, loudly, and no other."""
-        reader.fell_behind()
+    def _catch_up(self, key: tuple[bytes, int], cursor: SubscriptionCursor, head: int) -> list[bytes] | None:
+        """Serve a subscription from the journal. An unreadable record ends this subscription, loudly, and no other."""
+        cursor.fell_behind()
         try:
             chunk = self._journal.read(
-                reader.position, limit=READ_RECORDS, max_bytes=self._limits.delivery_bytes, types=reader.types
+                cursor.position, limit=READ_RECORDS, max_bytes=self._limits.delivery_bytes, types=cursor.types
             )
         except FlyballError as error:
             structlog.get_logger("bus").error(
-                "subscription closed", peer=key[0].hex(), position=reader.position, error=str(error)
+                "subscription closed", peer=key[0].hex(), position=cursor.position, error=str(error)
             )
             self.remove(*key)
-            return [ID_FORM.pack(CLOSED, reader.number), str(error).encode()]
-        return reader.deliver(Piece([record.raw for record in chunk.records], chunk.position), head)
+            return [ID_FORM.pack(CLOSED, cursor.number), str(error).encode()]
+        return cursor.deliver(Piece([record.raw for record in chunk.records], chunk.position), head)

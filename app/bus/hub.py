@@ -1,6 +1,8 @@
 """The broker without its socket: messages in, one transaction, messages out."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from struct import error as struct_error
 from typing import Any
@@ -9,10 +11,9 @@ from pydantic import ValidationError
 
 from app.bus import wire
 from app.bus.fanout import Fanout
-from app.bus.ports import Ledger, NotPermitted, check_rights
-from app.bus.sequencer import Gap, Run, Sequencer
-from app.bus.sessions import Buckets, Desk, Lives, Session
-from app.bus.window import WINDOW, BrokerLimits
+from app.bus.limits import BrokerLimits, RateLimiter
+from app.bus.ports import Journal, NotPermitted, check_rights
+from app.bus.sequencer import WINDOW, Gap, Run, Sequencer
 from app.bus.wire import ProtocolError
 from app.core import is_broker
 from app.events import Envelope
@@ -22,6 +23,23 @@ Message = tuple[bytes, list[bytes]]
 """A peer (ROUTER's name of a connection) and the parts sent to it."""
 
 SILENCE_S = 5.0
+
+
+@dataclass(slots=True)
+class Session:
+    """The broker's state of one connection.
+
+    Attributes:
+        producer: its name.
+        heard: time of its last message, seconds of the monotonic clock.
+        epochs: those it may still send frames of.
+        silenced: its frames are ignored until its next hello, because some were lost or it is too fast.
+    """
+
+    producer: str
+    heard: float
+    epochs: tuple[int, ...]
+    silenced: bool = False
 
 
 class Hub:
@@ -36,19 +54,20 @@ class Hub:
     """
 
     def __init__(
-        self, journal: Ledger, source: str, limits: BrokerLimits, give_up: Callable[[], bool] = lambda: False
+        self, journal: Journal, source: str, limits: BrokerLimits, give_up: Callable[[], bool] = lambda: False
     ) -> None:
-        self._journal = journal
-        self._source = source
-        self._limits = limits
+        self._journal, self._source, self._limits = journal, source, limits
         recent = journal.ids(max(0, journal.head - WINDOW))
         self._sequencer = Sequencer(journal.head, journal.recorded_us, takewhile(lambda _: not give_up(), recent))
         self._fanout = Fanout(journal, limits)
-        self._desk = Desk(journal)
+        self._rates = RateLimiter(limits.events_per_second)
         self._sessions: dict[bytes, Session] = {}
-        self._lives = Lives()
-        self._buckets = Buckets(limits.events_per_second)
+        self._epoch_sessions: Counter[tuple[str, int]] = Counter()
+        self._known_cursors = journal.cursors()
+        self._cursors: dict[str, int] = {}  # this and the next three: what the next transaction writes and answers
+        self._letters: list[DeadLetter] = []
         self._acks: dict[tuple[bytes, int], list[Run]] = {}
+        self._answers: list[Message] = []
         self._out: list[Message] = []
         self._epoch = journal.head
         self._sequencer.introduce(source, self._epoch, journal.mark(source, self._epoch) or 0)
@@ -93,12 +112,11 @@ class Hub:
     def settle(self) -> None:
         """Make durable what came in since the last call, then acknowledge it."""
         records, marks = self._sequencer.take()
-        cursors, letters, answers = self._desk.take()
-        if records or marks or cursors or letters:
-            self._journal.append(records, marks=marks, cursors=cursors, letters=letters)
+        if records or marks or self._cursors or self._letters:
+            self._journal.append(records, marks=marks, cursors=self._cursors, letters=self._letters)
         self._out += [(peer, wire.ack(epoch, runs)) for (peer, epoch), runs in self._acks.items()]
-        self._out += answers
-        self._acks = {}
+        self._out += self._answers
+        self._cursors, self._letters, self._acks, self._answers = {}, [], {}, []
         self._fanout.extend(records)
 
     def messages(self) -> Iterator[Message]:
@@ -112,15 +130,19 @@ class Hub:
         return self._fanout.has_more()
 
     def forget(self, peer: bytes) -> None:
-        """Drop a connection that is gone."""
+        """Drop a connection that is gone, and the epochs that no other connection uses."""
         self._fanout.remove(peer)
         if session := self._sessions.pop(peer, None):
-            for epoch in self._lives.end(session.producer, session.epochs):  # not come back on another connection
-                self._sequencer.retire(session.producer, epoch)
+            for epoch in session.epochs:
+                key = session.producer, epoch
+                self._epoch_sessions[key] -= 1
+                if not self._epoch_sessions[key]:
+                    del self._epoch_sessions[key]
+                    self._sequencer.retire(*key)
 
     def probe(self, now: float) -> list[Message]:
-        """Return messages to all connections that were silent lately: those that are gone cannot be reached."""
-        self._buckets.tidy(now)
+        """Return messages to all connections that were silent lately: sending shows which of them are gone."""
+        self._rates.drop_full(now)
         silent = [peer for peer, session in self._sessions.items() if now - session.heard > SILENCE_S]
         return [(peer, [wire.BEAT]) for peer in silent]
 
@@ -128,13 +150,11 @@ class Hub:
         if is_broker(hello.producer):
             raise ProtocolError(f"{hello.producer!r} is a broker's name: choose another name for the client.")
         if peer not in self._sessions and len(self._sessions) >= self._limits.max_sessions:
-            return self._greet(
-                peer, self._limits.retry_ms, f"The broker serves {self._limits.max_sessions} connections already."
-            )
+            why = f"The broker serves {self._limits.max_sessions} connections already."
+            return self._greet(peer, self._limits.retry_ms, why)
         self.forget(peer)
-        epochs = tuple(epoch for epoch, _ in hello.epochs)
-        self._sessions[peer] = Session(hello.producer, now, epochs)
-        self._lives.begin(hello.producer, epochs)
+        session = self._sessions[peer] = Session(hello.producer, now, tuple(epoch for epoch, _ in hello.epochs))
+        self._epoch_sessions.update((session.producer, epoch) for epoch in session.epochs)
         for epoch, base in hello.epochs:
             stored = self._journal.mark(hello.producer, epoch) or 0
             self._sequencer.introduce(hello.producer, epoch, max(stored, base))
@@ -146,35 +166,35 @@ class Hub:
 
     def _frame(self, peer: bytes, session: Session, raw: bytes, now: float, now_us: int) -> None:
         if session.silenced:
-            return None
+            return
         try:
             frame = Frame.parse(raw)
             _check_producer(frame, session)
             check_rights(frame)
-            if wait := self._buckets.take(session.producer, frame.count, now):
+            if wait := self._rates.take(session.producer, frame.count, now):
                 session.silenced = True
-                return self._greet(peer, int(1000 * wait) + 1, "Too many events a second.")
+                self._greet(peer, int(1000 * wait) + 1, "Too many events a second.")
+                return
             runs = self._sequencer.admit(frame, now_us, session.producer)
         except (DamagedFrame, NotPermitted) as error:
-            self._refuse(peer, session, raw, str(error))
+            epoch, base, count = peek(raw) or (0, 0, 0)
+            self._sequencer.skip(session.producer, epoch, base, count)
+            self._letters.append(DeadLetter(0, session.producer, self._source, str(error), raw))
+            refusal = wire.REJECT_FORM.pack(wire.REJECT, epoch, base, count)
+            self._answers.append((peer, [refusal, str(error).encode()]))
         except Gap as gap:
             session.silenced = True
             self._greet(peer, 0, str(gap))
         else:
             self._acks.setdefault((peer, frame.epoch), []).extend(runs)
-        return None
-
-    def _refuse(self, peer: bytes, session: Session, raw: bytes, why: str) -> None:
-        epoch, base, count = peek(raw) or (0, 0, 0)
-        self._sequencer.skip(session.producer, epoch, base, count)
-        letter = DeadLetter(0, session.producer, self._source, why, raw)
-        refusal = [wire.REJECT_FORM.pack(wire.REJECT, epoch, base, count), why.encode()]
-        self._desk.keep(letter, (peer, refusal))
 
     def _subscribe(self, peer: bytes, parts: list[bytes]) -> None:
         wanted = wire.Subscribe.model_validate_json(parts[1])
-        head = self._sequencer.head
-        position = self._desk.start_of(wanted, head)
+        position = head = self._sequencer.head
+        if wanted.after is not None:
+            position = wanted.after
+        elif wanted.durable is not None:
+            position = self._known_cursors.get(wanted.durable, 0)
         if position > head:
             why = f"The cursor {position} lies beyond the journal's end {head}: is this the right journal?"
         elif self._fanout.count(peer) >= self._limits.max_subscriptions:
@@ -193,7 +213,30 @@ class Hub:
         self._fanout.remove(peer, wire.ID_FORM.unpack(parts[0])[1])
 
     def _ask(self, peer: bytes, parts: list[bytes]) -> None:
-        self._desk.ask(peer, parts, self._sequencer.head)
+        """Handle a request; it is answered after the next transaction."""
+        _, token = wire.TOKEN_FORM.unpack(parts[0])
+        problem = ""
+        match parts[1]:
+            case b"commit":
+                commit = wire.Commit.model_validate_json(parts[2])
+                if not (problem := self._beyond(commit.position)):
+                    self._cursors[commit.name] = self._known_cursors[commit.name] = commit.position
+            case b"letter":
+                letter = wire.Bury.model_validate_json(parts[2])
+                kept = DeadLetter(letter.position, letter.producer, letter.reporter, letter.error, parts[3])
+                if not (problem := self._beyond(letter.position)):
+                    self._letters.append(kept)
+            case b"forget":
+                number = wire.Forget.model_validate_json(parts[2]).number
+                if not self._journal.remove_dead_letter(number):
+                    problem = f"There is no dead letter {number}."
+            case other:
+                raise ProtocolError(f"There is no method {other!r}.")
+        self._answers.append((peer, [wire.TOKEN_FORM.pack(wire.ANSWER, token), problem.encode()]))
+
+    def _beyond(self, position: int) -> str:
+        head = self._sequencer.head
+        return f"The position {position} lies beyond the journal's end {head}." if position > head else ""
 
 
 def _check_producer(frame: Frame, session: Session) -> None:

@@ -2,26 +2,20 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from datetime import UTC, datetime, timedelta
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from app.bus.errors import BusClosed, BusError, PublishRefused
-from app.bus.ports import Batch, Ledger, NotPermitted, check_rights
-from app.bus.sequencer import Sequencer
-from app.bus.window import WINDOW
+from app.bus.ports import Batch, Journal, NotPermitted, Subscription, check_rights
+from app.bus.sequencer import WINDOW, Sequencer, microseconds
 from app.core import Clock, is_broker
 from app.events import Envelope, Event, Payload
 from app.events.frames import DeadLetter, Frame, frame_of, read_events
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
 READ_RECORDS = 64
-WRONG = "Is this the right journal?"
 
 
 class MemoryBus:
-    """Publishes straight into a journal, and reads from it.
+    """Publishes straight into a journal, and reads from it; see ``Bus``.
 
     Args:
         journal: where events are recorded; this bus is its only writer.
@@ -29,7 +23,7 @@ class MemoryBus:
         producer: the source of what is published here.
     """
 
-    def __init__(self, journal: Ledger, clock: Clock, *, producer: str = "local@localhost") -> None:
+    def __init__(self, journal: Journal, clock: Clock, *, producer: str = "local@localhost") -> None:
         self._journal, self._clock, self._producer = journal, clock, producer
         recent = journal.ids(max(0, journal.head - WINDOW))
         self._sequencer = Sequencer(journal.head, journal.recorded_us, recent)
@@ -39,11 +33,11 @@ class MemoryBus:
         self._closed = False
 
     async def publish(self, envelope: Envelope[Any]) -> int:
-        """Publish an event and return its position."""
+        """See ``Bus.publish``."""
         return (await self.publish_many((envelope,)))[0]
 
     async def publish_many(self, envelopes: Sequence[Envelope[Any]]) -> tuple[int, ...]:
-        """Publish events in order and return their positions."""
+        """See ``Bus.publish_many``."""
         return self.record(envelopes)
 
     def record(self, envelopes: Sequence[Envelope[Any]]) -> tuple[int, ...]:
@@ -53,19 +47,17 @@ class MemoryBus:
         if not envelopes:
             return ()
         base = self._sequencer.marks[self._producer, self._epoch]
-        raw = frame_of(envelopes, producer=self._producer, epoch=self._epoch, base=base)
-        frame = Frame.parse(raw)
+        frame = Frame.parse(frame_of(envelopes, producer=self._producer, epoch=self._epoch, base=base))
         if not is_broker(self._producer):
             try:
                 check_rights(frame)
             except NotPermitted as error:
                 raise PublishRefused(error.message, hint=error.hint) from error
-        now_us = (self._clock.now() - EPOCH) // MICROSECOND
-        runs = self._sequencer.admit(frame, now_us, self._producer)
+        runs = self._sequencer.admit(frame, microseconds(self._clock.now()), self._producer)
         records, marks = self._sequencer.take()
         self._journal.append(records, marks=marks)
         for subscription in self._subscriptions:
-            subscription.on_news()
+            subscription.notify()
         return tuple(position for run in runs for position in range(run.first, run.first + run.size))
 
     def subscribe(
@@ -75,25 +67,23 @@ class MemoryBus:
         after: int | None = None,
         durable: str | None = None,
     ) -> "MemorySubscription":
-        """Subscribe to events; see the port."""
+        """See ``Bus.subscribe``."""
+        head = self._journal.head
         if after is None:
-            after = self._journal.head if durable is None else self._journal.cursors().get(durable, 0)
+            after = head if durable is None else self._journal.cursors().get(durable, 0)
+        if after > head:
+            hint = "Is this the right journal?"
+            raise BusError(f"The cursor {after} lies beyond the journal's end {head}.", hint=hint)
         names = None if types is None else frozenset(payload.event_type for payload in types)
-        if after > self._journal.head:
-            raise BusError(f"The cursor {after} lies beyond the journal's end {self._journal.head}.", hint=WRONG)
+        on_close = self._subscriptions.discard
         subscription = MemorySubscription(
-            self._journal,
-            names,
-            after,
-            durable=durable,
-            reader=self._producer,
-            on_close=self._subscriptions.discard,
+            self._journal, names, after, durable=durable, reader=self._producer, on_close=on_close
         )
         self._subscriptions.add(subscription)
         return subscription
 
     async def bury(self, letter: DeadLetter) -> None:
-        """Keep a dead letter; see the port."""
+        """See ``Bus.bury``."""
         self._journal.append(letters=[letter])
 
     async def close(self) -> None:
@@ -103,12 +93,12 @@ class MemoryBus:
             await subscription.close()
 
 
-class MemorySubscription:
-    """Batches in the order of the journal."""
+class MemorySubscription(Subscription):
+    """Batches in the order of the journal; established from the start. See ``Subscription``."""
 
     def __init__(
         self,
-        journal: Ledger,
+        journal: Journal,
         types: frozenset[str] | None,
         after: int,
         *,
@@ -116,55 +106,38 @@ class MemorySubscription:
         reader: str,
         on_close: "Callable[[MemorySubscription], None]",
     ) -> None:
-        self._on_close = on_close
-        self._journal, self._types, self._durable, self._reader = journal, types, durable, reader
-        self._position = after
-        self._told = False
-        self._closed = False
+        self._journal, self._types, self._durable = journal, types, durable
+        self._position, self._reader, self._on_close = after, reader, on_close
+        self._caught_up = self._closed = False
         self._news = asyncio.Event()
 
-    def __aiter__(self) -> Self:
-        """Return itself."""
-        return self
-
     async def __anext__(self) -> Batch:
-        """Wait for the next batch."""
-        while True:
-            if self._closed:
-                raise StopAsyncIteration
-            if self._position < self._journal.head or not self._told:
+        """See ``Subscription.__anext__``."""
+        while not self._closed:
+            if self._position < self._journal.head or not self._caught_up:
                 batch = self._read()
-                if batch.events or not self._told:
-                    self._told = batch.position >= batch.head
+                if batch.events or not self._caught_up:
+                    self._caught_up = batch.position >= batch.head
                     return batch
             else:
                 self._news.clear()
                 await self._news.wait()
-
-    async def __aenter__(self) -> Self:
-        """Return itself: it is established from the start."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        await self.close()
+        raise StopAsyncIteration
 
     async def commit(self, position: int) -> None:
-        """Make ``position`` the durable cursor."""
+        """See ``Subscription.commit``."""
         if self._durable is None:
             raise ValueError("Only a subscription with a durable name has a cursor to commit.")
         self._journal.append(cursors={self._durable: position})
 
     async def close(self) -> None:
-        """End the iteration. Twice does nothing."""
+        """See ``Subscription.close``."""
         self._closed = True
-        self._news.set()
+        self.notify()
         self._on_close(self)
 
-    def on_news(self) -> None:
-        """Wake who waits."""
+    def notify(self) -> None:
+        """Wake the tasks that wait for a change."""
         self._news.set()
 
     def _read(self) -> Batch:

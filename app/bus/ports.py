@@ -1,6 +1,8 @@
-"""The bus as programs see it, and what it asks of a journal and an outbox (adapters: ``app.journal``)."""
+"""The bus as programs see it, and what it needs of a journal and an outbox (adapters: ``app.journal``)."""
 
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+# ruff: noqa: D102 - the last three protocols are documented where they are implemented, in app.journal
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -10,7 +12,7 @@ from app.events import Envelope, Event, Payload, RunConfigured
 from app.events.frames import DeadLetter, Frame, Record
 
 BROKER_ONLY = frozenset({RunConfigured.event_type})
-"""Types that the broker alone publishes: settings are validated against the run's past before they count."""
+"""Types that the broker alone publishes: settings are validated against the run's past before they are recorded."""
 
 
 class NotPermitted(FlyballError):
@@ -35,10 +37,10 @@ class Batch:
     """Events that arrived together.
 
     Attributes:
-        events: those of the types asked for, in order. May be empty: such a batch tells that the subscription has
-            caught up, or advances the cursor over events of other types.
+        events: those of the types asked for, in order. May be empty: the subscription has caught up, or its cursor
+            advances over events of other types.
         position: the cursor after this batch.
-        head: position of the last event in the journal when this was sent; ``position >= head``: caught up.
+        head: position of the journal's last event when this was sent; ``position >= head``: caught up.
     """
 
     events: tuple[Event[Any], ...]
@@ -49,23 +51,20 @@ class Batch:
 class Subscription(Protocol):
     """An async iterator of batches, and an async context manager: inside it, the subscription is established."""
 
-    def __aiter__(self) -> AsyncIterator[Batch]:
-        """Return itself."""
-        ...
+    def __aiter__(self) -> Self:
+        return self
 
     async def __anext__(self) -> Batch:
-        """Wait for the next batch. Each event comes once and in order; nothing is left out."""
+        """Wait for the next batch. Each event comes once and in order; none is left out."""
         ...
 
     async def __aenter__(self) -> Self:
-        """Wait until the broker has opened the subscription."""
-        ...
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close."""
-        ...
+        await self.close()
 
     async def commit(self, position: int) -> None:
         """Make ``position`` the durable cursor: the next subscription of this durable name begins after it.
@@ -77,7 +76,7 @@ class Subscription(Protocol):
         ...
 
     async def close(self) -> None:
-        """End the iteration. Twice does nothing."""
+        """End the iteration. Idempotent."""
         ...
 
 
@@ -87,8 +86,8 @@ class Bus(Protocol):
     async def publish(self, envelope: Envelope[Any]) -> int:
         """Publish an event and return its position, once it is durable.
 
-        An event whose id is among the last million recorded ones is not recorded again: its first position is
-        returned (0 when it was sent before, but so long ago that its position is no longer known).
+        An event whose id is among the latest million is not recorded again: its first position is returned (0 when it
+        was sent before, but so long ago that its position is no longer known).
 
         Raises:
             BrokerUnavailable: not acknowledged in time; says whether it waits in the outbox.
@@ -127,36 +126,28 @@ class Bus(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close the bus and its subscriptions. Twice does nothing."""
+        """Close the bus and its subscriptions. Idempotent."""
         ...
 
 
 class Chunk(Protocol):
-    """A part of the journal, as ``Ledger.read`` returns it."""
+    """See ``app.journal.Chunk``."""
 
     @property
-    def records(self) -> Sequence[Record]:
-        """The records wanted."""
-        ...
+    def records(self) -> Sequence[Record]: ...
 
     @property
-    def position(self) -> int:
-        """The last position looked at."""
-        ...
+    def position(self) -> int: ...
 
 
-class Ledger(Protocol):
-    """The journal, as the bus needs it."""
+class Journal(Protocol):
+    """What a bus needs of ``app.journal.Journal``, which documents it."""
 
     @property
-    def head(self) -> int:
-        """Position of the last event; 0 when there is none."""
-        ...
+    def head(self) -> int: ...
 
     @property
-    def recorded_us(self) -> int:
-        """Time of the last record, microseconds since 1970 UTC."""
-        ...
+    def recorded_us(self) -> int: ...
 
     def append(
         self,
@@ -165,48 +156,28 @@ class Ledger(Protocol):
         marks: Mapping[tuple[str, int], int] | None = None,
         cursors: Mapping[str, int] | None = None,
         letters: Sequence[DeadLetter] = (),
-    ) -> None:
-        """Write all of it in one transaction; durable on return."""
-        ...
+    ) -> None: ...
 
     def read(
         self, after: int, *, limit: int = 256, max_bytes: int = 4 << 20, types: Collection[str] | None = None
-    ) -> Chunk:
-        """Read the records that hold events after a position."""
-        ...
+    ) -> Chunk: ...
 
-    def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
-        """Iterate over the records after a position: first position and hashes of the event ids."""
-        ...
+    def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]: ...
 
-    def mark(self, producer: str, epoch: int) -> int | None:
-        """Return the next sequence number of a producer's epoch; None when it was never seen."""
-        ...
+    def mark(self, producer: str, epoch: int) -> int | None: ...
 
-    def cursors(self) -> dict[str, int]:
-        """Return the durable cursors by name."""
-        ...
+    def cursors(self) -> dict[str, int]: ...
 
-    def remove_dead_letter(self, number: int) -> bool:
-        """Remove a dead letter; False when there is none of this number."""
-        ...
+    def remove_dead_letter(self, number: int) -> bool: ...
 
-    def rest(self, *, idle: bool = True) -> None:
-        """Tidy up between transactions: what must be done, and what can be when there is nothing else (``idle``)."""
-        ...
+    def rest(self, *, idle: bool = True) -> None: ...
 
 
-class Spill(Protocol):
-    """The outbox, as the bus needs it."""
+class Outbox(Protocol):
+    """What a bus needs of ``app.journal.Outbox``, which documents it."""
 
-    def put(self, frames: Sequence[bytes]) -> None:
-        """Keep frames, in order; durable on return."""
-        ...
+    def put(self, frames: Sequence[bytes]) -> None: ...
 
-    def load(self) -> list[bytes]:
-        """Return all frames, oldest first."""
-        ...
+    def load(self) -> list[bytes]: ...
 
-    def remove(self, keys: Collection[tuple[int, int]]) -> None:
-        """Forget the frames with these (epoch, base)."""
-        ...
+    def remove(self, keys: Collection[tuple[int, int]]) -> None: ...

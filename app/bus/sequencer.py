@@ -1,15 +1,59 @@
-"""The order of all events: positions, times, and what was there already. Pure."""
+"""The order of all events: positions, times, and repetitions. Pure."""
 
+from collections import deque
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from itertools import count
 from typing import NamedTuple
 
-from app.bus.window import IdWindow
 from app.core import FlyballError
+from app.events.envelope import EPOCH
 from app.events.frames import Frame, Record, seal, without
+
+MICROSECOND = timedelta(microseconds=1)
+WINDOW = 1_000_000
+
+
+def microseconds(time: datetime) -> int:
+    """Return a time as recorded: microseconds since 1970 UTC."""
+    return (time - EPOCH) // MICROSECOND
+
+
+class IdWindow:
+    """The hashes of the last event ids, and the position of each.
+
+    Args:
+        size: how many events are remembered at least; frames are forgotten whole.
+    """
+
+    def __init__(self, size: int = WINDOW) -> None:
+        self._size = size
+        self._positions: dict[int, int] = {}
+        self._frames: deque[Sequence[int]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def remember(self, ids: Sequence[int], first: int) -> None:
+        """Remember a frame of new events at the positions from ``first`` on."""
+        positions, frames = self._positions, self._frames
+        positions.update(zip(ids, count(first), strict=False))
+        frames.append(ids)
+        while len(positions) - len(frames[0]) >= self._size:
+            for old in frames.popleft():
+                positions.pop(old, None)
+
+    def is_new(self, ids: Sequence[int]) -> bool:
+        """Return whether none of the ids is remembered or occurs twice."""
+        return self._positions.keys().isdisjoint(ids) and len(set(ids)) == len(ids)
+
+    def position(self, event_id: int) -> int:
+        """Return an event's position; 0 when it is not remembered."""
+        return self._positions.get(event_id, 0)
 
 
 class Run(NamedTuple):
-    """``size`` events of an epoch from number ``base`` on lie at the positions from ``first`` on (0: unknown)."""
+    """``size`` events of an epoch, from number ``base`` on, at the positions from ``first`` on (0: unknown)."""
 
     base: int
     size: int
@@ -17,18 +61,17 @@ class Run(NamedTuple):
 
 
 class Gap(FlyballError):
-    """A frame does not continue its producer's sequence: some before it were lost. ``expected`` is the next number."""
+    """A frame does not continue its producer's sequence: some before it were lost."""
 
     def __init__(self, expected: int) -> None:
         super().__init__("Frames were lost on the way.", hint=f"Resend from {expected}.")
-        self.expected = expected
 
 
 class Sequencer:
     """Gives each new event the next position.
 
-    What it has admitted must be appended to the journal before anything else happens; when that fails, the
-    sequencer is ahead of the journal and must be rebuilt.
+    What it admits must be appended to the journal before anything else happens. When that fails, the sequencer is
+    ahead of the journal and must be rebuilt.
 
     Args:
         head: position of the journal's last event.
@@ -66,11 +109,11 @@ class Sequencer:
             self._touched.add(key)
             return self._order(frame, now_us, source)
         if end <= expected:
-            return _runs(frame.base, [self._window.position(event) for event in frame.ids])
+            return self._runs(frame)
         raise Gap(expected)
 
     def introduce(self, producer: str, epoch: int, next_number: int) -> None:
-        """Say where an epoch goes on; what lies before is settled."""
+        """Set the next number of an epoch; what lies before is settled."""
         key = producer, epoch
         self.marks[key] = max(next_number, self.marks.get(key, 0))
 
@@ -94,9 +137,6 @@ class Sequencer:
     def _order(self, frame: Frame, now_us: int, source: str) -> list[Run]:
         if self._window.is_new(frame.ids):
             return [Run(frame.base, frame.count, self._seal(frame, now_us, source))]
-        return self._order_new_ones(frame, now_us, source)
-
-    def _order_new_ones(self, frame: Frame, now_us: int, source: str) -> list[Run]:
         seen: set[int] = set()
         known: set[int] = set()
         for i, event in enumerate(frame.ids):
@@ -105,7 +145,7 @@ class Sequencer:
             seen.add(event)
         if len(known) < frame.count:
             self._seal(Frame.parse(without(frame, known)), now_us, source)
-        return _runs(frame.base, [self._window.position(event) for event in frame.ids])
+        return self._runs(frame)
 
     def _seal(self, frame: Frame, now_us: int, source: str) -> int:
         first = self.head + 1
@@ -115,14 +155,13 @@ class Sequencer:
         self._window.remember(frame.ids, first)
         return first
 
-
-def _runs(base: int, positions: Sequence[int]) -> list[Run]:
-    """Join neighbours."""
-    runs: list[Run] = []
-    for number, position in enumerate(positions, base):
-        last = runs[-1] if runs else None
-        if last and position == (last.first + last.size if last.first else 0):
-            runs[-1] = last._replace(size=last.size + 1)
-        else:
-            runs.append(Run(number, 1, position))
-    return runs
+    def _runs(self, frame: Frame) -> list[Run]:
+        """Return where the events of a frame lie, neighbours joined."""
+        runs: list[Run] = []
+        for number, position in enumerate(map(self._window.position, frame.ids), frame.base):
+            last = runs[-1] if runs else None
+            if last and position == (last.first + last.size if last.first else 0):
+                runs[-1] = last._replace(size=last.size + 1)
+            else:
+                runs.append(Run(number, 1, position))
+        return runs

@@ -1,7 +1,7 @@
 """The messages between clients and the broker.
 
-A message is a kind byte with packed numbers, then parts of bytes. What is rare is JSON, validated; what is frequent
-is packed. All numbers are little-endian.
+A message is a kind byte with packed little-endian numbers, then parts of bytes. Rare messages are validated JSON,
+frequent ones are packed.
 
 ========  =====================  =========================================================================
 to        kind                   parts
@@ -11,31 +11,29 @@ broker    FRAME                  a frame
 broker    SUBSCRIBE              ``Subscribe``
 broker    CREDIT id position     none: the subscriber has consumed up to the position
 broker    UNSUBSCRIBE id         none
-broker    ASK token              name of the method, its arguments as JSON, a body (may be empty)
+broker    ASK token              method (``commit``, ``letter``, ``forget``), arguments as JSON, a body (may be empty)
 client    WELCOME greeting       none: frames may be sent; all that are not acknowledged must be
-client    GREET milliseconds     text: say hello again after the time
+client    GREET milliseconds     text: send HELLO again after this time
 client    ACK epoch runs         none: (base, size, first) for each run
 client    REJECT epoch base n    text: the frame was refused
 client    OPENED id position     none: deliveries of the subscription begin after the position
 client    CLOSED id              text: the subscription cannot be served
 client    EVENTS id from to head   records that cover the positions after ``from`` up to ``to``
-client    ANSWER token           JSON
-client    BEAT                   none: the broker lives
+client    ANSWER token           text: why the request failed; empty when it succeeded
+client    BEAT                   none: tests whether the client can be reached
 client    ERROR                  text: the broker does not understand this client
 ========  =====================  =========================================================================
 """
 
 from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.bus.sequencer import Run
 from app.core import FlyballError
 from app.events.frames import DeadLetter
-
-PROTOCOL = 1
 
 HELLO, FRAME, SUBSCRIBE, CREDIT, UNSUBSCRIBE, ASK = b"H", b"F", b"S", b"C", b"U", b"Q"
 WELCOME, GREET, ACK, REJECT, OPENED, CLOSED, EVENTS, ANSWER, BEAT, ERROR = (
@@ -45,8 +43,8 @@ WELCOME, GREET, ACK, REJECT, OPENED, CLOSED, EVENTS, ANSWER, BEAT, ERROR = (
 CREDIT_FORM = Struct("<cIQ")
 ID_FORM = Struct("<cI")
 TOKEN_FORM = Struct("<cQ")
-WELCOME_FORM = Struct("<cQ")
-ACK_FORM = Struct("<cQ")
+WELCOME_FORM = TOKEN_FORM
+ACK_FORM = TOKEN_FORM
 RUN_FORM = "QIQ"
 GREET_FORM = Struct("<cI")
 REJECT_FORM = Struct("<cQQI")
@@ -58,7 +56,7 @@ Name = Annotated[str, Field(min_length=1, max_length=255)]
 
 
 class ProtocolError(FlyballError):
-    """A message that makes no sense."""
+    """A malformed message."""
 
 
 class Message(BaseModel):
@@ -68,7 +66,7 @@ class Message(BaseModel):
 
 
 class Hello(Message):
-    """A producer names itself, and where each of its epochs goes on. ``greeting`` comes back with the welcome."""
+    """A producer's name, and the next number of each of its epochs. ``greeting`` comes back with the welcome."""
 
     protocol: Literal[1] = 1
     greeting: Number
@@ -77,9 +75,9 @@ class Hello(Message):
 
 
 class Subscribe(Message):
-    """A subscriber says what it wants; see ``Bus.subscribe``.
+    """A subscription to open; see ``Bus.subscribe``.
 
-    ``credit`` is the bound on unconsumed bytes; ``held`` of them are those of an earlier subscription, up to ``after``.
+    ``credit`` bounds the unconsumed bytes; ``held`` of them were sent under an earlier number, up to ``after``.
     """
 
     id: Annotated[int, Field(ge=0, lt=1 << 32)]
@@ -97,28 +95,28 @@ class Commit(Message):
     position: Number
 
 
-class Letter(Message):
-    """Keep a dead letter; its body is the message's last part."""
+class Bury(Message):
+    """Keep a dead letter; its body is the request's last part."""
 
     position: Number
     producer: str
     reporter: Name
     error: str
 
-
-def letter(kept: DeadLetter) -> Letter:
-    """Write a dead letter without its body."""
-    return Letter(position=kept.position, producer=kept.producer, reporter=kept.reporter, error=kept.error)
+    @classmethod
+    def of(cls, letter: DeadLetter) -> Self:
+        """Write a dead letter without its body."""
+        return cls(position=letter.position, producer=letter.producer, reporter=letter.reporter, error=letter.error)
 
 
 class Forget(Message):
-    """Remove a dead letter."""
+    """Remove a dead letter, by its number in the journal."""
 
-    number: Annotated[int, Field(ge=0, lt=1 << 63, description="as the journal counts them")]
+    number: Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
 def ack(epoch: int, runs: Sequence[Run]) -> list[bytes]:
-    """Acknowledge runs of an epoch."""
+    """Write an acknowledgement of runs of an epoch."""
     numbers = [number for run in runs for number in run]
     return [pack("<cQ" + RUN_FORM * len(runs), ACK, epoch, *numbers)]
 

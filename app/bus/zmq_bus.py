@@ -1,28 +1,32 @@
-"""The bus over ZeroMQ: one connection for all a program publishes and subscribes to."""
+"""The bus over ZeroMQ: one connection for all that a program publishes and subscribes to."""
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections import deque
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from itertools import count
-from typing import Any
+from typing import Any, Self
+
+import zmq
+from msgspec.structs import replace
+from zmq.utils.monitor import recv_monitor_message
 
 from app.bus import wire
-from app.bus.connection import Connection
-from app.bus.errors import BrokerUnavailable, BusClosed, BusError, EventTooLarge, PublishRefused
-from app.bus.outgoing import Outgoing, Ticket
-from app.bus.ports import Spill
-from app.bus.zmq_subscription import Delivery, ZmqSubscription
-from app.core import FlyballError
-from app.events import Envelope, Payload
+from app.bus.client import Changed, Client, ClientSubscription, Finished, Overdue, Settled
+from app.bus.errors import BrokerUnavailable, BusClosed, EventTooLarge
+from app.bus.ports import Batch, Outbox, Subscription
+from app.core import FlyballError, derive_id
+from app.events import Envelope, Payload, decode
 from app.events.frames import DeadLetter, draft_of
 
 MAX_EVENT_BYTES = 1 << 20
 FAREWELL_S = 1.0
+MESSAGES_PER_TURN = 64
+"""Messages received before the loop's other tasks get their turn."""
 
 
 class ZmqBus:
-    """A program's end of the bus. Create it on the loop it is used on.
+    """A program's end of the bus; see ``Bus``. Create it on the loop it is used on.
 
     It connects, greets the broker and resends by itself, now and after every interruption.
 
@@ -39,40 +43,52 @@ class ZmqBus:
         endpoint: str,
         *,
         producer: str,
-        outbox: Spill | None = None,
+        outbox: Outbox | None = None,
         deadline_s: float = 30.0,
         epoch: int | None = None,
     ) -> None:
         self.endpoint, self.producer, self.deadline_s = endpoint, producer, deadline_s
+        self._outbox = outbox
         self._loop = asyncio.get_running_loop()
         nonce = int.from_bytes(os.urandom(8), "little") if epoch is None else epoch
-        self._outgoing = Outgoing(producer, nonce, outbox)
-        self._subscriptions: dict[int, ZmqSubscription] = {}
-        self._asked: dict[int, tuple[list[bytes], asyncio.Future[str] | None]] = {}
-        self._numbers = count(1)
-        self._up = self._welcomed = self._greeting_under_way = self._closed = False
-        self._greeting = 0
+        self._client = Client(producer, nonce, deadline_s=deadline_s, kept=outbox.load() if outbox else ())
+        self._publishes: dict[int, asyncio.Future[tuple[int, ...]]] = {}
+        self._requests: dict[int, asyncio.Future[tuple[int, ...]]] = {}
+        self._subscriptions: dict[ClientSubscription, ZmqSubscription] = {}
+        self._closed = self._scheduled = False
         self._drained = asyncio.Event()
-        self._rare: dict[bytes, Callable[[bytes, bytes], None]] = {
-            wire.WELCOME: self._on_welcome,
-            wire.GREET: self._on_greet,
-            wire.REJECT: self._on_reject,
-            wire.OPENED: self._on_opened,
-            wire.CLOSED: self._on_closed,
-            wire.ANSWER: self._on_answer,
-            wire.ERROR: self._on_error,
-            wire.BEAT: self._on_beat,
-        }
         self._alarm: asyncio.TimerHandle | None = None
-        self._connection = Connection(endpoint, self, self._loop)
+        self._unsent: deque[list[bytes]] = deque()
+        self._context = zmq.Context()
+        self._socket = _dealer(self._context)
+        self._monitor = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+        self._descriptors = _option(self._socket, zmq.FD), _option(self._monitor, zmq.FD)
+        for descriptor in self._descriptors:
+            self._loop.add_reader(descriptor, self._turn)
+        self._socket.connect(endpoint)
+        self.wake()
 
     async def publish(self, envelope: Envelope[Any]) -> int:
-        """Publish an event and return its position, once it is durable."""
-        return (await self._submit((envelope,)))[0]
+        """See ``Bus.publish``."""
+        return (await self.publish_many((envelope,)))[0]
 
     async def publish_many(self, envelopes: Sequence[Envelope[Any]]) -> tuple[int, ...]:
-        """Publish events in order and return their positions, once all are durable."""
-        return await self._submit(envelopes) if envelopes else ()
+        """See ``Bus.publish_many``."""
+        if not envelopes:
+            return ()
+        self._check_open()
+        drafts = list(map(draft_of, envelopes))
+        for envelope, draft in zip(envelopes, drafts, strict=True):
+            if len(draft.body) > MAX_EVENT_BYTES:
+                raise EventTooLarge(
+                    f"Event {envelope.id} ({envelope.type}) has {len(draft.body)} bytes; "
+                    f"the bus carries {MAX_EVENT_BYTES}.",
+                    hint="Put the data into the store and publish its key.",
+                )
+        token = self._client.publish(drafts, self._loop.time())
+        self._publishes[token] = self._loop.create_future()
+        self.wake()
+        return await self._publishes[token]
 
     def subscribe(
         self,
@@ -80,13 +96,18 @@ class ZmqBus:
         *,
         after: int | None = None,
         durable: str | None = None,
-    ) -> ZmqSubscription:
-        """Subscribe to events; see the port."""
+    ) -> "ZmqSubscription":
+        """See ``Bus.subscribe``."""
         self._check_open()
         names = None if types is None else frozenset(payload.event_type for payload in types)
-        subscription = ZmqSubscription(self, names, after=after, durable=durable)
-        self.open(subscription)
+        state = self._client.subscribe(names, after, durable)
+        self._subscriptions[state] = subscription = ZmqSubscription(self, self._client, state)
+        self.wake()
         return subscription
+
+    async def bury(self, letter: DeadLetter) -> None:
+        """See ``Bus.bury``."""
+        await self.request(b"letter", wire.Bury.of(letter), letter.body)
 
     async def forget_letter(self, number: int) -> None:
         """Remove a dead letter.
@@ -94,11 +115,27 @@ class ZmqBus:
         Raises:
             BusError: there is none of this number.
         """
-        await self.ask(b"forget", wire.Forget(number=number))
+        await self.request(b"forget", wire.Forget(number=number))
 
-    async def bury(self, letter: DeadLetter) -> None:
-        """Keep a dead letter; see the port."""
-        await self.ask(b"letter", wire.letter(letter), letter.body)
+    async def request(self, method: bytes, arguments: wire.Message, body: bytes = b"") -> None:
+        """Make a request of the broker, again after every interruption, and wait for its answer."""
+        self._check_open()
+        token = self._client.request(method, arguments, body, self._loop.time())
+        future = self._requests[token] = self._loop.create_future()
+        self.wake()
+        await future
+
+    def release(self, state: ClientSubscription) -> None:
+        """End a subscription."""
+        self._client.unsubscribe(state)
+        self._subscriptions.pop(state, None)
+        self.wake()
+
+    def wake(self) -> None:
+        """Exchange messages at the end of the loop's present turn."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
 
     async def close(self) -> None:
         """Send what is left if the broker is there, put the rest into the outbox, close."""
@@ -107,183 +144,222 @@ class ZmqBus:
         self._closed = True
         for subscription in list(self._subscriptions.values()):
             await subscription.close()
-        if self._welcomed and self._outgoing:
-            self._connection.wake()
+        if self._client.is_welcome and self._client.has_unacknowledged:
+            self.wake()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._drained.wait(), min(FAREWELL_S, self.deadline_s))
-        self._connection.close()
-        self._keep()
-        self._outgoing.fail(BusClosed("The bus was closed before the broker acknowledged."))
-        for _, future in self._asked.values():
-            if future is not None and not future.done():
-                future.set_exception(BusClosed("The bus was closed before the broker answered."))
+        self._unsent += self._client.messages()
+        self._flush()
+        for descriptor in self._descriptors:
+            self._loop.remove_reader(descriptor)
+        self._socket.disable_monitor()
+        self._monitor.close(linger=0)
+        self._socket.close(linger=200)
+        self._context.term()
         if self._alarm is not None:
             self._alarm.cancel()
-
-    # What subscriptions need of their bus ------------------------------------------------------------------------
-
-    def open(self, subscription: ZmqSubscription) -> None:
-        """Ask the broker for a subscription, under a new number."""
-        self._subscriptions.pop(subscription.number, None)
-        subscription.number = next(self._numbers)
-        self._subscriptions[subscription.number] = subscription
-        if self._up:
-            self.send(subscription.request())
-
-    def release(self, subscription: ZmqSubscription) -> None:
-        """End a subscription."""
-        if self._subscriptions.pop(subscription.number, None) is not None and self._up:
-            self.send([wire.ID_FORM.pack(wire.UNSUBSCRIBE, subscription.number)])
-
-    def send(self, parts: list[bytes]) -> None:
-        """Send a message if the broker is there."""
-        if self._up:
-            self._connection.send(parts)
-
-    async def ask(self, method: bytes, arguments: wire.Message, body: bytes = b"") -> None:
-        """Ask the broker for something, again after every interruption, and wait for its answer."""
-        self._check_open()
-        future: asyncio.Future[str] = self._loop.create_future()
-        self._request(method, arguments, body, future)
-        try:
-            problem = await asyncio.wait_for(future, self.deadline_s)
-        except TimeoutError as error:
-            raise BrokerUnavailable(self.endpoint, self.deadline_s, queued=False) from error
-        if problem:
-            raise BusError(problem)
-
-    def tell(self, method: bytes, arguments: wire.Message, body: bytes) -> None:
-        """Ask the broker for something whose answer doesn't matter."""
-        self._request(method, arguments, body, None)
-
-    # What the connection tells -----------------------------------------------------------------------------------
-
-    def on_up(self) -> None:
-        """Greet the broker."""
-        self._up = True
-        self._greet()
-
-    def on_down(self) -> None:
-        """Put what is not acknowledged into the outbox."""
-        self._up = self._welcomed = False
         self._keep()
+        _fail(self._publishes, BusClosed("The bus was closed before the broker acknowledged."))
+        _fail(self._requests, BusClosed("The bus was closed before the broker answered."))
 
-    def on_message(self, parts: list[bytes]) -> None:
-        """Act on a message of the broker."""
-        head = parts[0]
-        match head[:1]:
-            case wire.ACK:
-                self._outgoing.acknowledged(*wire.read_ack(head))
-                if self._closed and not self._outgoing:
-                    self._drained.set()
-            case wire.EVENTS:
-                _, number, start, end, newest = wire.EVENTS_FORM.unpack(head)
-                if subscription := self._subscriptions.get(number):
-                    subscription.on_events(Delivery(start, end, newest, parts[1:]))
-            case kind:
-                self._rare[kind](head, parts[-1])
+    def _turn(self) -> None:
+        """Exchange messages until there is nothing to send and nothing to receive.
 
-    def fill(self, send: Callable[[list[bytes]], None]) -> None:
-        """Send the frames that are due; keep them when the broker is away."""
-        if self._welcomed:
-            for raw in self._outgoing.due():
-                send([wire.FRAME, raw])
-        elif not self._up:
-            self._keep()
+        ZeroMQ's descriptor is edge-triggered: it says that something changed since the socket was last looked at, and
+        any send looks at it. So after every send the socket is drained before the loop is trusted to wake us (pyzmq
+        #2173).
+        """
+        self._scheduled = False
+        handled = 0
+        while not self._socket.closed:
+            self._watch_connection()
+            if not self._client.is_connected:
+                self._keep()
+            self._unsent += self._client.messages()
+            sent, received = self._flush(), self._drain()
+            self._act()
+            self._set_alarm()
+            if self._closed and not self._client.has_unacknowledged:
+                self._drained.set()
+            handled += received
+            if handled >= MESSAGES_PER_TURN:
+                self.wake()
+                return
+            if not sent and not received:
+                return
 
-    # -------------------------------------------------------------------------------------------------------------
+    def _watch_connection(self) -> None:
+        while _option(self._monitor, zmq.EVENTS) & zmq.POLLIN:
+            if recv_monitor_message(self._monitor)["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._client.connected()
+            else:
+                self._unsent.clear()
+                self._client.disconnected()
 
-    def _on_welcome(self, head: bytes, _: bytes) -> None:
-        if wire.WELCOME_FORM.unpack(head)[1] == self._greeting:
-            self._greeting_under_way = False
-            self._welcomed = True
-            self._outgoing.restart()
-            self._connection.wake()
+    def _flush(self) -> int:
+        sent = 0
+        while self._unsent:
+            try:
+                self._socket.send_multipart(self._unsent[0], zmq.NOBLOCK)
+            except zmq.Again:
+                if not _option(self._socket, zmq.EVENTS) & zmq.POLLOUT:
+                    break
+                continue
+            self._unsent.popleft()
+            sent += 1
+        return sent
 
-    def _on_greet(self, head: bytes, _: bytes) -> None:
-        milliseconds = wire.GREET_FORM.unpack(head)[1]
-        if milliseconds or not self._greeting_under_way:  # else it speaks of frames sent before the greeting
-            self._welcomed = False
-            self._greeting_under_way = True
-            self._loop.call_later(milliseconds / 1000, self._greet)
+    def _drain(self) -> int:
+        now = self._loop.time()
+        for received in range(MESSAGES_PER_TURN):
+            try:
+                parts = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return received
+            self._client.receive(parts, now)
+        return MESSAGES_PER_TURN
 
-    def _on_reject(self, head: bytes, last: bytes) -> None:
-        _, epoch, base, _ = wire.REJECT_FORM.unpack(head)
-        self._outgoing.refused(epoch, base, PublishRefused(last.decode()))
+    def _act(self) -> None:
+        for output in self._client.outputs():
+            match output:
+                case Finished(token, result):
+                    self._finish(token, result)
+                case Overdue(token):
+                    queued = token in self._publishes and self._outbox is not None
+                    if queued:
+                        self._keep()
+                    self._finish(token, BrokerUnavailable(self.endpoint, self.deadline_s, queued=queued))
+                case Changed(state) if subscription := self._subscriptions.get(state):
+                    subscription.notify()
+                case Settled(keys) if self._outbox is not None:
+                    self._outbox.remove(keys)
 
-    def _on_opened(self, head: bytes, _: bytes) -> None:
-        _kind, number, position = wire.OPENED_FORM.unpack(head)
-        if subscription := self._subscriptions.get(number):
-            subscription.on_opened(position)
-
-    def _on_closed(self, head: bytes, last: bytes) -> None:
-        if subscription := self._subscriptions.pop(wire.ID_FORM.unpack(head)[1], None):
-            subscription.fail(BusError(last.decode()))
-
-    def _on_answer(self, head: bytes, last: bytes) -> None:
-        _, future = self._asked.pop(wire.TOKEN_FORM.unpack(head)[1], (None, None))
-        if future is not None and not future.done():
-            future.set_result(last.decode())
-
-    def _on_error(self, _: bytes, last: bytes) -> None:
-        self._outgoing.fail(BusError(last.decode(), hint="Use the same version of Flyball on both sides."))
-
-    def _on_beat(self, *_: bytes) -> None:
-        """Do nothing: the broker only wanted to know whether this end can be reached."""
-
-    def _greet(self) -> None:
-        if not self._up or self._closed:
+    def _finish(self, token: int, result: tuple[int, ...] | FlyballError) -> None:
+        """End a publish or a request, unless it is over already."""
+        future = self._publishes.pop(token, None) or self._requests.pop(token, None)
+        if future is None or future.done():
             return
-        self._welcomed = False
-        self._greeting_under_way = True
-        self._greeting += 1
-        hello = wire.Hello(greeting=self._greeting, producer=self.producer, epochs=self._outgoing.epochs())
-        self.send([wire.HELLO, hello.model_dump_json().encode()])
-        for subscription in list(self._subscriptions.values()):
-            self.open(subscription)
-        for parts, _ in self._asked.values():
-            self.send(parts)
-
-    async def _submit(self, envelopes: Sequence[Envelope[Any]]) -> tuple[int, ...]:
-        self._check_open()
-        drafts = list(map(draft_of, envelopes))
-        for envelope, draft in zip(envelopes, drafts, strict=True):
-            if len(draft.body) > MAX_EVENT_BYTES:
-                raise _too_large(envelope, len(draft.body))
-        ticket = Ticket(self._loop.create_future(), len(drafts))
-        self._outgoing.add(drafts, ticket, self._loop.time())
-        self._connection.wake()
-        if self._alarm is None:
-            self._alarm = self._loop.call_later(self.deadline_s, self._look_at_deadlines)
-        return await ticket.future
-
-    def _request(self, method: bytes, arguments: wire.Message, body: bytes, future: asyncio.Future[str] | None) -> None:
-        token = next(self._numbers)
-        parts = [wire.TOKEN_FORM.pack(wire.ASK, token), method, arguments.model_dump_json().encode(), body]
-        self._asked[token] = parts, future
-        self.send(parts)
-
-    def _look_at_deadlines(self) -> None:
-        now, deadline = self._loop.time(), self._outgoing.next_deadline(self.deadline_s)
-        if deadline is not None and deadline <= now:
-            self._keep()
-            self._outgoing.fail_overdue(self.endpoint, now, self.deadline_s)
-            deadline = self._outgoing.next_deadline(self.deadline_s)
-        self._alarm = None if deadline is None else self._loop.call_at(deadline, self._look_at_deadlines)
+        if isinstance(result, tuple):
+            future.set_result(result)
+        else:
+            future.set_exception(result)
 
     def _keep(self) -> None:
-        try:
-            self._outgoing.keep()
-        except FlyballError as error:
-            self._outgoing.fail(error)
+        """Put what is not acknowledged into the outbox, if there is one; fail all publishes if it has no room."""
+        if self._outbox is not None and (frames := self._client.unkept()):
+            try:
+                self._outbox.put(frames)
+            except FlyballError as error:
+                _fail(self._publishes, error)
+            else:
+                self._client.mark_kept()
+
+    def _set_alarm(self) -> None:
+        due = self._client.next_deadline()
+        if due is None or (self._alarm is not None and self._alarm.when() <= due):
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self._loop.call_at(due, self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        self._alarm = None
+        self._client.tick(self._loop.time())
+        self._turn()
 
     def _check_open(self) -> None:
         if self._closed:
             raise BusClosed("The bus is closed.", hint="Publish before closing it.")
 
 
-def _too_large(envelope: Envelope[Any], size: int) -> EventTooLarge:
-    return EventTooLarge(
-        f"Event {envelope.id} ({envelope.type}) has {size} bytes; the bus carries {MAX_EVENT_BYTES}.",
-        hint="Put the data into the store and publish its key.",
-    )
+class ZmqSubscription(Subscription):
+    """See ``Subscription``. The broker stops sending to one that is not iterated, which loses nothing."""
+
+    def __init__(self, bus: ZmqBus, client: Client, state: ClientSubscription) -> None:
+        self._bus, self._client, self._state = bus, client, state
+        self._news = asyncio.Event()
+        self._closed = False
+
+    async def __anext__(self) -> Batch:
+        """See ``Subscription.__anext__``."""
+        while (batch := self._client.next_batch(self._state)) is None:
+            if self._state.error is not None:
+                raise self._state.error
+            if self._closed:
+                raise StopAsyncIteration
+            await self._wait_for_news()
+        if self._client.has_messages:
+            self._bus.wake()
+        return batch
+
+    async def __aenter__(self) -> Self:
+        """Wait until the broker has opened the subscription."""
+        try:
+            async with asyncio.timeout(self._bus.deadline_s):
+                while not self._state.opened and self._state.error is None:
+                    await self._wait_for_news()
+        except TimeoutError as error:
+            await self.close()
+            raise BrokerUnavailable(self._bus.endpoint, self._bus.deadline_s, queued=False) from error
+        if self._state.error is not None:
+            raise self._state.error
+        return self
+
+    async def commit(self, position: int) -> None:
+        """See ``Subscription.commit``."""
+        if self._state.durable is None:
+            raise ValueError("Only a subscription with a durable name has a cursor to commit.")
+        await self._bus.request(b"commit", wire.Commit(name=self._state.durable, position=position))
+
+    async def close(self) -> None:
+        """See ``Subscription.close``."""
+        if not self._closed:
+            self._closed = True
+            self._bus.release(self._state)
+            self.notify()
+
+    def notify(self) -> None:
+        """Wake the tasks that wait for a change of its state."""
+        self._news.set()
+
+    async def _wait_for_news(self) -> None:
+        self._news.clear()
+        await self._news.wait()
+
+
+async def retry_letter(bus: ZmqBus, letter: DeadLetter) -> int:
+    """Publish a dead letter's event again, now that it can be read; remove the letter, return the new position.
+
+    The event gets a new id, because under the old one it is recorded already. Retried twice, it is published once.
+
+    Raises:
+        MalformedEvent: it still can't be read; the dead letter stays.
+    """
+    envelope = decode(letter.body)
+    retried = replace(envelope, id=derive_id("retry", envelope.id), causationid=envelope.id)
+    position = await bus.publish(retried)
+    await bus.forget_letter(letter.number)
+    return position
+
+
+def _fail(futures: dict[int, asyncio.Future[tuple[int, ...]]], error: Exception) -> None:
+    for future in futures.values():
+        if not future.done():
+            future.set_exception(error)
+    futures.clear()
+
+
+def _dealer(context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes]:
+    socket = context.socket(zmq.DEALER)
+    socket.setsockopt(zmq.IMMEDIATE, 1)  # nothing is queued for a broker that is not there
+    socket.setsockopt(zmq.SNDHWM, 0)  # the frames in flight are bounded
+    socket.setsockopt(zmq.RCVHWM, 0)  # credit bounds what arrives
+    socket.setsockopt(zmq.RECONNECT_IVL, 20)
+    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 200)
+    socket.setsockopt(zmq.HEARTBEAT_IVL, 2000)
+    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 10_000)
+    return socket
+
+
+def _option(socket: zmq.Socket[bytes], option: int) -> int:
+    return int(socket.getsockopt(option))

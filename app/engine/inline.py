@@ -10,7 +10,7 @@ from app.engine.worker import encode, follow, perform
 
 
 class InlineEngine:
-    """Runs jobs in threads. A job that was cancelled or lost goes on until its next report, unheard.
+    """Runs jobs in threads. A job that was cancelled or lost runs until its next report, which is dropped.
 
     Args:
         workers: how many jobs run at once.
@@ -18,7 +18,7 @@ class InlineEngine:
 
     def __init__(self, workers: int = 1) -> None:
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="job")
-        self._places = asyncio.Semaphore(workers)
+        self._slots = asyncio.Semaphore(workers)
         self._running: set[asyncio.Queue[JsonObject]] = set()
         self._closed = False
 
@@ -30,29 +30,24 @@ class InlineEngine:
         deadline_seconds: float | None = None,
     ) -> JsonObject:
         """See ``Engine.run``."""
-        async with self._places:
-            return await self._run(function, spec, on_progress, deadline_seconds)
-
-    async def _run(
-        self, function: str, spec: JsonObject, on_progress: Report | None, deadline_seconds: float | None
-    ) -> JsonObject:
-        if self._closed:
-            raise closed(function)
         loop = asyncio.get_running_loop()
         frames: asyncio.Queue[JsonObject] = asyncio.Queue()
 
         def send(frame: JsonObject) -> None:
             if frames not in self._running:
-                raise SystemExit  # nobody listens any more; in a thread of a pool this ends the job only
-            # Through JSON, as with processes: a job must not come to depend on what only threads can share.
+                raise SystemExit  # nobody reads the frames any more; in a thread of a pool this ends only the job
+            # Through JSON, as with processes, because otherwise a job could depend on what only threads can share.
             loop.call_soon_threadsafe(frames.put_nowait, json.loads(encode(frame)))
 
-        self._running.add(frames)
-        try:
-            self._threads.submit(_work, function, json.loads(encode(spec)), send)
-            return await follow(function, frames.get, on_progress, deadline_seconds)
-        finally:
-            self._running.discard(frames)
+        async with self._slots:
+            if self._closed:
+                raise EngineClosed.at(function)
+            self._running.add(frames)
+            try:
+                self._threads.submit(_work, function, json.loads(encode(spec)), send)
+                return await follow(function, frames.get, on_progress, deadline_seconds)
+            finally:
+                self._running.discard(frames)
 
     async def close(self) -> None:
         """See ``Engine.close``."""
@@ -60,11 +55,6 @@ class InlineEngine:
         self._threads.shutdown(wait=False, cancel_futures=True)
         for frames in self._running:
             frames.put_nowait({"lost": "the engine was closed"})
-
-
-def closed(function: str) -> EngineClosed:
-    """Return the error for a job that came too late."""
-    return EngineClosed(f"{function} was given to a closed engine.", hint="Start jobs before the daemon stops.")
 
 
 def _work(function: str, spec: JsonObject, send: Callable[[JsonObject], None]) -> None:

@@ -7,9 +7,11 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 
-from app.engine.inline import closed
-from app.engine.port import JobFailed, JsonObject, Report
+from app.engine.port import EngineClosed, JobFailed, JsonObject, Report
 from app.engine.worker import LENGTH_BYTES, follow, frame_bytes
+
+_STOP_SECONDS = 5.0
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
@@ -20,17 +22,13 @@ def python_module(module: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", module, *arguments)
 
 
-_STOP_SECONDS = 5.0
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-
-
 class LocalEngine:
     """Runs jobs in child processes, started at their first job and replaced when they die.
 
     Args:
         workers: number of processes, and of jobs that run at once.
         threads: threads of each process's arithmetic.
-        nice: added to the children's niceness, so that the daemons on the same machine stay prompt.
+        nice: added to the children's niceness, so that the daemons on the same machine stay responsive.
     """
 
     def __init__(self, workers: int = 1, threads: int = 1, nice: int = 0) -> None:
@@ -63,7 +61,9 @@ class _Child:
     """One worker process, or none yet."""
 
     def __init__(self, threads: int, nice: int) -> None:
-        self._environment = _environment(threads)
+        own = {name: str(threads) for name in _THREAD_VARIABLES}
+        # The child finds modules where this process does, wherever this process was started.
+        self._environment = {**os.environ, **own, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         self._nice = nice
         self._process: Process | None = None
         self._closed = False
@@ -74,11 +74,14 @@ class _Child:
         request = frame_bytes({"function": function, "spec": spec})
         process = await self._alive(function)
         try:
-            await _send(process, request)
+            assert process.stdin is not None
+            process.stdin.write(request)
+            with suppress(ConnectionError):  # it died: reading from it shows how
+                await process.stdin.drain()
             return await follow(function, lambda: _receive(process), on_progress, deadline_seconds)
         except JobFailed:
             raise
-        except BaseException:  # cancelled, lost, too slow, or a listener raised: what the child does is of no use
+        except BaseException:  # cancelled, lost, too slow, or a listener raised: the child's work is of no use
             await _end(process)
             raise
 
@@ -94,36 +97,19 @@ class _Child:
 
     async def _alive(self, function: str) -> Process:
         if not self._closed and (self._process is None or self._process.returncode is not None):
-            self._process = await _spawn(self._environment, self._nice)
+            # A session of its own: Ctrl-C in the terminal is for the parent, which decides about its jobs.
+            self._process = await asyncio.create_subprocess_exec(
+                *python_module("app.engine", str(self._nice)),
+                stdin=PIPE,
+                stdout=PIPE,
+                env=self._environment,
+                start_new_session=True,
+            )
         if self._closed or self._process is None:  # perhaps closed while the process was starting
             if self._process is not None:
                 await _end(self._process)
-            raise closed(function)
+            raise EngineClosed.at(function)
         return self._process
-
-
-def _environment(threads: int) -> dict[str, str]:
-    own = {name: str(threads) for name in _THREAD_VARIABLES}
-    # The child finds modules where this process does, wherever this process was started.
-    return {**os.environ, **own, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-
-
-async def _spawn(environment: dict[str, str], nice: int) -> Process:
-    # A session of its own: Ctrl-C in the terminal is for the parent, which lets its jobs finish or not.
-    return await asyncio.create_subprocess_exec(
-        *python_module("app.engine", str(nice)),
-        stdin=PIPE,
-        stdout=PIPE,
-        env=environment,
-        start_new_session=True,
-    )
-
-
-async def _send(process: Process, data: bytes) -> None:
-    assert process.stdin is not None
-    process.stdin.write(data)
-    with suppress(ConnectionError):  # it died: reading from it will say so
-        await process.stdin.drain()
 
 
 async def _receive(process: Process) -> JsonObject:

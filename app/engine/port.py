@@ -1,7 +1,7 @@
-"""The engine's port: run a function somewhere else, hear of its progress, get its result."""
+"""The engine's port: run a function elsewhere, receive its progress and its result."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from app.core import FlyballError
 
@@ -23,10 +23,7 @@ class JobFailed(FlyballError):
 
     def __init__(self, function: str, kind: str, summary: str, *, hint: str, trace: str) -> None:
         super().__init__(f"{function} raised {kind}: {summary}", hint=hint)
-        self.function = function
-        self.kind = kind
-        self.summary = summary
-        self.trace = trace
+        self.function, self.kind, self.summary, self.trace = function, kind, summary, trace
 
 
 class WorkerLost(FlyballError):
@@ -34,15 +31,20 @@ class WorkerLost(FlyballError):
 
 
 class JobTimedOut(FlyballError):
-    """The job took longer than it was given. Its process was ended; the job may be tried again."""
+    """The job exceeded its deadline. Its process was ended; the job may be tried again."""
 
 
 class EngineClosed(FlyballError):
     """A job came after the engine was closed."""
 
+    @classmethod
+    def at(cls, function: str) -> Self:
+        """Return the error for a job that came too late."""
+        return cls(f"{function} was given to a closed engine.", hint="Start jobs before the daemon stops.")
+
 
 class Engine(Protocol):
-    """Runs jobs off the event loop, as many at once as it has workers; the others wait their turn."""
+    """Runs jobs off the event loop, as many at once as it has workers; the others wait."""
 
     async def run(
         self,
@@ -65,5 +67,5 @@ class Engine(Protocol):
         ...
 
     async def close(self) -> None:
-        """Stop the workers; jobs still running are lost. Closing twice is harmless."""
+        """Stop the workers; jobs still running are lost. Idempotent."""
         ...

@@ -1,4 +1,4 @@
-"""Many parts of one piece of work, spread over an engine's workers; one part's failure leaves the others alone."""
+"""The parts of one job, spread over an engine's workers; one part's failure leaves the others alone."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,8 +9,7 @@ from app.core import FlyballError
 from app.engine.port import Engine, JobFailed, JobTimedOut, JsonObject, Report, WorkerLost
 
 DEATHS, TIMEOUTS = 8, 2
-"""How often a part may lose its process or be too slow before it is written off. A process that dies is seldom its
-job's fault."""
+"""How often a part may lose its process or time out before it is given up. A process seldom dies because of its job."""
 
 
 async def scatter(
@@ -27,8 +26,8 @@ async def scatter(
     Args:
         engine: runs the parts.
         function: as in ``Engine.run``.
-        specs: one a part.
-        on_progress: hears all parts' reports.
+        specs: one for each part.
+        on_progress: receives all parts' reports.
         deadline_seconds: of one attempt at one part.
         failures: how often a part may raise; one that raised would most likely raise again.
 
@@ -46,7 +45,7 @@ async def scatter(
                 if left[type(error)] <= 0:
                     return error
                 structlog.get_logger("engine").warning("job tried again", function=function, error=str(error))
-                await asyncio.sleep(0)  # whoever waits for a worker comes first, or one part would take all the deaths
+                await asyncio.sleep(0)  # others that wait come first, or one part would take all the deaths
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(part(spec)) for spec in specs]

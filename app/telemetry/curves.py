@@ -1,11 +1,9 @@
-"""Training curves: what the events of a run say, as points over the training step.
+"""Training curves: points over the training step, one folder for each configuration.
 
-Evaluations share a record with the trainings that made their models, one record for each configuration. Points carry
-the time of their event, so the same journal gives the same curves.
+Points carry the time of their event, so the same journal gives the same curves.
 """
 
 from collections.abc import Iterator
-from functools import singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -14,10 +12,13 @@ from numpy.typing import NDArray
 from app.core import HEURISTIC, RANDOM
 from app.events import CheckpointAdded, EvaluationCompleted, Event, Payload, TrainingCompleted
 
+if TYPE_CHECKING:
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
 CURVES: frozenset[type[Payload]] = frozenset({CheckpointAdded, EvaluationCompleted, TrainingCompleted})
 """The events that have points."""
 
-TRAIN, EVALUATION, LEAGUE = "train", "evaluation", "league/elo"
+MICROSECONDS = 1_000_000
 
 
 class Point(NamedTuple):
@@ -28,64 +29,46 @@ class Point(NamedTuple):
     step: int
 
 
-@singledispatch
-def points(data: Payload) -> Iterator[Point]:  # noqa: ARG001 - the argument that is dispatched on
-    """Iterate over the points of an event: none, but for the types of ``CURVES``."""
-    return iter(())
+def points(data: Payload) -> Iterator[Point]:
+    """Iterate over the points of an event: none, but for the types of ``CURVES``.
 
-
-@points.register
-def _(data: TrainingCompleted) -> Iterator[Point]:
-    """``train/policy_loss``, ``train/entropy`` …"""
-    yield Point(f"{TRAIN}/rows", data.rows, data.step)
-    for name, value in data.metrics or ():
-        if value is not None:
-            yield Point(f"{TRAIN}/{name}", value, data.step)
-
-
-@points.register
-def _(data: EvaluationCompleted) -> Iterator[Point]:
-    """``evaluation/elo``, ``evaluation/score/random`` …; rating snapshots of model and opponents.
-
-    Gate games, which decide a promotion and rate nothing, have a score of their own.
+    Trainings: ``train/policy_loss``, ``train/entropy`` … Evaluations: ``evaluation/elo``, ``evaluation/score/random`` …
+    and rating snapshots; gate games, which decide a promotion and rate nothing, have a score of their own.
     """
-    if data.purpose == "gate":
-        yield from (Point(f"{EVALUATION}/gate/score", match.score.mean, data.step) for match in data.results)
-    if data.purpose != "rating":
-        return
-    yield Point(f"{EVALUATION}/elo", data.elo, data.step)
-    yield Point(f"{EVALUATION}/elo_stderr", data.elo_stderr, data.step)
-    yield Point(f"{EVALUATION}/games", sum(match.games for match in data.results), data.step)
-    yield Point(f"{EVALUATION}/lost_games", data.lost_games, data.step)
+    match data:
+        case TrainingCompleted():
+            yield Point("train/rows", data.rows, data.step)
+            for name, value in data.metrics or ():
+                if value is not None:
+                    yield Point(f"train/{name}", value, data.step)
+        case EvaluationCompleted(purpose="gate"):
+            yield from (Point("evaluation/gate/score", match.score.mean, data.step) for match in data.results)
+        case EvaluationCompleted(purpose="rating"):
+            yield from _rating_points(data)
+        case CheckpointAdded() if "elite" in data.roles:
+            yield Point("league/elo/past_best", data.elo, data.step)
+
+
+def _rating_points(data: EvaluationCompleted) -> Iterator[Point]:
+    yield Point("evaluation/elo", data.elo, data.step)
+    yield Point("evaluation/elo_stderr", data.elo_stderr, data.step)
+    yield Point("evaluation/games", sum(match.games for match in data.results), data.step)
+    yield Point("evaluation/lost_games", data.lost_games, data.step)
     for match in data.results:
-        yield Point(f"{EVALUATION}/score/{match.opponent}", match.score.mean, data.step)
-        yield Point(f"{EVALUATION}/win_rate/{match.opponent}", match.wins / match.games, data.step)
-        if match.opponent_elo is None:
-            continue
-        yield Point(f"{EVALUATION}/opponent_elo/{match.opponent}", match.opponent_elo, data.step)
-        if match.opponent in (RANDOM, HEURISTIC):
-            yield Point(f"{LEAGUE}/{match.opponent}", match.opponent_elo, data.step)
-    yield Point(f"{LEAGUE}/hero", data.elo, data.step)
-
-
-@points.register
-def _(data: CheckpointAdded) -> Iterator[Point]:
-    """``league/elo/past_best``: a new high score of the league."""
-    if "elite" in data.roles:
-        yield Point(f"{LEAGUE}/past_best", data.elo, data.step)
-
-
-if TYPE_CHECKING:
-    from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
-# tensorboard takes half a second to load, and is loaded when there is something to write.
+        yield Point(f"evaluation/score/{match.opponent}", match.score.mean, data.step)
+        yield Point(f"evaluation/win_rate/{match.opponent}", match.wins / match.games, data.step)
+        if match.opponent_elo is not None:
+            yield Point(f"evaluation/opponent_elo/{match.opponent}", match.opponent_elo, data.step)
+            if match.opponent in (RANDOM, HEURISTIC):
+                yield Point(f"league/elo/{match.opponent}", match.opponent_elo, data.step)
+    yield Point("league/elo/hero", data.elo, data.step)
 
 
 class Board:
-    """Writes into one folder. What is written with an older step than before stands beside it; see ``go_on``.
+    """Writes TensorBoard files, whose imports take half a second and wait until there is something to write.
 
     Args:
-        folder: made with the first thing written; every board adds a file to it.
+        folder: created at the first write; every board adds a file to it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -93,7 +76,7 @@ class Board:
         self._writer: EventFileWriter | None = None
 
     def go_on(self, step: int, seconds: float) -> None:
-        """Say that the record goes on from ``step``: what its earlier files hold from there on is not shown."""
+        """Continue from ``step``: what earlier files hold from there on is not shown."""
         from tensorboard.compat.proto.event_pb2 import SessionLog
 
         self._add(seconds, step, session_log=SessionLog(status=SessionLog.START))
@@ -106,7 +89,7 @@ class Board:
         self._add(seconds, step, summary=summary)
 
     def histogram(self, tag: str, values: NDArray[Any], step: int, seconds: float) -> None:
-        """Write how values, of any shape, are distributed."""
+        """Write the distribution of values of any shape."""
         from tensorboard.plugins.histogram.summary_v2 import histogram_pb
 
         self._add(seconds, step, summary=histogram_pb(tag, values))
@@ -118,12 +101,12 @@ class Board:
         self._add(seconds, step, summary=text_pb(tag, text))
 
     def flush(self) -> None:
-        """Make sure that what was written is in the files."""
+        """Write the points to the files."""
         if self._writer:
             self._writer.flush()
 
     def close(self) -> None:
-        """Write what remains, and end."""
+        """Flush and close the files."""
         if self._writer:
             self._writer.close()
             self._writer = None
@@ -137,14 +120,11 @@ class Board:
         self._writer.add_event(Event(wall_time=seconds, step=step, **content))
 
 
-MICROSECONDS = 1_000_000
-
-
 class TensorBoardCurves:
-    """Writes the points of events. One that is taken twice is written twice, at the same place of the same curve.
+    """Writes the points of events. An event taken twice is written twice, at the same place of the same curve.
 
     Args:
-        folder: of all configurations' curves; each start of a process adds a file to those that it has points for.
+        folder: holds a folder for each configuration; each start of a process adds files to it.
     """
 
     reads: ClassVar[frozenset[type[Payload]]] = CURVES
@@ -160,12 +140,12 @@ class TensorBoardCurves:
             board.scalar(tag, value, step, event.recorded_us / MICROSECONDS)
 
     def flush(self) -> None:
-        """Make sure that what was taken is in the files."""
+        """Write the points to the files."""
         for board in self._boards.values():
             board.flush()
 
     def close(self) -> None:
-        """Write what remains, and end."""
+        """Flush and close the files."""
         for board in self._boards.values():
             board.close()
         self._boards.clear()

@@ -1,4 +1,4 @@
-"""Figures as files: drawn with matplotlib, which is optional; the same data gives the same file."""
+"""Figures as files, drawn with matplotlib (optional); the same data gives the same file."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,12 +18,12 @@ _WITHOUT_TIME = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
 class NoPlots(FlyballError):
-    """matplotlib is not there."""
+    """matplotlib is not installed."""
 
 
 @contextmanager
 def drawn(path: Path, inches: tuple[float, float]) -> Iterator["Figure"]:
-    """Yield a figure to draw on, and write it into a file; the suffix, one of ``FIGURE_FORMATS``, says how.
+    """Yield a figure, then write it into a file in the format of its suffix, one of ``FIGURE_FORMATS``.
 
     Raises ``NoPlots``, or ``UnusableFile`` when the file cannot be written.
     """

@@ -1,4 +1,8 @@
-"""Configuring structlog, and leading the standard library's logs into it."""
+"""Logs as JSON lines after OpenTelemetry's log data model, written through structlog.
+
+Source: https://opentelemetry.io/docs/specs/otel/logs/data-model/ (fields, severity numbers) and the semantic
+conventions for exceptions.
+"""
 
 import fcntl
 import json
@@ -10,26 +14,17 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TextIO, cast
+from typing import Any, Self, TextIO
 
 import structlog
 from pydantic_core import to_json
 from structlog.typing import EventDict, WrappedLogger
 
-# Log records after OpenTelemetry's log data model.
-#
-# Source: https://opentelemetry.io/docs/specs/otel/logs/data-model/ (fields, severity numbers) and the semantic
-# conventions for exceptions.
-
 SEVERITY_NUMBERS = {"debug": 5, "info": 9, "warning": 13, "error": 17, "critical": 21}
-ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
 def shape(logger: WrappedLogger, level: str, event: EventDict) -> EventDict:
-    """Turn structlog's event into a record: what has no field of its own becomes an attribute.
-
-    Reads ``timestamp``, ``event``, ``event_name``, ``traceparent`` and ``exc_info`` from the event.
-    """
+    """Turn structlog's event into a record; all but its known fields become attributes."""
     record: dict[str, Any] = {
         "timestamp": event.pop("timestamp"),
         "severity_text": level.upper(),
@@ -38,7 +33,8 @@ def shape(logger: WrappedLogger, level: str, event: EventDict) -> EventDict:
     }
     if name := event.pop("event_name", None):
         record["event_name"] = name
-    record |= _trace(event.pop("traceparent", None))
+    if traceparent := event.pop("traceparent", None):
+        _, record["trace_id"], record["span_id"], record["trace_flags"] = traceparent.split("-", 3)
     if scope := getattr(logger, "name", ""):
         record["scope"] = {"name": scope}
     failure = _exception(event.pop("exc_info", None))
@@ -47,7 +43,7 @@ def shape(logger: WrappedLogger, level: str, event: EventDict) -> EventDict:
 
 
 def render(_: WrappedLogger, __: str, record: EventDict) -> str:
-    """Write a record as one line of JSON: no value can break it, and what JSON can't say is said as text."""
+    """Return a record as one line of JSON; values that JSON does not know become text."""
     try:
         return to_json(record, inf_nan_mode="null", fallback=repr, serialize_unknown=True).decode()
     except ValueError:  # bytes or half characters, from a file's name for instance
@@ -55,30 +51,21 @@ def render(_: WrappedLogger, __: str, record: EventDict) -> str:
         return json.dumps({**record, "attributes": attributes}, default=repr)
 
 
-def _trace(traceparent: str | None) -> dict[str, str]:
-    if not traceparent:
-        return {}
-    _, trace_id, span_id, flags = traceparent.split("-", 3)
-    return {"trace_id": trace_id, "span_id": span_id, "trace_flags": flags}
-
-
 def _exception(exc_info: object) -> dict[str, str]:
     if not exc_info:
         return {}
-    kind, error, trace = _exc_info(exc_info)
-    if kind is None:
+    if isinstance(exc_info, BaseException):
+        error: BaseException | None = exc_info
+    else:
+        error = exc_info[1] if isinstance(exc_info, tuple) else sys.exc_info()[1]
+    if error is None:
         return {}
+    kind = type(error)
     return {
         "exception.type": f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."),
         "exception.message": str(error),
-        "exception.stacktrace": "".join(traceback.format_exception(kind, error, trace)),
+        "exception.stacktrace": "".join(traceback.format_exception(error)),
     }
-
-
-def _exc_info(exc_info: object) -> ExcInfo | tuple[None, None, None]:
-    if isinstance(exc_info, BaseException):
-        return type(exc_info), exc_info, exc_info.__traceback__
-    return cast("ExcInfo", exc_info) if isinstance(exc_info, tuple) else sys.exc_info()
 
 
 MAX_BYTES = 64 << 20
@@ -86,17 +73,17 @@ FILES = 3
 
 
 class LogFile:
-    """Appends lines to a file, one system call each: lines of several processes don't mix, and none waits in memory.
+    """Appends lines to a file, one system call each, so that lines of several processes don't mix.
 
-    A file that has reached its size becomes ``NAME.1``, what was that ``NAME.2``, and the oldest goes. Several
-    processes may write and rotate it: one that finds another file under the name than its own follows, and rotates
-    only the file that it has locked and that still has the name. A line that cannot be written is lost, and said to be
-    on stderr at the first of a row: a full disk must not end a daemon by way of its log.
+    A file that has reached its size becomes ``NAME.1``, the one before ``NAME.2``, and the oldest is removed. Several
+    processes may write and rotate it: each follows the name to the present file, and rotates only a file that it has
+    locked and that still has the name. A line that cannot be written is lost, with a message on stderr for the first of
+    a row, because a full disk must not end a daemon through its log.
 
     Args:
         path: the file; created with its folders when missing.
-        max_bytes: its size after which it is rotated.
-        files: how many are kept, with the one being written.
+        max_bytes: its size at which it is rotated.
+        files: how many are kept, including the one being written.
     """
 
     def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES, files: int = FILES) -> None:
@@ -131,18 +118,15 @@ class LogFile:
         return fresh
 
     def _rotate(self, descriptor: int) -> None:
+        names = [self._path, *(self._path.with_name(f"{self._path.name}.{n}") for n in range(1, self._files))]
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
-            if self._is_named(descriptor):  # nobody else was faster
-                self._shift()
+            if self._is_named(descriptor):  # no other process was faster
+                for newer, older in reversed(list(pairwise(names))):
+                    with suppress(FileNotFoundError):
+                        newer.replace(older)
         finally:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
-
-    def _shift(self) -> None:
-        names = [self._path, *(self._path.with_name(f"{self._path.name}.{n}") for n in range(1, self._files))]
-        for newer, older in reversed(list(pairwise(names))):
-            with suppress(FileNotFoundError):
-                newer.replace(older)
 
     def _is_named(self, descriptor: int) -> bool:
         try:
@@ -151,7 +135,7 @@ class LogFile:
             return False
 
     def close(self) -> None:
-        """Close. Twice does nothing."""
+        """Close. Idempotent."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -183,7 +167,7 @@ class Logger:
 
 
 class Bridge(logging.Handler):
-    """Leads records of the standard library's logging (asyncio's, captured warnings) into structlog."""
+    """Passes records of the standard library's logging (asyncio's, captured warnings) to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Pass a record on."""
@@ -192,7 +176,7 @@ class Bridge(logging.Handler):
 
 
 class _Echo:
-    """Shows events on stderr as well: all to the human at a terminal, errors in one line to whoever else keeps it."""
+    """Copies events to stderr: all of them at a terminal, otherwise errors only, one line each."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -215,14 +199,14 @@ def _reason(event: EventDict) -> str:
 
 
 def configure(daemon: str, node: str, path: Path, level: str = "INFO", *, echo: bool = True) -> LogFile:
-    """Send all logs of this process to a file as JSON lines, and to stderr what is of use there.
+    """Send all logs of this process to a file as JSON lines, and a copy of some to stderr.
 
     Args:
         daemon: attribute of every line.
         node: attribute of every line.
         path: the file.
-        level: DEBUG, INFO, WARNING or ERROR; what lies below is left out.
-        echo: False keeps stderr for something else.
+        level: DEBUG, INFO, WARNING or ERROR; lower ones are left out.
+        echo: whether to copy to stderr.
 
     Returns:
         The open file, to be closed at the end of the process.

@@ -7,8 +7,7 @@ from contextlib import closing
 
 import pytest
 import zmq
-from bus_rig import StepClock, address, broker_thread, checked, degraded, gather, until
-from msgspec.structs import replace
+from bus_rig import StepClock, address, broker_thread, checked, gather, until
 
 from app.bus import (
     Broker,
@@ -20,8 +19,8 @@ from app.bus import (
     ZmqBus,
     retry_letter,
     wire,
-    zmq_subscription,
 )
+from app.bus.client import CREDIT_BYTES
 from app.events import MalformedEvent, RunConfigured, encode, originate
 from app.events.frames import DeadLetter, FrameBuilder, draft_of, frame_of
 from app.journal import MemoryJournal, SqliteJournal
@@ -192,8 +191,8 @@ async def test_a_client_that_is_too_fast_slows_down_and_loses_nothing(journal, t
         for i in range(200, 500, 100):
             async with asyncio.TaskGroup() as group:
                 surplus = group.create_task(bus.publish_many([checked(k) for k in range(i, i + 100)]))
-                refused = bus._greeting + 3
-                await until(lambda enough=refused: bus._greeting >= enough)
+                refused = bus._client._greeting + 3
+                await until(lambda enough=refused: bus._client._greeting >= enough)
                 assert (journal.head, surplus.done()) == (i, False)
                 clock.seconds += 1
             assert surplus.result() == tuple(range(i + 1, i + 101))
@@ -276,8 +275,8 @@ async def test_a_message_over_the_bound_breaks_its_own_connection_only(journal, 
 
 async def test_an_event_over_the_bound_is_refused_before_it_is_sent(broker):
     bus = ZmqBus(broker.endpoint, producer="p")
-    huge = degraded(0)
-    huge = replace(huge, data=huge.data.replace(reason="x" * (1 << 20)))
+    configured = RunConfigured(run_id="run", settings={"x": "x" * (1 << 20)})
+    huge = originate(configured, event_id="huge", time=StepClock().now())
     with pytest.raises(EventTooLarge, match="Put the data into the store"):
         await bus.publish(huge)
     assert await bus.publish(checked(0)) == 1
@@ -287,8 +286,7 @@ async def test_an_event_over_the_bound_is_refused_before_it_is_sent(broker):
 async def test_a_refused_frame_raises_at_its_publisher(broker, journal):
     bus = ZmqBus(broker.endpoint, producer="p")
     await bus.publish(checked(0))
-    bus._outgoing._producer = "someone else"
-    bus._outgoing._builder._producer = "someone else"
+    bus._client._outgoing._builder._producer = "someone else"
     with pytest.raises(PublishRefused, match="someone else"):
         await bus.publish(checked(1))
     assert len(journal.dead_letters()) == 1
@@ -434,8 +432,9 @@ async def test_a_subscriber_that_does_not_read_is_sent_no_more_for_subscribing_a
         for _ in range(4):
             async with asyncio.timeout(20):
                 await settled(subscription)
-            bus.open(subscription)  # as after every interruption
-        assert sum(delivery.size for delivery in subscription._queue) < zmq_subscription.CREDIT_BYTES + (1 << 20)
+            bus._client.connected()  # as after every interruption
+            bus.wake()
+        assert subscription._state.held_bytes < CREDIT_BYTES + (1 << 20)
         events = await gather(subscription, 24_000)
         assert [event.sequence for event in events] == list(range(1, 24_001))
         await bus.close()
@@ -444,7 +443,7 @@ async def test_a_subscriber_that_does_not_read_is_sent_no_more_for_subscribing_a
 async def settled(subscription):
     """Wait until nothing more comes: a barrier behind what the broker has sent so far."""
     count = -1
-    while count != len(subscription._queue):
-        count = len(subscription._queue)
+    while count != subscription._state.held_bytes:
+        count = subscription._state.held_bytes
         for _ in range(3):
-            await subscription._bus.ask(b"commit", wire.Commit(name="barrier", position=0))
+            await subscription._bus.request(b"commit", wire.Commit(name="barrier", position=0))

@@ -3,11 +3,11 @@
 import pytest
 from bus_rig import checked
 
-from app.bus.fanout import TELL_AFTER, Fanout, Piece, Reader, Recent
-from app.bus.sequencer import Gap, Run, Sequencer
-from app.bus.sessions import Bucket, Buckets, Lives
-from app.bus.window import BrokerLimits, IdWindow
-from app.bus.wire import EVENTS_FORM, Subscribe, ack, read_ack
+from app.bus.fanout import SKIPPED_POSITIONS, Fanout, Piece, RecentRecords, SubscriptionCursor
+from app.bus.hub import Hub
+from app.bus.limits import BrokerLimits, RateLimiter
+from app.bus.sequencer import Gap, IdWindow, Run, Sequencer
+from app.bus.wire import ACK, EVENTS_FORM, FRAME, GREET, HELLO, WELCOME, Hello, Subscribe, ack, read_ack
 from app.events.frames import Frame, frame_of
 from app.journal import MemoryJournal
 
@@ -127,61 +127,74 @@ def piece(position, size=100):
     return Piece([b"x" * size], position)
 
 
-def test_a_reader_without_credit_is_not_due_until_it_has_consumed():
-    reader = Reader(1, None, 0, credit=150)
-    assert reader.deliver(piece(5), head=9)
-    assert reader.is_due(9), "some credit is left"
-    assert reader.deliver(piece(9), head=9)
-    assert not reader.is_due(20)
-    reader.consumed(4)
-    assert not reader.is_due(20), "the first delivery ends at 5"
-    reader.consumed(5)
-    assert reader.is_due(20)
+def cursor(number, types, position, credit, held=0):
+    wanted = Subscribe(id=number, types=types, after=position, durable=None, credit=credit, held=held)
+    return SubscriptionCursor(wanted, position)
 
 
-def test_a_reader_is_told_once_that_it_has_caught_up():
-    reader = Reader(1, frozenset("a"), 5, credit=1000)
-    assert reader.is_due(5)
-    assert reader.deliver(Piece([], 5), head=5)
-    assert not reader.is_due(5)
+def test_a_subscription_without_credit_is_not_due_until_it_has_consumed():
+    subscription = cursor(1, None, 0, credit=150)
+    assert subscription.deliver(piece(5), head=9)
+    assert subscription.is_due(9), "some credit is left"
+    assert subscription.deliver(piece(9), head=9)
+    assert not subscription.is_due(20)
+    subscription.consumed(4)
+    assert not subscription.is_due(20), "the first delivery ends at 5"
+    subscription.consumed(5)
+    assert subscription.is_due(20)
 
 
-def test_a_filtered_reader_is_told_now_and_then_what_it_was_spared():
-    reader = Reader(3, frozenset("a"), 0, credit=1000)
-    reader.deliver(Piece([], 0), head=0)
-    assert reader.deliver(Piece([], TELL_AFTER - 1), head=TELL_AFTER - 1) is None
-    [message] = reader.deliver(Piece([], TELL_AFTER), head=TELL_AFTER)
-    assert EVENTS_FORM.unpack(message) == (b"E", 3, 0, TELL_AFTER, TELL_AFTER)
+def test_a_subscription_is_sent_once_that_it_caught_up():
+    subscription = cursor(1, frozenset("a"), 5, credit=1000)
+    assert subscription.is_due(5)
+    assert subscription.deliver(Piece([], 5), head=5)
+    assert not subscription.is_due(5)
 
 
-def test_a_bucket_bounds_the_rate_and_says_how_long_to_wait():
-    bucket = Bucket(rate=10, now=0.0)
-    assert bucket.take(50, 0.0) == 0
-    wait = bucket.take(1, 0.0)
+def test_a_filtered_subscription_is_sent_cursors_now_and_then():
+    subscription = cursor(3, frozenset("a"), 0, credit=1000)
+    subscription.deliver(Piece([], 0), head=0)
+    assert subscription.deliver(Piece([], SKIPPED_POSITIONS - 1), head=SKIPPED_POSITIONS - 1) is None
+    [message] = subscription.deliver(Piece([], SKIPPED_POSITIONS), head=SKIPPED_POSITIONS)
+    assert EVENTS_FORM.unpack(message) == (b"E", 3, 0, SKIPPED_POSITIONS, SKIPPED_POSITIONS)
+
+
+def test_a_rate_is_bounded_and_the_limiter_says_how_long_to_wait():
+    limiter = RateLimiter(rate=10)
+    assert limiter.take("p", 50, 0.0) == 0
+    wait = limiter.take("p", 1, 0.0)
     assert wait == pytest.approx(3.001)
-    assert bucket.take(1, wait) == 0
-    assert bucket.take(21, 1000.0) == 0, "at most two seconds' worth is saved up"
-    assert bucket.take(1, 1000.0) > 0
+    assert limiter.take("p", 1, wait) == 0
+    assert limiter.take("p", 21, 1000.0) == 0, "at most two seconds' worth is saved up"
+    assert limiter.take("p", 1, 1000.0) > 0
+    assert limiter.take("q", 1, 1000.0) == 0, "each producer has a bucket of its own"
 
 
-def test_full_buckets_are_forgotten_because_a_new_one_is_as_good():
-    buckets = Buckets(rate=10)
+def test_full_buckets_are_dropped_because_a_new_one_is_as_good():
+    limiter = RateLimiter(rate=10)
     for producer in ("a", "b"):
-        assert buckets.take(producer, 30, 0.0) == 0
-    assert buckets.take("a", 1, 0.0) > 0
-    buckets.take("b", 10, 2.0)
-    buckets.tidy(3.0)
-    assert len(buckets) == 1, "a is full again, b is not"
+        assert limiter.take(producer, 30, 0.0) == 0
+    assert limiter.take("a", 1, 0.0) > 0
+    limiter.take("b", 10, 2.0)
+    limiter.drop_full(3.0)
+    assert len(limiter) == 1, "a is full again, b is not"
 
 
 def test_an_epoch_ends_with_its_last_connection():
-    lives = Lives()
-    lives.begin("p", (1, 2))
-    lives.begin("p", (2,))
-    assert lives.end("p", (1, 2)) == [1]
-    assert lives.end("p", (2,)) == [2]
-    lives.begin("p", (2,))
-    assert lives.end("p", (2,)) == [2]
+    hub = Hub(MemoryJournal(), "broker@here", BrokerLimits())
+
+    def answer(peer, *parts):
+        hub.receive(peer, list(parts), 0.0, 0)
+        hub.settle()
+        [(_, (head, *_))] = hub.messages()
+        return head[:1]
+
+    for peer, epochs in ((b"one", ((1, 0), (2, 0))), (b"two", ((2, 0),))):
+        hello = Hello(greeting=1, producer="p", epochs=epochs)
+        assert answer(peer, HELLO, hello.model_dump_json().encode()) == WELCOME
+    hub.forget(b"one")
+    assert answer(b"two", FRAME, frame(0, epoch=2).raw) == ACK
+    assert answer(b"two", FRAME, frame(1, epoch=1).raw) == GREET, "nobody may continue epoch 1"
 
 
 def records(count):
@@ -194,7 +207,7 @@ def records(count):
 def test_recent_holds_a_bounded_tail():
     made = records(10)
     size = len(made[0].raw)
-    recent = Recent(0, max_bytes=3 * size + size // 2)
+    recent = RecentRecords(0, max_bytes=3 * size + size // 2)
     recent.extend(made)
     assert [recent.holds(position) for position in (0, 13, 14, 15, 20)] == [False, False, True, True, True]
     assert recent.read(14, None, 10**9) == Piece([r.raw for r in made[7:]], 20)
@@ -205,7 +218,7 @@ def test_recent_holds_a_bounded_tail():
 
 
 def test_recent_stays_small_however_much_passes_through():
-    recent = Recent(0, max_bytes=1)
+    recent = RecentRecords(0, max_bytes=1)
     recent.extend(records(5000))
     assert len(recent._records) < 2500
     assert recent.holds(9998)
@@ -247,9 +260,9 @@ def test_a_peer_that_vanishes_in_the_middle_of_a_round_takes_all_its_subscriptio
 
 def test_what_a_subscriber_holds_unconsumed_counts_when_it_subscribes_again():
     """Else each interruption would let another credit's worth pile up at a subscriber that does not read."""
-    reader = Reader(1, None, position=5, credit=100, held=100)
-    assert not reader.is_due(head=9)
-    reader.consumed(4)
-    assert not reader.is_due(head=9)
-    reader.consumed(5)
-    assert reader.is_due(head=9)
+    subscription = cursor(1, None, 5, credit=100, held=100)
+    assert not subscription.is_due(head=9)
+    subscription.consumed(4)
+    assert not subscription.is_due(head=9)
+    subscription.consumed(5)
+    assert subscription.is_due(head=9)

@@ -1,0 +1,204 @@
+"""The client's state machine: what it sends and reports, without a socket or a clock."""
+
+import pytest
+from bus_rig import checked
+
+from app.bus import BusError, PublishRefused, wire
+from app.bus.client import CREDIT_BYTES, FRAMES_IN_FLIGHT, Changed, Client, Finished, Overdue, Settled
+from app.bus.ports import Batch
+from app.bus.sequencer import Run
+from app.events.frames import Draft, Frame, FrameBuilder, draft_of, frame_of, seal
+
+
+def publish(client, *numbers, now=0.0):
+    return client.publish([draft_of(checked(n)) for n in numbers], now)
+
+
+def kinds(client):
+    return [parts[0][:1] for parts in client.messages()]
+
+
+def greeting(client):
+    """Return the number of the hello that the client sends."""
+    [hello] = [wire.Hello.model_validate_json(parts[1]) for parts in client.messages() if parts[0] == wire.HELLO]
+    return hello.greeting
+
+
+def welcome(client):
+    client.receive([wire.WELCOME_FORM.pack(wire.WELCOME, greeting(client))], 0.0)
+
+
+@pytest.fixture
+def client():
+    client = Client("p", 7, deadline_s=30.0)
+    client.connected()
+    welcome(client)
+    return client
+
+
+def opened(client, position=0):
+    """Return a subscription that the broker has opened after a position."""
+    subscription = client.subscribe(None, position, None)
+    client.receive([wire.OPENED_FORM.pack(wire.OPENED, subscription.number, position)], 0.0)
+    assert client.outputs() == [Changed(subscription)]
+    client.messages()
+    return subscription
+
+
+def events(subscription, start, end, *raws):
+    return [wire.EVENTS_FORM.pack(wire.EVENTS, subscription.number, start, end, end), *raws]
+
+
+def test_frames_wait_for_the_welcome_of_the_latest_greeting():
+    client = Client("p", 7)
+    publish(client, 0)
+    assert client.messages() == []
+    client.connected()
+    old = greeting(client)
+    client.disconnected()
+    client.connected()
+    client.receive([wire.WELCOME_FORM.pack(wire.WELCOME, old)], 0.0)
+    assert kinds(client) == [wire.HELLO]
+    client.receive([wire.WELCOME_FORM.pack(wire.WELCOME, old + 1)], 0.0)
+    assert kinds(client) == [wire.FRAME]
+
+
+def test_an_acknowledgement_in_parts_finishes_the_publish_once(client):
+    token = publish(client, 0, 1, 2)
+    client.messages()
+    client.receive(wire.ack(7, [Run(0, 2, 5)]), 0.0)
+    assert client.outputs() == []
+    for _ in range(2):
+        client.receive(wire.ack(7, [Run(2, 1, 9)]), 0.0)
+    assert client.outputs() == [Finished(token, (5, 6, 9))]
+    assert not client.has_unacknowledged
+    assert client.next_deadline() is None
+
+
+def test_frames_in_flight_are_bounded(client):
+    for n in range(FRAMES_IN_FLIGHT + 3):
+        client.publish([Draft(n, "t", "", bytes(1 << 18))], 0.0)
+    assert len(client.messages()) == FRAMES_IN_FLIGHT
+    client.receive(wire.ack(7, [Run(0, 1, 1), Run(1, 1, 2)]), 0.0)
+    assert len(client.messages()) == 2
+
+
+def test_a_refused_frame_fails_its_publish_and_those_behind_it_go_on(client):
+    first = publish(client, 0)
+    client.messages()
+    second = publish(client, 1)
+    client.messages()
+    client.receive([wire.REJECT_FORM.pack(wire.REJECT, 7, 0, 1), b"no"], 0.0)
+    client.receive(wire.ack(7, [Run(1, 1, 1)]), 0.0)
+    refused, recorded = client.outputs()
+    assert (refused.token, type(refused.result), refused.result.message) == (first, PublishRefused, "no")
+    assert recorded == Finished(second, (1,))
+
+
+def test_an_overdue_publish_is_reported_once_and_stays_to_be_sent(client):
+    token = publish(client, 0, now=1.0)
+    assert client.next_deadline() == 31.0
+    client.tick(30.9)
+    assert client.outputs() == []
+    client.tick(31.0)
+    client.tick(99.0)
+    assert client.outputs() == [Overdue(token)]
+    assert kinds(client) == [wire.FRAME]
+
+
+def test_kept_frames_are_settled_by_their_acknowledgement(client):
+    publish(client, 0)
+    assert len(client.unkept()) == 1
+    client.mark_kept()
+    assert client.unkept() == []
+    client.messages()
+    client.receive(wire.ack(7, [Run(0, 1, 1)]), 0.0)
+    assert client.outputs()[-1] == Settled(((7, 0),))
+
+
+def test_frames_of_an_earlier_life_are_announced_and_sent_first():
+    kept = frame_of([checked(0)], producer="p", epoch=3, base=5)
+    client = Client("p", 7, kept=[kept])
+    publish(client, 1)
+    client.connected()
+    [[_, hello]] = client.messages()
+    assert wire.Hello.model_validate_json(hello).epochs == ((3, 5), (7, 0))
+    client.receive([wire.WELCOME_FORM.pack(wire.WELCOME, 1)], 0.0)
+    assert [Frame.parse(raw).epoch for _, raw in client.messages()] == [3, 7]
+
+
+def test_a_request_to_greet_later_is_met_at_that_time(client):
+    client.receive([wire.GREET_FORM.pack(wire.GREET, 500), b"too fast"], 10.0)
+    publish(client, 0, now=10.0)
+    assert (client.next_deadline(), kinds(client)) == (10.5, [])
+    client.tick(10.5)
+    assert kinds(client) == [wire.HELLO]
+    client.receive([wire.GREET_FORM.pack(wire.GREET, 0), b"about frames before the hello"], 10.6)
+    assert kinds(client) == []
+
+
+def test_requests_are_repeated_until_they_are_answered(client):
+    token = client.request(b"forget", wire.Forget(number=1), b"", 0.0)
+    assert kinds(client) == [wire.ASK]
+    client.disconnected()
+    client.connected()
+    assert kinds(client) == [wire.HELLO, wire.ASK]
+    client.receive([wire.TOKEN_FORM.pack(wire.ANSWER, token), b"There is none."], 0.0)
+    [(answered, error)] = client.outputs()
+    assert (answered, type(error), error.message) == (token, BusError, "There is none.")
+    client.disconnected()
+    client.connected()
+    assert kinds(client) == [wire.HELLO]
+
+
+def test_a_broker_that_does_not_understand_fails_the_publishes_only(client):
+    token = publish(client, 0)
+    client.request(b"forget", wire.Forget(number=1), b"", 0.0)
+    client.receive([wire.ERROR, b"what?"], 0.0)
+    [(failed, error)] = client.outputs()
+    assert (failed, error.message) == (token, "what?")
+
+
+def test_a_delivery_that_leaves_a_hole_opens_the_subscription_again(client):
+    subscription = opened(client)
+    number = subscription.number
+    client.receive(events(subscription, 0, 4), 0.0)
+    client.receive(events(subscription, 5, 9), 0.0)
+    [[_, again]] = client.messages()
+    wanted = wire.Subscribe.model_validate_json(again)
+    assert (wanted.after, wanted.held, wanted.id) == (4, wire.EVENTS_FORM.size, subscription.number)
+    assert subscription.number != number
+    assert client.next_batch(subscription) == Batch((), 4, 4)
+    assert client.next_batch(subscription) is None
+    assert kinds(client) == [wire.CREDIT], "what was held until it was opened again counts as one delivery"
+
+
+def test_credit_is_given_back_when_a_quarter_is_consumed(client):
+    subscription, position, raws = opened(client), 0, []
+    while sum(map(len, raws)) < CREDIT_BYTES // 4:
+        body = [Draft(position, "t", "", bytes(1 << 17))]
+        raw = seal(_frame(body), first=position + 1, recorded_us=0, source="p").raw
+        client.receive(events(subscription, position, position + 1, raw), 0.0)
+        raws.append(raw)
+        position += 1
+    for _ in raws[:-1]:
+        client.next_batch(subscription)
+    assert wire.CREDIT not in kinds(client)
+    client.next_batch(subscription)
+    assert wire.CREDIT in kinds(client)
+
+
+def _frame(drafts):
+    builder = FrameBuilder("p")
+    builder.add(drafts)
+    return Frame.parse(builder.build(1, 0))
+
+
+def test_a_subscription_that_the_broker_ends_is_not_opened_again(client):
+    subscription = opened(client)
+    client.receive([wire.ID_FORM.pack(wire.CLOSED, subscription.number), b"damage"], 0.0)
+    assert client.outputs() == [Changed(subscription)]
+    assert subscription.error.message == "damage"
+    client.disconnected()
+    client.connected()
+    assert kinds(client) == [wire.HELLO]
