@@ -153,9 +153,16 @@ class Allocation:
             self.configs[self.key] = row.replace(cause=self.event.cause)
         while turn := next_turn(self.configs, self.workers, self.settings, self.now_us):
             self._request(*turn)
-        rows = {CONFIG + key: SchedulerRow(config=row) for key, row in self.configs.items()}
-        rows |= {WORKER + name: SchedulerRow(worker=row) for name, row in self.workers.items()}
-        changed = {name: row for name, row in rows.items() if row != self.rows.get(name)}
+        changed: dict[str, SchedulerRow | None] = {
+            CONFIG + key: SchedulerRow(config=row)
+            for key, row in self.configs.items()
+            if row is not self.rows.get(CONFIG + key, EMPTY).config
+        }
+        changed |= {
+            WORKER + name: SchedulerRow(worker=row)
+            for name, row in self.workers.items()
+            if row is not self.rows.get(WORKER + name, EMPTY).worker
+        }
         return Step(changed, tuple(self.emissions))
 
     def _request(self, key: ConfigKey, name: str, start: float) -> None:
