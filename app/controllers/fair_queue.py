@@ -1,123 +1,39 @@
-"""The scheduler's rows, and the fair queue in them.
+"""The scheduler's rows, and the fair queue over them: a pure function, which looks at all rows for every turn.
 
 Weighted fair queueing (Demers, Keshav and Shenker 1989, with the start tags of Goyal, Vin and Cheng 1996): a
 configuration that wants games waits with the tag at which its last turn finished (or shortly before virtual time, if it
-was away), and finishes its turn at tag + cost / weight, the cost being the worker seconds of a turn. The least tag goes
-first. Whatever the weights within their bounds, every waiting configuration's turn comes, and shares of worker time are
-as the weights.
+was away), and finishes its turn at tag + cost / priority, the cost being the worker seconds of a turn. The least tag
+goes first. Whatever the priorities within their bounds, every waiting configuration's turn comes, and shares of worker
+time are as the priorities. Virtual time is the
+latest start of a turn: it never falls, so the tag of a configuration that waits does not change.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
 
-from msgspec import field
-
-from app.controllers.needs import Needs
+from app.config import RunSettings
+from app.config.feedback import SchedulerSettings
+from app.controllers.needs import US, Needs
+from app.controllers.state import FeedbackState
+from app.controllers.trend import SECONDS_PER_HOUR
 from app.core import ConfigKey, EventId, ModelHash
 from app.events import Cause, MatchmakingUpdated, Row, ShardRef
 
-# Waiting lines in rows of bounded size: a change touches a few rows, however many wait.
-#
-# Each line is a heap in which a node has 16 children, and the children of one node are one row, its page (d-heaps,
-# Johnson 1975): page 0 holds the root, page n + 1 the children of node n. Ten thousand who wait are five levels. Who
-# comes out next depends on what is in a line, not on how it came there: of two equal entries it does not matter which.
+HIGHEST = 2.0
+"""The highest priority; the lowest is the starvation floor's share of it."""
 
-Entry = tuple[int | float, str]
-"""A rank, and who has it. The least rank comes first, of equal ones the lesser name."""
+UNCERTAIN_ELO = 100.0
+"""A rating's standard error that doubles the priority."""
 
-Page = tuple[Entry, ...]
-CHILDREN = 16
+CREDIT_TURNS = 2
+"""Turns at the lowest priority that a configuration may catch up after it was away."""
 
+MOST_LEASES = 2
+"""Longest time between requests that counts, in leases, because later ones were given up."""
 
-def page_name(line: str, number: int) -> str:
-    """Return what a page is called."""
-    return f"{line}:{number}"
-
-
-class Lines:
-    """Some lines as one event changes them.
-
-    Args:
-        load: returns the page of this name, an empty one if there is none.
-        sizes: how many wait in each line, by its name; a line that is not there is empty.
-    """
-
-    def __init__(self, load: Callable[[str], Page], sizes: dict[str, int]) -> None:
-        self._load, self._sizes = load, sizes
-        self.pages: dict[str, Page] = {}
-        """Those that have changed. One that is empty is not there any more."""
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """How many wait in each line; another object once a line has changed."""
-        return self._sizes
-
-    def first(self, line: str) -> Entry | None:
-        """Return who comes next, and leave it there."""
-        return self._page(line, 0)[0] if self._sizes.get(line) else None
-
-    def push(self, line: str, rank: float, who: str) -> None:
-        """Add somebody."""
-        entry, node = (rank, who), self._sizes.get(line, 0)
-        self._resize(line, node + 1)
-        while node:
-            parent = (node - 1) // CHILDREN
-            above = self._at(line, parent)
-            if above < entry:
-                break
-            self._put(line, node, above)
-            node = parent
-        self._put(line, node, entry)
-
-    def pop(self, line: str) -> Entry:
-        """Take out who comes next. Raises ``IndexError`` when nobody waits."""
-        first, last = self._page(line, 0)[0], self._take_last(line)
-        node, size = 0, self._sizes[line]
-        while (below := CHILDREN * node + 1) < size:
-            children = self._page(line, node + 1)
-            least = min(children)
-            if last < least:
-                break
-            self._put(line, node, least)
-            node = below + children.index(least)
-        if last is not first:
-            self._put(line, node, last)
-        return first
-
-    def _take_last(self, line: str) -> Entry:
-        node = self._sizes[line] - 1
-        self._resize(line, node)
-        number, _ = _place(node)
-        *others, last = self._page(line, number)
-        self.pages[page_name(line, number)] = tuple(others)
-        return last
-
-    def _resize(self, line: str, size: int) -> None:
-        self._sizes = {**self._sizes, line: size}
-
-    def _page(self, line: str, number: int) -> Page:
-        name = page_name(line, number)
-        page = self.pages.get(name)
-        return self._load(name) if page is None else page
-
-    def _at(self, line: str, node: int) -> Entry:
-        number, place = _place(node)
-        return self._page(line, number)[place]
-
-    def _put(self, line: str, node: int, entry: Entry) -> None:
-        number, place = _place(node)
-        page = self._page(line, number)
-        self.pages[page_name(line, number)] = (*page[:place], entry, *page[place + 1 :])
-
-
-def _place(node: int) -> tuple[int, int]:
-    """Return a node's page and where it is in it."""
-    return ((node - 1) // CHILDREN + 1, (node - 1) % CHILDREN) if node else (0, 0)
-
-
-WAITING, PACED, FREE, SPARE = "waiting", "paced", "free", "spare"
-"""Lines: configurations that wait for a worker, by tag, and for their time, by it; idle places of workers, one entry
-each, and places behind a request that runs, in the order in which they became free. Places that are none any more are
-passed over when they are drawn."""
+NEWEST_GAP = 1 / 32
+"""Least weight of the newest time between requests in the mean, because requests come in bursts."""
 
 
 class Asked(Row, frozen=True):
@@ -129,7 +45,7 @@ class Asked(Row, frozen=True):
         seen_us: when it was made, named by a heartbeat, or played, whichever came last.
         probe: its worker is in quarantine, and its rows do not count.
         ended: it was played, or failed, and no longer occupies its worker.
-        failed: the next sweep gives it up.
+        failed: the next tick gives it up.
     """
 
     request: EventId
@@ -147,6 +63,7 @@ class ConfigRow(Row, frozen=True):
     Attributes:
         model: the distributed model; without one there is nothing to play with.
         candidate: the latest trained model, which awaits its verdict.
+        matchmaking: the latest decision about opponents.
         shards: those of the model that are good enough and untrained, oldest first.
         out: the requests that are under way, oldest first.
         good_us: when its latest good shard was inspected.
@@ -154,16 +71,16 @@ class ConfigRow(Row, frozen=True):
         rows_per_game: of the latest shard; ``None`` before the first.
         requested_us: when the latest request was made.
         gap_seconds: mean time between requests without a penalty; ``None`` before the second.
-        finish: virtual time at the end of its last turn.
+        start: virtual time at the start of its last turn.
+        finish: virtual time at its end.
         seconds: worker time of its last request.
-        queued: it waits for a worker, or for its time.
-        due_us: the time that it waits for.
-        cause: the latest event that changed this row: the evidence of requests that a tick, or another
+        cause: the latest event that changed what it wants: the evidence of requests that a tick, or another
             configuration's event, triggers.
     """
 
     model: ModelHash | None = None
     candidate: ModelHash | None = None
+    matchmaking: MatchmakingUpdated | None = None
     shards: tuple[ShardRef, ...] = ()
     requests: int = 0
     out: tuple[Asked, ...] = ()
@@ -172,33 +89,35 @@ class ConfigRow(Row, frozen=True):
     rows_per_game: float | None = None
     requested_us: int = 0
     gap_seconds: float | None = None
+    start: float = 0.0
     finish: float = 0.0
     seconds: float = 1.0
-    queued: bool = False
-    due_us: int | None = None
     blocked: bool = False
     rate: float = 1.0
     base_temperature: float | None = None
     needs: Needs = Needs()
     cause: Cause | None = None
 
-    @property
-    def fresh_rows(self) -> int:
-        """Rows that wait for a training."""
-        return sum([shard.rows for shard in self.shards])
-
     def asked(self, request: EventId) -> Asked | None:
         """Return a request, if it is under way."""
         return next((one for one in self.out if one.request == request), None)
 
+    def ended(self, asked: Asked, now_us: int, *, failed: bool = False) -> "ConfigRow":
+        """Take a request off its worker: it was played, or ``failed`` until the next tick gives it up."""
+        ended = asked.replace(ended=True, failed=failed, seen_us=now_us)
+        return self.replace(out=tuple([ended if one is asked else one for one in self.out]))
+
+    def without(self, asked: Asked) -> "ConfigRow":
+        """Expect nothing of a request any more."""
+        return self.replace(out=tuple([one for one in self.out if one is not asked]))
+
 
 class WorkerRow(Row, frozen=True):
-    """One self-play worker: capacity, requests and health.
+    """One self-play worker: capacity, signs of life and health.
 
     Attributes:
-        node: where it runs.
         capacity: requests that it plays at once.
-        serving: the configurations of its requests, oldest first.
+        asked_us: time of its latest request.
         heard_us: time of its last event.
         holds: the requests that its latest heartbeat named.
         lost: its heartbeats have stopped.
@@ -209,9 +128,8 @@ class WorkerRow(Row, frozen=True):
         rests_until_us: end of its pause.
     """
 
-    node: str
     capacity: int
-    serving: tuple[ConfigKey, ...] = ()
+    asked_us: int
     heard_us: int = 0
     holds: tuple[EventId, ...] = ()
     lost: bool = False
@@ -221,44 +139,98 @@ class WorkerRow(Row, frozen=True):
     quarantined: bool = False
     rests_until_us: int | None = None
 
-    @property
-    def slots(self) -> int:
-        """How many more requests it may be given: one runs, one waits, for each job it can run at once."""
-        return self._free(2 * self.capacity)
-
-    @property
-    def idle(self) -> int:
-        """How many of them it would begin at once."""
-        return self._free(self.capacity)
-
-    def _free(self, places: int) -> int:
+    def places(self, each: int) -> int:
+        """Return how many requests it may have at once: ``each`` for every job that it can run."""
         if self.lost or self.rests_until_us is not None:
             return 0
         on_trial = self.quarantined or self.pauses > 0
-        return max(0, (min(1, places) if on_trial else places) - len(self.serving))
-
-
-class QueueRow(Row, frozen=True):
-    """State shared by all queues.
-
-    Attributes:
-        virtual: virtual time: the tag of the turn given last.
-        sizes: how many wait in each line.
-        places: how many places of workers ever became free.
-        swept_us: when all workers and requests were last looked at.
-    """
-
-    virtual: float = 0.0
-    sizes: dict[str, int] = field(default_factory=dict)
-    places: int = 0
-    swept_us: int = 0
+        return min(1, self.capacity) if on_trial else each * self.capacity
 
 
 class SchedulerRow(Row, frozen=True):
-    """One row of the scheduler's table: about a configuration, its matchmaking, a worker, all lines, a page of one."""
+    """One row of the scheduler's table: about a configuration or a worker."""
 
     config: ConfigRow | None = None
     worker: WorkerRow | None = None
-    queue: QueueRow | None = None
-    page: Page | None = None
-    matchmaking: MatchmakingUpdated | None = None
+
+
+def next_turn(
+    configs: Mapping[str, ConfigRow], workers: Mapping[str, WorkerRow], settings: RunSettings, now_us: int
+) -> tuple[ConfigKey, str, float] | None:
+    """Return who plays next: a configuration, its worker, and the turn's start; ``None`` if nobody can.
+
+    A configuration waits with the tag of its last finish, unless it has been away for long: it cannot wait while its
+    request is under way, and must not lose its share by that. Of equally busy workers the longest unasked comes first.
+
+    A short request may wait behind one that runs, which saves the moment between two requests. Where they are long that
+    is nothing, and rows that come so much later are more often of a model that has been replaced.
+    """
+    limits = settings.feedback.scheduler
+    virtual, lowest = max([row.start for row in configs.values()], default=0.0), limits.starvation_floor * HIGHEST
+    waiting = [
+        (max(row.finish, virtual - CREDIT_TURNS * row.seconds / lowest), config.key)
+        for config in settings.configs
+        if (row := configs.get(config.key)) and waits(row, settings, config.key, now_us)
+    ]
+    if not waiting:
+        return None
+    tag, key = min(waiting)
+    each = 2 if configs[key].seconds <= limits.waiting_seconds else 1
+    busy = Counter([asked.worker for row in configs.values() for asked in row.out if not asked.ended])
+    free = [
+        (busy[name] / worker.capacity, worker.asked_us, name)
+        for name, worker in workers.items()
+        if busy[name] < worker.places(each)
+    ]
+    return (key, min(free)[-1], tag) if free else None
+
+
+def waits(row: ConfigRow, settings: RunSettings, key: str, now_us: int) -> bool:
+    """Return whether the time of a configuration has come, and its rows, with those promised, make no training.
+
+    As long as nothing is known of a request's rows, one has to suffice.
+    """
+    needed = None if row.blocked else row.needs.rows(settings, key)
+    if row.model is None or now_us < _due_us(row, settings.feedback.scheduler, training=needed is not None):
+        return False
+    out = sum([not asked.probe for asked in row.out])
+    if needed is None or (out and row.rows_per_game is None):
+        return not out
+    fresh = sum([shard.rows for shard in row.shards])
+    promised = out * settings.config(key).selfplay.games_per_request * (row.rows_per_game or 0.0)
+    return min(fresh, needed) + promised < needed
+
+
+def _due_us(row: ConfigRow, limits: SchedulerSettings, *, training: bool) -> int:
+    """Return the earliest time of the next request: at once, unless paused or penalised.
+
+    A penalty stretches the measured mean time between two requests, because that depends more on the number of
+    workers and on other configurations than on the length of a request.
+    """
+    if not row.requests:
+        return 0
+    seconds = 0.0 if training else row.seconds + limits.idle_seconds
+    if row.rate < 1:
+        seconds = max(seconds, row.seconds if row.gap_seconds is None else row.gap_seconds) / row.rate
+    return row.requested_us + int(seconds * US)
+
+
+def gap_seconds(row: ConfigRow, limits: SchedulerSettings, now_us: int) -> float | None:
+    """Return the mean time between requests, updated by a new one; constant under a penalty.
+
+    Each time is capped at ``MOST_LEASES`` leases, because the run may have been off.
+    """
+    if not row.requests or row.rate < 1:
+        return row.gap_seconds
+    gap, mean = min((now_us - row.requested_us) / US, MOST_LEASES * limits.lease_seconds), row.gap_seconds or 0.0
+    return mean + max(NEWEST_GAP, 1 / row.requests) * (gap - mean)
+
+
+def priority(state: FeedbackState, limits: SchedulerSettings, now: datetime) -> float:
+    """Return a priority within [floor * 2, 2]: curriculum weight, staleness, uncertainty."""
+    last = state.last_training_time
+    hours = 0.0 if last is None else (now - last).total_seconds() / SECONDS_PER_HOUR
+    staleness = min(1.0, max(0.0, hours) / limits.staleness_hours)
+    uncertainty = min(1.0, (state.elo_stderr or UNCERTAIN_ELO) / UNCERTAIN_ELO)
+    wanted = state.curriculum_weight * (1 + staleness) * (1 + uncertainty) / 2
+    return min(HIGHEST, max(limits.starvation_floor * HIGHEST, wanted))

@@ -8,25 +8,37 @@ failed requests in a row pauses, and is tried again later (ADR-019). A request's
 matchmaking of its model.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
+from app.config import RunSettings
 from app.controllers.controller import Controller
-from app.controllers.fair_queue import Asked, ConfigRow, SchedulerRow, WorkerRow
+from app.controllers.fair_queue import (
+    MOST_LEASES,
+    Asked,
+    ConfigRow,
+    SchedulerRow,
+    WorkerRow,
+    gap_seconds,
+    next_turn,
+    priority,
+)
 from app.controllers.knobs import bounded
 from app.controllers.needs import US
-from app.controllers.plan import CONFIG, EMPTY, FIRST, MATCHMAKING, MOST_LEASES, NAME, WORKER, Plan, is_due
-from app.controllers.state import FeedbackState
+from app.controllers.state import FeedbackState, state_of
+from app.core import ConfigKey, ModelHash, derive_id, derive_seed, lineups
 from app.events import (
     AdaptiveParamsChanged,
     ClockTick,
     DaemonHeartbeat,
     DaemonReady,
     DaemonStopped,
+    Emission,
     EvaluationFailed,
     Event,
     HyperparameterUpdated,
     InspectionFailed,
+    Lineup,
     MatchmakingUpdated,
     ModelDistributed,
     NodeDegraded,
@@ -41,6 +53,7 @@ from app.events import (
     QualityDegraded,
     QualityPenaltyApplied,
     QualityScoreUpdated,
+    SampledOpponent,
     SelfplayComplete,
     SelfplayFailed,
     SelfplayRequested,
@@ -52,21 +65,329 @@ from app.events import (
     TrainingUnblocked,
 )
 
+NAME = "SelfplayScheduler"
 WORKER_DAEMON = "selfplay_worker"
-SWEEPS_PER_LEASE = 4
+CONFIG, WORKER = "config:", "worker:"
 
 LEAST_RATE = 0.01
 """A lower one, as an operator may set, would be no more games at all; and the time until the next no number."""
-
-MOST_CAPACITY = 1024
-"""Jobs that a worker is believed to run at once: each is a place in a line."""
 
 MOST_DEADLINES = 4
 """Deadlines of self-play after which a request is given up despite heartbeats: two attempts at it, and two at the one
 before it. Otherwise a worker that dies of a request and names it in between would keep it for ever."""
 
-HEARD = (DaemonHeartbeat, DaemonReady, DaemonStopped)
-"""Events about workers, the most frequent first, because pydantic's failed isinstance checks are slow."""
+DRAWS = 8
+"""Lineups of a request: more vary the opponents more, fewer keep the batches of games against each larger."""
+
+DISTINCT = 2
+"""Different opponents at one table (cluster sampling)."""
+
+ITSELF = "mirror"
+
+
+class Meeting(NamedTuple):
+    """Lineups for a request, and what was drawn for them; both are empty when the model meets only itself."""
+
+    lineups: tuple[Lineup, ...] = ()
+    draws: tuple[SampledOpponent, ...] = ()
+
+
+def meeting(decided: MatchmakingUpdated | None, model: ModelHash, players: int, games: int, seed: int) -> Meeting:
+    """Draw lineups of whole rotations: an opponent never changes within a game, nor between a rotation's games.
+
+    Args:
+        decided: by matchmaking. What it decided for another model holds for none.
+        model: the hero.
+        players: of a game.
+        games: of the request; those that make no whole rotation are left to the model alone.
+        seed: of the request.
+    """
+    if decided is None or decided.model != model or all(pick.category == ITSELF for pick in decided.picks):
+        return Meeting()
+    weights = {place: pick.probability for place, pick in enumerate(decided.picks)}
+    rotations = games // players
+    seats, distinct = players - 1, min(players - 1, DISTINCT)
+    firsts = [-(-draw * seats // distinct) for draw in range(distinct)]  # where each draw sits first
+    met, draws = list[Lineup](), list[SampledOpponent]()
+    count = min(DRAWS, rotations)
+    for number, places in enumerate(lineups(weights, count, seats=seats, distinct=distinct, seed=seed)):
+        share = players * ((number + 1) * rotations // count - number * rotations // count)
+        seated = [decided.picks[place] for place in places]
+        met.append(Lineup(opponents=tuple([pick.agent for pick in seated]), games=share))
+        draws += [
+            SampledOpponent(agent=seated[first].agent, category=seated[first].category, games=share) for first in firsts
+        ]
+    return Meeting(tuple(met), tuple(draws))
+
+
+EMPTY = SchedulerRow()
+"""The default of missing rows."""
+
+
+class Allocation:
+    """The scheduler's rows as one event changes them, and what is emitted.
+
+    Each handler takes in a payload. It returns the row of the event's configuration as the event leaves it, if the
+    event is evidence for requests.
+    """
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        rows: Mapping[str, SchedulerRow],
+        event: Event[Payload],
+        states: Mapping[str, FeedbackState],
+    ) -> None:
+        self.settings, self.limits = settings, settings.feedback.scheduler
+        self.rows, self.event, self.states = rows, event, states
+        self.key, self.now_us = event.subject, event.recorded_us
+        self.configs = {name.removeprefix(CONFIG): one.config for name, one in rows.items() if one.config}
+        self.workers = {name.removeprefix(WORKER): one.worker for name, one in rows.items() if one.worker}
+        self.row = self.configs.get(self.key, ConfigRow())
+        self.emissions: list[Emission] = []
+
+    def step(self) -> Step[SchedulerRow]:
+        """Fold the event."""
+        data = self.event.data
+        if (row := self.handlers[type(data)](self, data)) is not None:
+            self.configs[self.key] = row.replace(cause=self.event.cause)
+        while turn := next_turn(self.configs, self.workers, self.settings, self.now_us):
+            self._request(*turn)
+        changed: dict[str, SchedulerRow | None] = {
+            CONFIG + key: SchedulerRow(config=row)
+            for key, row in self.configs.items()
+            if row is not self.rows.get(CONFIG + key, EMPTY).config
+        }
+        changed |= {
+            WORKER + name: SchedulerRow(worker=row)
+            for name, row in self.workers.items()
+            if row is not self.rows.get(WORKER + name, EMPTY).worker
+        }
+        return Step(changed, tuple(self.emissions))
+
+    def _request(self, key: ConfigKey, name: str, start: float) -> None:
+        """Ask a worker for games of a configuration, whose turn starts at this virtual time."""
+        row, worker, config = self.configs[key], self.workers[name], self.settings.config(key)
+        state, games, probe = state_of(self.states, key), config.selfplay.games_per_request, worker.quarantined
+        assert row.model is not None  # without one it does not wait
+        request_id = derive_id(NAME, self.event.id, len(self.emissions))
+        seed = derive_seed(self.settings.seed, key, "selfplay", row.requests)
+        met = meeting(row.matchmaking, row.model, config.players, games, seed)
+        request = SelfplayRequested(
+            worker=name,
+            model=row.model,
+            lineups=met.lineups,
+            games=games,
+            seed=seed,
+            temperature=(row.base_temperature or config.selfplay.temperature) * state.exploration_boost,
+            probe=probe,
+        )
+        self.emissions.append(Emission(request, key, row.cause))
+        if met.draws:
+            sampled = OpponentSampled(request_id=request_id, model=row.model, opponents=met.draws)
+            self.emissions.append(Emission(sampled, key, row.cause))
+        asked = Asked(request=request_id, worker=name, at_us=self.now_us, seen_us=self.now_us, probe=probe)
+        self.configs[key] = row.replace(
+            out=(*row.out, asked),
+            requests=row.requests + 1,
+            requested_us=self.now_us,
+            gap_seconds=gap_seconds(row, self.limits, self.now_us),
+            start=start,
+            finish=start + row.seconds / priority(state, self.limits, self.event.recordedtime),
+        )
+        self.workers[name] = worker.replace(asked_us=self.now_us)
+
+    def _ready(self, data: DaemonReady) -> None:
+        """Update a worker's capacity. A paused one is tried at once, because it may have been repaired."""
+        if data.daemon == WORKER_DAEMON:
+            name = f"{data.daemon}@{data.node}"
+            worker = self.workers.get(name) or WorkerRow(capacity=data.capacity, asked_us=0)
+            rests_until_us = worker.rests_until_us if worker.quarantined else None
+            ready = worker.replace(capacity=data.capacity, rests_until_us=rests_until_us)
+            self.workers[name] = ready.replace(heard_us=self.now_us, lost=False, holds=())
+
+    def _stopped(self, data: DaemonStopped) -> None:
+        """Repeat a worker's requests elsewhere; one that stopped in order is not announced as lost."""
+        name = f"{data.daemon}@{data.node}"
+        if worker := self.workers.get(name):
+            self.workers[name] = worker.replace(lost=True, holds=())
+            self._end_leases()
+
+    def _quarantined(self, data: NodeQuarantined) -> None:
+        """Repeat a worker's requests, also those that await inspection; its rows do not count."""
+        if worker := self.workers.get(data.worker):
+            until_us = self.now_us + round(data.lasts_seconds * US)
+            self.workers[data.worker] = worker.replace(quarantined=True, rests_until_us=until_us)
+            self._end_leases()
+        for key, row in self.configs.items():
+            self.configs[key] = row.replace(shards=tuple([one for one in row.shards if one.worker != data.worker]))
+
+    def _released(self, data: NodeReleased) -> None:
+        if worker := self.workers.get(data.worker):
+            rests_until_us = worker.rests_until_us if worker.pauses else None
+            self.workers[data.worker] = worker.replace(quarantined=False, rests_until_us=rests_until_us)
+
+    def _tick(self, _: ClockTick) -> None:
+        """Look for lost workers, for pauses that are over, and for requests without an answer."""
+        for name, worker in sorted(self.workers.items()):  # rows change their order at a restart, and ids depend on it
+            silent_us = self.now_us - worker.heard_us
+            if not worker.lost and silent_us >= self.limits.node_silent_seconds * US:
+                self._emit(NodeLost(node=name.partition("@")[2], silent_seconds=silent_us / US))
+                self.workers[name] = worker.replace(lost=True, holds=())
+            elif worker.rests_until_us is not None and worker.rests_until_us <= self.now_us:
+                self.workers[name] = worker.replace(rests_until_us=None)
+        self._end_leases()
+
+    def _end_leases(self) -> None:
+        """Renew the leases of requests that heartbeats named; give up those whose lease ended, and failed ones.
+
+        Requests of lost workers, and those from before a quarantine, are given up without blame.
+        """
+        silent_us = self.now_us - self.limits.lease_seconds * US
+        oldest_us = self.now_us - MOST_DEADLINES * self.settings.deadlines.selfplay_seconds * US
+        for key, row in sorted(self.configs.items()):
+            kept, overdue = list[Asked](), list[Asked]()
+            for asked in row.out:
+                worker, seen_us = self.workers[asked.worker], asked.seen_us
+                if (worker.lost and not asked.ended) or (worker.quarantined and not asked.probe) or asked.failed:
+                    continue
+                if asked.request in worker.holds and not asked.ended:
+                    seen_us = max(seen_us, worker.heard_us)
+                if seen_us > silent_us and asked.at_us > oldest_us:
+                    kept.append(asked.replace(seen_us=seen_us))
+                elif not asked.ended:
+                    overdue.append(asked)
+            self.configs[key] = row.replace(out=tuple(kept))
+            for asked in overdue:
+                self.configs[key] = self._blamed(self.configs[key], asked.worker, "a request came to no end")
+
+    def _emit(self, data: Payload) -> None:
+        self.emissions.append(Emission(data))
+
+    def _blamed(self, row: ConfigRow, name: str, error: str) -> ConfigRow:
+        """Count a failed request against its worker; several in a row pause it, each time longer.
+
+        A configuration pauses no worker if it also failed at another worker and has brought no good shard since this
+        worker began to fail, because an unreadable model would otherwise stop one worker after the other. Failures
+        during a pause don't count: they were requested before it.
+        """
+        worker = self.workers.get(name)
+        if worker is None or worker.rests_until_us is not None:
+            return row
+        limits, failures = self.settings.feedback.nodes, worker.failures + 1
+        began_us = worker.failing_us if worker.failures else self.now_us
+        failing = worker.replace(failures=failures, failing_us=began_us)
+        fails_elsewhere = row.failed_at not in (None, name) and row.good_us < began_us
+        if failures >= limits.failures and not fails_elsewhere:
+            pause = min(limits.longest_pause_seconds, limits.pause_seconds * 2.0 ** min(worker.pauses, 32))
+            failing = failing.replace(pauses=worker.pauses + 1, rests_until_us=self.now_us + round(pause * US))
+            self._emit(NodeDegraded(worker=name, failures=failures, pause_seconds=pause, error=error))
+        self.workers[name] = failing
+        # A failure at a worker that has paused says nothing about the configuration, because the worker fails anyway.
+        return row if worker.pauses else row.replace(failed_at=row.failed_at or name)
+
+    def _trust(self, name: str | None) -> None:
+        """Forget a worker's failures after a good shard."""
+        if name and (worker := self.workers.get(name)) and worker.failures:
+            if worker.pauses:
+                self._emit(NodeRecovered(worker=name))
+            rests_until_us = worker.rests_until_us if worker.quarantined else None
+            self.workers[name] = worker.replace(failures=0, pauses=0, rests_until_us=rests_until_us)
+
+    def _complete(self, data: SelfplayComplete) -> ConfigRow | None:
+        if asked := self.row.asked(data.request_id):
+            seconds = min(max(0.001, data.seconds), MOST_LEASES * self.limits.lease_seconds)
+            return self.row.ended(asked, self.now_us).replace(seconds=seconds)
+        return None
+
+    def _failed(self, data: SelfplayFailed | QualityDegraded | InspectionFailed) -> ConfigRow | None:
+        """Blame the worker, but for an inspection.
+
+        The next tick repeats the request, because at once a persistent failure would make it spin.
+        """
+        if (asked := self.row.asked(data.request_id)) is None:
+            return None
+        row = self.row.ended(asked, self.now_us, failed=True)
+        if isinstance(data, InspectionFailed) or data.worker is None:
+            return row
+        return self._blamed(row, data.worker, data.error if isinstance(data, SelfplayFailed) else data.reason)
+
+    def _probed(self, data: NodeProbed) -> ConfigRow | None:
+        if asked := self.row.asked(data.request_id):
+            if data.score is not None:
+                self._trust(data.worker)
+            return self.row.without(asked)
+        return None
+
+    def _scored(self, data: QualityScoreUpdated) -> ConfigRow | None:
+        """Count a shard's rows, if they are good enough; poor ones are asked for again by the next tick."""
+        if data.shard.model != self.row.model:
+            return None
+        self._trust(data.shard.worker)
+        row, asked = self.row.replace(failed_at=None, good_us=self.now_us), self.row.asked(data.request_id)
+        if not row.needs.usable(self.settings, self.key, data.score):
+            return row.ended(asked, self.now_us, failed=True) if asked else row
+        shards = row.needs.latest(self.settings, self.key, (*row.shards, data.shard))
+        rows = min(data.shard.rows, row.needs.most_rows(self.settings, self.key))
+        answered = row.without(asked) if asked else row
+        return answered.replace(shards=shards, rows_per_game=rows / data.shard.games)
+
+    def _distributed(self, data: ModelDistributed) -> ConfigRow:
+        return self.row.replace(model=data.model, candidate=None, shards=(), out=())
+
+    def _trained(self, data: TrainingCompleted) -> None:
+        self.configs[self.key] = self.row.replace(candidate=data.model)
+
+    def _matched(self, data: MatchmakingUpdated) -> None:
+        self.configs[self.key] = self.row.replace(matchmaking=data)
+
+    def _rejected(self, _: PromotionRejected | TrainingFailed) -> ConfigRow:
+        return self.row.replace(candidate=None, shards=())
+
+    def _unrated(self, data: EvaluationFailed) -> ConfigRow | None:
+        """Go on as the trigger does, which waits for the rating of its candidate alone."""
+        awaited = data.purpose == "rating" and data.model == self.row.candidate
+        return self.row.replace(candidate=None, shards=()) if awaited else None
+
+    def _penalised(self, data: QualityPenaltyApplied) -> ConfigRow:
+        return self.row.replace(rate=max(LEAST_RATE, data.rate_multiplier))
+
+    def _blocked(self, _: TrainingBlockedByQuality) -> ConfigRow:
+        return self.row.replace(blocked=True, shards=())
+
+    def _unblocked(self, _: TrainingUnblocked) -> ConfigRow:
+        return self.row.replace(blocked=False)
+
+    def _decided(self, data: AdaptiveParamsChanged | HyperparameterUpdated | TrainingIntensityChanged) -> ConfigRow:
+        if isinstance(data, HyperparameterUpdated) and data.parameter == "base_temperature":
+            return self.row.replace(base_temperature=bounded(data.parameter, data.value, self.settings, self.key))
+        return self.row.replace(needs=self.row.needs.after(data, self.settings, self.key))
+
+    handlers: ClassVar[Mapping[type[Payload], Callable[["Allocation", Any], ConfigRow | None]]] = {
+        AdaptiveParamsChanged: _decided,
+        ClockTick: _tick,
+        DaemonReady: _ready,
+        DaemonStopped: _stopped,
+        EvaluationFailed: _unrated,
+        HyperparameterUpdated: _decided,
+        InspectionFailed: _failed,
+        MatchmakingUpdated: _matched,
+        ModelDistributed: _distributed,
+        NodeProbed: _probed,
+        NodeQuarantined: _quarantined,
+        NodeReleased: _released,
+        PromotionRejected: _rejected,
+        QualityDegraded: _failed,
+        QualityPenaltyApplied: _penalised,
+        QualityScoreUpdated: _scored,
+        SelfplayComplete: _complete,
+        SelfplayFailed: _failed,
+        TrainingBlockedByQuality: _blocked,
+        TrainingCompleted: _trained,
+        TrainingFailed: _rejected,
+        TrainingIntensityChanged: _decided,
+        TrainingUnblocked: _unblocked,
+    }
 
 
 class SelfplayScheduler(Controller[SchedulerRow]):
@@ -74,248 +395,23 @@ class SelfplayScheduler(Controller[SchedulerRow]):
 
     name: ClassVar[str] = NAME
     row: ClassVar[type[SchedulerRow]] = SchedulerRow
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {
-            AdaptiveParamsChanged,
-            ClockTick,
-            DaemonHeartbeat,
-            DaemonReady,
-            DaemonStopped,
-            EvaluationFailed,
-            HyperparameterUpdated,
-            InspectionFailed,
-            MatchmakingUpdated,
-            ModelDistributed,
-            NodeProbed,
-            NodeQuarantined,
-            NodeReleased,
-            PromotionRejected,
-            QualityDegraded,
-            QualityPenaltyApplied,
-            QualityScoreUpdated,
-            SelfplayComplete,
-            SelfplayFailed,
-            TrainingBlockedByQuality,
-            TrainingCompleted,
-            TrainingFailed,
-            TrainingIntensityChanged,
-            TrainingUnblocked,
-        }
-    )
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset({DaemonHeartbeat, *Allocation.handlers})
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {NodeDegraded, NodeLost, NodeRecovered, OpponentSampled, SelfplayRequested}
     )
 
-    def step(  # noqa: C901 - one case an event
+    def step(
         self, rows: Mapping[str, SchedulerRow], event: Event[Payload], states: Mapping[str, FeedbackState]
     ) -> Step[SchedulerRow]:
         """Fold one event."""
-        data = event.data
-        if isinstance(data, HEARD):
-            if data.daemon != WORKER_DAEMON:
-                return Step()
-            if alive := _alive(rows, data, event.recorded_us):
-                return Step(alive)
-        if noted := _noted(rows, event.subject, data):
-            return Step(noted)
-        plan = Plan(self.settings, rows, event, states)
-        match data:
-            case ClockTick():
-                self._sweep(plan, rows)
-            case DaemonReady() | DaemonHeartbeat() | DaemonStopped():
-                _heard(plan, data)
-            case NodeQuarantined() | NodeReleased():
-                # Configurations that are not played now may be taken up again. Rows are in no order that lasts.
-                keys = sorted(name.removeprefix(CONFIG) for name in rows if name.startswith(CONFIG))
-                _quarantine(plan, data, keys)
-            case _:
-                if (row := self._after(plan, event.subject, data)) is None:
-                    return Step()
-                plan.set_config(event.subject, row.replace(cause=event.cause))
-                plan.want(event.subject)
-        plan.wake()
-        plan.dispatch()
-        return plan.step()
-
-    def _after(self, plan: Plan, key: str, data: Payload) -> ConfigRow | None:  # noqa: C901 - one case an event
-        """Return a configuration's row as an event about it leaves it; ``None`` when it changes nothing."""
-        row = plan.config(key)
-        match data:
-            case ModelDistributed(model=model):
-                changed = {"model": model, "candidate": None, "shards": ()}
-                return plan.forget(key, row, row.out).replace(**changed)
-            case SelfplayComplete(request_id=request, seconds=seconds) if asked := row.asked(request):
-                most = MOST_LEASES * self.settings.feedback.scheduler.lease_seconds
-                return plan.release(key, row, asked).replace(seconds=min(max(0.001, seconds), most))
-            case QualityScoreUpdated(shard=shard) if shard.model == row.model:
-                return self._scored(plan, key, row, data)
-            case NodeProbed(request_id=request, worker=worker, score=score) if asked := row.asked(request):
-                if score is not None:
-                    plan.trust(worker)
-                return plan.forget(key, row, [asked])
-            case SelfplayFailed(worker=worker, error=error) | QualityDegraded(worker=worker, reason=error):
-                if asked := row.asked(data.request_id):
-                    # The next sweep repeats it, because an immediate repetition would spin on a persistent failure.
-                    return plan.blame(plan.release(key, row, asked, failed=True), worker, error)
-                return None
-            case InspectionFailed(request_id=request) if asked := row.asked(request):
-                return plan.release(key, row, asked, failed=True)
-            case PromotionRejected() | TrainingFailed():
-                return row.replace(candidate=None, shards=())
-            case EvaluationFailed(purpose="rating", model=model) if model == row.candidate:
-                # The trigger goes on without it. It is not kept waiting by any other evaluation.
-                return row.replace(candidate=None, shards=())
-        return self._decided(row, key, data)
-
-    def _decided(self, row: ConfigRow, key: str, data: Payload) -> ConfigRow | None:
-        """Take in a decision."""
-        match data:
-            case QualityPenaltyApplied(rate_multiplier=rate):
-                return row.replace(rate=max(LEAST_RATE, rate))
-            case TrainingBlockedByQuality():
-                return row.replace(blocked=True, shards=())
-            case TrainingUnblocked():
-                return row.replace(blocked=False)
-            case HyperparameterUpdated(parameter="base_temperature", value=value):
-                temperature = bounded("base_temperature", value, self.settings, key)
-                return row.replace(base_temperature=temperature)
-            case AdaptiveParamsChanged() | HyperparameterUpdated() | TrainingIntensityChanged():
-                return row.replace(needs=row.needs.after(data, self.settings, key))
-        return None
-
-    def _scored(self, plan: Plan, key: str, row: ConfigRow, data: QualityScoreUpdated) -> ConfigRow:
-        """Count a shard's rows, if they are good enough; poor ones are asked for again by the next sweep."""
-        asked, shard = row.asked(data.request_id), data.shard
-        plan.trust(shard.worker)
-        row = row.replace(failed_at=None, good_us=plan.now_us)
-        if not row.needs.usable(self.settings, key, data.score):
-            return plan.release(key, row, asked, failed=True) if asked else row
-        answered = plan.forget(key, row, [asked]) if asked else row
-        shards = row.needs.latest(self.settings, key, (*row.shards, shard))
-        rows = min(shard.rows, row.needs.most_rows(self.settings, key))
-        return answered.replace(shards=shards, rows_per_game=rows / shard.games)
-
-    def _sweep(self, plan: Plan, rows: Mapping[str, SchedulerRow]) -> None:
-        """Look for lost workers and for requests without an answer; not at every tick, as it looks at everything."""
-        limits = self.settings.feedback.scheduler
-        period = min(limits.lease_seconds / SWEEPS_PER_LEASE, limits.node_silent_seconds / 2)
-        if plan.now_us - plan.queue.swept_us < period * US:
-            return
-        plan.queue = plan.queue.replace(swept_us=plan.now_us)
-        for name in sorted(name for name in rows if name.startswith(WORKER)):  # rows are in no order that lasts
-            _look_after(plan, name.removeprefix(WORKER), limits.node_silent_seconds)
-        for key in (config.key for config in self.settings.configs):
-            if CONFIG + key in rows:
-                self._end_leases(plan, key)
-                plan.want(key)
-
-    def _end_leases(self, plan: Plan, key: str) -> None:
-        """Give up a configuration's failed requests and those whose lease has ended."""
-        before = plan.config(key)
-        row = _with_signs(plan, before)
-        silent_us = plan.now_us - self.settings.feedback.scheduler.lease_seconds * US
-        oldest_us = plan.now_us - MOST_DEADLINES * self.settings.deadlines.selfplay_seconds * US
-        over = [one for one in row.out if one.failed or one.seen_us <= silent_us or one.at_us <= oldest_us]
-        if over:
-            row = plan.forget(key, row, over)
-            for lost in [one for one in over if not one.ended]:
-                row = plan.blame(row, lost.worker, "a request came to no end")
-        if row is not before:
-            plan.set_config(key, row)
+        if isinstance(event.data, DaemonHeartbeat):  # most events are, and they free no worker
+            return Step(_heard(rows, event.data, event.recorded_us))
+        return Allocation(self.settings, rows, event, states).step()
 
 
-def _quarantine(plan: Plan, data: NodeQuarantined | NodeReleased, keys: Sequence[str]) -> None:
-    """Begin or end a quarantine: the worker's requests are repeated, its rows do not count."""
-    worker = plan.worker(data.worker)
-    if isinstance(data, NodeReleased):
-        if worker is not None:
-            rests = worker.rests_until_us if worker.pauses else None
-            plan.set_worker(data.worker, worker.replace(quarantined=False, rests_until_us=rests))
-        return
-    if worker is not None:
-        until_us = plan.now_us + round(data.lasts_seconds * US)
-        resting = worker.replace(quarantined=True, rests_until_us=until_us)
-        plan.forget_worker(data.worker, resting, keys, played=True)
-    for key in keys:
-        row = plan.config(key)
-        kept = tuple(shard for shard in row.shards if shard.worker != data.worker)
-        plan.set_config(key, row.replace(shards=kept))
-        plan.want(key)
-
-
-def _alive(
-    rows: Mapping[str, SchedulerRow], data: DaemonHeartbeat | DaemonReady | DaemonStopped, now_us: int
-) -> dict[str, SchedulerRow | None]:
-    """Return the row of a worker whose heartbeat says nothing but that it lives on; nothing if there is more to do.
-
-    Most events of a large cluster are such heartbeats, and a plan costs more than all the rest of them.
-    """
+def _heard(rows: Mapping[str, SchedulerRow], data: DaemonHeartbeat, now_us: int) -> dict[str, SchedulerRow | None]:
+    """Return a worker's row with the requests that its heartbeat names."""
     name = f"{WORKER}{data.daemon}@{data.node}"
-    row = rows.get(name)
-    if row is None or row.worker is None or row.worker.lost:
+    if (worker := rows.get(name, EMPTY).worker) is None:
         return {}
-    if type(data) is not DaemonHeartbeat or is_due(rows, now_us):
-        return {}
-    return {name: SchedulerRow(worker=row.worker.replace(heard_us=now_us, holds=data.requests))}
-
-
-def _noted(rows: Mapping[str, SchedulerRow], key: str, data: Payload) -> dict[str, SchedulerRow | None]:
-    """Return what is noted for later of an event after which as many games are wanted as before."""
-    if type(data) is MatchmakingUpdated:
-        return {MATCHMAKING + key: SchedulerRow(matchmaking=data)}
-    if type(data) is TrainingCompleted:
-        row = rows.get(CONFIG + key, EMPTY).config or FIRST
-        return {CONFIG + key: SchedulerRow(config=row.replace(candidate=data.model))}
-    return {}
-
-
-def _heard(plan: Plan, data: DaemonHeartbeat | DaemonReady | DaemonStopped) -> None:
-    """Update a worker's life and capacity.
-
-    A paused worker that restarts is tried at once, because it may have been repaired.
-    """
-    name = f"{data.daemon}@{data.node}"
-    worker, alive = plan.worker(name), {"heard_us": plan.now_us, "lost": False}
-    match data:
-        case DaemonStopped():
-            _give_up(plan, name)
-        case DaemonHeartbeat(requests=requests) if worker is not None:
-            plan.set_worker(name, worker.replace(**alive, holds=requests))
-        case DaemonReady():
-            capacity = min(data.capacity, MOST_CAPACITY)
-            before = worker or WorkerRow(node=data.node, capacity=capacity)
-            rests = before.rests_until_us if before.quarantined else None
-            ready = {"capacity": capacity, "holds": (), "rests_until_us": rests}
-            plan.set_worker(name, before.replace(**alive, **ready))
-
-
-def _look_after(plan: Plan, name: str, silent_seconds: float) -> None:
-    """Declare silent workers lost; end pauses that are over."""
-    worker = plan.worker(name)
-    if worker is None or worker.lost:
-        return
-    if plan.now_us - worker.heard_us >= silent_seconds * US:
-        plan.emit(NodeLost(node=worker.node, silent_seconds=(plan.now_us - worker.heard_us) / US))
-        _give_up(plan, name)
-    elif worker.rests_until_us is not None and worker.rests_until_us <= plan.now_us:
-        plan.set_worker(name, worker.replace(rests_until_us=None))
-
-
-def _give_up(plan: Plan, name: str) -> None:
-    """Repeat a worker's requests elsewhere; a worker that stopped in order is not lost."""
-    worker = plan.worker(name)
-    if worker is not None and not worker.lost:
-        lost = worker.replace(lost=True, holds=())
-        plan.forget_worker(name, lost, dict.fromkeys(worker.serving), played=False)
-
-
-def _with_signs(plan: Plan, row: ConfigRow) -> ConfigRow:
-    """Renew the leases of requests that their workers' heartbeats named."""
-
-    def seen(asked: Asked) -> Asked:
-        worker = None if asked.ended else plan.worker(asked.worker)
-        if worker is None or asked.request not in worker.holds:
-            return asked
-        return asked.replace(seen_us=max(asked.seen_us, worker.heard_us))
-
-    return row.replace(out=tuple(map(seen, row.out))) if row.out else row
+    return {name: SchedulerRow(worker=worker.replace(heard_us=now_us, lost=False, holds=data.requests))}

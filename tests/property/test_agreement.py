@@ -20,7 +20,7 @@ from app.controllers import (
     TrainingTrigger,
 )
 from app.controllers.needs import Needs
-from app.controllers.plan import CONFIG
+from app.controllers.scheduler import CONFIG
 from app.events import (
     AdaptiveParamsChanged,
     ClockTick,
@@ -163,12 +163,11 @@ def test_a_failed_evaluation_makes_the_scheduler_forget_rows_exactly_when_the_tr
     if phase == "judging":
         feed(trained(NEW).replace(request_id=trigger.row().request))
     feed(scored(0.9, rows=rows, shard="d" * 64))
-    counted = scheduler.fold.rows(SelfplayScheduler.name)[CONFIG + KEY].config.fresh_rows
+    counted = scheduler.row(CONFIG + KEY).config.shards
     waited = trigger.row().candidate is not None
     feed(EvaluationFailed(request_id="e", purpose=purpose, model=model, error="no"))
     freed = waited and trigger.row().candidate is None
-    left = scheduler.fold.rows(SelfplayScheduler.name)[CONFIG + KEY].config.fresh_rows
-    assert left == (0 if freed else counted)
+    assert scheduler.row(CONFIG + KEY).config.shards == (() if freed else counted)
 
 
 @given(learned=st.integers(1, 2 * REMEMBERED), payloads=st.lists(CURRENT, max_size=20), late=st.integers(0, 2))

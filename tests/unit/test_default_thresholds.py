@@ -14,7 +14,7 @@ from app.controllers import (
     GauntletFeedbackController,
     SelfplayScheduler,
 )
-from app.controllers.plan import CONFIG
+from app.controllers.scheduler import CONFIG
 from app.controllers.watchdog import severity_of
 from app.events import (
     ClockTick,

@@ -5,7 +5,7 @@ from driving import KEY, NEED, OLD, OTHER_KEY, Driven, distributed, run_settings
 
 from app.config import DeadlineSettings
 from app.controllers import SelfplayScheduler
-from app.controllers.plan import CONFIG
+from app.controllers.scheduler import CONFIG
 from app.events import (
     ClockTick,
     DaemonHeartbeat,
@@ -280,9 +280,11 @@ class TestQuarantine:
         driven.feed(distributed())
         ((request, worker),) = out(driven)
         driven.feed(completed(request, worker), good(request, worker, rows=NEED // 2))
-        before = driven.row(CONFIG + KEY).config.fresh_rows
         self.quarantined(driven, worker)
-        assert (before, driven.row(CONFIG + KEY).config.fresh_rows) == (NEED // 2, 0)
+        ((request, other),) = out(driven)
+        assert other != worker
+        said = driven.feed(completed(request, other), good(request, other, rows=NEED - 1), at=2)
+        assert of(said, SelfplayRequested), "without the rows of the quarantined worker one is lacking"
 
     def test_shard_that_waits_for_inspection_is_not_waited_for(self):
         driven = scheduler_of(A)
@@ -310,7 +312,9 @@ class TestQuarantine:
         driven.feed(completed(probe, A, probe=True), at=22)
         driven.feed(NodeProbed(request_id=probe, worker=A, shard="c" * 64, score=0.9, error=None), at=23)
         assert probe not in dict(out(driven))
-        assert driven.row(CONFIG + KEY).config.fresh_rows == 0
+        ((request, _),) = out(driven)
+        said = driven.feed(completed(request, B), good(request, B, rows=NEED - 1), at=24)
+        assert B in [one.worker for one in of(said, SelfplayRequested)], "a probe's rows do not count"
 
     def test_released_worker_plays_as_before(self):
         driven = scheduler_of(A)

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from driving import NEW, OLD
 
-from app.controllers.plan import DRAWS, meeting
+from app.controllers.scheduler import DRAWS, meeting
 from app.events import MatchmakingUpdated, OpponentPick
 
 PICKS = {("mirror", OLD): 0.3, ("peers", NEW): 0.5, ("baselines", "random"): 0.2}

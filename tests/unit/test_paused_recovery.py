@@ -11,7 +11,7 @@ from driving import HOUR, KEY, NEED, OLD, distributed, folded, run_settings, sco
 from app.controllers import FeedbackFold, FeedbackLoopController, SelfplayScheduler, TrainingTrigger
 from app.controllers.fold import Fold
 from app.controllers.needs import Needs
-from app.controllers.plan import CONFIG
+from app.controllers.scheduler import CONFIG
 from app.core import derive_id
 from app.events import (
     ClockTick,
@@ -125,7 +125,8 @@ def test_a_long_pause_piles_up_no_more_than_a_training_needs() -> None:
     kept = loop.fold.rows(TrainingTrigger.name)[KEY].shards
     most = Needs().most_rows(run_settings(), KEY)
     assert sum(shard.rows for shard in kept) == most
-    assert loop.fold.rows(SelfplayScheduler.name)[CONFIG + KEY].config.fresh_rows == most
+    counted = loop.fold.rows(SelfplayScheduler.name)[CONFIG + KEY].config.shards
+    assert sum(shard.rows for shard in counted) == most
 
 
 def test_games_too_poor_to_train_on_are_asked_for_no_more_often() -> None:

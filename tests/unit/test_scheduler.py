@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from app.config import GAMES
 from app.controllers import SelfplayScheduler
-from app.controllers.fair_queue import PACED
-from app.controllers.plan import CONFIG, NAME, QUEUE
+from app.controllers.scheduler import CONFIG, NAME
 from app.core import derive_id
 from app.events import (
     AdaptiveParamsChanged,
@@ -123,9 +122,9 @@ class TestDemand:
         answer(scheduler, rows=NEED // 4)
         before = {asked.request for asked in row(scheduler).out}
         assert before
-        scheduler.feed(distributed(NEW, 1))
+        requests = scheduler.feed(distributed(NEW, 1))
+        assert [request.model for request in requests] == [NEW] * 4, "as many as make a training, nothing counted"
         assert not {asked.request for asked in row(scheduler).out} & before
-        assert row(scheduler).fresh_rows == 0
 
     def test_every_request_has_a_seed_of_its_own(self, scheduler):
         seeds = {scheduler.feed(distributed(NEW if n % 2 else OLD, n))[0].seed for n in range(20)}
@@ -134,7 +133,7 @@ class TestDemand:
     def test_rows_of_poor_quality_or_of_another_model_do_not_count(self, scheduler):
         scheduler.feed(distributed())
         scheduler.feed(scored(model=NEW), scored(0.29))
-        assert row(scheduler).fresh_rows == 0
+        assert len(answer(scheduler, rows=NEED - 1)) == 1
 
     @pytest.mark.parametrize("end", ["rejected", "unrated", "failed"])
     def test_a_cycle_without_a_new_model_brings_new_games(self, scheduler, end):
@@ -285,16 +284,19 @@ class TestWorkers:
     def test_no_rate_is_so_low_that_no_game_is_played_any_more(self, scheduler, rate):
         penalty = QualityPenaltyApplied(rate_multiplier=rate, quality_score=0.1, threshold=0.3)
         scheduler.feed(distributed(), penalty)
-        assert scheduler.row(f"config:{KEY}").config.rate == 0.01
+        assert not answer(scheduler, rows=NEED // 2, seconds=1.0, at=1)
+        said = {at: scheduler.feed(heartbeat(), TICK, key=None, at=at) for at in (99, 100)}
+        assert [at for at, requests in said.items() if requests] == [100]
 
-    def test_a_worker_is_not_believed_to_run_any_number_of_jobs(self, scheduler):
+    def test_a_worker_of_any_capacity_is_asked_for_no_more_than_is_needed(self, scheduler):
         scheduler.feed(DaemonReady(daemon="selfplay_worker", node="huge", position=0, capacity=10**12), key=None)
-        assert scheduler.row("worker:selfplay_worker@huge").worker.capacity == 1024
+        assert len(scheduler.feed(distributed())) == 1
+        assert len(answer(scheduler, rows=NEED // 4)) == 3
 
-    def test_other_daemons_are_no_workers(self, scheduler):
+    def test_other_daemons_are_no_workers(self):
+        scheduler = Driven(SelfplayScheduler)
         scheduler.feed(DaemonReady(daemon="training", node="x", position=0, capacity=9), key=None)
-        with pytest.raises(KeyError):
-            scheduler.row("worker:training@x")
+        assert not scheduler.feed(distributed())
 
 
 def shares(weights: dict[str, float], turns: int = 300) -> dict[str, float]:
@@ -390,14 +392,12 @@ class TestPace:
         said = [p for at in range(11, 200, 10) for p in scheduler.feed(heartbeat(), TICK, key=None, at=at)]
         assert len(said) == 1
 
-    def test_it_waits_in_one_place_however_often_it_is_looked_at(self, scheduler):
+    def test_it_waits_for_one_turn_however_often_it_is_looked_at(self, scheduler):
         scheduler.feed(distributed(), TrainingBlockedByQuality(reason="parity"), at=0)
         answer(scheduler, rows=NEED // 2, at=1)
-        for at in range(2, 1000, 50):
-            scheduler.feed(
-                heartbeat(), TICK, HyperparameterUpdated(parameter="epochs", value=4, previous=4, reason="x"), at=at
-            )
-            assert scheduler.row(QUEUE).queue.sizes.get(PACED, 0) <= 1
+        decided = HyperparameterUpdated(parameter="epochs", value=4, previous=4, reason="x")
+        said = {at: scheduler.feed(heartbeat(), TICK, decided, at=at) for at in range(2, 700, 50)}
+        assert [at for at, requests in said.items() if requests] == [102]
 
     def test_how_often_is_a_setting(self):
         scheduler = Driven(SelfplayScheduler, run_settings(scheduler={"idle_seconds": 5.0}))
@@ -482,4 +482,4 @@ class TestSettingsThatWereDecided:
 def test_another_configuration_is_not_touched(scheduler):
     scheduler.feed(distributed())
     scheduler.feed(QualityPenaltyApplied(rate_multiplier=0.5, quality_score=0.1, threshold=0.3), key=OTHER_KEY)
-    assert row(scheduler).rate == 1.0
+    assert len(answer(scheduler, rows=NEED - 1)) == 1

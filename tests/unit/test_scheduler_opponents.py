@@ -4,7 +4,7 @@ import pytest
 from driving import KEY, NEW, OLD, OTHER_KEY, Driven, distributed
 
 from app.controllers import SelfplayScheduler
-from app.controllers.plan import CONFIG
+from app.controllers.scheduler import CONFIG
 from app.events import DaemonReady, MatchmakingUpdated, OpponentPick, OpponentSampled
 
 DECIDED = MatchmakingUpdated(model=OLD, picks=(OpponentPick(agent="random", category="baselines", probability=1.0),))

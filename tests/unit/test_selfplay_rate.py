@@ -53,7 +53,7 @@ def requests_of(seconds: float, *, workers: int, paused: bool, rate: float, keys
             made += envelope.subject == keys[0] and now >= begins
             free_at[request.worker] = max(now, free_at[request.worker]) + seconds
             answer = played(model=request.model)
-            answer = answer.replace(request_id=envelope.id, worker=request.worker, seconds=seconds)
+            answer = answer.replace(request_id=envelope.id, seconds=seconds)
             shard = scored(model=request.model, rows=1, request=envelope.id)
             heappush(due, (free_at[request.worker], next(order), envelope.subject, [answer, shard]))
     return made
