@@ -12,9 +12,10 @@ from app.bus import BROKER_ONLY, BrokerUnavailable, Bus
 from app.cli.options import Place, connected, json_option, placed, timeout_option
 from app.cli.output import note, write_json
 from app.cli.selection import Selection, check_config, complete_types, open_journal
+from app.cli.status import current_model
 from app.config.loading import Loaded
 from app.core import NAME_LENGTH, EventId, FlyballError, derive_id
-from app.events import Envelope, Event, EventVoided, ModelPromoted, ModelRolledBack, Payload, Scope, originate, resolve
+from app.events import Envelope, Event, EventVoided, ModelRolledBack, Payload, Scope, originate, resolve
 from app.journal import JournalReader, NotAJournal
 from daemons.clock import SystemClock, boot_id
 
@@ -169,24 +170,22 @@ def _check_scope(place: Place, payload: Payload, config_key: str | None, event_i
         with open_journal(place) as reader:
             check_config(reader, config_key)
             if isinstance(payload, ModelRolledBack):
-                _check_rollback(reader, payload, config_key, event_id)
+                _check_rollback(place, reader, payload, config_key, event_id)
     except NotAJournal:
         check_config(None, config_key)
 
 
-def _check_rollback(reader: JournalReader, wanted: ModelRolledBack, config_key: str, event_id: str | None) -> None:
+def _check_rollback(
+    place: Place, reader: JournalReader, wanted: ModelRolledBack, config_key: str, event_id: str | None
+) -> None:
     """Refuse a rollback from a model that is not current, because it would undo every promotion since.
 
     A rollback that is recorded under this id may be published again: it is not recorded again.
     """
-    current = None
-    for event in Selection(frozenset({ModelPromoted, ModelRolledBack}), config_key).read(reader):
-        if event.id == event_id:
-            return
-        if isinstance(event.data, ModelPromoted):
-            current = event.data.model
-        elif event.data.holds(current):
-            current = event.data.to_model
+    recorded = Selection(frozenset({ModelRolledBack}), config_key).read(reader)
+    if event_id is not None and any(event.id == event_id for event in recorded):
+        return
+    current = current_model(place, reader, config_key)
     if wanted.from_model != current:
         raise BadData(
             f"from_model is {wanted.from_model}, but the current model of {config_key} is {current or 'none yet'}.",

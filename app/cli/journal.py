@@ -123,7 +123,12 @@ def repair(place: Place, *, position: int | None, reason: str | None, timeout: f
             return
         event = next(history(reader, after=position - 1, on_dead=lambda _: None), None)
     envelope = _void(position, str(reason), event if event and event.sequence == position else None)
-    recorded = asyncio.run(_publish(place, envelope, timeout))
+
+    async def publish() -> int:
+        async with connected(place, place.load(), timeout) as bus:
+            return await bus.publish(envelope)
+
+    recorded = asyncio.run(publish())
     write_values({"position": recorded, "id": envelope.id}, as_json=as_json)
 
 
@@ -166,8 +171,3 @@ def _void(position: int, reason: str, event: Event[Payload] | None) -> Envelope[
     if event is None:
         return originate(data, event_id=derive_id("void", position), time=now)
     return follow(data, event.cause, by="void", time=now)
-
-
-async def _publish(place: Place, envelope: Envelope[Payload], deadline_s: float) -> int:
-    async with connected(place, place.load(), deadline_s) as bus:
-        return await bus.publish(envelope)

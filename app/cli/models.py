@@ -9,7 +9,7 @@ import click
 from app.cli.options import Place
 from app.cli.output import note
 from app.cli.selection import check_played, open_journal
-from app.cli.status import read_board
+from app.cli.status import current_model
 from app.config import GameConfig
 from app.config.loading import UnknownConfig
 from app.core import HEURISTIC, FlyballError, ModelHash, UnusableFile
@@ -101,9 +101,8 @@ def _trained(folder: Path) -> bytes:
     run = RunPlace(folder)
     state = run.state()
     if state is None:
-        raise NoRun(
-            f"{folder} holds no training run with a model.", hint="Name a file, or the folder of flyball train."
-        )
+        hint = "Name a file, or the folder of flyball train."
+        raise NoRun(f"{folder} holds no training run with a model.", hint=hint)
     return FileStore(run.models).get(state.best.model)
 
 
@@ -122,8 +121,7 @@ def _current(option: str, place: Place, config_key: str | None) -> ModelHash:
     if config_key is None:
         raise click.UsageError("Say of which configuration: --config KEY.")
     with open_journal(place) as reader:
-        board = read_board(place.folder, reader)
-        model = next((row.model for row in board.state().configs if row.key == config_key), None)
+        model = current_model(place, reader, config_key)
         if model is None:
             check_played(reader, place, config_key)
     if model is None:
@@ -149,6 +147,6 @@ def _check_game(what: str, manifest: Manifest, config: GameConfig, place: Place)
 
 
 def _rules(config: GameConfig) -> tuple[str | HeartsRules, int]:
-    """Return what is played; how many hands make a game of Hearts changes nothing of how to play one."""
+    """Return the rules and the number of players; the hands in a game of Hearts make no difference."""
     hearts = own_hearts(config)
     return config.game if hearts is None else replace(hearts, hands=1), config.players

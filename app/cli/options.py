@@ -66,24 +66,21 @@ def pick(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: options[name] for name in names}
 
 
-class FigurePath(click.Path):
-    """The file of a figure: one that can't be written is refused before there is anything to draw."""
-
-    def __init__(self) -> None:
-        super().__init__(dir_okay=False, path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path. Raises ``click.BadParameter``."""
-        if Path(value).suffix not in FIGURE_FORMATS:
-            self.fail(f"{value}: end it with {', '.join(FIGURE_FORMATS[:-1])} or {FIGURE_FORMATS[-1]}.", param, ctx)
-        if not Path(value).parent.is_dir():
-            self.fail(f"{value} cannot be written: there is no folder {Path(value).parent}.", param, ctx)
-        return super().convert(value, param, ctx)
-
-
 def figure_option(what: str) -> Callable[[Any], Any]:
-    """Return the option ``--plot``, which hands the path over as ``figure``."""
-    return click.option("--plot", "figure", type=FigurePath(), help=f"{what}: {', '.join(FIGURE_FORMATS)}.")
+    """Return the option ``--plot``, which hands the path over as ``figure``.
+
+    A file that can't be written is refused before there is anything to draw.
+    """
+    help_text = f"{what}: {', '.join(FIGURE_FORMATS)}."
+    return click.option("--plot", "figure", type=FILE, callback=_check_figure, help=help_text)
+
+
+def _check_figure(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
+    if path and path.suffix not in FIGURE_FORMATS:
+        raise click.BadParameter(f"{path}: end it with {', '.join(FIGURE_FORMATS[:-1])} or {FIGURE_FORMATS[-1]}.")
+    if path and not path.parent.is_dir():
+        raise click.BadParameter(f"{path} cannot be written: there is no folder {path.parent}.")
+    return path
 
 
 class NotRunning(FlyballError):

@@ -11,6 +11,7 @@ from app.cli.output import note, show, stdout_console, write_json
 from app.cli.selection import complain, open_run
 from app.config import Deployment, RunFolder, RunSettings
 from app.config.loading import Loaded
+from app.core import ModelHash
 from app.core.clock import SECOND_US, SLOWED, SMALL_JUMP_US
 from app.events.envelope import EPOCH
 from app.journal import JournalReader, SqliteJournalReader, history
@@ -108,6 +109,12 @@ def read_board(folder: RunFolder, reader: JournalReader) -> Board:
     if board.position - start >= SAVE_AFTER:
         try_save(folder, board)
     return board
+
+
+def current_model(place: Place, reader: JournalReader, config_key: str) -> ModelHash | None:
+    """Return a configuration's current model; None before the first."""
+    rows = read_board(place.folder, reader).state().configs
+    return next((row.model for row in rows if row.key == config_key), None)
 
 
 def try_save(folder: RunFolder, board: Board) -> None:

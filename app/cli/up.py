@@ -258,22 +258,29 @@ def _line(text: str, style: str) -> Text:
 
 
 async def _up(place: Place, loaded: Loaded, seconds: float | None, chosen: Screen) -> bool:
-    stop, hurry = asyncio.Event(), asyncio.Event()
+    stop, hurry, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
     watch = JournalWatch(place.folder)
     with chosen as screen:
-        supervisor = Supervisor(
-            child_specs(place, loaded),
-            SystemClock(),
-            _reporter(screen, stop),
-            drain_seconds=loaded.deployment.drain_seconds + AFTER_DRAIN_SECONDS,
-        )
-        _on_signals(lambda: _stop(stop, hurry, screen))
+
+        def on_signal() -> None:
+            if stop.is_set():
+                hurry.set()
+                return
+            stop.set()
+            with tolerate_closed_output():
+                screen.say("Stopping: running jobs get their time. Ctrl-C again does not wait.")
+
+        drain_seconds = loaded.deployment.drain_seconds + AFTER_DRAIN_SECONDS
+        children, report = child_specs(place, loaded), _reporter(screen, stop)
+        supervisor = Supervisor(children, SystemClock(), report, drain_seconds=drain_seconds)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, on_signal)
+        if seconds is not None:
+            loop.call_later(seconds, stop.set)
         async with asyncio.TaskGroup() as group:
             watcher = group.create_task(_watch(watch, loaded, screen, stop))
-            timer = group.create_task(_stop_after(seconds, stop))
             fine = await supervisor.run(stop, hurry)
             watcher.cancel()
-            timer.cancel()
         with tolerate_closed_output():
             _look(watch, loaded, screen)
         watch.save()
@@ -315,26 +322,6 @@ def _reporter(screen: Screen, stop: asyncio.Event) -> Callable[[ChildReport], No
             screen.report(report)
 
     return report
-
-
-def _on_signals(handle: Callable[[], None]) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, handle)
-
-
-def _stop(stop: asyncio.Event, hurry: asyncio.Event, screen: Screen) -> None:
-    if stop.is_set():
-        hurry.set()
-        return
-    stop.set()
-    with tolerate_closed_output():
-        screen.say("Stopping: running jobs get their time. Ctrl-C again does not wait.")
-
-
-async def _stop_after(seconds: float | None, stop: asyncio.Event) -> None:
-    if seconds is not None:
-        await asyncio.sleep(seconds)
-        stop.set()
 
 
 class JournalWatch:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from app.core import FlyballError
@@ -48,21 +49,17 @@ class Story:
         found: Any = self.recorded or self.recomputed
         about = f" about {found.subject}" if found.subject else ""
         what = f"{found.data.event_name}{about}"
+        by, at = self.difference.by, self.difference.position
         match self.difference.kind:
             case "changed":
                 first = self.fields[0]
                 return (
                     f"{what}, recorded at {self.difference.recorded_at}, says {first.path} {first.recorded}; "
-                    f"{self.difference.by} now concludes {first.recomputed}."
+                    f"{by} now concludes {first.recomputed}."
                 )
             case "missing":
-                return (
-                    f"{what} was never recorded; {self.difference.by} now concludes it from the event at {self._at()}."
-                )
-        return f"{what}, recorded at {self._at()} by {self.difference.by}, is not what any controller concludes now."
-
-    def _at(self) -> int:
-        return self.difference.position
+                return f"{what} was never recorded; {by} now concludes it from the event at {at}."
+        return f"{what}, recorded at {at} by {by}, is not what any controller concludes now."
 
 
 class NonDeterministicReplay(FlyballError):
@@ -85,12 +82,16 @@ def explain(read: Read, difference: Difference, *, causes: int = 8) -> Story:
         difference: one of a report.
         causes: how many generations of causes to show.
     """
-    envelope = difference.envelope()
-    cause_of: dict[str, str | None] = {event.id: event.envelope.causationid for event in _recorded(read(), difference)}
+    envelope, last = difference.envelope(), max(difference.position, difference.recorded_at or 0)
+
+    def recorded_events() -> Iterable[Event[Any]]:
+        return takewhile(lambda event: event.sequence <= last, read())
+
+    cause_of: dict[str, str | None] = {event.id: event.envelope.causationid for event in recorded_events()}
     direct = cause_of.get(difference.event_id) if envelope is None else envelope.causationid
     line = ancestors(cause_of, direct)
     wanted = {difference.event_id, *line[:causes]}
-    events: dict[str, Event[Any]] = {event.id: event for event in _recorded(read(), difference) if event.id in wanted}
+    events: dict[str, Event[Any]] = {event.id: event for event in recorded_events() if event.id in wanted}
     recorded = events.get(difference.event_id)
     return Story(
         difference=difference,
@@ -112,24 +113,12 @@ def verify(read: Read, report: Report) -> None:
         raise NonDeterministicReplay(explain(read, report.differences[0]), report.differing)
 
 
-def _recorded(events: Iterable[Event[Any]], difference: Difference) -> Iterable[Event[Any]]:
-    last = max(difference.position, difference.recorded_at or 0)
-    for event in events:
-        if event.sequence > last:
-            return
-        yield event
-
-
 def differing(recorded: Envelope[Payload] | None, recomputed: Envelope[Payload] | None) -> tuple[Field, ...]:
     """Return what differs between two conclusions, by path."""
-    before, after = _flat(recorded), _flat(recomputed)
+    before, after = (dict(_leaves("", one.attributes())) if one else {} for one in (recorded, recomputed))
     paths = sorted(before.keys() | after.keys())
     pairs = ((path, before.get(path, ABSENT), after.get(path, ABSENT)) for path in paths)
     return tuple(Field(path, old, new) for path, old, new in pairs if old != new)
-
-
-def _flat(envelope: Envelope[Payload] | None) -> dict[str, str]:
-    return {} if envelope is None else dict(_leaves("", envelope.attributes()))
 
 
 def _leaves(path: str, value: Any) -> Iterable[tuple[str, str]]:

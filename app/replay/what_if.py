@@ -90,7 +90,12 @@ class WhatIf:
                     found.append(_divergence("added", event, None, one))
                 elif before.envelope != one.envelope:
                     self._instead[one.envelope.id] = one.envelope
-                    found += _otherwise(event, before, one)
+                    if before.envelope.subject == one.envelope.subject:
+                        same_type = type(before.envelope.data) is type(one.envelope.data)
+                        found.append(_divergence("changed" if same_type else "replaced", event, before, one))
+                    else:  # an id numbers the conclusions of a cause: those about two configurations are unrelated
+                        found.append(_divergence("missing", event, before, None))
+                        found.append(_divergence("added", event, None, one))
         for before in concluded.values():
             self._instead[before.envelope.id] = None
             found.append(_divergence("missing", event, before, None))
@@ -109,25 +114,8 @@ class WhatIf:
         return (event,)
 
 
-def _otherwise(cause: Event[Payload], before: Conclusion, after: Conclusion) -> list[Divergence]:
-    """Compare two conclusions with one id, which numbers the conclusions of a cause.
-
-    Two about different configurations are unrelated: one is missing, the other added.
-    """
-    if before.envelope.subject == after.envelope.subject:
-        same_type = type(before.envelope.data) is type(after.envelope.data)
-        return [_divergence("changed" if same_type else "replaced", cause, before, after)]
-    return [_divergence("missing", cause, before, None), _divergence("added", cause, None, after)]
-
-
 def _divergence(kind: Change, cause: Event[Payload], before: Conclusion | None, after: Conclusion | None) -> Divergence:
     either = after or before
     assert either is not None
-    return Divergence(
-        kind=kind,
-        position=cause.sequence,
-        time=cause.recordedtime,
-        by=either.by,
-        before=before and before.envelope,
-        after=after and after.envelope,
-    )
+    envelopes = (before and before.envelope, after and after.envelope)
+    return Divergence(kind, cause.sequence, cause.recordedtime, either.by, *envelopes)
