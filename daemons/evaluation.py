@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from app.config import EvaluationSettings, GameConfig
 from app.controllers import REMEMBERED
@@ -25,7 +25,7 @@ from app.events import (
     Payload,
     Row,
     Step,
-    Value,
+    handles,
 )
 from app.league import (
     LEAST_ERROR,
@@ -162,11 +162,19 @@ WAITING_MATCHES = 16
 """Requests of a configuration's matches that wait; where there is no time for more, the oldest are given up."""
 
 
-class EvaluationPending(Value):
-    """A request that waits for its result."""
+class EvaluationPending(Row, frozen=True):
+    """A request that waits for its result: an evaluation or matches."""
 
     cause: Cause
-    request: Asked
+    evaluation: EvaluationRequested | None = None
+    matches: MatchesRequested | None = None
+
+    @property
+    def request(self) -> Asked:
+        """The request."""
+        asked = self.evaluation or self.matches
+        assert asked is not None  # one of them is given
+        return asked
 
 
 class Champions(Row, frozen=True):
@@ -197,59 +205,67 @@ class Champions(Row, frozen=True):
         return members | {rated.model: rated.rating for rated in self.promoted[-RECENT:]}
 
 
+Rows = Mapping[str, Champions]
+
+
 class Evaluator(QuietWorker[Asked]):
     """Runs ``app.play.matches:batch`` for batches of games: see ``plan_gauntlet`` for the opponents."""
 
     name: ClassVar[str] = "Evaluator"
     row: ClassVar[type[Champions]] = Champions
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {
-            CheckpointAdded,
-            CheckpointRetired,
-            EloUpdated,
-            EvaluationCompleted,
-            EvaluationFailed,
-            EvaluationRequested,
-            MatchesRequested,
-            ModelPromoted,
-            ModelRolledBack,
-        }
-    )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {EloUpdated, EvaluationCompleted, EvaluationFailed, EvaluationProgress}
     )
 
-    def step(self, rows: Mapping[str, Champions], event: Event[Payload]) -> Step[Champions]:
-        """Take up requests, drop those that have their result, remember who was promoted."""
-        row = rows.get(event.subject, Champions())
-        changed: dict[str, object]
-        match event.data:
-            case EvaluationRequested() | MatchesRequested() as asked:
-                changed = {"pending": _queued(row.pending, EvaluationPending(cause=event.cause, request=asked))}
-            case EvaluationCompleted() | EvaluationFailed() as data:
-                waiting = tuple(one for one in row.pending if one.cause.id != data.request_id)
-                builtins = self.settings.config(event.subject).builtins
-                changed = {"pool": _pooled(row.pool, data, {*row.known, *builtins}), "pending": waiting}
-            case ModelRolledBack(to_model=model):
-                changed = {"promoted": _up_to(row.promoted, model)}
-            case ModelPromoted(model=model, elo=elo, evidence=evidence):
-                others = tuple(rated for rated in row.promoted if rated.model != model)
-                changed = {
-                    "promoted": (*others, RatedModel(model=model, elo=elo, stderr=evidence.elo_stderr))[-REMEMBERED:]
-                }
-            case EloUpdated() as data:
-                changed = {"league": self._league(row, event), "promoted": _with_ratings(row.promoted, data)}
-            case CheckpointAdded() | CheckpointRetired():
-                changed = {"league": self._league(row, event)}
-            case _:
-                return Step()
-        return Step({event.subject: _without_idle_gates(row.replace(**changed))})
+    @handles(EvaluationRequested)
+    def evaluation_requested(self, rows: Rows, event: Event[EvaluationRequested]) -> Step[Champions]:
+        """Queue the gauntlet or gate."""
+        asked = EvaluationPending(cause=event.cause, evaluation=event.data)
+        return _changed(rows, event, pending=_queued(_row(rows, event).pending, asked))
 
-    def _league(self, row: Champions, event: Event[Payload]) -> League:
+    @handles(MatchesRequested)
+    def matches_requested(self, rows: Rows, event: Event[MatchesRequested]) -> Step[Champions]:
+        """Queue the matches."""
+        asked = EvaluationPending(cause=event.cause, matches=event.data)
+        return _changed(rows, event, pending=_queued(_row(rows, event).pending, asked))
+
+    @handles(EvaluationCompleted, EvaluationFailed)
+    def ended(self, rows: Rows, event: Event[EvaluationCompleted] | Event[EvaluationFailed]) -> Step[Champions]:
+        """Drop the request that has its result, and count its games."""
+        row, data = _row(rows, event), event.data
+        waiting = tuple(one for one in row.pending if one.cause.id != data.request_id)
+        known = {*row.known, *self.settings.config(event.subject).builtins}
+        return _changed(rows, event, pool=_pooled(row.pool, data, known), pending=waiting)
+
+    @handles(ModelPromoted)
+    def promoted(self, rows: Rows, event: Event[ModelPromoted]) -> Step[Champions]:
+        """Remember the new champion."""
+        data = event.data
+        others = tuple(rated for rated in _row(rows, event).promoted if rated.model != data.model)
+        newest = RatedModel(model=data.model, elo=data.elo, stderr=data.evidence.elo_stderr)
+        return _changed(rows, event, promoted=(*others, newest)[-REMEMBERED:])
+
+    @handles(ModelRolledBack)
+    def rolled_back(self, rows: Rows, event: Event[ModelRolledBack]) -> Step[Champions]:
+        """Forget the champions after the restored one."""
+        return _changed(rows, event, promoted=_up_to(_row(rows, event).promoted, event.data.to_model))
+
+    @handles(EloUpdated)
+    def elo_updated(self, rows: Rows, event: Event[EloUpdated]) -> Step[Champions]:
+        """Take in published ratings."""
+        row = _row(rows, event)
+        return _changed(rows, event, league=self._league(row, event), promoted=_with_ratings(row.promoted, event.data))
+
+    @handles(CheckpointAdded, CheckpointRetired)
+    def league_changed(self, rows: Rows, event: Event[Any]) -> Step[Champions]:
+        """Take in who is a member of the league."""
+        return _changed(rows, event, league=self._league(_row(rows, event), event))
+
+    def _league(self, row: Champions, event: Event[Any]) -> League:
         league = row.league.with_baselines(self.settings.config(event.subject).builtins)
         return fold_league(league, event, self.settings.league.admission)
 
-    def jobs(self, rows: Mapping[str, Champions]) -> Iterable[EvaluationJob]:
+    def jobs(self, rows: Rows) -> Iterable[EvaluationJob]:
         """Return the pending requests, oldest first; those of tournaments come after all others.
 
         A tournament's matches that have begun are finished first: abandoning them would lose their games, and kill
@@ -335,6 +351,15 @@ def _opponents(
     return plan_gauntlet(
         request.model, (*others, *candidates), config.builtins, settings, config.players, saturated=one_sided
     )
+
+
+def _row(rows: Rows, event: Event[Any]) -> Champions:
+    return rows.get(event.subject, Champions())
+
+
+def _changed(rows: Rows, event: Event[Any], **changes: Any) -> Step[Champions]:
+    """Return the step that changes the row of the event's configuration."""
+    return Step({event.subject: _without_idle_gates(_row(rows, event).replace(**changes))})
 
 
 def _match(match: Json) -> MatchResult:

@@ -11,7 +11,7 @@ import structlog
 from app.config import RunSettings
 from app.core import EventId, FlyballError
 from app.engine import Engine, scatter
-from app.events import AnyRow, Cause, Event, HandlerReducer, Payload, Reducer, Step
+from app.events import Cause, Event, HandlerReducer, Payload, Reducer, Row, Step
 
 # Workers: reducers that also want jobs run.
 #
@@ -19,7 +19,7 @@ from app.events import AnyRow, Cause, Event, HandlerReducer, Payload, Reducer, S
 # remembered, so a worker killed at any moment picks up by folding its rows and running what they still ask for. The
 # result is a fact whose id follows from the request, so a repetition counts once.
 
-R = TypeVar("R", bound=AnyRow)
+R = TypeVar("R", bound=Row)
 Q = TypeVar("Q")
 Json = dict[str, Any]
 

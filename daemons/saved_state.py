@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from app.config import RunSettings
 from app.controllers.fold import HOST, SETTINGS_KEY, RowKey
-from app.events import AnyRow, Row
+from app.events import Row
 from app.events.schemas import shape
 from app.journal import StateStore
 
@@ -98,8 +98,9 @@ def _likeliest(value: Any, options: Sequence[Mapping[str, Any]], definitions: Ma
 
 
 @cache
-def _digest(row: type[AnyRow | RunSettings]) -> str:
-    return sha256(json.dumps(shape(row.model_json_schema())).encode()).hexdigest()
+def _digest(row: type[Row | RunSettings]) -> str:
+    schema = row.json_schema() if issubclass(row, Row) else row.model_json_schema()
+    return sha256(json.dumps(shape(schema)).encode()).hexdigest()
 
 
 REBUILD = "rebuild "
@@ -176,7 +177,7 @@ class SavedState:
         if self.rebuilding:
             progress = Progress(position=cursor, dropped=self.dropped, schemas=self._schemas.decode())
             rows = {(REBUILD + kind, name): row for (kind, name), row in changed.items()}
-            self._store.save(self.settled, {**self._new, **rows, PROGRESS_KEY: progress.model_dump_json().encode()})
+            self._store.save(self.settled, {**self._new, **rows, PROGRESS_KEY: progress.to_json()})
         else:
             self._store.save(cursor, {**self._new, **changed})
         self._new = {}
@@ -195,7 +196,7 @@ def _of_rebuild(key: RowKey) -> bool:
 
 
 def _progress(saved: Mapping[RowKey, bytes]) -> Progress | None:
-    return Progress.model_validate_json(saved[PROGRESS_KEY]) if PROGRESS_KEY in saved else None
+    return Progress.from_json(saved[PROGRESS_KEY]) if PROGRESS_KEY in saved else None
 
 
 def _rebuilt(saved: Mapping[RowKey, bytes]) -> dict[RowKey, bytes]:

@@ -56,7 +56,7 @@ def status(place: Place, *, as_json: bool) -> None:
     now = board.status(SystemClock().now(), silent_seconds, running=is_running(place, loaded))
     if as_json:
         extra = {"head": head, "unfolded": sorted(unfolded), "clock_lead_seconds": lead_seconds}
-        write_json(now.model_dump(mode="json") | extra)
+        write_json(now.to_builtins() | extra)
     else:
         width = stdout_console().width
         waiting = [Text(f"{config.key}: {config.waiting_for}") for config in now.configs if config.waiting_for]

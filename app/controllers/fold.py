@@ -9,7 +9,6 @@ from app.controllers.controller import Controller
 from app.controllers.state import FeedbackFold
 from app.core import FlyballError, ModelHash
 from app.events import (
-    AnyRow,
     Cause,
     Emission,
     Envelope,
@@ -30,7 +29,7 @@ from app.events import (
 RowKey = tuple[str, str]
 """(reducer, row)."""
 
-Changed = dict[RowKey, AnyRow | RunSettings | None]
+Changed = dict[RowKey, Row | RunSettings | None]
 """Rows to save (``None``: deleted), and the settings."""
 
 Recorded = tuple[str, str]
@@ -105,7 +104,11 @@ class Outcome:
 
 def written(rows: Changed) -> dict[RowKey, bytes | None]:
     """Return rows as a state store takes them."""
-    return {key: None if row is None else row.model_dump_json().encode() for key, row in rows.items()}
+    return {key: None if row is None else _written(row) for key, row in rows.items()}
+
+
+def _written(row: Row | RunSettings) -> bytes:
+    return row.to_json() if isinstance(row, Row) else row.model_dump_json().encode()
 
 
 SUCCESSIONS = frozenset({ModelPromoted, ModelRolledBack})
@@ -121,7 +124,7 @@ class _Seat(NamedTuple):
     reducer: Hosted
     name: str
     step: Callable[..., Step[Any]]
-    rows: dict[str, AnyRow]
+    rows: dict[str, Row]
     shown: tuple[Mapping[str, Any], ...]
 
 
@@ -153,13 +156,13 @@ class Fold:
         self._saved = saved or {}
         self.voided = frozenset(voided) | voided_in(self._saved)
         self._to_void: set[int] = set()
-        self._rows: dict[str, dict[str, AnyRow]] = {}
+        self._rows: dict[str, dict[str, Row]] = {}
         self._readers: dict[type[Payload], tuple[_Seat, ...]] = {}
         self.reducers: tuple[Hosted, ...] = ()
         self.settings: RunSettings | None = None
         self._concerned: frozenset[str | None] = frozenset({None})
         self._current: dict[str, ModelHash] = {
-            key.removeprefix(CURRENT): CurrentModel.model_validate_json(row).model
+            key.removeprefix(CURRENT): CurrentModel.from_json(row).model
             for (owner, key), row in self._saved.items()
             if owner == HOST and key.startswith(CURRENT)
         }
@@ -170,7 +173,7 @@ class Fold:
         """Return the rows of the reducer with this name."""
         return self._rows.get(reducer, {})
 
-    def tables(self) -> Mapping[str, Mapping[str, AnyRow]]:
+    def tables(self) -> Mapping[str, Mapping[str, Row]]:
         """Return the rows of all reducers, by the reducers' names."""
         return {reducer.name: self._rows[reducer.name] for reducer in self.reducers}
 
@@ -242,18 +245,14 @@ class Fold:
         shown = (self._rows.setdefault(FeedbackFold.name, {}),) if isinstance(reducer, Controller) else ()
         return _Seat(reducer, reducer.name, reducer.step, self._rows[reducer.name], shown)
 
-    def _load(self, reducer: Hosted) -> dict[str, AnyRow]:
-        return {
-            key: reducer.row.model_validate_json(row)
-            for (owner, key), row in self._saved.items()
-            if owner == reducer.name
-        }
+    def _load(self, reducer: Hosted) -> dict[str, Row]:
+        return {key: reducer.row.from_json(row) for (owner, key), row in self._saved.items() if owner == reducer.name}
 
 
 def voided_in(saved: Mapping[RowKey, bytes]) -> frozenset[int]:
     """Return the positions of voided events in saved rows."""
     row = saved.get(VOIDED_KEY)
-    return frozenset() if row is None else frozenset(VoidedEvents.model_validate_json(row).positions)
+    return frozenset() if row is None else frozenset(VoidedEvents.from_json(row).positions)
 
 
 def _apply(seat: _Seat, event: Event[Payload], outcome: Outcome, recorded: Collection[Recorded] | None) -> None:

@@ -67,7 +67,7 @@ from app.events.requests import (
     SelfplayRequested,
     TrainingRequested,
 )
-from app.events.rows import AnyRow, Row
+from app.events.rows import Row
 from app.events.values import (
     AgentRating,
     Category,
@@ -92,7 +92,6 @@ __all__ = [
     "ENVELOPES",
     "AdaptiveParamsChanged",
     "AgentRating",
-    "AnyRow",
     "Category",
     "Cause",
     "CheckpointAdded",

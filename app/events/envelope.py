@@ -15,7 +15,8 @@ from msgspec.json import Encoder
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from app.core import NAME_LENGTH, EventId, Name
-from app.events.payload import Payload, Scope, Value, trusted
+from app.events.payload import Payload, Scope
+from app.events.rows import Row
 
 P_co = TypeVar("P_co", bound=Payload, covariant=True)
 _NAME = Meta(min_length=1, max_length=NAME_LENGTH)
@@ -103,7 +104,7 @@ def encode(envelope: Envelope[Payload]) -> bytes:
     return _write(envelope)
 
 
-class Cause(Value):
+class Cause(Row, frozen=True):
     """Reference to an event for the events that it causes."""
 
     id: EventId
@@ -158,15 +159,14 @@ class Event(Struct, Generic[P_co], frozen=True):
     def cause(self) -> Cause:
         """This event as the cause of others."""
         envelope = self.envelope
-        fields = {
-            "id": envelope.id,
-            "subject": envelope.subject,
-            "correlationid": envelope.correlationid,
-            "traceparent": envelope.traceparent,
-            "sequence": self.sequence,
-            "recorded_us": self.recorded_us,
-        }
-        return trusted(Cause, fields)
+        return Cause(
+            id=EventId(envelope.id),
+            subject=envelope.subject,
+            correlationid=envelope.correlationid,
+            traceparent=envelope.traceparent,
+            sequence=self.sequence,
+            recorded_us=self.recorded_us,
+        )
 
     def to_cloudevent(self) -> dict[str, Any]:
         """Return the event in CloudEvents' structured JSON form, stamps included."""

@@ -1,8 +1,7 @@
 """The base of all payloads, and the three kinds of event."""
 
 from enum import StrEnum
-from functools import cache
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -22,36 +21,6 @@ class Scope(StrEnum):
 
     CONFIG = "config"
     SYSTEM = "system"
-
-
-M = TypeVar("M", bound=BaseModel)
-
-_set_dict, _set_fields_set, _set_extra, _set_private = (
-    vars(BaseModel)[name].__set__
-    for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
-)
-
-
-@cache
-def _fields_of(model: type[BaseModel]) -> set[str]:
-    return set(model.__pydantic_fields__)
-
-
-def trusted(model: type[M], fields: dict[str, Any]) -> M:
-    """Build a frozen model from all its fields, which are known to fit, without looking at them.
-
-    A fraction of what pydantic's ``model_construct`` costs, which also knows aliases, extras and private attributes.
-
-    Args:
-        model: the class; it has none of those.
-        fields: in the order in which the class has them: they are written so. The model keeps this very dictionary.
-    """
-    built = object.__new__(model)
-    _set_dict(built, fields)
-    _set_fields_set(built, _fields_of(model))
-    _set_extra(built, None)
-    _set_private(built, None)
-    return built
 
 
 class Value(BaseModel):

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from app.events.envelope import Cause, Event
 from app.events.payload import Payload
-from app.events.rows import AnyRow
+from app.events.rows import Row
 
-R = TypeVar("R", bound=AnyRow)
+R = TypeVar("R", bound=Row)
 
 
 class Emission(NamedTuple):

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from app.controllers import FeedbackFold
 from app.controllers.fold import VOIDED_KEY, Conclusion, Factory, Fold, Outcome, RowKey, VoidedEvents, voided_in
 from app.core import FlyballError
-from app.events import AnyRow, Event, EventVoided, Payload, RunConfigured
+from app.events import Event, EventVoided, Payload, Row, RunConfigured
 from app.events.frames import DeadLetter, Stored, stored_in
 from app.journal import JournalReader, StateStore, history
 from app.journal.history import voided_events
@@ -76,12 +76,12 @@ def controllers(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> tuple[Factory, .
     return cast("tuple[Factory, ...]", (FeedbackFold, *classes))
 
 
-def state_hash(tables: Mapping[str, Mapping[str, AnyRow]]) -> str:
+def state_hash(tables: Mapping[str, Mapping[str, Row]]) -> str:
     """Return SHA-256 over all rows, by reducer and key, as canonical JSON lines."""
     digest = sha256()
     for name, rows in sorted(tables.items()):
         for key, row in sorted(rows.items()):
-            line = json.dumps([name, key, row.model_dump(mode="json")], sort_keys=True, separators=(",", ":"))
+            line = json.dumps([name, key, row.to_builtins()], sort_keys=True, separators=(",", ":"))
             digest.update(line.encode() + b"\n")
     return digest.hexdigest()
 
@@ -174,10 +174,10 @@ class Replay:
         kept, self._kept = self._kept, Outcome()
         own = {LEDGER_KEY: self._records.dump(), RUN_KEY: self._run.encode(), SCHEMAS_KEY: self._schemas}
         own[UNFOLDED_KEY] = _UNFOLDED.dump_json(self._unfolded)
-        own[VOIDED_KEY] = VoidedEvents(positions=tuple(sorted(self._voids))).model_dump_json().encode()
+        own[VOIDED_KEY] = VoidedEvents(positions=tuple(sorted(self._voids))).to_json()
         return kept.saved() | own
 
-    def tables(self) -> dict[str, Mapping[str, AnyRow]]:
+    def tables(self) -> dict[str, Mapping[str, Row]]:
         """Return all rows by reducer."""
         return {name: rows for fold in self._folds for name, rows in fold.tables().items()}
 

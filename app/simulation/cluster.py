@@ -14,7 +14,6 @@ from typing import Any, cast
 from app.config import RunSettings
 from app.core import FlyballError, derive_id
 from app.events import (
-    AnyRow,
     DaemonFact,
     DaemonHeartbeat,
     DaemonReady,
@@ -23,6 +22,7 @@ from app.events import (
     Event,
     NodeQuarantined,
     Payload,
+    Row,
     SelfplayComplete,
     SelfplayRequested,
     follow,
@@ -74,7 +74,7 @@ class Station:
         self._worker, self._source, self._capacity = worker, source, capacity
         self._agenda, self._compute = agenda, compute
         self.reads = worker.reads
-        self._rows: dict[str, AnyRow] = {}
+        self._rows: dict[str, Row] = {}
         self._known: set[str] = set()
         self._waiting: deque[Job[Any]] = deque()
         self.running = 0

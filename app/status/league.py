@@ -154,7 +154,7 @@ class LeagueView:
             "members": members,
             "matchmaking": [pick.model_dump(mode="json") for pick in self.picks],
             "met_games": dict(self.met),
-            "progress": self.progress and self.progress.model_dump(mode="json"),
+            "progress": self.progress and self.progress.to_builtins(),
             "matrix": self.matrix(member["agent"] for member in members),
             "cycle": cycle and cycle._asdict(),
         }

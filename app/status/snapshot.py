@@ -28,7 +28,7 @@ def save_board(path: Path, board: Board) -> None:
     Raises:
         OSError: it can't be written.
     """
-    state = board.state().model_dump_json()
+    state = board.state().to_json().decode()
     document = {"made_by": _maker(), "sha256": sha256(state.encode()).hexdigest(), "state": state}
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f"{path.name}.{os.getpid()}")
@@ -43,7 +43,7 @@ def load_board(path: Path, reader: JournalReader) -> Board:
         text = document["state"]
         if document["made_by"] != _maker() or document["sha256"] != sha256(text.encode()).hexdigest():
             return Board()
-        state = BoardState.model_validate_json(text)
+        state = BoardState.from_json(text)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError, DecodeError):
         return Board()
     return Board(state) if _belongs(state, reader) else Board()

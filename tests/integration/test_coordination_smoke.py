@@ -99,7 +99,7 @@ async def test_replay_equals_live(tmp_path, states, lives):
             one.feed(events[:cursor])
             rows = {(reducer, key): row for reducer, rows in one.tables().items() for key, row in rows.items()}
             kept = {key: row for key, row in saved.items() if key[0] != HOST}
-            assert {key: row.model_dump_json().encode() for key, row in rows.items()} == kept
+            assert {key: row.to_json() for key, row in rows.items()} == kept
 
 
 async def test_stopped_and_started_again_it_goes_on(tmp_path, states):

@@ -215,7 +215,7 @@ def positions_in(states: MemoryStateStore) -> dict[str, tuple[int, ...]]:
     """Return the reducers' saved rows."""
     rows = states.load()[1]
     return {
-        reducer.name: Counts.model_validate_json(rows[reducer.name, KEY]).positions
+        reducer.name: Counts.from_json(rows[reducer.name, KEY]).positions
         for reducer in (Picky, Easy)
         if (reducer.name, KEY) in rows
     }

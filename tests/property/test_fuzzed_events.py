@@ -47,7 +47,7 @@ def check_rows(fold: Fold) -> None:
     """Make sure that a daemon that starts again reads its rows, and finds its jobs."""
     for rows in fold.tables().values():
         for row in rows.values():
-            assert type(row).model_validate_json(row.model_dump_json()) == row
+            assert type(row).from_json(row.to_json()) == row
     for reducer in fold.reducers:
         if hasattr(reducer, "jobs"):
             list(reducer.jobs({key: row for key, row in fold.rows(reducer.name).items() if row.cause}))

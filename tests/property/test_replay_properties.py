@@ -176,7 +176,5 @@ def test_replay_equals_live(scenes):
     report = one.report(stage.journal.head)
     assert (report.differing, report.in_flight) == (0, ())
     tables = {name: rows for name, rows in one.tables().items() if rows}
-    replayed = {
-        (name, key): row.model_dump_json().encode() for name, rows in tables.items() for key, row in rows.items()
-    }
+    replayed = {(name, key): row.to_json() for name, rows in tables.items() for key, row in rows.items()}
     assert replayed == _rows(stage)

@@ -59,7 +59,7 @@ def test_its_json_is_lossless(ratings, win_rates):
     for win_rate in win_rates:
         state = state.update_win_rate(win_rate)
     state = state.update_parity(3, 1).compute_urgency(now)
-    assert FeedbackState.model_validate_json(state.model_dump_json()) == state
+    assert FeedbackState.from_json(state.to_json()) == state
     assert len(state.elo_history) <= HISTORY_LENGTH
 
 

@@ -142,6 +142,6 @@ def test_the_scale_goes_on_where_the_random_bot_loses_every_game():
 
 def test_a_pool_survives_a_restart_bit_for_bit():
     pool = grown(30)
-    again = Pool.model_validate_json(pool.model_dump_json())
+    again = Pool.from_json(pool.to_json())
     assert again == pool
     assert again.ratings("x").comparable() == pool.ratings("x").comparable()
