@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from app.core.kernels import inlined, kernel
 from app.games.codec import Codec
-from app.games.table import FINISHED, IllegalAction, Indices, TableSpec
+from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, TableSpec
 
 SEATS = 2
 Play = Callable[[NDArray[np.void], Indices, Indices, int], None]
@@ -97,7 +97,7 @@ class BoardTable:
         """See ``Table.seats``."""
         return np.array(self._games["mover"])
 
-    def observe(self, slots: Indices) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    def observe(self, slots: Indices) -> tuple[NDArray[np.uint8], Mask]:
         """See ``Table.observe``."""
         return self.view(slots, self._games["mover"][slots]), self._games["open"][slots].view(np.bool_)
 
@@ -114,11 +114,11 @@ class BoardTable:
             raise IllegalAction(int(actions[illegal]), slot, np.flatnonzero(self._games["open"][slot]).tolist())
         self._rules.play(self._games, places, chosen, self._limit)
 
-    def earned(self, slots: Indices, seats: NDArray[np.int8]) -> NDArray[np.float32]:  # noqa: ARG002
+    def earned(self, slots: Indices, seats: NDArray[np.int8]) -> Floats:  # noqa: ARG002
         """See ``Table.earned``; only the end is rewarded."""
         return np.zeros(len(slots), dtype=np.float32)
 
-    def returns(self) -> NDArray[np.float32]:
+    def returns(self) -> Floats:
         """See ``Table.returns``."""
         return np.array(self._games["returns"])
 

@@ -16,10 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.kernels import kernel
-from app.games.hearts.bits import count, highest, points_of
-from app.games.hearts.cards import ALL, CARDS, HEARTS, QUEEN_OF_SPADES, RANKS, SEATS, SPADES, SUIT, SUITS
-from app.games.hearts.play import is_passing
-from app.games.hearts.state import CLEAN_FIRST_TRICK, Game
+from app.games.hearts.cards import (
+    ALL,
+    CARDS,
+    HEARTS,
+    QUEEN_OF_SPADES,
+    RANKS,
+    SEATS,
+    SPADES,
+    SUIT,
+    SUITS,
+    count,
+    highest,
+    points_of,
+)
+from app.games.hearts.play import Game, is_passing
+from app.games.hearts.rules import CLEAN_FIRST_TRICK
 
 (
     OVERTAKE,  # chance that who has higher cards of the suit, and plays later, plays one

@@ -1,4 +1,4 @@
-"""Which Hearts is played."""
+"""The options of Hearts, and game strings that name them."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
@@ -7,6 +7,8 @@ from typing import Any
 import pyspiel
 
 from app.games.table import UnknownGame
+
+CLEAN_FIRST_TRICK, MUST_BREAK, QUEEN_BREAKS = 1, 2, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +36,22 @@ class HeartsRules:
 
     @property
     def game(self) -> str:
-        """The game string that names these rules, without what need not be said."""
+        """The game string that names these rules, without defaults."""
         return self._written(self.__slots__)
 
     @property
     def hand(self) -> str:
         """The game string of one hand for OpenSpiel, which knows no matches, and only one way to count a moon."""
         return self._written(("pass_cards", "no_pts_on_first_trick", "must_break_hearts", "qs_breaks_hearts"))
+
+    @property
+    def option_set(self) -> int:
+        """The options that the kernels of a hand need, as a set of bits."""
+        return (
+            CLEAN_FIRST_TRICK * self.no_pts_on_first_trick
+            | MUST_BREAK * self.must_break_hearts
+            | QUEEN_BREAKS * self.qs_breaks_hearts
+        )
 
     def _written(self, options: Iterable[str]) -> str:
         usual = HeartsRules()
@@ -64,16 +75,13 @@ def parse_rules(game: str) -> HeartsRules:
             f"Flyball's own rules are those of Hearts, Othello and connect four, not of {name!r}.",
             hint="Set engine = 'openspiel' in this configuration.",
         )
-    return replace(HeartsRules(), **{option: _checked(option, value) for option, value in options.items()})
-
-
-def _checked(option: str, value: Any) -> Any:
     usual = asdict(HeartsRules())
-    if option not in usual or type(value) is not type(usual[option]) or int(value) < 0:
-        known = ", ".join(f"{name}={str(default).lower()}" for name, default in usual.items())
-        raise UnknownGame(
-            f"Flyball's own Hearts does not understand {option}={value}; its options and what they are if nothing is "
-            f"said: {known}.",
-            hint="Correct the game string, or set engine = 'openspiel' for an option that only OpenSpiel has.",
-        )
-    return value
+    for option, value in options.items():
+        if option not in usual or type(value) is not type(usual[option]) or int(value) < 0:
+            known = ", ".join(f"{name}={str(default).lower()}" for name, default in usual.items())
+            raise UnknownGame(
+                f"Flyball's own Hearts does not understand {option}={value}; its options and what they are if nothing "
+                f"is said: {known}.",
+                hint="Correct the game string, or set engine = 'openspiel' for an option that only OpenSpiel has.",
+            )
+    return replace(HeartsRules(), **options)
