@@ -13,9 +13,8 @@ from app.config import GameConfig, PpoSettings, Settings
 from app.core import FlyballError, ModelHash, ShardKey, derive_seed
 from app.engine import JsonObject, Report
 from app.games import TableSpec, open_table
-from app.learning.inference import init_policy
 from app.learning.learner import improve
-from app.learning.network import parameters_to_bytes
+from app.learning.network import init_policy, parameters_to_bytes
 from app.learning.ppo import EpochMetrics
 from app.learning.samples import explained_variance, prepare
 from app.store import Checkpoint, FileStore, Manifest, Shard, get_checkpoint, get_shard, put_checkpoint

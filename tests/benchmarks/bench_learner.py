@@ -15,9 +15,8 @@ import torch
 from torch.distributions import Categorical
 
 from app.config import NetworkSettings, PpoSettings
-from app.learning.inference import init_policy, load_network
-from app.learning.network import ActorCritic
-from app.learning.optimizer import VectorAdam
+from app.learning.network import ActorCritic, init_policy, load_network
+from app.learning.optimizer import load_adam
 from app.learning.ppo import losses, update
 from app.learning.samples import Samples
 
@@ -51,7 +50,7 @@ def network() -> ActorCritic:
 
 def ours(samples: Samples) -> ActorCritic:
     learner = network()
-    optimizer = VectorAdam(learner, 1e-3, None)
+    optimizer = load_adam(learner, 1e-3, None)
     generator = torch.Generator().manual_seed(1)
     update(learner, optimizer, samples, SETTINGS, generator=generator, report=lambda epoch, metrics: None)
     return learner
