@@ -43,6 +43,38 @@ class BadEnvironment(FlyballError):
     """An environment that raises, or lacks what an evaluation needs."""
 
 
+Observations = Any
+"""A batch of observations [N, ...], or whatever an environment's space makes of N of them."""
+
+Actor = Callable[[Observations], NDArray[Any]]
+"""Chooses the actions [N, ...] for a batch of observations."""
+
+Watcher = Callable[[EvalState, NDArray[Any], StepResult], None]
+"""Told of every step: the state before it, the actions, the result."""
+
+
+class Environments(Protocol):
+    """N environments that are stepped together and reset themselves."""
+
+    @property
+    def count(self) -> int:
+        """N."""
+        ...
+
+    @property
+    def autoreset(self) -> Autoreset:
+        """When they reset themselves; see rule 4 of ``app.gym.episodes``."""
+        ...
+
+    def reset(self, seed: int) -> Observations:
+        """Begin an episode in each, environment i seeded with ``seed`` + i; return the first observations."""
+        ...
+
+    def step(self, actions: NDArray[Any]) -> tuple[Observations, StepResult]:
+        """Take a step in each; return the observations to act on next, and the result."""
+        ...
+
+
 class GymnasiumEnvironments:
     """A vector environment of Gymnasium; see ``Environments``.
 
@@ -112,7 +144,10 @@ def open_environments(name: str, count: int, success_key: str | None = None) -> 
 
     Raises ``MissingGymnasium``, ``UnknownEnvironment`` or ``BadEnvironment``.
     """
-    gymnasium = _gymnasium()
+    try:
+        import gymnasium
+    except ImportError as error:
+        raise MissingGymnasium("Gymnasium is not installed.", hint="pip install 'flyball[gym]'") from error
     module, _, plain = name.rpartition(":")
     try:
         with _running(name, gymnasium.error.Error, ImportError):
@@ -126,14 +161,6 @@ def open_environments(name: str, count: int, success_key: str | None = None) -> 
             hint="Write an id that is registered, or module:id for one that a module of yours registers.",
         ) from error
     return GymnasiumEnvironments(vector, success_key)
-
-
-def _gymnasium() -> Any:
-    try:
-        import gymnasium
-    except ImportError as error:
-        raise MissingGymnasium("Gymnasium is not installed.", hint="pip install 'flyball[gym]'") from error
-    return gymnasium
 
 
 @contextmanager
@@ -170,38 +197,6 @@ def _told(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64] | 
             hint="--success-key names a number or a boolean; 'dist' must be a number.",
         ) from error
     return values
-
-
-Observations = Any
-"""A batch of observations [N, ...], or whatever an environment's space makes of N of them."""
-
-Actor = Callable[[Observations], NDArray[Any]]
-"""Chooses the actions [N, ...] for a batch of observations."""
-
-Watcher = Callable[[EvalState, NDArray[Any], StepResult], None]
-"""Told of every step: the state before it, the actions, the result."""
-
-
-class Environments(Protocol):
-    """N environments that are stepped together and reset themselves."""
-
-    @property
-    def count(self) -> int:
-        """N."""
-        ...
-
-    @property
-    def autoreset(self) -> Autoreset:
-        """When they reset themselves; see rule 4 of ``app.gym.episodes``."""
-        ...
-
-    def reset(self, seed: int) -> Observations:
-        """Begin an episode in each, environment i seeded with ``seed`` + i; return the first observations."""
-        ...
-
-    def step(self, actions: NDArray[Any]) -> tuple[Observations, StepResult]:
-        """Take a step in each; return the observations to act on next, and the result."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""A new model's opponents: built-in players, anchors, champions, members of the league."""
+"""Gauntlets: which opponents a model plays, split into batches for several processes, and put together again.
+
+Opponents are split as well as games, because a single champion would otherwise keep one process busy and leave the
+others idle. A lost batch costs only its own games.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +16,8 @@ from app.play.match_statistics import MatchGames, MatchStatistics, match_statist
 
 CHAMPION = "champion"
 MODEL = "model"
+ATTEMPTS = 2
+"""How often a batch that raises is tried."""
 
 MEMBER = "member_"
 """Prefix of the roles of drawn members; a model keeps such a role for one gauntlet only."""
@@ -100,15 +106,6 @@ def plan_matches(players: Iterable[str], games: int, config: GameConfig) -> tupl
 
 def _rotated(games: int, players: int) -> int:
     return -(-games // players) * players
-
-
-# A gauntlet in batches of games: split for several processes, and put together again.
-#
-# Opponents are split as well as games, because a single champion would otherwise keep one process busy and leave the
-# others idle. A lost batch costs only its own games.
-
-ATTEMPTS = 2
-"""How often a batch that raises is tried."""
 
 
 class NothingPlayed(FlyballError):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from app.learning.inference import Policy
 
 Floats = NDArray[np.float32]
+PHASES = ("collect", "advantages", "update", "evaluate", "checkpoint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Seconds:
     @property
     def total(self) -> float:
         """All phases on the wall clock."""
-        return self.collect + self.advantages + self.update + self.evaluate + self.checkpoint
+        return float(sum(getattr(self, phase) for phase in PHASES))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,10 +11,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util.tensor_util import make_ndarray
 
 from app.telemetry import Board
-from app.train.sinks.csv_log import COLUMNS, SEED, CsvLog, ForeignLog, read_log
-from app.train.sinks.scalars import histograms, scalars
-from app.train.sinks.tensorboard import TensorBoardSink
-from app.train.sinks.wandb import NoWandb, WandbSink
+from app.train.csv_log import COLUMNS, SEED, CsvLog, ForeignLog, read_log
+from app.train.curves import NoWandb, TensorBoardSink, WandbSink, histograms, scalars
 
 OF_THE_SEED = {
     *("train/policy_loss", "train/value_loss", "train/entropy", "train/approx_kl", "train/clip_fraction"),

@@ -12,8 +12,7 @@ from typing import Any
 from app.core import Clock, UnusableFile, writing
 from app.learning.inference import Policy
 from app.store.files import replace_durably
-from app.train.iteration import Evaluation, Iteration
-from app.train.sinks.scalars import PHASES
+from app.train.iteration import PHASES, Evaluation, Iteration
 
 SEED = (
     *("iteration", "timestamp", "policy_loss", "value_loss", "entropy", "kl_div"),
