@@ -22,21 +22,13 @@ Play = Callable[[NDArray[np.void], Indices, Indices, int], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoardRules:
-    """A game, for a ``BoardTable``.
+    """A game, for a ``BoardTable``."""
 
-    Attributes:
-        name: OpenSpiel's; it is the usual game, without options.
-        version: of the implementation: raised whenever the same actions could lead to another game or observation.
-        codec: by which OpenSpiel's table shows the same.
-        begun: the first position, [] of the game's ``game_type``.
-        play: a kernel.
-    """
-
-    name: str
-    version: int
-    codec: Codec
-    begun: NDArray[np.void]
-    play: Play
+    name: str  # OpenSpiel's; it is the usual game, without options
+    version: int  # of the implementation: raised whenever the same actions could lead to another game or observation
+    codec: Codec  # by which OpenSpiel's table shows the same
+    begun: NDArray[np.void]  # the first position, [] of the game's ``game_type``
+    play: Play  # a kernel
 
 
 def game_type(codec: Codec, longest: int, *fields: tuple[Any, ...]) -> np.dtype[np.void]:

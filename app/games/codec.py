@@ -13,28 +13,18 @@ Encode = Callable[[Floats, NDArray[np.int8]], Observations]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codec:
-    """A game seen from the seat to move: the mover is always "me", and plays in the same direction.
+    """A game seen from the seat to move: the mover is always "me", and plays in the same direction."""
 
-    Attributes:
-        size: features of an observation, D.
-        encode: the game's tensors [N, R] and the observing seats [N] to observations [N, D].
-        to_game: [P, A] the game's number of each seat's actions.
-        symmetries: relabellings in the mover's perspective, without the identity.
-        kind: what ``encode`` returns.
-        scale: what the largest difference between one seat and the mean of the others counts, or None for the
-            range of the game's utility.
-        uniform_chance: chance outcomes are all alike, which saves listing their probabilities.
-        heuristic: a simple strong player, in the same perspective.
-    """
-
-    size: int
-    encode: Encode
-    to_game: Indices
-    symmetries: tuple[Symmetry, ...] = ()
-    kind: type[np.uint8] | type[np.float32] = np.uint8
+    size: int  # features of an observation, D
+    encode: Encode  # the game's tensors [N, R] and the observing seats [N] to observations [N, D]
+    to_game: Indices  # [P, A] the game's number of each seat's actions
+    symmetries: tuple[Symmetry, ...] = ()  # relabellings in the mover's perspective, without the identity
+    kind: type[np.uint8] | type[np.float32] = np.uint8  # what ``encode`` returns
+    # what the largest difference between one seat and the mean of the others counts, or None for the range of the
+    # game's utility
     scale: float | None = None
-    uniform_chance: bool = False
-    heuristic: Heuristic | None = None
+    uniform_chance: bool = False  # chance outcomes are all alike, which saves listing their probabilities
+    heuristic: Heuristic | None = None  # a simple strong player, in the same perspective
     from_game: Indices = field(init=False)
 
     def __post_init__(self) -> None:

@@ -16,25 +16,15 @@ Seats = NDArray[np.int8]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Played:
-    """The M cards that have been played in K positions, position by position, in the order of play.
+    """The M cards that have been played in K positions, position by position, in the order of play."""
 
-    Attributes:
-        row: [M] the position, 0 … K - 1.
-        card: [M] suit x 13 + rank.
-        seat: [M] who played it, as places to the left of the observer.
-        order: [M] number of the card in its game.
-        led: [M] the suit led to its trick.
-        current: [M] whether it lies in the trick that is being played.
-        count: [K] cards played in each position.
-    """
-
-    row: Indices
-    card: Indices
-    seat: Indices
-    order: Indices
-    led: Indices
-    current: NDArray[np.bool_]
-    count: Indices
+    row: Indices  # [M] the position, 0 … K - 1
+    card: Indices  # [M] suit x 13 + rank
+    seat: Indices  # [M] who played it, as places to the left of the observer
+    order: Indices  # [M] number of the card in its game
+    led: Indices  # [M] the suit led to its trick
+    current: NDArray[np.bool_]  # [M] whether it lies in the trick that is being played
+    count: Indices  # [K] cards played in each position
 
 
 def read_tricks(block: Floats, seats: Seats, players: int, cards: Indices) -> Played:

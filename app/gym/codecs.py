@@ -52,23 +52,14 @@ class EnvironmentPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PolicyRequest:
-    """Arguments of a policy.
+    """Arguments of a policy."""
 
-    Attributes:
-        source: what ``--model`` says, usually a file.
-        count: N, how many environments it plays at once.
-        observation_space: of one environment, a ``gymnasium.Space``.
-        action_space: likewise.
-        device: where networks run, ``cpu`` or ``cuda``.
-        seed: of the policy's own choices, if it makes any by chance.
-    """
-
-    source: str | None
-    count: int
-    observation_space: Any
-    action_space: Any
-    device: str
-    seed: int
+    source: str | None  # what ``--model`` says, usually a file
+    count: int  # N, how many environments it plays at once
+    observation_space: Any  # of one environment, a ``gymnasium.Space``.
+    action_space: Any  # likewise
+    device: str  # where networks run, ``cpu`` or ``cuda``
+    seed: int  # of the policy's own choices, if it makes any by chance
 
 
 class RandomActions:

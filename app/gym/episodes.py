@@ -61,23 +61,17 @@ class NotFinite(FlyballError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepResult:
-    """Results of one step in N environments.
+    """Results of one step in N environments."""
 
-    Attributes:
-        reward: [N].
-        done: [N] the episode came to an end of its own.
-        trunc: [N] it was cut off.
-        dist: [N] distance to the goal after the step, as the observation returned has it; NaN where it is not reported,
-            None where it never is.
-        final_dist: [N] under ``same_step``, that of the last observation; only read where an episode ends.
-        success: [N] the environment's own word, only read where an episode ends; None when it has none.
-    """
-
-    reward: Numbers
-    done: Flags
-    trunc: Flags
+    reward: Numbers  # [N]
+    done: Flags  # [N] the episode came to an end of its own
+    trunc: Flags  # [N] it was cut off
+    # [N] distance to the goal after the step, as the observation returned has it; NaN where it is not reported,
+    # None where it never is
     dist: Numbers | None = None
+    # [N] under ``same_step``, that of the last observation; only read where an episode ends
     final_dist: Numbers | None = None
+    # [N] the environment's own word, only read where an episode ends; None when it has none
     success: Flags | None = None
 
 
@@ -95,25 +89,15 @@ class Episode(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvalState:
-    """Counts so far; immutable.
+    """Counts so far; immutable."""
 
-    Attributes:
-        autoreset: how the environments reset themselves.
-        requested: E.
-        owed: [N] episodes that each environment still has to finish.
-        steps: [N] steps of the episodes that are under way.
-        reward: [N] their returns so far.
-        resetting: [N] under ``next_step``, the environments whose next step is a reset.
-        episodes: those that are finished and counted, in the order of their ends.
-    """
-
-    autoreset: Autoreset
-    requested: int
-    owed: Counts
-    steps: Counts
-    reward: Numbers
-    resetting: Flags
-    episodes: tuple[Episode, ...] = ()
+    autoreset: Autoreset  # how the environments reset themselves
+    requested: int  # E
+    owed: Counts  # [N] episodes that each environment still has to finish
+    steps: Counts  # [N] steps of the episodes that are under way
+    reward: Numbers  # [N] their returns so far
+    resetting: Flags  # [N] under ``next_step``, the environments whose next step is a reset
+    episodes: tuple[Episode, ...] = ()  # those that are finished and counted, in the order of their ends
 
     @property
     def complete(self) -> bool:

@@ -201,17 +201,11 @@ def _told(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64] | 
 
 @dataclass(frozen=True, slots=True)
 class EpisodePlan:
-    """How much is played.
+    """How much is played."""
 
-    Attributes:
-        episodes: of all environments together.
-        seed: of the environments.
-        max_steps: of each environment, over all its episodes; a step that only resets counts as well.
-    """
-
-    episodes: int
-    seed: int
-    max_steps: int
+    episodes: int  # of all environments together
+    seed: int  # of the environments
+    max_steps: int  # of each environment, over all its episodes; a step that only resets counts as well
 
 
 def evaluate_episodes(

@@ -26,17 +26,11 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, slots=True)
 class CloningMetrics:
-    """Means over the last epoch.
+    """Means over the last epoch."""
 
-    Attributes:
-        cross_entropy: of the player's actions under the network, nats.
-        value_loss: mean squared error of the critic.
-        accuracy: share of the rows where the network finds the player's action the most probable.
-    """
-
-    cross_entropy: float
-    value_loss: float
-    accuracy: float
+    cross_entropy: float  # of the player's actions under the network, nats
+    value_loss: float  # mean squared error of the critic
+    accuracy: float  # share of the rows where the network finds the player's action the most probable
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,27 +17,16 @@ from app.store import Shard
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples:
-    """N decisions.
+    """N decisions."""
 
-    Attributes:
-        obs: [N, D] uint8 or float32.
-        mask: [N, A] what was legal.
-        action: [N, 1] int64.
-        temperature: [N, 1] what the logits were divided by.
-        log_prob: [N] of the action, under the policy that played.
-        value: [N] the critic's value then.
-        advantage: [N] of mean 0 and deviation 1, unless they were asked for as they are.
-        target: [N] what the critic should have said.
-    """
-
-    obs: Tensor
-    mask: Tensor
-    action: Tensor
-    temperature: Tensor
-    log_prob: Tensor
-    value: Tensor
-    advantage: Tensor
-    target: Tensor
+    obs: Tensor  # [N, D] uint8 or float32
+    mask: Tensor  # [N, A] what was legal
+    action: Tensor  # [N, 1] int64
+    temperature: Tensor  # [N, 1] what the logits were divided by
+    log_prob: Tensor  # [N] of the action, under the policy that played
+    value: Tensor  # [N] the critic's value then
+    advantage: Tensor  # [N] of mean 0 and deviation 1, unless they were asked for as they are
+    target: Tensor  # [N] what the critic should have said
 
     def __len__(self) -> int:
         return len(self.action)

@@ -120,15 +120,20 @@ class Batch(Settings):
     games: int = Field(ge=1)
 
 
-class BatchSpec(Settings):
-    """Which model plays which batch. ``seed`` is the gauntlet's: each opponent and each batch derives its own."""
+class _ModelSpec(Settings):
+    """The model that is matched, and how its games are played."""
 
     store: Path
     config: GameConfig
     model: str = Field(description="a hash, or a built-in player's name")
+    seed: int = Field(ge=0, description="of the gauntlet: each opponent and each batch derives its own")
+    device: str = Field(default="cpu", description="where the networks run")
+
+
+class BatchSpec(_ModelSpec):
+    """A batch that a model plays."""
+
     batch: Batch
-    seed: int = Field(ge=0)
-    device: str = "cpu"
 
     @model_validator(mode="after")
     def _never_itself(self) -> Self:
@@ -193,15 +198,10 @@ def merge(batches: Sequence[Batch], outcomes: Sequence[BatchResult | FlyballErro
     return GauntletResult(results=tuple(results), lost_games=lost, error=error, seconds=seconds)
 
 
-class GauntletSpec(Settings):
-    """A pairing of a model with an opponent."""
+class GauntletSpec(_ModelSpec):
+    """All the opponents that a model plays."""
 
-    store: Path
-    config: GameConfig
-    model: str = Field(description="a hash, or a built-in player's name")
     opponents: tuple[Opponent, ...] = Field(min_length=1)
-    seed: int = Field(ge=0)
-    device: str = Field(default="cpu", description="where the networks run")
 
     @property
     def batches(self) -> tuple[Batch, ...]:

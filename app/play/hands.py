@@ -126,19 +126,12 @@ def _mean(values: Floats) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class HandsPlan:
-    """Which deals are played, and how.
+    """Which deals are played, and how."""
 
-    Attributes:
-        deals: each is played once with the policy in each seat.
-        seed: of the deals and the players' choices. The same one gives any policies the same deals.
-        temperature: of all players; 0 always takes the most probable card.
-        first: number of the first deal; whatever parts it is played in, the hands are the same.
-    """
-
-    deals: int
-    seed: int
-    temperature: float = 0.0
-    first: int = 0
+    deals: int  # each is played once with the policy in each seat
+    seed: int  # of the deals and the players' choices. The same one gives any policies the same deals.
+    temperature: float = 0.0  # of all players; 0 always takes the most probable card
+    first: int = 0  # number of the first deal; whatever parts it is played in, the hands are the same
 
 
 def single_hands(config: GameConfig) -> tuple[GameConfig, bool]:

@@ -134,23 +134,15 @@ def choose(  # noqa: C901 - a row of the batch from top to bottom
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """The games to be played.
+    """The games to be played."""
 
-    Attributes:
-        seeds: one for each of G games; the same seed deals the same cards.
-        seating: [G, P] which player sits where, for the whole game.
-        temperatures: of each player: divides its logits; 0 always takes the most probable action.
-        seed: of the players' choices, together with a game's number.
-        first: number of the first game; parts of a larger whole give what the whole would.
-        openings: number of random decisions at the start of each game [G], drawn from its own seed, so that games of
-            one seed open alike. They are no rows of any player. ``None``: no game has any.
-    """
-
-    seeds: Sequence[int]
-    seating: NDArray[np.int8]
-    temperatures: Sequence[float]
-    seed: int
-    first: int = 0
+    seeds: Sequence[int]  # one for each of G games; the same seed deals the same cards
+    seating: NDArray[np.int8]  # [G, P] which player sits where, for the whole game
+    temperatures: Sequence[float]  # of each player: divides its logits; 0 always takes the most probable action
+    seed: int  # of the players' choices, together with a game's number
+    first: int = 0  # number of the first game; parts of a larger whole give what the whole would
+    # number of random decisions at the start of each game [G], drawn from its own seed, so that games of one seed
+    # open alike. They are no rows of any player. ``None``: no game has any.
     openings: Indices | None = None
 
 
@@ -183,19 +175,12 @@ class Recorder(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """How G games ended.
+    """How G games ended."""
 
-    Attributes:
-        returns: [G, P] outcomes.
-        truncated: [G] games cut off.
-        lengths: [G] decisions, forced moves not counted.
-        histories: all actions of each game, chance included.
-    """
-
-    returns: NDArray[np.float32]
-    truncated: NDArray[np.bool_]
-    lengths: Indices
-    histories: list[list[int]]
+    returns: NDArray[np.float32]  # [G, P] outcomes
+    truncated: NDArray[np.bool_]  # [G] games cut off
+    lengths: Indices  # [G] decisions, forced moves not counted
+    histories: list[list[int]]  # all actions of each game, chance included
 
 
 @dataclass(slots=True, eq=False)

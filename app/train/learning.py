@@ -89,21 +89,13 @@ def scheduled(settings: PipelinePpoSettings, progress: float, recoveries: int) -
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The result of an update.
+    """The result of an update."""
 
-    Attributes:
-        checkpoint: the new policy; the old one where the update diverged.
-        metrics: of the last epoch.
-        epochs: that were made.
-        gradients: norms of the last batch's gradient by parameter; none where the update diverged.
-        complaint: why the update was thrown away, None where it was not.
-    """
-
-    checkpoint: Checkpoint
-    metrics: EpochMetrics
-    epochs: int
-    gradients: Mapping[str, float]
-    complaint: str | None = None
+    checkpoint: Checkpoint  # the new policy; the old one where the update diverged
+    metrics: EpochMetrics  # of the last epoch
+    epochs: int  # that were made
+    gradients: Mapping[str, float]  # norms of the last batch's gradient by parameter; none where the update diverged
+    complaint: str | None = None  # why the update was thrown away, None where it was not
 
 
 def learn(base: Checkpoint, samples: Samples, settings: PpoSettings, seed: int, device: str) -> Learned:

@@ -37,15 +37,11 @@ _PANELS = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A policy against a bot in all other seats, on deals that decided nothing before.
+    """A policy against a bot in all other seats, on deals that decided nothing before."""
 
-    Attributes:
-        found: the evaluation.
-        p_value: two-sided, of being the bot's equal, whose mean outcome is 0: Student's t over the rotations. A
-            rotation has one deal in every seat, so what luck there is in the deal cancels.
-    """
-
-    found: Evaluation
+    found: Evaluation  # the evaluation
+    # two-sided, of being the bot's equal, whose mean outcome is 0: Student's t over the rotations. A rotation has
+    # one deal in every seat, so what luck there is in the deal cancels.
     p_value: float
 
 

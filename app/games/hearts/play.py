@@ -3,8 +3,6 @@
 A record holds one game. Kernels that take ``Games`` are called by a table once a step, for many of them.
 """
 
-from typing import TypedDict
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -58,30 +56,8 @@ GAME = np.dtype(
     align=True,
 )
 Games = NDArray[np.void]
-
-
-class Game(TypedDict):
-    """One record of ``GAME``."""
-
-    hand: NDArray[np.int64]
-    given: NDArray[np.int64]
-    played: int
-    choices: int
-    deck: NDArray[np.uint8]
-    passes: NDArray[np.uint8]
-    plays: NDArray[np.uint8]
-    points: NDArray[np.int8]
-    scores: NDArray[np.int32]
-    voids: NDArray[np.uint8]
-    leads: NDArray[np.int8]
-    cards_passed: int
-    cards_played: int
-    mover: int
-    leader: int
-    direction: int
-    broken: bool
-    options: int
-
+Game = np.void
+"""One record of ``GAME``."""
 
 _GOLDEN, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _ALL_PASSED = SEATS * PASSED
@@ -133,7 +109,8 @@ def deal(game: Game, seed: int, direction: int, options: int) -> None:
 @kernel
 def is_passing(game: Game) -> bool:
     """Tell whether cards are being passed."""
-    return game["direction"] != HOLD and game["cards_passed"] < _ALL_PASSED
+    passing: bool = game["direction"] != HOLD and game["cards_passed"] < _ALL_PASSED
+    return passing
 
 
 @kernel
@@ -222,7 +199,8 @@ def trick_winner(game: Game, first: int) -> int:
         takes = (card > best) & (_SUIT[card] == led)
         best = card if takes else best
         winner = k if takes else winner
-    return (game["leader"] + winner) & 3
+    seat: int = (game["leader"] + winner) & 3
+    return seat
 
 
 @kernel

@@ -13,26 +13,17 @@ CLEAN_FIRST_TRICK, MUST_BREAK, QUEEN_BREAKS = 1, 2, 4
 
 @dataclass(frozen=True, slots=True)
 class HeartsRules:
-    """The rules of a table, named as in a game string; those that OpenSpiel knows have its names and defaults.
+    """The rules of a table, named as in a game string; those that OpenSpiel knows have its names and defaults."""
 
-    Attributes:
-        pass_cards: three cards are passed: in a match left, right, across, not at all, in turn, and in a game of
-            one hand in a direction drawn from its seed.
-        no_pts_on_first_trick: no points are played to the first trick by who has anything else.
-        must_break_hearts: hearts are led only once one has been played, or by who has nothing else.
-        qs_breaks_hearts: so does the queen of spades.
-        moon_for_shooter: who takes all 26 points has -26 and the others 0, instead of 0 and 26.
-        hands: how many make a game; 0 for a match that ends with the hand in which someone reaches ``limit``.
-        limit: points.
-    """
-
+    # three cards are passed: in a match left, right, across, not at all, in turn, and in a game of one hand in a
+    # direction drawn from its seed
     pass_cards: bool = True
-    no_pts_on_first_trick: bool = True
-    must_break_hearts: bool = True
-    qs_breaks_hearts: bool = True
-    moon_for_shooter: bool = False
-    hands: int = 1
-    limit: int = 100
+    no_pts_on_first_trick: bool = True  # no points are played to the first trick by who has anything else
+    must_break_hearts: bool = True  # hearts are led only once one has been played, or by who has nothing else
+    qs_breaks_hearts: bool = True  # so does the queen of spades
+    moon_for_shooter: bool = False  # who takes all 26 points has -26 and the others 0, instead of 0 and 26
+    hands: int = 1  # how many make a game; 0 for a match that ends with the hand in which someone reaches ``limit``
+    limit: int = 100  # points
 
     @property
     def game(self) -> str:
