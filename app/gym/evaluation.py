@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
 DIST = "dist"
-"""The key of ``info`` under which an environment tells its distance to the goal."""
+"""The key of ``info`` under which an environment reports its distance to the goal."""
 
 _AUTORESET: dict[str, Autoreset] = {"NextStep": "next_step", "SameStep": "same_step"}
 
@@ -50,7 +50,7 @@ Actor = Callable[[Observations], NDArray[Any]]
 """Chooses the actions [N, ...] for a batch of observations."""
 
 Watcher = Callable[[EvalState, NDArray[Any], StepResult], None]
-"""Told of every step: the state before it, the actions, the result."""
+"""Receives every step: the state before it, the actions, the result."""
 
 
 class Environments(Protocol):
@@ -118,8 +118,8 @@ class GymnasiumEnvironments:
             reward=np.asarray(rewards, dtype=np.float64),
             done=done,
             trunc=trunc,
-            dist=_told(infos, DIST, self.count),
-            final_dist=_told(final, DIST, self.count),
+            dist=_reported(infos, DIST, self.count),
+            final_dist=_reported(final, DIST, self.count),
             success=None if self._success is None else self._succeeded(self._success, final, done | trunc),
         )
         return observations, result
@@ -130,13 +130,13 @@ class GymnasiumEnvironments:
             self._vector.close()
 
     def _succeeded(self, key: str, infos: dict[str, Any], ended: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        told = _told(infos, key, self.count)
-        if ended.any() and (told is None or np.isnan(told[ended]).any()):
+        reported = _reported(infos, key, self.count)
+        if ended.any() and (reported is None or np.isnan(reported[ended]).any()):
             raise BadEnvironment(
                 f"An episode ended and its info has no {key!r}.",
                 hint="Name a key that is there at the end of every episode, or leave --success-key out.",
             )
-        return np.zeros(self.count, dtype=np.bool_) if told is None else np.nan_to_num(told) != 0
+        return np.zeros(self.count, dtype=np.bool_) if reported is None else np.nan_to_num(reported) != 0
 
 
 def open_environments(name: str, count: int, success_key: str | None = None) -> GymnasiumEnvironments:
@@ -178,7 +178,7 @@ def _running(name: str, *expected: type[Exception]) -> Iterator[None]:
         ) from error
 
 
-def _told(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64] | None:
+def _reported(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64] | None:
     """Return the values under a key [N], NaN where missing; None when all lack it.
 
     Gymnasium collects the environments' infos in arrays, with a mask of those that set ``key`` under ``_key``.
@@ -188,9 +188,9 @@ def _told(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64] | 
     if key not in infos:
         return None
     values = np.full(count, np.nan)
-    told = np.asarray(infos.get(f"_{key}", np.ones(count)), dtype=np.bool_)
+    reported = np.asarray(infos.get(f"_{key}", np.ones(count)), dtype=np.bool_)
     try:
-        values[told] = np.asarray(infos[key])[told].astype(np.float64)
+        values[reported] = np.asarray(infos[key])[reported].astype(np.float64)
     except (IndexError, TypeError, ValueError) as error:
         raise BadEnvironment(
             f"info[{key!r}] is not a number for each environment: {reprlib.repr(infos[key])}.",

@@ -75,7 +75,7 @@ def make_samples(shards: Sequence[Shard], gamma: float, gae_lambda: float, *, no
 
 
 def explained_variance(samples: Samples) -> float | None:
-    """Return the part of the targets' variance that the old values explain; None where there is none to explain."""
+    """Return the part of the targets' variance that the old values explain; None where targets do not vary."""
     variance = float(samples.target.var(correction=0))
     if variance < 1e-12:
         return None

@@ -19,7 +19,7 @@ _STEP, _ID = "iteration", "wandb.id"
 
 
 def scalars(iteration: Iteration) -> Iterator[tuple[str, float]]:
-    """Yield names and values; those of the seed first, what is unknown left out.
+    """Yield names and values; what is unknown is left out.
 
     ``gradients/`` are the norms of the layers' gradients: one number a layer is a curve rather than a histogram.
     """
@@ -33,7 +33,7 @@ def scalars(iteration: Iteration) -> Iterator[tuple[str, float]]:
 
 
 def histograms(iteration: Iteration, policy: Policy) -> Iterator[tuple[str, Floats]]:
-    """Yield names and values of any shape; what is empty, or holds something else than numbers, is left out."""
+    """Yield names and values of any shape; empty arrays, and those with NaN or infinity, are left out."""
     found = iteration.distributions
     named = {
         "network/actor_logits": found.logits,

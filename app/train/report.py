@@ -60,12 +60,26 @@ def summary_text(head: RunHead, state: RunState, finals: Sequence[Verdict], rows
         finals: how good its best policy is.
         rows: of its log; empty where it kept none.
     """
+    course = f"{state.iteration} iterations, {state.games:,} games"
+    if rows:
+        made, wall, processor = (
+            sum(float(row[name] or 0) for row in rows) for name in ("rows", "seconds", "processor_seconds")
+        )
+        course += f", {made:,.0f} decisions, {wall:,.0f} s ({processor:,.0f} s of processor)"
+    if state.recoveries:
+        course += f". {state.recoveries} updates diverged and were thrown away"
+    best, found = state.best, state.best.evaluation
+    points = "" if found["points"] is None else f", {found['points']:.2f} points a hand"
     parts = [
         f"# {head.config}, seed {head.seed}",
-        _course(state, rows),
+        f"{course}.",
         "## The best policy",
-        f"Iteration {state.best.iteration}, model `{state.best.model}`. {_chosen(state.best.evaluation)}",
-        *([_table(finals)] if finals else ["No final evaluation was asked for."]),
+        (
+            f"Iteration {best.iteration}, model `{best.model}`. It was chosen for outcome {found['outcome']:+.4f} ± "
+            f"{found['stderr']:.4f}{points} in {found['games']} games against {found['opponent']}; the best of many "
+            "measurements is better than the policy."
+        ),
+        _table(finals) if finals else "No final evaluation was asked for.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -92,26 +106,6 @@ def draw_curves(folder: Path, log: Path) -> bool:
             if len(columns) > 1:
                 axes.legend()
     return True
-
-
-def _course(state: RunState, rows: Sequence[Mapping[str, str]]) -> str:
-    counted = f"{state.iteration} iterations, {state.games:,} games"
-    if rows:
-        rows_made, wall, processor = (
-            sum(float(row[name] or 0) for row in rows) for name in ("rows", "seconds", "processor_seconds")
-        )
-        counted += f", {rows_made:,.0f} decisions, {wall:,.0f} s ({processor:,.0f} s of processor)"
-    diverged = f" {state.recoveries} updates diverged and were thrown away." if state.recoveries else ""
-    return f"{counted}.{diverged}"
-
-
-def _chosen(found: Mapping[str, object]) -> str:
-    outcome = f"outcome {found['outcome']:+.4f} ± {found['stderr']:.4f}"
-    points = "" if found["points"] is None else f", {found['points']:.2f} points a hand"
-    return (
-        f"It was chosen for {outcome}{points} in {found['games']} games against {found['opponent']}; the best of many "
-        "measurements is better than the policy."
-    )
 
 
 def _table(finals: Sequence[Verdict]) -> str:
