@@ -185,20 +185,13 @@ class Outcomes:
 
 @dataclass(slots=True, eq=False)
 class Rollout:
-    """Plays a schedule to its end: every game that is begun counts, because otherwise short ones would be favoured.
+    """Plays a schedule to its end: every game that is begun counts, because otherwise short ones would be favoured."""
 
-    Args:
-        table: where to play; its number of slots is how many games are in flight.
-        players: by the seating's numbers, the hero first.
-        schedule: the games.
-        recorder: takes the hero's decisions; None for a match.
-        progress: called after every step with the number of finished games.
-    """
-
-    table: Table
-    players: Sequence[Player]
-    schedule: Schedule
-    recorder: Recorder | None = None
+    table: Table  # where to play; its number of slots is how many games are in flight
+    players: Sequence[Player]  # by the seating's numbers, the hero first
+    schedule: Schedule  # the games
+    recorder: Recorder | None = None  # takes the hero's decisions; None for a match
+    # called after every step with the number of finished games
     progress: Callable[[int], None] = lambda _finished: None
     _games: Indices = field(init=False)  # the game in each slot, -1 for none
     _steps: Indices = field(init=False)

@@ -23,13 +23,9 @@ class UnfitSettings(FlyballError):
 
 @dataclass(frozen=True)
 class RunGame:
-    """A game and its built-in players.
+    """A game and its built-in players."""
 
-    Args:
-        config: with the rewards, rules and network of the run.
-    """
-
-    config: GameConfig
+    config: GameConfig  # with the rewards, rules and network of the run
 
     @cached_property
     def spec(self) -> TableSpec:

@@ -47,23 +47,14 @@ def _distributions(policy: Policy, samples: Samples, gradients: Mapping[str, flo
 
 @dataclass(slots=True, eq=False)
 class TrainingRun:
-    """A run in a folder, begun or resumed.
+    """A run in a folder, begun or resumed."""
 
-    Args:
-        place: its folder.
-        game: what is played.
-        settings: of the run.
-        seed: of all that is drawn.
-        sinks: receive every iteration.
-        say: receives other messages, in words.
-    """
-
-    place: RunPlace
-    game: RunGame
-    settings: PipelineSettings
-    seed: int
-    sinks: Sequence[Sink] = ()
-    say: Callable[[str], None] = lambda _text: None
+    place: RunPlace  # its folder
+    game: RunGame  # what is played
+    settings: PipelineSettings  # of the run
+    seed: int  # of all that is drawn
+    sinks: Sequence[Sink] = ()  # receive every iteration
+    say: Callable[[str], None] = lambda _text: None  # receives other messages, in words
     _current: Checkpoint = field(init=False)
 
     def run(self) -> RunState:
