@@ -56,9 +56,7 @@ def carried_over(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> dict
         for (owner, name), row in saved.items():
             kind = RunSettings if (owner, name) == SETTINGS_KEY else kinds.get(owner)
             if kind is not None:
-                schema = kind.model_json_schema()
-                fitted = _fitted(json.loads(row), schema, schema.get("$defs", {}))
-                carried[owner, name] = kind.model_validate_json(json.dumps(fitted)).model_dump_json().encode()
+                carried[owner, name] = _carried(kind, row)
     except (MsgspecError, ValidationError, json.JSONDecodeError):
         return None
     return carried
@@ -97,10 +95,21 @@ def _likeliest(value: Any, options: Sequence[Mapping[str, Any]], definitions: Ma
     return max(options, key=known)
 
 
+def _carried(kind: type[Row | RunSettings], row: bytes) -> bytes:
+    schema = _schema(kind)
+    fitted = json.dumps(_fitted(json.loads(row), schema, schema.get("$defs", {})))
+    if issubclass(kind, Row):
+        return kind.from_json(fitted).to_json()
+    return kind.model_validate_json(fitted).model_dump_json().encode()
+
+
 @cache
-def _digest(row: type[Row | RunSettings]) -> str:
-    schema = row.json_schema() if issubclass(row, Row) else row.model_json_schema()
-    return sha256(json.dumps(shape(schema)).encode()).hexdigest()
+def _digest(kind: type[Row | RunSettings]) -> str:
+    return sha256(json.dumps(shape(_schema(kind))).encode()).hexdigest()
+
+
+def _schema(kind: type[Row | RunSettings]) -> dict[str, Any]:
+    return kind.json_schema() if issubclass(kind, Row) else kind.model_json_schema()
 
 
 REBUILD = "rebuild "

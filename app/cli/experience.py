@@ -49,8 +49,8 @@ def export(
     from app.core import writing
     from app.games import open_table
     from app.learning.network import use_one_thread
-    from app.play.lessons import play_lessons
     from app.play.players import load_player
+    from app.play.selfplay import play_lessons
     from app.store import MemoryStore, experience_lines
 
     use_one_thread()

@@ -17,15 +17,14 @@ from app.config import GameConfig, PipelineSettings
 from app.core import FlyballError, reading
 from app.learning.inference import Policy
 from app.telemetry import NoPlots
+from app.train.csv_log import CsvLog, read_log
+from app.train.curves import TensorBoardSink, WandbSink, loaded_wandb
 from app.train.evaluating import described, final_evaluations
 from app.train.game import RunGame, run_game
 from app.train.iteration import Evaluation, Iteration, Sink
+from app.train.learning import check_start
 from app.train.report import REPORT, draw_curves, judged, summary_text, write_report
 from app.train.run import TrainingRun
-from app.train.sinks.csv_log import CsvLog, read_log
-from app.train.sinks.tensorboard import TensorBoardSink
-from app.train.sinks.wandb import WandbSink, loaded_wandb
-from app.train.start import check_start
 from app.train.state import RunHead, RunPlace, RunState
 from daemons.clock import SystemClock, boot_id
 

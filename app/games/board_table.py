@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from app.core.kernels import inlined, kernel
 from app.games.codec import Codec
-from app.games.table import FINISHED, IllegalAction, Indices, TableSpec
+from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, TableSpec
 
 SEATS = 2
 Play = Callable[[NDArray[np.void], Indices, Indices, int], None]
@@ -22,21 +22,13 @@ Play = Callable[[NDArray[np.void], Indices, Indices, int], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoardRules:
-    """A game, for a ``BoardTable``.
+    """A game, for a ``BoardTable``."""
 
-    Attributes:
-        name: OpenSpiel's; it is the usual game, without options.
-        version: of the implementation: raised whenever the same actions could lead to another game or observation.
-        codec: by which OpenSpiel's table shows the same.
-        begun: the first position, [] of the game's ``game_type``.
-        play: a kernel.
-    """
-
-    name: str
-    version: int
-    codec: Codec
-    begun: NDArray[np.void]
-    play: Play
+    name: str  # OpenSpiel's; it is the usual game, without options
+    version: int  # of the implementation: raised whenever the same actions could lead to another game or observation
+    codec: Codec  # by which OpenSpiel's table shows the same
+    begun: NDArray[np.void]  # the first position, [] of the game's ``game_type``
+    play: Play  # a kernel
 
 
 def game_type(codec: Codec, longest: int, *fields: tuple[Any, ...]) -> np.dtype[np.void]:
@@ -97,7 +89,7 @@ class BoardTable:
         """See ``Table.seats``."""
         return np.array(self._games["mover"])
 
-    def observe(self, slots: Indices) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    def observe(self, slots: Indices) -> tuple[NDArray[np.uint8], Mask]:
         """See ``Table.observe``."""
         return self.view(slots, self._games["mover"][slots]), self._games["open"][slots].view(np.bool_)
 
@@ -114,11 +106,11 @@ class BoardTable:
             raise IllegalAction(int(actions[illegal]), slot, np.flatnonzero(self._games["open"][slot]).tolist())
         self._rules.play(self._games, places, chosen, self._limit)
 
-    def earned(self, slots: Indices, seats: NDArray[np.int8]) -> NDArray[np.float32]:  # noqa: ARG002
+    def earned(self, slots: Indices, seats: NDArray[np.int8]) -> Floats:  # noqa: ARG002
         """See ``Table.earned``; only the end is rewarded."""
         return np.zeros(len(slots), dtype=np.float32)
 
-    def returns(self) -> NDArray[np.float32]:
+    def returns(self) -> Floats:
         """See ``Table.returns``."""
         return np.array(self._games["returns"])
 

@@ -1,47 +1,35 @@
 """From a configuration to a table."""
 
-from collections.abc import Callable
-
 from app.config import GameConfig
+from app.games.connect_four import ConnectFourTable
 from app.games.hearts.cards import SEATS
 from app.games.hearts.parity import HeartsChecker
 from app.games.hearts.rules import HeartsRules, parse_rules
+from app.games.hearts.table import HeartsTable
 from app.games.openspiel import OpenSpielTable, load_game
+from app.games.othello import OthelloTable
 from app.games.parity import ParityChecker
 from app.games.table import Table, UnknownGame
 
-
-def _connect_four(slots: int, max_moves: int | None) -> Table:
-    from app.games.connect_four import ConnectFourTable
-
-    return ConnectFourTable(slots, max_moves)
-
-
-def _othello(slots: int, max_moves: int | None) -> Table:
-    from app.games.othello import OthelloTable
-
-    return OthelloTable(slots, max_moves)
-
-
-_BOARDS: dict[str, Callable[[int, int | None], Table]] = {"connect_four": _connect_four, "othello": _othello}
-"""Games that we have rules of; their modules are imported late, since the compiler takes long to load."""
+_BOARDS = {"connect_four": ConnectFourTable, "othello": OthelloTable}
+"""Board games that we have rules of."""
 
 
 def open_table(config: GameConfig, slots: int) -> Table:
     """Return a table for ``slots`` games of a configuration. Raises ``UnknownGame``."""
     hearts = own_hearts(config)
     if hearts is not None:
-        # The compiler of the kernels takes long to load, and only our own rules need it.
-        from app.games.hearts.table import HeartsTable
-
         return HeartsTable(hearts, slots, config.selfplay.rewards)
     if config.selfplay.rewards != "terminal":
         raise UnknownGame(
             f"{config.game!r} is rewarded at its end, not {config.selfplay.rewards}.",
             hint="Leave rewards at 'terminal'; Hearts with engine = 'flyball' has others.",
         )
-    if config.engine == "flyball" and _is_usual(config):
-        return _BOARDS[_name(config)](slots, config.max_moves)
+    name = _name(config)
+    if config.engine == "flyball":  # ours are the usual boards: with other options, OpenSpiel plays
+        usual, asked = load_game(name, config.players), load_game(config.game, config.players)
+        if asked.get_parameters() == usual.get_parameters():
+            return _BOARDS[name](slots, config.max_moves)
     return OpenSpielTable(config.game, config.players, slots, config.max_moves)
 
 
@@ -70,10 +58,3 @@ def own_hearts(config: GameConfig) -> HeartsRules | None:
 
 def _name(config: GameConfig) -> str:
     return config.game.partition("(")[0]
-
-
-def _is_usual(config: GameConfig) -> bool:
-    """Tell whether a game has no other options than it has by default. Raises ``UnknownGame``."""
-    usual, asked = load_game(_name(config), config.players), load_game(config.game, config.players)
-    same: bool = asked.get_parameters() == usual.get_parameters()
-    return same

@@ -1,6 +1,6 @@
 """Games of OpenSpiel behind the ``Table`` port, with its fast observers and one list of legal actions a decision."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib.metadata import version
 from itertools import chain
@@ -12,9 +12,10 @@ import pyspiel
 from numpy.typing import NDArray
 from open_spiel.python.observation import make_observation
 
-from app.games.codec import Codec
-from app.games.codecs import codec_for
-from app.games.table import FINISHED, IllegalAction, Indices, Observations, TableSpec, UnknownGame
+from app.games import boards
+from app.games.codec import Codec, identical
+from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Observations, TableSpec, UnknownGame
+from app.games.tricks import hearts, oh_hell
 
 CHANCE = int(pyspiel.PlayerId.CHANCE)
 
@@ -44,7 +45,7 @@ class Rules:
         low, high = self.game.min_utility(), self.game.max_utility()
         self._scale = self.codec.scale or (max(-low, high) if self._zero_sum else high - low)
 
-    def outcome(self, state: Any) -> NDArray[np.float32]:
+    def outcome(self, state: Any) -> Floats:
         """Return the returns of a finished game [P], in [-1, 1] and summing to 0.
 
         Those of a zero-sum game are divided by the largest one; of any other game, each seat's lead over the mean
@@ -120,7 +121,7 @@ class OpenSpielTable:
         """See ``Table.seats``."""
         return self._seats.copy()
 
-    def observe(self, slots: Indices) -> tuple[Observations, NDArray[np.bool_]]:
+    def observe(self, slots: Indices) -> tuple[Observations, Mask]:
         """See ``Table.observe``."""
         seats = self._seats[slots]
         legal = [self._legal[slot] for slot in slots.tolist()]
@@ -142,11 +143,11 @@ class OpenSpielTable:
         self._moves[slots] += 1
         self._settle(slots)
 
-    def earned(self, slots: Indices, seats: NDArray[np.int8]) -> NDArray[np.float32]:  # noqa: ARG002
+    def earned(self, slots: Indices, seats: NDArray[np.int8]) -> Floats:  # noqa: ARG002
         """See ``Table.earned``; only the end is rewarded."""
         return np.zeros(len(slots), dtype=np.float32)
 
-    def returns(self) -> NDArray[np.float32]:
+    def returns(self) -> Floats:
         """See ``Table.returns``."""
         return self._returns.copy()
 
@@ -180,19 +181,16 @@ class OpenSpielTable:
             if seat == CHANCE:
                 state.apply_action(self._draw(slot, state, actions))
             elif seat < 0 or self._moves[slot] == self._limit:
-                self._finish(slot, state, over=seat < 0)
+                if seat < 0:
+                    self._returns[slot] = self._rules.outcome(state)
+                else:
+                    self._truncated[slot] = True
                 return FINISHED, []
             elif len(actions) > 1:
                 return seat, actions
             else:
                 state.apply_action(actions[0])
                 self._moves[slot] += 1
-
-    def _finish(self, slot: int, state: Any, *, over: bool) -> None:
-        if over:
-            self._returns[slot] = self._rules.outcome(state)
-        else:
-            self._truncated[slot] = True
 
     def _draw(self, slot: int, state: Any, legal: list[int]) -> int:
         point = self._chance[slot].random()
@@ -207,7 +205,13 @@ class OpenSpielTable:
 
 def load_game(game: str, players: int) -> Any:
     """Load an OpenSpiel game for ``players``. Raises ``UnknownGame`` when it is unknown or cannot be played here."""
-    _check_name(game.partition("(")[0])
+    name, known = game.partition("(")[0], pyspiel.registered_names()
+    if name not in known:  # OpenSpiel's own error lists all of its games
+        near = get_close_matches(name, known)
+        url = "https://openspiel.readthedocs.io/en/latest/games.html"
+        raise UnknownGame(
+            f"OpenSpiel has no game {name!r}.", hint=f"Did you mean {' or '.join(near)}?" if near else f"See {url}"
+        )
     try:
         loaded = pyspiel.load_game(game)
     except pyspiel.SpielError as error:
@@ -230,14 +234,42 @@ def load_game(game: str, players: int) -> Any:
     return loaded
 
 
-def _check_name(name: str) -> None:
-    """Raise ``UnknownGame`` for a name that OpenSpiel does not know: its own error lists all of its games."""
-    known = pyspiel.registered_names()
-    if name not in known:
-        near = get_close_matches(name, known)
-        hint = (
-            f"Did you mean {' or '.join(near)}?"
-            if near
-            else "See https://openspiel.readthedocs.io/en/latest/games.html"
-        )
-        raise UnknownGame(f"OpenSpiel has no game {name!r}.", hint=hint)
+_BUILDERS: dict[str, tuple[Callable[..., Codec], tuple[str, ...]]] = {
+    "breakthrough": (boards.breakthrough, ("rows", "columns")),
+    "chinese_checkers": (boards.chinese_checkers, ("players",)),
+    "clobber": (boards.clobber, ("rows", "columns")),
+    "connect_four": (boards.connect_four, ("rows", "columns")),
+    "go": (boards.go, ("board_size",)),
+    "hearts": (hearts, ("qs_breaks_hearts",)),
+    "hex": (boards.hex_board, ("board_size",)),
+    "maedn": (boards.maedn, ("players",)),
+    "oh_hell": (oh_hell, ("players",)),
+    "othello": (boards.othello, ()),
+    "tic_tac_toe": (boards.tic_tac_toe, ()),
+    "ultimate_tic_tac_toe": (boards.ultimate_tic_tac_toe, ()),
+}
+"""Codecs by game, with the options that change their layout; any other game is seen as OpenSpiel shows it."""
+
+_HARMLESS = frozenset(
+    {
+        *("handicap", "komi", "max_game_length", "max_moves", "string_rep", "twoPlayersOpposite", "x_in_row"),
+        *("off_bid_penalty", "points_per_trick"),
+        *("avoid_all_tricks_bonus", "can_lead_any_club", "can_lead_hearts_instead_of_qs", "jd_bonus"),
+        *("must_break_hearts", "no_pts_on_first_trick", "pass_cards"),
+    }
+)
+"""Options that change neither the actions nor where OpenSpiel shows what. With any other, a game is seen as it does."""
+
+
+def codec_for(game: Any, tensor_size: int) -> Codec:
+    """Return the codec of an OpenSpiel game whose observer's tensor has ``tensor_size`` features."""
+    name = game.get_type().short_name
+    if name in _BUILDERS:
+        builder, wanted = _BUILDERS[name]
+        parameters = game.get_parameters()
+        layout = {key: parameters[key] for key in wanted if key in parameters}
+        usual = pyspiel.load_game(name, layout).get_parameters()
+        if all(value == usual[key] for key, value in parameters.items() if key not in _HARMLESS):
+            return builder(**layout)
+    unchanged = identical(game.num_players(), game.num_distinct_actions())
+    return Codec(tensor_size, lambda raw, _seats: raw.astype(np.float32), unchanged, kind=np.float32)

@@ -5,7 +5,6 @@ Nothing of the batched adapter is used but the codec: the replay asks OpenSpiel'
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,27 +18,16 @@ TOLERANCE = 1e-5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GameRecord:
-    """One game as it was recorded: K rows of the recorded seats, in order.
+    """One game as it was recorded: K rows of the recorded seats, in order."""
 
-    Attributes:
-        history: all actions, chance and force included, as the rules number them.
-        returns: [P] the outcome.
-        truncated: whether it was cut off.
-        step: [K] number of the decision within the game.
-        seat: [K] who decided.
-        action: [K] what was decided, as the seat numbers its actions.
-        obs: [K, D] what the seat saw.
-        mask: [K, A] what it could do.
-    """
-
-    history: Sequence[int]
-    returns: NDArray[np.float32]
-    truncated: bool
-    step: NDArray[np.int32]
-    seat: NDArray[np.int8]
-    action: NDArray[np.int32]
-    obs: Observations
-    mask: NDArray[np.bool_]
+    history: Sequence[int]  # all actions, chance and force included, as the rules number them
+    returns: NDArray[np.float32]  # [P] the outcome
+    truncated: bool  # whether it was cut off
+    step: NDArray[np.int32]  # [K] number of the decision within the game
+    seat: NDArray[np.int8]  # [K] who decided
+    action: NDArray[np.int32]  # [K] what was decided, as the seat numbers its actions
+    obs: Observations  # [K, D] what the seat saw
+    mask: NDArray[np.bool_]  # [K, A] what it could do
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,17 +42,11 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replay:
-    """A game played again.
+    """A game played again."""
 
-    Attributes:
-        decisions: in order.
-        moves: their number with the forced ones.
-        outcome: [P] how the game ended, None if it goes on.
-    """
-
-    decisions: Sequence[Decision]
-    moves: int
-    outcome: NDArray[np.float32] | None
+    decisions: Sequence[Decision]  # in order
+    moves: int  # their number with the forced ones
+    outcome: NDArray[np.float32] | None  # [P] how the game ended, None if it goes on
 
 
 class IllegalMove(ValueError):
@@ -94,6 +76,7 @@ class ParityChecker:
 
     def replay(self, history: Sequence[int]) -> Replay:
         """Play a history by the rules alone. Raises ``IllegalMove``."""
+        whole = self._rules.game.get_type().provides_observation_tensor
         state = self._rules.game.new_initial_state()
         decisions: list[Decision] = []
         moves = 0
@@ -104,7 +87,9 @@ class ParityChecker:
             if state.current_player() != CHANCE:
                 moves += 1
                 if len(legal) > 1:
-                    decisions.append(self._decision(state, legal, action))
+                    seat = state.current_player()
+                    tensor = state.observation_tensor(seat) if whole else state.information_state_tensor(seat)
+                    decisions.append(Decision(seat, legal, action, np.array(tensor, dtype=np.float32)))
             state.apply_action(action)
         return Replay(decisions, moves, self._rules.outcome(state) if state.is_terminal() else None)
 
@@ -113,12 +98,6 @@ class ParityChecker:
         seats = np.array([decision.seat], dtype=np.int8)
         observations: Observations = self._rules.codec.encode(decision.tensor[None], seats)[0]
         return observations
-
-    def _decision(self, state: Any, legal: list[int], action: int) -> Decision:
-        seat: int = state.current_player()
-        whole = self._rules.game.get_type().provides_observation_tensor
-        tensor = state.observation_tensor(seat) if whole else state.information_state_tensor(seat)
-        return Decision(seat, legal, action, np.array(tensor, dtype=np.float32))
 
     def _ending(self, replay: Replay, record: GameRecord) -> Iterator[str]:
         expected = replay.outcome

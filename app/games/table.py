@@ -27,10 +27,11 @@ class IllegalAction(FlyballError):
 FINISHED = -1
 """Stands in for the seat to move when a game is over or has not begun."""
 
-Observations = NDArray[np.uint8] | NDArray[np.float32]
+Floats = NDArray[np.float32]
+Observations = NDArray[np.uint8] | Floats
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Heuristic = Callable[[Observations, Mask], NDArray[np.float32]]
+Heuristic = Callable[[Observations, Mask], Floats]
 """A simple player's log-weights of the actions [K, A], from observations [K, D] and masks [K, A]."""
 
 
@@ -87,7 +88,7 @@ class TableSpec:
         return name in self.bots or (name == HEURISTIC and self.heuristic is not None)
 
     def bot(self, name: str) -> str:
-        """Return the name of a built-in player among ``bots``: that of its level, if it is called the heuristic."""
+        """Return the name among ``bots`` of a built-in player, whose level may be called the heuristic."""
         same = (level for level, heuristic in self.levels.items() if name == HEURISTIC and heuristic is self.heuristic)
         return next(same, name)
 
@@ -113,7 +114,7 @@ class Table(Protocol):
         """Return the seat to move in every slot [N], ``FINISHED`` where none is."""
         ...
 
-    def observe(self, slots: Indices) -> tuple[Observations, NDArray[np.bool_]]:
+    def observe(self, slots: Indices) -> tuple[Observations, Mask]:
         """Return what the seats to move in ``slots`` [K] know [K, D] and may do [K, A], from their own perspective."""
         ...
 
@@ -128,14 +129,14 @@ class Table(Protocol):
         """
         ...
 
-    def earned(self, slots: Indices, seats: NDArray[np.int8]) -> NDArray[np.float32]:
+    def earned(self, slots: Indices, seats: NDArray[np.int8]) -> Floats:
         """Return what any seats [K] have earned so far on the way to their outcome [K].
 
         All 0 where only the end is rewarded. What is earned between two decisions is the reward of the first.
         """
         ...
 
-    def returns(self) -> NDArray[np.float32]:
+    def returns(self) -> Floats:
         """Return the outcomes [N, P] in [-1, 1], summing to 0; all 0 where a game is not over, or was truncated."""
         ...
 

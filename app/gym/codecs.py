@@ -23,9 +23,18 @@ from numpy.typing import NDArray
 from app.core import FlyballError
 from app.play.rollout import draw_points, number_streams
 
+ACTION_CODECS = ("greedy", "sample", "clip", "tanh", "raw")
+Outputs = NDArray[Any]
+Points = NDArray[np.float64]
+Decode = Callable[[Outputs, Points], Outputs]
+
 
 class BadPolicy(FlyballError):
     """A policy that cannot be read, or that was made for other observations or actions."""
+
+
+class UnsuitedCodec(FlyballError):
+    """An action codec that cannot be used with an action space, or with what a policy returns."""
 
 
 class EnvironmentPolicy(Protocol):
@@ -43,23 +52,14 @@ class EnvironmentPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PolicyRequest:
-    """Arguments of a policy.
+    """Arguments of a policy."""
 
-    Attributes:
-        source: what ``--model`` says, usually a file.
-        count: N, how many environments it plays at once.
-        observation_space: of one environment, a ``gymnasium.Space``.
-        action_space: likewise.
-        device: where networks run, ``cpu`` or ``cuda``.
-        seed: of the policy's own choices, if it makes any by chance.
-    """
-
-    source: str | None
-    count: int
-    observation_space: Any
-    action_space: Any
-    device: str
-    seed: int
+    source: str | None  # what ``--model`` says, usually a file
+    count: int  # N, how many environments it plays at once
+    observation_space: Any  # of one environment, a ``gymnasium.Space``.
+    action_space: Any  # likewise
+    device: str  # where networks run, ``cpu`` or ``cuda``
+    seed: int  # of the policy's own choices, if it makes any by chance
 
 
 class RandomActions:
@@ -75,16 +75,6 @@ class RandomActions:
     def outputs(self, observations: Any) -> NDArray[Any]:  # noqa: ARG002 - it looks at nothing
         """See ``EnvironmentPolicy.outputs``."""
         return np.stack([np.asarray(self._space.sample()) for _ in range(self._count)])
-
-
-ACTION_CODECS = ("greedy", "sample", "clip", "tanh", "raw")
-Outputs = NDArray[Any]
-Points = NDArray[np.float64]
-Decode = Callable[[Outputs, Points], Outputs]
-
-
-class UnsuitedCodec(FlyballError):
-    """An action codec that cannot be used with an action space, or with what a policy returns."""
 
 
 class CodedPolicy:
@@ -161,9 +151,19 @@ def _decoder(codec: str, space: Any) -> Decode:
     pick = _largest if codec == "greedy" else _drawn
     if kind == "Discrete":
         return lambda outputs, points: pick(outputs, points) + int(space.start)
-    if kind == "MultiBinary":
-        return lambda outputs, points: _bits(pick, outputs, points).reshape(-1, *space.shape)
-    return _several(pick, space)
+
+    def decode(outputs: Outputs, points: Points) -> Outputs:
+        """Pick once for each of several choices, each with points of its own."""
+        if kind == "MultiDiscrete":
+            parts = np.split(outputs, np.cumsum(space.nvec.ravel())[:-1], axis=1)
+        else:
+            parts = [np.stack([np.zeros(len(outputs)), column], axis=1) for column in outputs.T]  # off has the logit 0
+        seeds = (points * 2.0**53).astype(np.uint64)
+        picked = [pick(part, draw_points(seeds, np.full(len(seeds), index))) for index, part in enumerate(parts)]
+        actions: Outputs = np.stack(picked, axis=1).reshape(-1, *space.shape)
+        return actions + space.start if kind == "MultiDiscrete" else actions.astype(np.int8)
+
+    return decode
 
 
 def _box(codec: str, space: Any) -> Decode:
@@ -173,35 +173,7 @@ def _box(codec: str, space: Any) -> Decode:
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise UnsuitedCodec(f"tanh needs finite bounds; those of {space} are not.", hint="Use clip or raw.")
     middle, half = (high + low) / 2, (high - low) / 2
-
-    def stretched(outputs: Outputs, _points: Points) -> Outputs:
-        actions: Outputs = middle + half * np.tanh(outputs.reshape(-1, *space.shape))
-        return actions.astype(space.dtype)
-
-    return stretched
-
-
-def _several(pick: Decode, space: Any) -> Decode:
-    ends = np.cumsum(space.nvec.ravel())[:-1]
-
-    def decode(outputs: Outputs, points: Points) -> Outputs:
-        parts = np.split(outputs, ends, axis=1)
-        chosen = [pick(part, _fresh(points, index)) for index, part in enumerate(parts)]
-        actions: Outputs = np.stack(chosen, axis=1).reshape(-1, *space.shape) + space.start
-        return actions
-
-    return decode
-
-
-def _bits(pick: Decode, logits: Outputs, points: Points) -> Outputs:
-    pairs = [np.stack([np.zeros(len(logits)), column], axis=1) for column in logits.T]  # off has the logit 0
-    return np.stack([pick(pair, _fresh(points, index)) for index, pair in enumerate(pairs)], axis=1).astype(np.int8)
-
-
-def _fresh(points: Points, index: int) -> Points:
-    """Return other points for the index-th of several choices."""
-    seeds = (points * 2.0**53).astype(np.uint64)
-    return draw_points(seeds, np.full(len(seeds), index))
+    return lambda outputs, _: (middle + half * np.tanh(outputs.reshape(-1, *space.shape))).astype(space.dtype)
 
 
 def _largest(logits: Outputs, _points: Points) -> Outputs:

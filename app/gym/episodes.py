@@ -61,23 +61,17 @@ class NotFinite(FlyballError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepResult:
-    """Results of one step in N environments.
+    """Results of one step in N environments."""
 
-    Attributes:
-        reward: [N].
-        done: [N] the episode came to an end of its own.
-        trunc: [N] it was cut off.
-        dist: [N] distance to the goal after the step, as the observation returned has it; NaN where it is not reported,
-            None where it never is.
-        final_dist: [N] under ``same_step``, that of the last observation; only read where an episode ends.
-        success: [N] the environment's own word, only read where an episode ends; None when it has none.
-    """
-
-    reward: Numbers
-    done: Flags
-    trunc: Flags
+    reward: Numbers  # [N]
+    done: Flags  # [N] the episode came to an end of its own
+    trunc: Flags  # [N] it was cut off
+    # [N] distance to the goal after the step, as the observation returned has it; NaN where it is not reported,
+    # None where it never is
     dist: Numbers | None = None
+    # [N] under ``same_step``, that of the last observation; only read where an episode ends
     final_dist: Numbers | None = None
+    # [N] the environment's own word, only read where an episode ends; None when it has none
     success: Flags | None = None
 
 
@@ -95,25 +89,15 @@ class Episode(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvalState:
-    """Counts so far; immutable.
+    """Counts so far; immutable."""
 
-    Attributes:
-        autoreset: how the environments reset themselves.
-        requested: E.
-        owed: [N] episodes that each environment still has to finish.
-        steps: [N] steps of the episodes that are under way.
-        reward: [N] their returns so far.
-        resetting: [N] under ``next_step``, the environments whose next step is a reset.
-        episodes: those that are finished and counted, in the order of their ends.
-    """
-
-    autoreset: Autoreset
-    requested: int
-    owed: Counts
-    steps: Counts
-    reward: Numbers
-    resetting: Flags
-    episodes: tuple[Episode, ...] = ()
+    autoreset: Autoreset  # how the environments reset themselves
+    requested: int  # E
+    owed: Counts  # [N] episodes that each environment still has to finish
+    steps: Counts  # [N] steps of the episodes that are under way
+    reward: Numbers  # [N] their returns so far
+    resetting: Flags  # [N] under ``next_step``, the environments whose next step is a reset
+    episodes: tuple[Episode, ...] = ()  # those that are finished and counted, in the order of their ends
 
     @property
     def complete(self) -> bool:
@@ -168,6 +152,15 @@ def advance(state: EvalState, result: StepResult) -> EvalState:
     reward = state.reward + np.where(live, result.reward, 0.0)
     over = result.done | result.trunc
     ended = live & over
+    dist = result.final_dist if state.autoreset == "same_step" else result.dist
+    last = np.full(len(ended), np.nan) if dist is None else dist
+    if np.isinf(last[ended]).any():
+        raise _not_finite("distance", last, ended)
+    success = result.done if result.success is None else result.success
+    finished = tuple(
+        Episode(i, bool(success[i]), int(steps[i]), float(reward[i]), None if np.isnan(last[i]) else float(last[i]))
+        for i in np.flatnonzero(ended).tolist()
+    )
     return EvalState(
         autoreset=state.autoreset,
         requested=state.requested,
@@ -175,23 +168,7 @@ def advance(state: EvalState, result: StepResult) -> EvalState:
         steps=np.where(ended, 0, steps),
         reward=np.where(ended, 0.0, reward),
         resetting=over & ~state.resetting if state.autoreset == "next_step" else state.resetting,
-        episodes=state.episodes + _ended(state.autoreset, result, ended, steps, reward),
-    )
-
-
-def _ended(
-    autoreset: Autoreset, result: StepResult, ended: Flags, steps: Counts, reward: Numbers
-) -> tuple[Episode, ...]:
-    if not ended.any():
-        return ()
-    dist = result.final_dist if autoreset == "same_step" else result.dist
-    last = np.full(len(ended), np.nan) if dist is None else dist
-    if np.isinf(last[ended]).any():
-        raise _not_finite("distance", last, ended)
-    success = result.done if result.success is None else result.success
-    return tuple(
-        Episode(i, bool(success[i]), int(steps[i]), float(reward[i]), None if np.isnan(last[i]) else float(last[i]))
-        for i in np.flatnonzero(ended).tolist()
+        episodes=state.episodes + finished,
     )
 
 
@@ -209,6 +186,7 @@ def summarise_episodes(state: EvalState) -> EpisodeSummary:
     lost = [episode for episode in episodes if not episode.success]
     rate = Rate.of(len(won), state.requested)
     mean = fsum(episode.reward for episode in episodes) / len(episodes)
+    variance = fsum((episode.reward - mean) ** 2 for episode in episodes) / max(1, len(episodes) - 1)
     steps_to_goal = lower_median([episode.steps for episode in won])
     last_dists = [episode.dist for episode in episodes if episode.dist is not None]
     return EpisodeSummary(
@@ -218,7 +196,7 @@ def summarise_episodes(state: EvalState) -> EpisodeSummary:
         success_interval=(rate.lower, rate.upper),
         median_steps_to_goal=steps_to_goal,
         mean_return=mean,
-        return_stderr=_stderr([episode.reward for episode in episodes], mean),
+        return_stderr=sqrt(variance / len(episodes)) if len(episodes) > 1 else None,
         mean_steps=sum(episode.steps for episode in episodes) / len(episodes),
         steps_p50_success=steps_to_goal,
         return_mean_success=_mean([episode.reward for episode in won]),
@@ -236,11 +214,6 @@ def _mean(values: Sequence[float]) -> float | None:
     return fsum(values) / len(values) if values else None
 
 
-def _stderr(values: Sequence[float], mean: float) -> float | None:
-    count = len(values)
-    return sqrt(fsum((value - mean) ** 2 for value in values) / (count - 1) / count) if count > 1 else None
-
-
 def _not_finite(what: str, values: Numbers, where: Flags) -> NotFinite:
     index = next(i for i in np.flatnonzero(where).tolist() if not isfinite(values[i]))
     return NotFinite(
@@ -248,22 +221,13 @@ def _not_finite(what: str, values: Numbers, where: Flags) -> NotFinite:
     )
 
 
-# The steps of an evaluation, one by one, for looking at a policy that fails.
-#
-# A trajectory file holds one JSON object a line, for every step that counts (``app.gym.episodes``), those of one
-# moment in the order of the environments::
-#
-#     {"env": 0, "episode": 2, "t": 17, "action": 1, "reward": 1.0, "done": false, ..., "dist": null}
-#
-# ``episode`` numbers an environment's own from 0, ``t`` its steps from 0; ``action`` is what the environment was
-# given, a number or a list of them; ``dist`` is the distance after the step (at an episode's end that of its last
-# observation), null where it is not reported.
+def trajectory_rows(state: EvalState, actions: NDArray[Any], result: StepResult) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one step that count, environment by environment, for looking at a policy that fails.
 
-Row = dict[str, Any]
-
-
-def trajectory_rows(state: EvalState, actions: NDArray[Any], result: StepResult) -> Iterator[Row]:
-    """Yield the rows of one step.
+    For instance ``{"env": 0, "episode": 2, "t": 17, "action": 1, "reward": 1.0, "done": false, ..., "dist": null}``.
+    ``episode`` numbers an environment's own from 0, ``t`` its steps from 0; ``action`` is what the environment was
+    given, a number or a list of them; ``dist`` is the distance after the step (at an episode's end that of its last
+    observation), null where it is not reported.
 
     Args:
         state: before the step.

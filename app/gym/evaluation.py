@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
 DIST = "dist"
-"""The key of ``info`` under which an environment tells its distance to the goal."""
+"""The key of ``info`` under which an environment reports its distance to the goal."""
 
 _AUTORESET: dict[str, Autoreset] = {"NextStep": "next_step", "SameStep": "same_step"}
 
@@ -41,6 +41,38 @@ class UnknownEnvironment(FlyballError):
 
 class BadEnvironment(FlyballError):
     """An environment that raises, or lacks what an evaluation needs."""
+
+
+Observations = Any
+"""A batch of observations [N, ...], or whatever an environment's space makes of N of them."""
+
+Actor = Callable[[Observations], NDArray[Any]]
+"""Chooses the actions [N, ...] for a batch of observations."""
+
+Watcher = Callable[[EvalState, NDArray[Any], StepResult], None]
+"""Receives every step: the state before it, the actions, the result."""
+
+
+class Environments(Protocol):
+    """N environments that are stepped together and reset themselves."""
+
+    @property
+    def count(self) -> int:
+        """N."""
+        ...
+
+    @property
+    def autoreset(self) -> Autoreset:
+        """When they reset themselves; see rule 4 of ``app.gym.episodes``."""
+        ...
+
+    def reset(self, seed: int) -> Observations:
+        """Begin an episode in each, environment i seeded with ``seed`` + i; return the first observations."""
+        ...
+
+    def step(self, actions: NDArray[Any]) -> tuple[Observations, StepResult]:
+        """Take a step in each; return the observations to act on next, and the result."""
+        ...
 
 
 class GymnasiumEnvironments:
@@ -86,8 +118,8 @@ class GymnasiumEnvironments:
             reward=np.asarray(rewards, dtype=np.float64),
             done=done,
             trunc=trunc,
-            dist=_told(infos, DIST, self.count),
-            final_dist=_told(final, DIST, self.count),
+            dist=_reported(infos, DIST, self.count),
+            final_dist=_reported(final, DIST, self.count),
             success=None if self._success is None else self._succeeded(self._success, final, done | trunc),
         )
         return observations, result
@@ -98,13 +130,13 @@ class GymnasiumEnvironments:
             self._vector.close()
 
     def _succeeded(self, key: str, infos: dict[str, Any], ended: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        told = _told(infos, key, self.count)
-        if ended.any() and (told is None or np.isnan(told[ended]).any()):
+        reported = _reported(infos, key, self.count)
+        if ended.any() and (reported is None or np.isnan(reported[ended]).any()):
             raise BadEnvironment(
                 f"An episode ended and its info has no {key!r}.",
                 hint="Name a key that is there at the end of every episode, or leave --success-key out.",
             )
-        return np.zeros(self.count, dtype=np.bool_) if told is None else np.nan_to_num(told) != 0
+        return np.zeros(self.count, dtype=np.bool_) if reported is None else np.nan_to_num(reported) != 0
 
 
 def open_environments(name: str, count: int, success_key: str | None = None) -> GymnasiumEnvironments:
@@ -112,7 +144,10 @@ def open_environments(name: str, count: int, success_key: str | None = None) -> 
 
     Raises ``MissingGymnasium``, ``UnknownEnvironment`` or ``BadEnvironment``.
     """
-    gymnasium = _gymnasium()
+    try:
+        import gymnasium
+    except ImportError as error:
+        raise MissingGymnasium("Gymnasium is not installed.", hint="pip install 'flyball[gym]'") from error
     module, _, plain = name.rpartition(":")
     try:
         with _running(name, gymnasium.error.Error, ImportError):
@@ -126,14 +161,6 @@ def open_environments(name: str, count: int, success_key: str | None = None) -> 
             hint="Write an id that is registered, or module:id for one that a module of yours registers.",
         ) from error
     return GymnasiumEnvironments(vector, success_key)
-
-
-def _gymnasium() -> Any:
-    try:
-        import gymnasium
-    except ImportError as error:
-        raise MissingGymnasium("Gymnasium is not installed.", hint="pip install 'flyball[gym]'") from error
-    return gymnasium
 
 
 @contextmanager
@@ -151,7 +178,7 @@ def _running(name: str, *expected: type[Exception]) -> Iterator[None]:
         ) from error
 
 
-def _told(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64] | None:
+def _reported(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64] | None:
     """Return the values under a key [N], NaN where missing; None when all lack it.
 
     Gymnasium collects the environments' infos in arrays, with a mask of those that set ``key`` under ``_key``.
@@ -161,9 +188,9 @@ def _told(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64] | 
     if key not in infos:
         return None
     values = np.full(count, np.nan)
-    told = np.asarray(infos.get(f"_{key}", np.ones(count)), dtype=np.bool_)
+    reported = np.asarray(infos.get(f"_{key}", np.ones(count)), dtype=np.bool_)
     try:
-        values[told] = np.asarray(infos[key])[told].astype(np.float64)
+        values[reported] = np.asarray(infos[key])[reported].astype(np.float64)
     except (IndexError, TypeError, ValueError) as error:
         raise BadEnvironment(
             f"info[{key!r}] is not a number for each environment: {reprlib.repr(infos[key])}.",
@@ -172,51 +199,13 @@ def _told(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64] | 
     return values
 
 
-Observations = Any
-"""A batch of observations [N, ...], or whatever an environment's space makes of N of them."""
-
-Actor = Callable[[Observations], NDArray[Any]]
-"""Chooses the actions [N, ...] for a batch of observations."""
-
-Watcher = Callable[[EvalState, NDArray[Any], StepResult], None]
-"""Told of every step: the state before it, the actions, the result."""
-
-
-class Environments(Protocol):
-    """N environments that are stepped together and reset themselves."""
-
-    @property
-    def count(self) -> int:
-        """N."""
-        ...
-
-    @property
-    def autoreset(self) -> Autoreset:
-        """When they reset themselves; see rule 4 of ``app.gym.episodes``."""
-        ...
-
-    def reset(self, seed: int) -> Observations:
-        """Begin an episode in each, environment i seeded with ``seed`` + i; return the first observations."""
-        ...
-
-    def step(self, actions: NDArray[Any]) -> tuple[Observations, StepResult]:
-        """Take a step in each; return the observations to act on next, and the result."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class EpisodePlan:
-    """How much is played.
+    """How much is played."""
 
-    Attributes:
-        episodes: of all environments together.
-        seed: of the environments.
-        max_steps: of each environment, over all its episodes; a step that only resets counts as well.
-    """
-
-    episodes: int
-    seed: int
-    max_steps: int
+    episodes: int  # of all environments together
+    seed: int  # of the environments
+    max_steps: int  # of each environment, over all its episodes; a step that only resets counts as well
 
 
 def evaluate_episodes(

@@ -1,7 +1,19 @@
 """Policies by name: ours, and those that other packages bring.
 
 A package brings one as an entry point of the group ``flyball.policies``: a callable that takes a ``PolicyRequest`` and
-returns an ``EnvironmentPolicy``.
+returns an ``EnvironmentPolicy``. Ours, ``mlp``, reads a perceptron from a safetensors file with a manifest in its
+header. Its tensors, float32, have the names of our own checkpoints::
+
+    trunk.0.weight [H0, D]     trunk.0.bias [H0]
+    trunk.1.weight [H1, H0]    trunk.1.bias [H1]    and so on
+    policy_head.weight [K, H]  policy_head.bias [K]
+
+D is the size of the flattened observation (a Discrete one is one-hot), K that of the outputs (``app.gym.codecs``). The
+activation stands between layers, not after the last. Further tensors, for instance of a value head, are ignored. The
+header's metadata has one entry ``note``, a JSON object: ``PolicyManifest``. With the safetensors library::
+
+    note = '{"environment": "CartPole-v1", "activation": "tanh"}'
+    save_file(tensors, "policy.safetensors", metadata={"note": note})
 """
 
 from collections.abc import Callable
@@ -23,21 +35,6 @@ from app.gym.codecs import BadPolicy, EnvironmentPolicy, PolicyRequest, RandomAc
 from app.learning.network import BadParameters, Parameters, bytes_to_parameters, parameters_to_bytes
 from app.store import DamagedBlob, note_of, with_note
 
-# The file that ``flyball eval --env`` reads: a perceptron as safetensors, with a manifest in its header.
-#
-# Tensors, float32, under the names that our own checkpoints have::
-#
-#     trunk.0.weight [H0, D]     trunk.0.bias [H0]
-#     trunk.1.weight [H1, H0]    trunk.1.bias [H1]    and so on
-#     policy_head.weight [K, H]  policy_head.bias [K]
-#
-# D is the size of the flattened observation (a Discrete one is one-hot), K that of the outputs (``codecs``). The
-# activation stands between layers, not after the last. Further tensors, for instance of a value head, are left alone.
-# The header's metadata has one entry ``note``, a JSON object: ``PolicyManifest``. With the safetensors library::
-#
-#     save_file(tensors, "policy.safetensors", metadata={"note": '{"environment": "CartPole-v1", "activation":
-#   "tanh"}'})
-
 _HEAD = "policy_head"
 
 
@@ -57,7 +54,13 @@ class Perceptron:
     """
 
     def __init__(self, data: bytes, request: PolicyRequest) -> None:
-        manifest, parameters = _read(data, request.source)
+        try:
+            manifest, parameters = PolicyManifest.model_validate_json(note_of(data)), bytes_to_parameters(data)
+        except (DamagedBlob, BadParameters, ValidationError) as error:
+            raise BadPolicy(
+                f"{request.source} is no policy for environments.",
+                hint="What is read: a perceptron as safetensors, as app/gym/players.py describes it.",
+            ) from error
         names = [f"trunk.{index}" for index in range(len(parameters))]
         names = [name for name in names if f"{name}.weight" in parameters] + [_HEAD]
         self._layers = [_layer(parameters, name, request.device) for name in names]
@@ -105,16 +108,6 @@ def _flattened(observations: NDArray[Any], space: Any) -> NDArray[np.float32]:
         hot[np.arange(len(observations)), observations - int(space.start)] = 1
         return hot
     return np.ascontiguousarray(observations.reshape(len(observations), -1), dtype=np.float32)
-
-
-def _read(data: bytes, name: str | None) -> tuple[PolicyManifest, Parameters]:
-    try:
-        return PolicyManifest.model_validate_json(note_of(data)), bytes_to_parameters(data)
-    except (DamagedBlob, BadParameters, ValidationError) as error:
-        raise BadPolicy(
-            f"{name} is no policy for environments.",
-            hint="What is read: a perceptron as safetensors, as app/gym/players.py describes it.",
-        ) from error
 
 
 def _layer(parameters: Parameters, name: str, device: str) -> tuple[Tensor, Tensor]:

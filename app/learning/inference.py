@@ -1,13 +1,30 @@
-"""A network made fast for play: one thread, no gradients, both heads in one multiplication."""
+"""A network made fast for play: no gradients, both heads in one multiplication, the same for each row in any batch.
+
+Linear layers are oneDNN's where there is AVX-512. There, MKL adds up a row's products in an order that depends on the
+number of rows, so what a network says of one position would depend on how many others are asked about at the same time,
+and a game on the games played beside it. oneDNN adds up alike from ``FEWEST`` rows on. On processors that are not
+Intel's it is also faster, because MKL keeps to AVX2 there. The operation is the one that ``torch.compile`` puts in the
+place of linear layers; it is private to PyTorch, and where it is missing MKL does the work.
+"""
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from app.config import NetworkSettings
 from app.core import FlyballError
-from app.learning.network import ActorCritic, BadParameters, Parameters, initialise, linear, masked_log_probs, padded
+from app.learning.network import Parameters, load_network, masked_log_probs
+
+_AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
+_ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if _AVX512 else None
+
+FEWEST = 4
+"""Rows. With fewer, either library adds up in another order."""
+
+STEP = 64
+"""Rows. oneDNN compiles for every number of them that it meets, which takes as long as the multiplication."""
 
 
 class NoLegalAction(FlyballError):
@@ -84,24 +101,25 @@ class Policy:
         return linear(features, *self._heads)[: len(obs)]
 
 
-def load_network(settings: NetworkSettings, obs_size: int, actions: int, parameters: Parameters) -> ActorCritic:
-    """Build a network that holds a copy of ``parameters``. Raises ``BadParameters`` when they do not fit."""
-    network = ActorCritic(settings, obs_size, actions)
-    try:
-        network.load_state_dict(parameters)
-    except RuntimeError as error:
-        raise BadParameters(
-            f"The parameters do not fit a network of {obs_size}, {settings.hidden} and {actions} actions.",
-            hint="Load a model with the settings in its own manifest; a changed network starts afresh.",
-        ) from error
-    return network
+def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return ``inputs`` [N, K] times the transposed ``weight`` [M, K], plus ``bias`` [M]: [N, M]; without gradients."""
+    if _ONEDNN and inputs.is_cpu:
+        product: Tensor = _ONEDNN(inputs, weight, bias, "none", [], "")
+        return product
+    return functional.linear(inputs, weight, bias)
 
 
-def init_policy(settings: NetworkSettings, obs_size: int, actions: int, seed: int) -> Parameters:
-    """Draw the first parameters of a network: the same for the same arguments."""
-    network = ActorCritic(settings, obs_size, actions)
-    initialise(network, torch.Generator().manual_seed(seed))
-    return {name: tensor.detach() for name, tensor in network.state_dict().items()}
+def padded(features: Tensor) -> Tensor:
+    """Return ``features`` [N, K] as float32, followed by as many rows of zeros as ``linear`` needs."""
+    rows = len(features)
+    wanted = max(rows, FEWEST)
+    if _ONEDNN and features.is_cpu:  # a power of two, above STEP a multiple of it
+        wanted = -(-rows // STEP) * STEP if rows > STEP // 2 else max(FEWEST, 1 << (rows - 1).bit_length())
+    if wanted == rows:
+        return features.float()
+    more = torch.empty(wanted, features.shape[1], device=features.device)
+    more[:rows], more[rows:] = features, 0
+    return more
 
 
 def _copied(layer: torch.nn.Module) -> tuple[Tensor, Tensor]:

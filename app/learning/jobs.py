@@ -1,7 +1,6 @@
 """The jobs an engine runs: draw a first model, or train one on shards. Results depend on the spec alone."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
@@ -13,12 +12,11 @@ from app.config import GameConfig, PpoSettings, Settings
 from app.core import FlyballError, ModelHash, ShardKey, derive_seed
 from app.engine import JsonObject, Report
 from app.games import TableSpec, open_table
-from app.learning.inference import init_policy
 from app.learning.learner import improve
-from app.learning.network import parameters_to_bytes
+from app.learning.network import init_policy, parameters_to_bytes
 from app.learning.ppo import EpochMetrics
 from app.learning.samples import explained_variance, prepare
-from app.store import Checkpoint, FileStore, Manifest, Shard, get_checkpoint, get_shard, put_checkpoint
+from app.store import FileStore, Manifest, get_checkpoint, get_shard, put_checkpoint
 
 
 def first_model(config: GameConfig, game: TableSpec, seed: int) -> tuple[Manifest, bytes]:
@@ -38,30 +36,6 @@ def first_model(config: GameConfig, game: TableSpec, seed: int) -> tuple[Manifes
 
 class UnfitData(FlyballError):
     """A base model or a shard that does not belong to the training asked for."""
-
-
-def check_base(base: Checkpoint, config: GameConfig, step: int) -> None:
-    """Raise ``UnfitData`` unless ``base`` is the configuration's model of that step and shape."""
-    manifest = base.manifest
-    found = (manifest.config_key, manifest.step, manifest.network)
-    if found != (config.key, step, config.network):
-        raise UnfitData(
-            f"Model {base.model} is {found}, not {(config.key, step, config.network)}.",
-            hint="Ask for the model's own configuration and step; with another network, begin a new run.",
-        )
-
-
-def check_shards(shards: Sequence[Shard], config: GameConfig, game: TableSpec) -> None:
-    """Raise ``UnfitData`` unless every shard was played by the configuration's present rules and encoding."""
-    expected = (config.key, game.rules_version, game.observation_size, game.actions)
-    for shard in shards:
-        meta = shard.meta
-        found = (meta.config_key, meta.rules_version, shard.obs.shape[1], shard.mask.shape[1])
-        if found != expected:
-            raise UnfitData(
-                f"A shard of {meta.worker} is of {found}, not of {expected}.",
-                hint="Leave it out; it was played by other rules or another version of this program.",
-            )
 
 
 class InitialiseSpec(Settings):
@@ -104,12 +78,24 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
     """
     begun = time.perf_counter()
     wanted = TrainSpec.model_validate(spec)
-    store = FileStore(Path(wanted.store))
+    store, key, network = FileStore(Path(wanted.store)), wanted.config.key, wanted.config.network
     base = get_checkpoint(store, wanted.base_model, optimizer=True)
     shards = [get_shard(store, key) for key in wanted.shards]
     game = open_table(wanted.config, slots=0).spec
-    check_base(base, wanted.config, wanted.step)
-    check_shards(shards, wanted.config, game)
+    found, expected = (base.manifest.config_key, base.manifest.step, base.manifest.network), (key, wanted.step, network)
+    if found != expected:
+        raise UnfitData(
+            f"Model {base.model} is {found}, not {expected}.",
+            hint="Ask for the model's own configuration and step; with another network, begin a new run.",
+        )
+    played = (key, game.rules_version, game.observation_size, game.actions)
+    for shard in shards:
+        meta, sizes = shard.meta, (shard.obs.shape[1], shard.mask.shape[1])
+        if (meta.config_key, meta.rules_version, *sizes) != played:
+            raise UnfitData(
+                f"A shard of {meta.worker} is of {(meta.config_key, meta.rules_version, *sizes)}, not of {played}.",
+                hint="Leave it out; it was played by other rules or another version of this program.",
+            )
     ppo = annealed(wanted.ppo, wanted.step)
     samples = prepare(shards, ppo, game.symmetries, wanted.seed)
 

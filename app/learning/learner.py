@@ -1,21 +1,36 @@
-"""One training: from a model and samples to the next model, all in memory."""
+"""One training, by PPO or by imitation: from a model and samples to the next model, all in memory."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import torch
+from torch.nn.functional import mse_loss
+from torch.optim import Adam
 
 from app.config import CloningSettings, PpoSettings
-from app.learning.cloning import CloningMetrics, clone
-from app.learning.inference import load_network
-from app.learning.network import ActorCritic, bytes_to_parameters, parameters_to_bytes
-from app.learning.optimizer import VectorAdam
+from app.learning.network import (
+    ActorCritic,
+    bytes_to_parameters,
+    load_network,
+    masked_log_probs,
+    parameters_to_bytes,
+)
+from app.learning.optimizer import adam_to_bytes, descend, load_adam
 from app.learning.ppo import EpochMetrics, update
-from app.learning.samples import Samples
+from app.learning.samples import Samples, minibatches
 from app.store import Checkpoint
 
 M = TypeVar("M")
+
+
+@dataclass(frozen=True, slots=True)
+class CloningMetrics:
+    """Means over the last epoch."""
+
+    cross_entropy: float  # of the player's actions under the network, nats
+    value_loss: float  # mean squared error of the critic
+    accuracy: float  # share of the rows where the network finds the player's action the most probable
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +70,30 @@ def imitate(
 ) -> Improvement[CloningMetrics]:
     """Train a copy of ``base`` to do what was done in ``samples``; otherwise as ``improve``."""
     network, optimizer = _learner(base, settings.learning_rate, device)
-    generator = torch.Generator().manual_seed(seed)
-    metrics = clone(network, optimizer, samples.to(device), settings, generator=generator)
-    return _improvement(network, optimizer, metrics)
+    generator, samples = torch.Generator().manual_seed(seed), samples.to(device)
+    for _ in range(settings.epochs):
+        parts = []
+        for batch in minibatches(samples, settings.batch_size, generator):
+            logits, values = network(batch.obs.float())
+            log_probs = masked_log_probs(logits, batch.mask)
+            cross_entropy, value_loss = -log_probs.gather(1, batch.action).mean(), mse_loss(values, batch.target)
+            descend(network, optimizer, cross_entropy + settings.value_coef * value_loss, settings.max_grad_norm)
+            accuracy = (log_probs.argmax(dim=1) == batch.action[:, 0]).float().mean()
+            parts.append(torch.stack((cross_entropy, value_loss, accuracy)).detach())
+    return _improvement(network, optimizer, CloningMetrics(*torch.stack(parts).mean(dim=0).tolist()))
 
 
-def _learner(base: Checkpoint, learning_rate: float, device: torch.device) -> tuple[ActorCritic, VectorAdam]:
+def _learner(base: Checkpoint, learning_rate: float, device: torch.device) -> tuple[ActorCritic, Adam]:
     manifest, parameters = base.manifest, bytes_to_parameters(base.parameters)
     network = load_network(manifest.network, manifest.obs_size, manifest.actions, parameters).to(device)
-    return network, VectorAdam(network, learning_rate, base.optimizer)
+    return network, load_adam(network, learning_rate, base.optimizer)
 
 
-def _improvement(network: ActorCritic, optimizer: VectorAdam, metrics: M) -> Improvement[M]:
+def _improvement(network: ActorCritic, optimizer: Adam, metrics: M) -> Improvement[M]:
     named = network.named_parameters()
     return Improvement(
         parameters=parameters_to_bytes(network.state_dict()),
-        optimizer=optimizer.to_bytes(),
+        optimizer=adam_to_bytes(network, optimizer),
         metrics=metrics,
         gradients={name: float(p.grad.norm()) for name, p in named if p.grad is not None},
     )

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.optim import Adam
 
 from app.config import PpoSettings
 from app.core import FlyballError
-from app.learning.fused_loss import backward, surrogate
 from app.learning.network import ActorCritic, masked_log_probs
-from app.learning.optimizer import VectorAdam
+from app.learning.optimizer import descend
 from app.learning.samples import Samples, minibatches
 
 
@@ -46,7 +46,7 @@ class TrainingDiverged(FlyballError):
 
 def update(
     network: ActorCritic,
-    optimizer: VectorAdam,
+    optimizer: Adam,
     samples: Samples,
     settings: PpoSettings,
     *,
@@ -64,8 +64,13 @@ def update(
         report: called with the number, from 1, and the metrics of each epoch.
     """
     for epoch in range(1, settings.epochs + 1):
-        batches = minibatches(samples, settings.batch_size, generator)
-        metrics = _means([_learn(network, optimizer, batch, settings) for batch in batches])
+        parts = []
+        for batch in minibatches(samples, settings.batch_size, generator):
+            logits, values = network(batch.obs.float())
+            loss, part = losses(logits, values, batch, settings)
+            norm = descend(network, optimizer, loss, settings.max_grad_norm)
+            parts.append(torch.cat((part, norm[None])))
+        metrics = EpochMetrics(*torch.stack(parts).mean(dim=0).tolist())
         _check(network, metrics, settings)
         report(epoch, metrics)
         if metrics.approx_kl > settings.target_kl:
@@ -101,26 +106,6 @@ def clipped_value_loss(values: Tensor, old: Tensor, target: Tensor, epsilon: flo
     """Return the mean over samples [N] of the larger squared error, of the value and of the clipped value."""
     clipped = old + (values - old).clamp(-epsilon, epsilon)
     return torch.maximum((values - target).square(), (clipped - target).square()).mean()
-
-
-def _learn(network: ActorCritic, optimizer: VectorAdam, batch: Samples, settings: PpoSettings) -> Tensor:
-    obs = batch.obs.float()
-    if obs.is_cpu:
-        with torch.no_grad():
-            features = network.features(obs)
-            gradient, metrics = surrogate(*network.heads(features[-1]), batch, settings)
-            backward(network, features, *gradient)
-    else:
-        logits, values = network(obs)
-        loss, metrics = losses(logits, values, batch, settings)
-        optimizer.zero_grad()
-        torch.autograd.backward(loss)
-    norm = optimizer.step(settings.max_grad_norm)
-    return torch.cat((metrics, norm[None]))
-
-
-def _means(metrics: list[Tensor]) -> EpochMetrics:
-    return EpochMetrics(*torch.stack(metrics).mean(dim=0).tolist())
 
 
 def _check(network: ActorCritic, metrics: EpochMetrics, settings: PpoSettings) -> None:

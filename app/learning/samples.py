@@ -6,7 +6,6 @@ from typing import Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from app.config import PpoSettings
@@ -18,27 +17,16 @@ from app.store import Shard
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples:
-    """N decisions.
+    """N decisions."""
 
-    Attributes:
-        obs: [N, D] uint8 or float32.
-        mask: [N, A] what was legal.
-        action: [N, 1] int64.
-        temperature: [N, 1] what the logits were divided by.
-        log_prob: [N] of the action, under the policy that played.
-        value: [N] the critic's value then.
-        advantage: [N] of mean 0 and deviation 1, unless they were asked for as they are.
-        target: [N] what the critic should have said.
-    """
-
-    obs: Tensor
-    mask: Tensor
-    action: Tensor
-    temperature: Tensor
-    log_prob: Tensor
-    value: Tensor
-    advantage: Tensor
-    target: Tensor
+    obs: Tensor  # [N, D] uint8 or float32
+    mask: Tensor  # [N, A] what was legal
+    action: Tensor  # [N, 1] int64
+    temperature: Tensor  # [N, 1] what the logits were divided by
+    log_prob: Tensor  # [N] of the action, under the policy that played
+    value: Tensor  # [N] the critic's value then
+    advantage: Tensor  # [N] of mean 0 and deviation 1, unless they were asked for as they are
+    target: Tensor  # [N] what the critic should have said
 
     def __len__(self) -> int:
         return len(self.action)
@@ -68,7 +56,10 @@ def make_samples(shards: Sequence[Shard], gamma: float, gae_lambda: float, *, no
         gae_lambda: of ``app.learning.gae``; with 1 the targets are the returns themselves.
         normalise: bring the advantages to mean 0 and deviation 1.
     """
-    advantage = np.concatenate([advantages(_trajectory(shard), gamma, gae_lambda) for shard in shards])
+    columns = [field.name for field in fields(Trajectory)]
+    trajectories = [Trajectory(**{name: getattr(shard, name) for name in columns}) for shard in shards]
+    advantage = np.concatenate([advantages(trajectory, gamma, gae_lambda) for trajectory in trajectories])
+    scaled = np.asarray((advantage - advantage.mean()) / (advantage.std() + 1e-8), dtype=np.float32)
     value = np.concatenate([shard.value for shard in shards])
     temperature = [np.full((shard.rows, 1), shard.meta.temperature, dtype=np.float32) for shard in shards]
     return Samples(
@@ -78,25 +69,17 @@ def make_samples(shards: Sequence[Shard], gamma: float, gae_lambda: float, *, no
         temperature=torch.from_numpy(np.concatenate(temperature)),
         log_prob=torch.from_numpy(np.concatenate([shard.log_prob for shard in shards])),
         value=torch.from_numpy(value),
-        advantage=torch.from_numpy(_normalised(advantage) if normalise else advantage),
+        advantage=torch.from_numpy(scaled if normalise else advantage),
         target=torch.from_numpy(advantage + value),
     )
 
 
 def explained_variance(samples: Samples) -> float | None:
-    """Return the part of the targets' variance that the old values explain; None where there is none to explain."""
+    """Return the part of the targets' variance that the old values explain; None where targets do not vary."""
     variance = float(samples.target.var(correction=0))
     if variance < 1e-12:
         return None
     return 1 - float((samples.target - samples.value).var(correction=0)) / variance
-
-
-def _trajectory(shard: Shard) -> Trajectory:
-    return Trajectory(**{field.name: getattr(shard, field.name) for field in fields(Trajectory)})
-
-
-def _normalised(advantage: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.asarray((advantage - advantage.mean()) / (advantage.std() + 1e-8), dtype=np.float32)
 
 
 def oriented(samples: Samples, symmetries: Sequence[Symmetry], generator: torch.Generator) -> Samples:
@@ -113,14 +96,10 @@ def oriented(samples: Samples, symmetries: Sequence[Symmetry], generator: torch.
     obs, mask, action = samples.obs.clone(), samples.mask.clone(), samples.action.clone()
     for number, symmetry in enumerate(symmetries):
         rows = (drawn == number).nonzero().squeeze(1)
-        obs[rows] = obs[rows][:, _index(symmetry.observation)]
-        mask[rows] = mask[rows][:, _index(symmetry.action)]
-        action[rows] = _index(symmetry.image)[action[rows]]
+        obs[rows] = obs[rows][:, torch.from_numpy(symmetry.observation)]
+        mask[rows] = mask[rows][:, torch.from_numpy(symmetry.action)]
+        action[rows] = torch.from_numpy(symmetry.image)[action[rows]]
     return replace(samples, obs=obs, mask=mask, action=action)
-
-
-def _index(permutation: NDArray[np.int64]) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(permutation))
 
 
 def prepare(

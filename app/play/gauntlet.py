@@ -1,4 +1,8 @@
-"""A new model's opponents: built-in players, anchors, champions, members of the league."""
+"""Gauntlets: which opponents a model plays, split into batches for several processes, and put together again.
+
+Opponents are split as well as games, because a single champion would otherwise keep one process busy and leave the
+others idle. A lost batch costs only its own games.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +16,8 @@ from app.play.match_statistics import MatchGames, MatchStatistics, match_statist
 
 CHAMPION = "champion"
 MODEL = "model"
+ATTEMPTS = 2
+"""How often a batch that raises is tried."""
 
 MEMBER = "member_"
 """Prefix of the roles of drawn members; a model keeps such a role for one gauntlet only."""
@@ -102,15 +108,6 @@ def _rotated(games: int, players: int) -> int:
     return -(-games // players) * players
 
 
-# A gauntlet in batches of games: split for several processes, and put together again.
-#
-# Opponents are split as well as games, because a single champion would otherwise keep one process busy and leave the
-# others idle. A lost batch costs only its own games.
-
-ATTEMPTS = 2
-"""How often a batch that raises is tried."""
-
-
 class NothingPlayed(FlyballError):
     """All batches of a gauntlet were lost."""
 
@@ -123,15 +120,20 @@ class Batch(Settings):
     games: int = Field(ge=1)
 
 
-class BatchSpec(Settings):
-    """Which model plays which batch. ``seed`` is the gauntlet's: each opponent and each batch derives its own."""
+class _ModelSpec(Settings):
+    """The model that is matched, and how its games are played."""
 
     store: Path
     config: GameConfig
     model: str = Field(description="a hash, or a built-in player's name")
+    seed: int = Field(ge=0, description="of the gauntlet: each opponent and each batch derives its own")
+    device: str = Field(default="cpu", description="where the networks run")
+
+
+class BatchSpec(_ModelSpec):
+    """A batch that a model plays."""
+
     batch: Batch
-    seed: int = Field(ge=0)
-    device: str = "cpu"
 
     @model_validator(mode="after")
     def _never_itself(self) -> Self:
@@ -196,15 +198,10 @@ def merge(batches: Sequence[Batch], outcomes: Sequence[BatchResult | FlyballErro
     return GauntletResult(results=tuple(results), lost_games=lost, error=error, seconds=seconds)
 
 
-class GauntletSpec(Settings):
-    """A pairing of a model with an opponent."""
+class GauntletSpec(_ModelSpec):
+    """All the opponents that a model plays."""
 
-    store: Path
-    config: GameConfig
-    model: str = Field(description="a hash, or a built-in player's name")
     opponents: tuple[Opponent, ...] = Field(min_length=1)
-    seed: int = Field(ge=0)
-    device: str = Field(default="cpu", description="where the networks run")
 
     @property
     def batches(self) -> tuple[Batch, ...]:

@@ -1,9 +1,15 @@
-"""Hands of Hearts between one policy and three of another, every deal in every seat; see ``app.play.hands``."""
+"""Paired comparison of two policies at Hearts: the same deals, seats and opponents for both.
+
+Four equal players take 6.5 points a hand whatever they are worth, and a seat's points scatter by 6.8 around it, most
+of it luck of the deal. So a hero is compared with a reference policy that sits in its place when the same cards are
+dealt again, in every seat in turn. Each deal is one observation: the mean difference over its seats. Hands of one
+deal are not independent, those of different deals are.
+"""
 
 from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,35 +20,24 @@ from app.core import derive_seed
 from app.engine import JsonObject, Report
 from app.games import UnknownGame, open_table, own_hearts
 from app.games.hearts.scoring import hand_points, moons
-from app.play.match_statistics import NoGames
+from app.play.match_statistics import Columns, NoGames
 from app.play.matches import IN_FLIGHT
 from app.play.players import PLAYERS, Player
 from app.play.rollout import HERO, Rollout, Schedule
 from app.store import FileStore
 
-# The paired comparison of two policies at a card table: the same deals, seats and opponents for both.
-#
-# Four equal players take 6.5 points a hand whatever they are worth, and a seat's points scatter by 6.8 around it, most
-# of it luck of the deal. So a hero is compared with a reference policy that sits in its place when the same cards are
-# dealt again, in every seat in turn. Each deal is one observation: the mean difference over its seats; those of one
-# deal are not independent, those of different deals are.
-
 Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.95
+_OTHERS = 1
 
 
-class HandResults(Settings):
+class HandResults(Columns):
     """Results of a policy's hands, in order of the deals, P each: the policy in seats 0 … P - 1."""
 
     points: tuple[float, ...] = ()
     win_shares: tuple[float, ...] = Field(default=(), description="1 for the fewest points alone, else the part of it")
     moons: tuple[bool, ...] = Field(default=(), description="the policy shot the moon")
-
-    def plus(self, later: Self) -> Self:
-        """Return both together."""
-        fields = type(self).model_fields
-        return self.replace(**{name: getattr(self, name) + getattr(later, name) for name in fields})
 
 
 class Side(Settings):
@@ -90,14 +85,22 @@ def compare_paired(hero: HandResults, reference: HandResults, players: int) -> P
             f"{len(hero.points)} and {len(reference.points)} hands of {players} seats cannot be compared.",
             hint=f"Play the same deals for both, {2 * players} hands at least.",
         )
-    differences = _by_deal(hero.points, players) - _by_deal(reference.points, players)
-    mean, stderr = _mean(differences)
+
+    def by_deal(results: HandResults) -> Floats:
+        return np.asarray(np.reshape(results.points, (deals, players)).mean(axis=1), dtype=np.float64)
+
+    def side(results: HandResults) -> Side:
+        points, stderr = _mean(by_deal(results))
+        shares, shot = float(np.mean(results.win_shares)), float(np.mean(results.moons))
+        return Side(points=points, stderr=stderr, win_share=shares, moon_rate=shot)
+
+    mean, stderr = _mean(by_deal(hero) - by_deal(reference))
     reach, p_value = student(mean, stderr, deals - 1)
     return PairedStatistics(
         hands=len(hero.points),
         deals=deals,
-        hero=_side(hero, players),
-        reference=_side(reference, players),
+        hero=side(hero),
+        reference=side(reference),
         difference=mean,
         stderr=stderr,
         lower=mean - reach,
@@ -116,40 +119,19 @@ def student(mean: float, stderr: float, freedom: int) -> tuple[float, float]:
     return reach, 2 * float(stdtr(freedom, -abs(mean) / stderr))
 
 
-def _side(results: HandResults, players: int) -> Side:
-    points, stderr = _mean(_by_deal(results.points, players))
-    shares, shot = float(np.mean(results.win_shares)), float(np.mean(results.moons))
-    return Side(points=points, stderr=stderr, win_share=shares, moon_rate=shot)
-
-
-def _by_deal(values: tuple[Any, ...], players: int) -> Floats:
-    """Return the mean of each deal's hands [D]."""
-    return np.asarray(np.reshape(values, (-1, players)).mean(axis=1), dtype=np.float64)
-
-
 def _mean(values: Floats) -> tuple[float, float]:
     """Return the mean and its standard error."""
     return float(values.mean()), float(values.std(ddof=1)) / sqrt(len(values))
 
 
-_OTHERS = 1
-
-
 @dataclass(frozen=True, slots=True)
 class HandsPlan:
-    """Which deals are played, and how.
+    """Which deals are played, and how."""
 
-    Attributes:
-        deals: each is played once with the policy in each seat.
-        seed: of the deals and the players' choices. The same one gives any policies the same deals.
-        temperature: of all players; 0 always takes the most probable card.
-        first: number of the first deal; whatever parts it is played in, the hands are the same.
-    """
-
-    deals: int
-    seed: int
-    temperature: float = 0.0
-    first: int = 0
+    deals: int  # each is played once with the policy in each seat
+    seed: int  # of the deals and the players' choices. The same one gives any policies the same deals.
+    temperature: float = 0.0  # of all players; 0 always takes the most probable card
+    first: int = 0  # number of the first deal; whatever parts it is played in, the hands are the same
 
 
 def single_hands(config: GameConfig) -> tuple[GameConfig, bool]:
@@ -172,14 +154,15 @@ def single_hands(config: GameConfig) -> tuple[GameConfig, bool]:
 def play_hands(config: GameConfig, policy: Player, others: Player, plan: HandsPlan) -> HandResults:
     """Play single hands of Hearts, whatever the configuration makes a game of. Deterministic on a CPU.
 
-    Where the policy is one with the others, all seats of a deal are its own: the deal is played once, and says as much.
+    Where the policy is the same object as the others, each deal is played once, and every seat counts as its own.
 
     Raises ``UnknownGame`` for another game.
     """
     config, moon_for_shooter = single_hands(config)
     seats = config.players
     alone = policy is others
-    deals, heroes = np.divmod(np.arange(plan.deals * (1 if alone else seats)), 1 if alone else seats)
+    rotation = 1 if alone else seats
+    deals, heroes = np.divmod(np.arange(plan.deals * rotation), rotation)
     seating = np.full((len(deals), seats), _OTHERS, dtype=np.int8)
     seating[np.arange(len(deals)), heroes] = HERO
     dealt = [derive_seed(plan.seed, "deal", plan.first + deal) for deal in range(plan.deals)]
@@ -188,7 +171,7 @@ def play_hands(config: GameConfig, policy: Player, others: Player, plan: HandsPl
         seating=seating,
         temperatures=(plan.temperature,) * 2,
         seed=derive_seed(plan.seed, "choices"),
-        first=plan.first * (1 if alone else seats),
+        first=plan.first * rotation,
     )
     table = open_table(config, min(len(deals), IN_FLIGHT))
     outcomes = Rollout(table, [policy, others], schedule).run().returns
@@ -198,14 +181,6 @@ def play_hands(config: GameConfig, policy: Player, others: Player, plan: HandsPl
         return (values if alone else values[np.arange(len(deals)), heroes]).ravel().tolist()
 
     return HandResults(points=own(points), win_shares=own(win_shares(points)), moons=own(moons(outcomes)))
-
-
-def compare_hands(
-    config: GameConfig, hero: Player, reference: Player, others: Player, plan: HandsPlan
-) -> PairedStatistics:
-    """Compare a hero with a reference policy, each among three of the same others, by the same deals."""
-    played, compared = (play_hands(config, policy, others, plan) for policy in (hero, reference))
-    return compare_paired(played, compared, config.players)
 
 
 class HandsSpec(Settings):

@@ -1,4 +1,30 @@
-"""The quality job: is a shard what it claims to be, and how good is it as food for training?"""
+"""The quality job: is a shard what it claims to be, and how good is it for training?
+
+**Repetition.** Games repeat by themselves where a game is small or its players are sure of themselves, so a count of
+repeated games says nothing. What a repeated game says depends on how probable it was: each is a likelihood ratio of
+"copied" against "newly played", the probability of the latter being that of its moves under the policy that played,
+which is recorded. Two ways of copying are considered, each of which leaves half of the games alone:
+
+- from a bag: any game of any earlier shard, n of M of them being this one: 1/2 + 1/2 (n / M) / p;
+- in place: the game at the same place of one earlier shard: 1/2 + 1/2 / p.
+
+The evidence is the logarithm of their mixture (half from a bag, half in place, the shards alike). For a shard that was
+newly played the expectation of the ratio is at most 1 whatever came before, so that it exceeds x with a probability of
+at most 1/x (Markov's inequality; V. Vovk and R. Wang, "E-values: Calibration, combination and applications", 2021).
+Chance and opponents, whose probabilities a shard does not record, are taken for certain: p is then too large, and the
+evidence too small.
+
+**Quality** is the weighted geometric mean of components in [0, 1], because one hopeless component makes a hopeless
+shard, which an average would hide:
+
+- ``diversity``: share of distinct positions among the rows; 1 from a share of 1/3 on.
+- ``originality``: share of distinct games (whole histories); 1 from a share of 1/2 on.
+- ``completion``: share of games that ended rather than being cut off; at least 1/10, since even a game that was
+  cut off teaches, through the critic.
+- ``balance``: entropy of who won the finished games (each seat, nobody); 1 from that of a 90:10 split on and when
+  none finished, at least 1/10: two perfect players of a drawn game draw every time.
+- ``entropy``: how undecided the players were, as a share of choosing evenly; 1 from 1/10 on.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,93 +42,39 @@ from app.games import GameRecord, checker_for, open_table
 from app.play.match_statistics import seat_wins
 from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, Shard, delete_shard, get_shard
 
-# Detection of shards that repeat the games of earlier ones.
-#
-# Games repeat by themselves where a game is small or its players are sure of themselves, so a count of repeated games
-# says nothing. What a repeated game says depends on how probable it was: each is a likelihood ratio of "copied" against
-# "newly played", the probability of the latter being that of its moves under the policy that played, which is recorded.
-#
-# Two ways of copying are considered, each of which leaves half of the games alone:
-#
-# - from a bag: any game of any earlier shard, n of M of them being this one: 1/2 + 1/2 (n / M) / p;
-# - in place: the game at the same place of one earlier shard: 1/2 + 1/2 / p.
-#
-# The evidence is the logarithm of their mixture (half from a bag, half in place, the shards alike). For a shard that
-# was newly played the expectation of the ratio is at most 1 whatever came before, so that it exceeds x with a
-# probability of at most 1/x (Markov's inequality; V. Vovk and R. Wang, "E-values: Calibration, combination and
-# applications", 2021). Chance and opponents, whose probabilities a shard does not record, are taken for certain: p is
-# then too large, and the evidence too small.
-
 Games = Sequence[bytes]
 """The games of a shard in order, each in a form that is equal for equal games."""
 
-FALSE_ALARMS = 1e-9
-"""Largest share of newly played shards that are taken for copies."""
+CERTAIN = -log(1e-9)
+"""Evidence, nats, from which on a shard is taken for a copy: the share of false alarms is at most 1e-9."""
 
-CERTAIN = -log(FALSE_ALARMS)
-"""Evidence, nats, from which on a shard is taken for a copy."""
-
-Floats = NDArray[np.float64]
-
-
-def repetition_evidence(games: Games, log_probs: Floats, earlier: Sequence[Games]) -> float:
-    """Return the evidence in nats that ``games`` are copies of ``earlier`` ones; 0 where there are none.
-
-    Args:
-        games: those of the shard in question.
-        log_probs: [G] log-probability of each game under the policy that played it, nats.
-        earlier: the games of earlier shards.
-    """
-    known = Counter(game for shard in earlier for game in shard)
-    if not known:
-        return 0.0
-    total = sum(known.values())
-    share = np.array([known[game] / total for game in games])
-    bag = _ratio(share, log_probs)
-    in_place = [_ratio(_same_place(games, shard), log_probs) for shard in earlier]
-    weights = [log(1 / 2)] + [log(1 / 2 / len(earlier))] * len(earlier)
-    return float(np.logaddexp.reduce(np.add(weights, [bag, *in_place])))
-
-
-def repeated_games(games: Games, earlier: Sequence[Games]) -> int:
-    """Count the games that are also among earlier ones."""
-    known = {game for shard in earlier for game in shard}
-    return sum(game in known for game in games)
-
-
-def _same_place(games: Games, shard: Games) -> Floats:
-    """Tell [G] which games are those at the same place of another shard, as 1 or 0."""
-    same = [first == second for first, second in zip(games, shard, strict=False)]
-    return np.array(same + [False] * (len(games) - len(same)), dtype=np.float64)
-
-
-def _ratio(copied: Floats, log_probs: Floats) -> float:
-    """Return the log of the product of 1/2 + 1/2 ``copied`` / p over all games."""
-    with np.errstate(divide="ignore"):  # the log of 0 is -inf, as it should be
-        surplus = np.log(copied) - log_probs
-    return float((np.logaddexp(0.0, surplus) - log(2)).sum())
-
-
-# How good a shard of self-play is as food for training: one number in [0, 1], and why.
-#
-# Each component is in [0, 1], 1 being as good as needed:
-#
-# - ``diversity``: share of distinct positions among the rows; 1 from a share of 1/3 on.
-# - ``originality``: share of distinct games (whole histories); 1 from a share of 1/2 on.
-# - ``completion``: share of games that ended rather than being cut off; at least 1/10, since even a game that was
-#   cut off teaches, through the critic.
-# - ``balance``: entropy of who won the finished games (each seat, nobody); 1 from that of a 90:10 split on and when
-#   none finished, at least 1/10: two perfect players of a drawn game draw every time.
-# - ``entropy``: how undecided the players were, as a share of choosing evenly; 1 from 1/10 on.
-#
-# The score is the weighted geometric mean: one hopeless component makes a hopeless shard, which an average would hide.
+COMPARED = 16
+"""How many earlier shards a shard's games are compared with, the latest; ``daemons.quality_monitor`` keeps as many."""
 
 WEIGHTS = {"diversity": 0.3, "originality": 0.2, "completion": 0.2, "balance": 0.15, "entropy": 0.15}
-ENOUGH_DIVERSITY = 1 / 3
-ENOUGH_ORIGINALITY = 1 / 2
+ENOUGH_DIVERSITY, ENOUGH_ORIGINALITY, ENOUGH_ENTROPY, FLOOR = 1 / 3, 1 / 2, 1 / 10, 1 / 10
 ENOUGH_BALANCE = -(0.9 * log(0.9) + 0.1 * log(0.1))
-ENOUGH_ENTROPY = 1 / 10
-FLOOR = 1 / 10
+
+
+class RepeatedShard(FlyballError):
+    """Experience that was delivered before."""
+
+
+class ForeignShard(FlyballError):
+    """A shard of another configuration, of other rules, or of another model than it is said to be of."""
+
+
+class InspectionSpec(Settings):
+    """Arguments of an inspection."""
+
+    store: Path
+    config: GameConfig
+    shard: ShardKey
+    model: ModelHash = Field(description="that is said to have played it")
+    earlier: tuple[ShardKey, ...] = Field(default=(), description="the configuration's shards before it, oldest first")
+    discard: tuple[ShardKey, ...] = Field(default=(), description="spent shards, deleted from the store")
+    seed: int = Field(ge=0, description="of the sample of games")
+    sample_games: int = Field(default=16, ge=1, description="games that are played again for the parity check")
 
 
 class ShardStatistics(Settings):
@@ -127,99 +99,6 @@ class QualityScore(Settings):
     components: dict[str, float]
 
 
-def quality_score(counted: ShardStatistics) -> QualityScore:
-    """Score a shard from its statistics; see the module's text for the formula."""
-    components = {
-        "diversity": _share(counted.distinct_positions / counted.rows, ENOUGH_DIVERSITY),
-        "originality": _share(counted.distinct_games / counted.games, ENOUGH_ORIGINALITY),
-        "completion": max(FLOOR, 1 - counted.truncated_games / counted.games),
-        "balance": max(FLOOR, _balance((*counted.wins, counted.drawn_games))),
-        "entropy": _share(counted.surprise / counted.freedom, ENOUGH_ENTROPY),
-    }
-    return QualityScore(
-        score=prod(components[name] ** weight for name, weight in WEIGHTS.items()), components=components
-    )
-
-
-def _share(value: float, enough: float) -> float:
-    return min(1.0, value / enough)
-
-
-def _balance(counts: Sequence[int]) -> float:
-    total = sum(counts)
-    if not total:
-        return 1.0
-    return _share(-sum(n / total * log(n / total) for n in counts if n), ENOUGH_BALANCE)
-
-
-COMPARED = 16
-"""How many earlier shards a shard's games are compared with, the latest; ``daemons.quality_monitor`` keeps as many."""
-
-
-class RepeatedShard(FlyballError):
-    """Experience that was delivered before."""
-
-
-def check_key(shard: ShardKey, earlier: Sequence[ShardKey]) -> None:
-    """Raise ``RepeatedShard`` when this very shard was delivered before."""
-    if shard in earlier:
-        raise RepeatedShard(
-            f"Shard {shard} was delivered before, for another request.",
-            hint="Find out why a worker answered two requests with one shard, or who published it again.",
-        )
-
-
-def check_games(store: BlobStore, shard: Shard, earlier: Sequence[ShardKey]) -> None:
-    """Raise ``RepeatedShard`` when a shard's games are those of earlier shards; see ``app.play.inspection``.
-
-    Earlier shards that are not stored any more, or are damaged, are left out.
-    """
-    before = list(_stored(store, earlier[-COMPARED:]))
-    games = _games(shard)
-    evidence = repetition_evidence(games, _log_probs(shard), before)
-    if evidence >= CERTAIN:
-        raise RepeatedShard(
-            f"{repeated_games(games, before)} of {len(games)} games are those of earlier shards, too many to be chance "
-            f"(evidence {evidence:.0f} nats, {CERTAIN:.0f} is certain).",
-            hint="Find out why a worker plays the same games again: do its requests have the same seed?",
-        )
-
-
-def history(shard: Shard, game: int) -> NDArray[np.int32]:
-    """Return all actions of one game of a shard."""
-    return shard.history[shard.history_offsets[game] : shard.history_offsets[game + 1]]
-
-
-def _games(shard: Shard) -> list[bytes]:
-    return [history(shard, game).tobytes() for game in range(shard.games)]
-
-
-def _log_probs(shard: Shard) -> NDArray[np.float64]:
-    """Return the log-probability [G] of the recorded decisions of each game, nats."""
-    return np.bincount(shard.game, weights=shard.log_prob, minlength=shard.games).astype(np.float64)
-
-
-def _stored(store: BlobStore, keys: Sequence[ShardKey]) -> Iterator[list[bytes]]:
-    for key in keys:
-        try:
-            yield _games(get_shard(store, key))
-        except (MissingBlob, DamagedBlob):
-            continue
-
-
-class InspectionSpec(Settings):
-    """Arguments of an inspection."""
-
-    store: Path
-    config: GameConfig
-    shard: ShardKey
-    model: ModelHash = Field(description="that is said to have played it")
-    earlier: tuple[ShardKey, ...] = Field(default=(), description="the configuration's shards before it, oldest first")
-    discard: tuple[ShardKey, ...] = Field(default=(), description="spent shards, deleted from the store")
-    seed: int = Field(ge=0, description="of the sample of games")
-    sample_games: int = Field(default=16, ge=1, description="games that are played again for the parity check")
-
-
 class InspectionResult(Settings):
     """Result of an inspection. A shard with failures must not be trained on, whatever its score."""
 
@@ -228,10 +107,6 @@ class InspectionResult(Settings):
     statistics: ShardStatistics
     checked: int = Field(description="games played again")
     failures: tuple[str, ...] = Field(description="one for each game that differs, with its first difference")
-
-
-class ForeignShard(FlyballError):
-    """A shard of another configuration, of other rules, or of another model than it is said to be of."""
 
 
 def inspect(spec: JsonObject, report: Report) -> JsonObject:
@@ -248,10 +123,22 @@ def inspect(spec: JsonObject, report: Report) -> JsonObject:
 
 def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> InspectionResult:
     """Inspect a shard of ``store``; the store named in the spec is not opened."""
-    check_key(spec.shard, spec.earlier)
+    if spec.shard in spec.earlier:
+        raise RepeatedShard(
+            f"Shard {spec.shard} was delivered before, for another request.",
+            hint="Find out why a worker answered two requests with one shard, or who published it again.",
+        )
     shard = get_shard(store, spec.shard)
-    _check_origin(shard, spec)
-    check_games(store, shard, spec.earlier)
+    rules = open_table(spec.config, 1).spec.rules_version
+    claimed = shard.meta.config_key, shard.meta.rules_version, shard.meta.model
+    expected = spec.config.key, rules, spec.model
+    if claimed != expected:
+        found, wanted = (f"{key} under {version} by {model[:8]}" for key, version, model in (claimed, expected))
+        raise ForeignShard(
+            f"Shard {spec.shard} is of {found}, not of {wanted}.",
+            hint="Leave it out, and play fresh games under the rules installed here.",
+        )
+    _check_repetition(store, shard, spec.earlier[-COMPARED:])
     counted = shard_statistics(shard)
     report({"rows": counted.rows, "games": counted.games})
     quality = quality_score(counted)
@@ -265,15 +152,66 @@ def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> Inspec
     )
 
 
+def _check_repetition(store: BlobStore, shard: Shard, earlier: Sequence[ShardKey]) -> None:
+    """Raise ``RepeatedShard`` when a shard's games are those of earlier shards that are still whole in the store."""
+    before = []
+    for key in earlier:
+        try:
+            before.append(_games(get_shard(store, key)))
+        except (MissingBlob, DamagedBlob):
+            continue
+    games = _games(shard)
+    log_probs = np.bincount(shard.game, weights=shard.log_prob, minlength=shard.games).astype(np.float64)
+    evidence = repetition_evidence(games, log_probs, before)
+    if evidence >= CERTAIN:
+        raise RepeatedShard(
+            f"{repeated_games(games, before)} of {len(games)} games are those of earlier shards, too many to be chance "
+            f"(evidence {evidence:.0f} nats, {CERTAIN:.0f} is certain).",
+            hint="Find out why a worker plays the same games again: do its requests have the same seed?",
+        )
+
+
+def repetition_evidence(games: Games, log_probs: NDArray[np.float64], earlier: Sequence[Games]) -> float:
+    """Return the evidence in nats that ``games`` are copies of ``earlier`` ones; 0 where there are none.
+
+    Args:
+        games: those of the shard in question.
+        log_probs: [G] log-probability of each game under the policy that played it, nats.
+        earlier: the games of earlier shards.
+    """
+    known = Counter(game for shard in earlier for game in shard)
+    if not known:
+        return 0.0
+
+    def evidence(copied: Sequence[float]) -> float:
+        """Return the log of the product of 1/2 + 1/2 ``copied`` / p over all games."""
+        with np.errstate(divide="ignore"):  # the log of 0 is -inf, as it should be
+            surplus = np.log(np.array(copied, dtype=np.float64)) - log_probs
+        return float((np.logaddexp(0.0, surplus) - log(2)).sum())
+
+    bag = evidence([known[game] / known.total() for game in games])
+    places = [[*shard, *[b""] * len(games)] for shard in earlier]
+    in_place = [evidence([game == there for game, there in zip(games, place, strict=False)]) for place in places]
+    weights = [log(1 / 2)] + [log(1 / 2 / len(earlier))] * len(earlier)
+    return float(np.logaddexp.reduce(np.add(weights, [bag, *in_place])))
+
+
+def repeated_games(games: Games, earlier: Sequence[Games]) -> int:
+    """Count the games that are also among earlier ones."""
+    known = {game for shard in earlier for game in shard}
+    return sum(game in known for game in games)
+
+
 def shard_statistics(shard: Shard) -> ShardStatistics:
     """Count what the quality of a shard depends on."""
-    cut = _cut_off_games(shard)
+    cut = np.zeros(shard.games, dtype=np.bool_)
+    cut[shard.game[shard.truncated]] = True
     wins, drawn = seat_wins(shard.returns, cut)
     return ShardStatistics(
         rows=shard.rows,
-        distinct_positions=_distinct([row.tobytes() for row in shard.obs]),
+        distinct_positions=len({row.tobytes() for row in shard.obs}),
         games=shard.games,
-        distinct_games=_distinct([history(shard, game).tobytes() for game in range(shard.games)]),
+        distinct_games=len(set(_games(shard))),
         truncated_games=int(cut.sum()),
         wins=wins,
         drawn_games=drawn,
@@ -281,6 +219,31 @@ def shard_statistics(shard: Shard) -> ShardStatistics:
         freedom=float(np.log(shard.mask.sum(axis=1)).mean()),
         mean_length=float(np.bincount(shard.game, minlength=shard.games).mean()),
     )
+
+
+def quality_score(counted: ShardStatistics) -> QualityScore:
+    """Score a shard from its statistics; see the module's text for the formula."""
+    results = [count for count in (*counted.wins, counted.drawn_games) if count]
+    finished = sum(results)
+    balance = -sum(n / finished * log(n / finished) for n in results) if finished else ENOUGH_BALANCE
+    components = {
+        "diversity": min(1.0, counted.distinct_positions / counted.rows / ENOUGH_DIVERSITY),
+        "originality": min(1.0, counted.distinct_games / counted.games / ENOUGH_ORIGINALITY),
+        "completion": max(FLOOR, 1 - counted.truncated_games / counted.games),
+        "balance": max(FLOOR, min(1.0, balance / ENOUGH_BALANCE)),
+        "entropy": min(1.0, counted.surprise / counted.freedom / ENOUGH_ENTROPY),
+    }
+    score = prod(components[name] ** weight for name, weight in WEIGHTS.items())
+    return QualityScore(score=score, components=components)
+
+
+def history(shard: Shard, game: int) -> NDArray[np.int32]:
+    """Return all actions of one game of a shard."""
+    return shard.history[shard.history_offsets[game] : shard.history_offsets[game + 1]]
+
+
+def _games(shard: Shard) -> list[bytes]:
+    return [history(shard, game).tobytes() for game in range(shard.games)]
 
 
 def game_record(shard: Shard, game: int) -> GameRecord:
@@ -298,21 +261,6 @@ def game_record(shard: Shard, game: int) -> GameRecord:
     )
 
 
-def _check_origin(shard: Shard, spec: InspectionSpec) -> None:
-    rules = open_table(spec.config, 1).spec.rules_version
-    claimed = shard.meta.config_key, shard.meta.rules_version, shard.meta.model
-    expected = spec.config.key, rules, spec.model
-    if claimed != expected:
-        raise ForeignShard(
-            f"Shard {spec.shard} is of {_origin(*claimed)}, not of {_origin(*expected)}.",
-            hint="Leave it out, and play fresh games under the rules installed here.",
-        )
-
-
-def _origin(key: str, rules: str, model: str) -> str:
-    return f"{key} under {rules} by {model[:8]}"
-
-
 def _differences(shard: Shard, config: GameConfig, games: NDArray[np.int64]) -> Iterator[str]:
     checker = checker_for(config)
     for game in games.tolist():
@@ -328,13 +276,3 @@ def _rewards(shard: Shard, game: int) -> Iterator[str]:
         total, outcome = float(shard.reward[rows].sum()), float(shard.returns[game, seat])
         if not np.isclose(total, outcome, rtol=0, atol=1e-5):
             yield f"seat {seat} was rewarded {total}, its outcome is {outcome}"
-
-
-def _cut_off_games(shard: Shard) -> NDArray[np.bool_]:
-    cut = np.zeros(shard.games, dtype=np.bool_)
-    cut[shard.game[shard.truncated]] = True
-    return cut
-
-
-def _distinct(items: list[bytes]) -> int:
-    return len(set(items))

@@ -20,7 +20,15 @@ class NoGames(FlyballError):
 Verdict = Literal["won", "drawn", "lost", "truncated"]
 
 
-class MatchGames(Settings):
+class Columns(Settings):
+    """Tuples of as many values each, that grow part by part."""
+
+    def plus(self, later: Self) -> Self:
+        """Return both together; ``later`` begins with a new rotation."""
+        return self.replace(**{name: getattr(self, name) + getattr(later, name) for name in type(self).model_fields})
+
+
+class MatchGames(Columns):
     """How each game of a match ended for the hero, in order of the rotations, P consecutive ones each.
 
     ``scores`` are those of ``game_scores``; ``fingerprints`` tell whole histories apart.
@@ -30,11 +38,6 @@ class MatchGames(Settings):
     verdicts: tuple[Verdict, ...] = ()
     lengths: tuple[int, ...] = ()
     fingerprints: tuple[str, ...] = ()
-
-    def plus(self, later: Self) -> Self:
-        """Return both together; ``later`` begins with a new rotation."""
-        fields = type(self).model_fields
-        return self.replace(**{name: getattr(self, name) + getattr(later, name) for name in fields})
 
 
 class MatchStatistics(Settings):
@@ -94,7 +97,9 @@ def match_games(
         scores=game_scores(returns, heroes).tolist(),
         verdicts=verdicts.tolist(),
         lengths=np.asarray(lengths).tolist(),
-        fingerprints=tuple(_fingerprint(history) for history in histories),
+        fingerprints=tuple(
+            blake2b(np.asarray(history, dtype=np.int32).tobytes(), digest_size=8).hexdigest() for history in histories
+        ),
     )
 
 
@@ -104,6 +109,7 @@ def match_statistics(games: MatchGames, players: int) -> MatchStatistics:
         raise NoGames("A match of 0 games has no statistics.", hint="Play at least one game.")
     count = {verdict: games.verdicts.count(verdict) for verdict in get_args(Verdict)}
     scores = np.array(games.scores)
+    means = _by_rotation(scores, players).mean(axis=1)
     return MatchStatistics(
         games=len(scores),
         wins=count["won"],
@@ -113,13 +119,9 @@ def match_statistics(games: MatchGames, players: int) -> MatchStatistics:
         distinct_games=len(set(games.fingerprints)),
         score=Rate.of(float(scores.sum()), len(scores)),
         rotations=count_rotations(scores, players),
-        stderr=_stderr(scores, players),
+        stderr=float(means.std(ddof=1)) / sqrt(len(means)) if len(means) > 1 else None,
         mean_length=float(np.mean(games.lengths)),
     )
-
-
-def _fingerprint(history: Sequence[int]) -> str:
-    return blake2b(np.asarray(history, dtype=np.int32).tobytes(), digest_size=8).hexdigest()
 
 
 def count_rotations(scores: NDArray[np.float64], players: int) -> tuple[int, ...]:
@@ -129,8 +131,7 @@ def count_rotations(scores: NDArray[np.float64], players: int) -> tuple[int, ...
         scores: the hero's share of opponents beaten, ties half, in each game [G], rotation by rotation.
         players: P, the games of a rotation.
     """
-    rotations = len(scores) // players
-    sums = scores[: rotations * players].reshape(rotations, players).sum(axis=1)
+    sums = _by_rotation(scores, players).sum(axis=1)
     half_points = np.rint(sums * 2 * (players - 1)).astype(np.int64)
     return tuple(np.bincount(half_points, minlength=rotation_outcomes(players)).tolist())
 
@@ -143,12 +144,10 @@ def seat_wins(returns: NDArray[np.float32], truncated: NDArray[np.bool_]) -> tup
     return wins, int((~truncated).sum()) - sum(wins)
 
 
-def _stderr(scores: NDArray[np.float64], players: int) -> float | None:
+def _by_rotation(scores: NDArray[np.float64], players: int) -> NDArray[np.float64]:
+    """Return the scores of whole rotations [R, P]."""
     rotations = len(scores) // players
-    if rotations < 2:
-        return None
-    means = scores[: rotations * players].reshape(rotations, players).mean(axis=1)
-    return float(means.std(ddof=1)) / sqrt(rotations)
+    return scores[: rotations * players].reshape(rotations, players)
 
 
 def _apart(returns: NDArray[np.float32], heroes: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

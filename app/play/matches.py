@@ -29,22 +29,16 @@ _OPPONENT = 1
 
 @dataclass(frozen=True, slots=True)
 class MatchPlan:
-    """How a match is played.
+    """How a match is played."""
 
-    Attributes:
-        games: P consecutive ones are a rotation: the same seed, and so the same cards and opening, with the hero in
-            each seat.
-        seed: of the deals, the openings and the players' choices.
-        temperature: of both sides; 0 always takes the most probable action, and only chance and the openings
-            make games differ.
-        opening_plies: decisions at the beginning of each game that are taken at random.
-        first: number of the first game. Whatever parts of whole rotations a match is played in, its games are the same.
-    """
-
+    # P consecutive ones are a rotation: the same seed, and so the same cards and opening, with the hero in each
+    # seat
     games: int
-    seed: int
+    seed: int  # of the deals, the openings and the players' choices
+    # of both sides; 0 always takes the most probable action, and only chance and the openings make games differ
     temperature: float
-    opening_plies: int = 0
+    opening_plies: int = 0  # decisions at the beginning of each game that are taken at random
+    # number of the first game. Whatever parts of whole rotations a match is played in, its games are the same.
     first: int = 0
 
 

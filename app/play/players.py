@@ -72,10 +72,14 @@ def load_player(store: BlobStore, name: str, spec: TableSpec, device: str = "cpu
     """
     if name == RANDOM:
         return RandomPlayer()
-    if name == HEURISTIC:
-        return HeuristicPlayer(_heuristic_of(spec))
-    if name in spec.levels:
-        return HeuristicPlayer(spec.levels[name])
+    if name == HEURISTIC and spec.heuristic is None:
+        raise NoHeuristic(
+            f"There is no heuristic player of {spec.rules_version}.",
+            hint="Leave 'heuristic' out of the configuration's built-in players.",
+        )
+    heuristic = spec.heuristic if name == HEURISTIC else spec.levels.get(name)
+    if heuristic is not None:
+        return HeuristicPlayer(heuristic)
     checkpoint = get_checkpoint(store, ModelHash(name))
     manifest = checkpoint.manifest
     if (manifest.obs_size, manifest.actions) != (spec.observation_size, spec.actions):
@@ -88,21 +92,12 @@ def load_player(store: BlobStore, name: str, spec: TableSpec, device: str = "cpu
     return Policy(manifest.network, manifest.obs_size, manifest.actions, parameters, device)
 
 
-def _heuristic_of(spec: TableSpec) -> Heuristic:
-    if spec.heuristic is None:
-        raise NoHeuristic(
-            f"There is no heuristic player of {spec.rules_version}.",
-            hint="Leave 'heuristic' out of the configuration's built-in players.",
-        )
-    return spec.heuristic
-
-
 CAPACITY = 16
 """Players in memory: a league's worth of small networks, 10 MB of those of the configurations here."""
 
 
 class PlayerCache:
-    """Loads players when they are wanted first, and lets the one go that was not wanted for longest.
+    """Loads players on first use, and drops the least recently used.
 
     A model is named by its content, so what is in memory is never out of date. Safe to use from threads.
 

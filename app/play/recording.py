@@ -12,7 +12,7 @@ from app.config import GameConfig
 from app.core import FlyballError
 from app.games import open_table
 from app.play.players import Floats, Player
-from app.play.rollout import Decisions, Outcomes, Rollout, Schedule
+from app.play.rollout import HERO, Decisions, Outcomes, Rollout, Schedule
 from app.store import Shard, ShardMeta
 
 
@@ -104,16 +104,37 @@ def play_recorded(
     config: GameConfig,
     players: Sequence[Player],
     schedule: Schedule,
-    meta: ShardMeta,
     *,
+    model: str,
+    seed: int,
+    worker: str,
     in_flight: int,
+    opponents: Sequence[str] = (),
     progress: Callable[[int], None] = lambda _finished: None,
 ) -> tuple[Shard, Outcomes]:
-    """Play a schedule with at most ``in_flight`` games at once; ``progress`` hears how many have ended.
+    """Play a schedule and return the hero's rows. Raises ``NoExperience``.
 
-    Raises ``NoExperience``.
+    Args:
+        config: whose game is played, and how it is rewarded.
+        players: by the seating's numbers, the hero first.
+        schedule: the games.
+        model: name of the hero; its hash where it is a model.
+        seed: that the schedule was drawn from.
+        worker: who plays.
+        in_flight: games at once, at most.
+        opponents: names of the other players.
+        progress: receives the number of finished games.
     """
     recorder = ShardRecorder()
     table = open_table(config, min(len(schedule.seeds), in_flight))
+    meta = ShardMeta(
+        config_key=config.key,
+        rules_version=table.spec.rules_version,
+        model=model,
+        opponents=tuple(opponents),
+        seed=seed,
+        worker=worker,
+        temperature=schedule.temperatures[HERO],
+    )
     outcomes = Rollout(table, players, schedule, recorder, progress).run()
     return recorder.shard(outcomes, meta), outcomes

@@ -1,4 +1,8 @@
-"""Many games in flight: one forward pass a step for each player, whoever sits where."""
+"""Many games in flight: one forward pass a step for each player, whoever sits where.
+
+Random numbers are named by what they are for, not by when they are drawn, so a game's draws are the same whichever
+games are played beside it, in whatever batches, by however many processes.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,36 +17,40 @@ from app.games import FINISHED, Mask, Observations, Table
 from app.learning.inference import NoLegalAction, Policy
 from app.play.players import BUILT_IN, Floats, Player, RandomPlayer
 
-# Random numbers named by what they are for, not by when they are drawn.
-#
-# A game's draws are the same whichever games are played beside it, in whatever batches, by however many processes.
-# Source: SplitMix64 (Steele, Lea and Flood 2014), whose n-th output is a hash of seed + n times an odd constant.
-
 Streams = NDArray[np.uint64]
+Indices = NDArray[np.int64]
+
+GREEDY = -1.0
+"""In place of a point: take the most probable action, the first of several."""
+
+HERO = 0
+"""The player whose decisions are recorded: the first of the list."""
+
+_OPENING = -1
+"""Player index during a game's random opening."""
+
+_REFILL = 8  # an eighth of the slots may be empty
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-def number_streams(seed: int, numbers: NDArray[np.int64]) -> Streams:
+def number_streams(seed: int, numbers: Indices) -> Streams:
     """Return a stream of its own for each of ``numbers`` [K] under a seed in [0, 2**64)."""
     return _output(np.full(len(numbers), seed, dtype=np.uint64), numbers)
 
 
-def draw_points(streams: Streams, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+def draw_points(streams: Streams, numbers: Indices) -> NDArray[np.float64]:
     """Return uniform points in [0, 1) [K]: of each stream [K], the one with its number [K]."""
     return (_output(streams, numbers) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _output(seeds: Streams, numbers: NDArray[np.int64]) -> Streams:
+def _output(seeds: Streams, numbers: Indices) -> Streams:
+    """Return the outputs of SplitMix64 (Steele, Lea and Flood 2014): a hash of seed + number times an odd constant."""
     mixed: Streams = seeds + (numbers.astype(np.uint64) + np.uint64(1)) * _GOLDEN
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
     return mixed ^ (mixed >> np.uint64(31))
-
-
-GREEDY = -1.0
-"""In place of a point: take the most probable action, the first of several."""
 
 
 class Choices(NamedTuple):
@@ -67,7 +75,7 @@ def ask(player: Player, obs: Observations, mask: Mask, temperature: float, point
     Raises ``NoLegalAction``.
     """
     divisor = temperature or 1.0
-    if not temperature and not isinstance(player, BUILT_IN):  # these play alike at any: greedy, the random one is not
+    if not temperature and not isinstance(player, BUILT_IN):  # they play alike at any: a greedy random one would not
         points = np.full(len(mask), GREEDY)
     if isinstance(player, Policy):  # its logits do: normalising and masking all actions would cost as much again
         logits = player.outputs(obs)
@@ -85,7 +93,9 @@ def ask(player: Player, obs: Observations, mask: Mask, temperature: float, point
 
 
 @kernel
-def choose(logits: Floats, mask: Mask, scale: float, points: NDArray[np.float64]) -> tuple[NDArray[np.int32], Floats]:
+def choose(  # noqa: C901 - a row of the batch from top to bottom
+    logits: Floats, mask: Mask, scale: float, points: NDArray[np.float64]
+) -> tuple[NDArray[np.int32], Floats]:
     """Return the action that each point [K] falls on, and its log-probability [K]; -1 where none is legal.
 
     Args:
@@ -109,53 +119,30 @@ def choose(logits: Floats, mask: Mask, scale: float, points: NDArray[np.float64]
             shares[j] = exp((logits[k, legal[j]] - top) * scale)
             total += shares[j]
         if count:
-            picked = _pick(shares[:count], points[k], total)
+            left, best, picked = points[k] * total, 0, -1
+            for j in range(count):
+                best = j if shares[j] > shares[best] else best
+                left -= shares[j]
+                if left < 0 and points[k] >= 0:
+                    picked = j
+                    break
+            if picked < 0:  # greedy; or rounding has used up the shares before the point
+                picked = best
             chosen[k], log_probs[k] = legal[picked], log(shares[picked] / total)
     return chosen, log_probs
 
 
-@kernel
-def _pick(shares: NDArray[np.float64], point: float, total: float) -> int:
-    """Return which of some shares, of which the highest is 1, the point falls on."""
-    left, best = point * total, 0
-    for j in range(len(shares)):
-        if shares[j] > shares[best]:
-            best = j
-        left -= shares[j]
-        if left < 0 and point >= 0:
-            return j
-    return best  # greedy; or rounding has used up the shares before the point
-
-
-Indices = NDArray[np.int64]
-HERO = 0
-"""The player whose decisions are recorded: the first of the list."""
-
-_OPENING = -1
-"""Player index during a game's random opening."""
-
-_REFILL = 8  # an eighth of the slots may be empty
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """The games to be played.
+    """The games to be played."""
 
-    Attributes:
-        seeds: one for each of G games; the same seed deals the same cards.
-        seating: [G, P] which player sits where, for the whole game.
-        temperatures: of each player: divides its logits; 0 always takes the most probable action.
-        seed: of the players' choices, together with a game's number.
-        first: number of the first game; parts of a larger whole give what the whole would.
-        openings: number of random decisions at the start of each game [G], drawn from its own seed, so that games of
-            one seed open alike. They are no rows of any player. ``None``: no game has any.
-    """
-
-    seeds: Sequence[int]
-    seating: NDArray[np.int8]
-    temperatures: Sequence[float]
-    seed: int
-    first: int = 0
+    seeds: Sequence[int]  # one for each of G games; the same seed deals the same cards
+    seating: NDArray[np.int8]  # [G, P] which player sits where, for the whole game
+    temperatures: Sequence[float]  # of each player: divides its logits; 0 always takes the most probable action
+    seed: int  # of the players' choices, together with a game's number
+    first: int = 0  # number of the first game; parts of a larger whole give what the whole would
+    # number of random decisions at the start of each game [G], drawn from its own seed, so that games of one seed
+    # open alike. They are no rows of any player. ``None``: no game has any.
     openings: Indices | None = None
 
 
@@ -188,37 +175,23 @@ class Recorder(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """How G games ended.
+    """How G games ended."""
 
-    Attributes:
-        returns: [G, P] outcomes.
-        truncated: [G] games cut off.
-        lengths: [G] decisions, forced moves not counted.
-        histories: all actions of each game, chance included.
-    """
-
-    returns: NDArray[np.float32]
-    truncated: NDArray[np.bool_]
-    lengths: Indices
-    histories: list[list[int]]
+    returns: NDArray[np.float32]  # [G, P] outcomes
+    truncated: NDArray[np.bool_]  # [G] games cut off
+    lengths: Indices  # [G] decisions, forced moves not counted
+    histories: list[list[int]]  # all actions of each game, chance included
 
 
 @dataclass(slots=True, eq=False)
 class Rollout:
-    """Plays a schedule to its end: every game that is begun counts, so that short ones are not favoured.
+    """Plays a schedule to its end: every game that is begun counts, because otherwise short ones would be favoured."""
 
-    Args:
-        table: where to play; its number of slots is how many games are in flight.
-        players: by the seating's numbers, the hero first.
-        schedule: the games.
-        recorder: takes the hero's decisions; None for a match.
-        progress: called after every step with the number of finished games.
-    """
-
-    table: Table
-    players: Sequence[Player]
-    schedule: Schedule
-    recorder: Recorder | None = None
+    table: Table  # where to play; its number of slots is how many games are in flight
+    players: Sequence[Player]  # by the seating's numbers, the hero first
+    schedule: Schedule  # the games
+    recorder: Recorder | None = None  # takes the hero's decisions; None for a match
+    # called after every step with the number of finished games
     progress: Callable[[int], None] = lambda _finished: None
     _games: Indices = field(init=False)  # the game in each slot, -1 for none
     _steps: Indices = field(init=False)
@@ -273,18 +246,13 @@ class Rollout:
         outcomes.lengths[games] = self._steps[games]
         for slot, game in zip(slots.tolist(), games.tolist(), strict=True):
             outcomes.histories[game] = self.table.history(slot)
-            if outcomes.truncated[game]:
-                self._cut_off(slot, game)
+            seats = np.flatnonzero(self.schedule.seating[game] == HERO).astype(np.int8)
+            if outcomes.truncated[game] and self.recorder is not None and len(seats):
+                obs = self.table.view(np.full(len(seats), slot), seats)
+                anything = np.ones((len(seats), self.table.spec.actions), dtype=np.bool_)  # values need no mask
+                self.recorder.cut_off(game, seats, self.players[HERO].forward(obs, anything)[1])
         self._games[slots] = -1
         self._over += len(slots)
-
-    def _cut_off(self, slot: int, game: int) -> None:
-        seats = np.flatnonzero(self.schedule.seating[game] == HERO).astype(np.int8)
-        if self.recorder is None or not len(seats):
-            return
-        obs = self.table.view(np.full(len(seats), slot), seats)
-        anything = np.ones((len(seats), self.table.spec.actions), dtype=np.bool_)  # values need no mask
-        self.recorder.cut_off(game, seats, self.players[HERO].forward(obs, anything)[1])
 
     def _decide(self, live: Indices) -> None:
         obs, mask = self.table.observe(live)

@@ -1,6 +1,6 @@
-"""The self-play job: games of one model, against itself and its league, into one shard."""
+"""Self-play: games of one model, against itself and its league, into one shard; and lessons, played by another."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Self
@@ -14,10 +14,18 @@ from app.core import ModelHash, derive_seed
 from app.engine import JsonObject, Report
 from app.games import open_table
 from app.play.match_statistics import seat_wins
-from app.play.players import PLAYERS
+from app.play.players import PLAYERS, Player
 from app.play.recording import play_recorded
-from app.play.rollout import HERO, Indices, Schedule, draw_points, number_streams
-from app.store import BlobStore, FileStore, ShardMeta, put_shard
+from app.play.rollout import HERO, Schedule, draw_points, number_streams
+from app.store import BlobStore, FileStore, Shard, put_shard
+
+IN_FLIGHT = 256
+"""Games at once: past it a forward pass gets no cheaper a row, below it Python's part weighs more."""
+
+_REPORTS = 10  # of progress, in a job
+
+LESSON_GAMES = 1024
+"""Games of a shard of lessons: some dozen megabytes where observations are long."""
 
 
 def selfplay_seating(games: int, players: int, lineups: Sequence[tuple[Sequence[int], int]]) -> NDArray[np.int8]:
@@ -51,25 +59,15 @@ def selfplay_schedule(
 
     Each game begins with 0 to ``opening_plies`` random decisions, every number as often.
     """
+    streams = number_streams(derive_seed(seed, "openings"), np.arange(games))
+    points = draw_points(streams, np.zeros(games, dtype=np.int64))
     return Schedule(
         seeds=[derive_seed(seed, "game", game) for game in range(games)],
         seating=selfplay_seating(games, players, lineups),
         temperatures=temperatures,
         seed=derive_seed(seed, "choices"),
-        openings=_opening_lengths(games, opening_plies, derive_seed(seed, "openings")),
+        openings=(points * (opening_plies + 1)).astype(np.int64),
     )
-
-
-def _opening_lengths(games: int, longest: int, seed: int) -> Indices:
-    numbers = np.arange(games)
-    points = draw_points(number_streams(seed, numbers), np.zeros(games, dtype=np.int64))
-    return (points * (longest + 1)).astype(np.int64)
-
-
-IN_FLIGHT = 256
-"""Games at once: past it a forward pass gets no cheaper a row, below it Python's part weighs more."""
-
-_REPORTS = 10
 
 
 class Lineup(Settings):
@@ -131,19 +129,36 @@ def play(spec: JsonObject, report: Report) -> JsonObject:
 def play_into(store: BlobStore, spec: SelfplaySpec, report: Report) -> SelfplayResult:
     """Play ``spec`` and put the shard into ``store``; the store named in the spec is not opened."""
     began = perf_counter()
-    game = open_table(spec.config, slots=0).spec
-    players = [PLAYERS.load(store, name, game) for name in (spec.model, *spec.opponents)]
-    meta = ShardMeta(
-        config_key=spec.config.key,
-        rules_version=game.rules_version,
+    game, selfplay = open_table(spec.config, slots=0).spec, spec.config.selfplay
+    names = (spec.model, *spec.opponents)
+    players = [PLAYERS.load(store, name, game) for name in names]
+    schedule = selfplay_schedule(
+        spec.games,
+        spec.config.players,
+        [([names.index(name) for name in lineup.opponents], lineup.games) for lineup in spec.lineups],
+        (spec.temperature, *[selfplay.temperature] * len(spec.opponents)),
+        spec.seed,
+        opening_plies=selfplay.opening_plies,
+    )
+    reported = 0
+
+    def progress(finished: int) -> None:
+        nonlocal reported
+        if finished * _REPORTS // spec.games > reported:
+            reported = finished * _REPORTS // spec.games
+            report({"games": finished})
+
+    shard, outcomes = play_recorded(
+        spec.config,
+        players,
+        schedule,
         model=spec.model,
-        opponents=spec.opponents,
         seed=spec.seed,
         worker=spec.worker,
-        temperature=spec.temperature,
+        in_flight=IN_FLIGHT,
+        opponents=spec.opponents,
+        progress=progress,
     )
-    progress = _progress(spec.games, report)
-    shard, outcomes = play_recorded(spec.config, players, _schedule(spec), meta, in_flight=IN_FLIGHT, progress=progress)
     wins, draws = seat_wins(outcomes.returns, outcomes.truncated)
     return SelfplayResult(
         shard=put_shard(store, shard),
@@ -157,22 +172,25 @@ def play_into(store: BlobStore, spec: SelfplaySpec, report: Report) -> SelfplayR
     )
 
 
-def _schedule(spec: SelfplaySpec) -> Schedule:
-    numbers = {name: number for number, name in enumerate((spec.model, *spec.opponents))}
-    lineups = [([numbers[name] for name in lineup.opponents], lineup.games) for lineup in spec.lineups]
-    temperatures = (spec.temperature, *[spec.config.selfplay.temperature] * len(spec.opponents))
-    plies = spec.config.selfplay.opening_plies
-    return selfplay_schedule(spec.games, spec.config.players, lineups, temperatures, spec.seed, opening_plies=plies)
+def play_lessons(
+    config: GameConfig, player: Player, name: str, games: int, *, seed: int, temperature: float
+) -> Iterator[Shard]:
+    """Yield the rows of one player in every seat, shard by shard. Deterministic on a CPU.
 
+    Args:
+        config: whose game is played, and how it is rewarded.
+        player: sits in every seat.
+        name: of the player; its hash where it is a model.
+        games: of all shards together.
+        seed: of all that is drawn.
+        temperature: of the player.
 
-def _progress(games: int, report: Report) -> Callable[[int], None]:
-    """Return what tells of every tenth part of the games, once."""
-    told = 0
-
-    def tell(finished: int) -> None:
-        nonlocal told
-        if finished * _REPORTS // games > told:
-            told = finished * _REPORTS // games
-            report({"games": finished})
-
-    return tell
+    Raises ``NoExperience``.
+    """
+    for first in range(0, games, LESSON_GAMES):
+        part = derive_seed(seed, "lessons", first)
+        schedule = selfplay_schedule(min(LESSON_GAMES, games - first), config.players, [], (temperature,), part)
+        shard, _ = play_recorded(
+            config, [player], schedule, model=name, seed=part, worker="lessons", in_flight=LESSON_GAMES
+        )
+        yield shard

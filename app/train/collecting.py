@@ -12,13 +12,11 @@ from app.play.players import Player
 from app.play.recording import play_recorded
 from app.play.rollout import HERO, Outcomes, Schedule
 from app.play.selfplay import selfplay_schedule
-from app.store import Shard, ShardMeta
+from app.store import Shard
 from app.train.game import RunGame
 
 IN_FLIGHT = 4096
 """Games at once."""
-
-WORKER = "pipeline"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,13 +58,13 @@ def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineS
     schedule = selfplay_schedule(
         asked.games_per_iteration, game.config.players, lineups, temperatures, seed, opening_plies=asked.opening_plies
     )
-    return _play(game, players, schedule, _meta(game, model, names, asked.temperature, seed))
+    return _played(game, model, players, schedule, seed, *names)
 
 
 def lessons(game: RunGame, teacher: Player, model: ModelHash, games: int, seed: int) -> Collected:
     """Let a teacher play all seats; ``model`` learns from it."""
     schedule = selfplay_schedule(games, game.config.players, [], (1.0,), seed)
-    return _play(game, [teacher], schedule, _meta(game, model, (), 1.0, seed))
+    return _played(game, model, [teacher], schedule, seed)
 
 
 def divided(games: int, shares: Mapping[str, float]) -> dict[str, int]:
@@ -75,18 +73,17 @@ def divided(games: int, shares: Mapping[str, float]) -> dict[str, int]:
     return dict(zip(shares, np.diff(bounds).tolist(), strict=True))
 
 
-def _play(game: RunGame, players: Sequence[Player], schedule: Schedule, meta: ShardMeta) -> Collected:
-    shard, outcomes = play_recorded(game.config, players, schedule, meta, in_flight=IN_FLIGHT)
-    return Collected(shard, outcomes, schedule.seating == HERO)
-
-
-def _meta(game: RunGame, model: ModelHash, opponents: Sequence[str], temperature: float, seed: int) -> ShardMeta:
-    return ShardMeta(
-        config_key=game.config.key,
-        rules_version=game.spec.rules_version,
+def _played(
+    game: RunGame, model: str, players: Sequence[Player], schedule: Schedule, seed: int, *opponents: str
+) -> Collected:
+    shard, outcomes = play_recorded(
+        game.config,
+        players,
+        schedule,
         model=model,
-        opponents=tuple(opponents),
         seed=seed,
-        worker=WORKER,
-        temperature=temperature,
+        worker="pipeline",
+        in_flight=IN_FLIGHT,
+        opponents=opponents,
     )
+    return Collected(shard, outcomes, schedule.seating == HERO)

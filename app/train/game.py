@@ -1,9 +1,7 @@
 """A run's game: the configuration changed by its settings, and the other players."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +9,12 @@ from numpy.typing import NDArray
 from app.config import SELF, GameConfig, NetworkSettings, PipelineSettings
 from app.core import FlyballError
 from app.games import TableSpec, open_table, own_hearts
+from app.games.hearts.rules import HeartsRules
+from app.games.hearts.scoring import hand_points, moons
 from app.learning.inference import Policy
 from app.learning.network import bytes_to_parameters
 from app.play.players import Player, load_player
 from app.store import Checkpoint, MemoryStore
-
-if TYPE_CHECKING:
-    from app.games.hearts.rules import HeartsRules
 
 
 class UnfitSettings(FlyballError):
@@ -26,13 +23,9 @@ class UnfitSettings(FlyballError):
 
 @dataclass(frozen=True)
 class RunGame:
-    """A game and its built-in players.
+    """A game and its built-in players."""
 
-    Args:
-        config: with the rewards, rules and network of the run.
-    """
-
-    config: GameConfig
+    config: GameConfig  # with the rewards, rules and network of the run
 
     @cached_property
     def spec(self) -> TableSpec:
@@ -41,19 +34,15 @@ class RunGame:
 
     def points(self, returns: NDArray[np.float32]) -> NDArray[np.int64] | None:
         """Return the points [G, P] of games from their outcomes [G, P], where a game is one hand of Hearts."""
-        from app.games.hearts.scoring import hand_points
-
         rules = self._single_hands
         return None if rules is None else hand_points(returns, moon_for_shooter=rules.moon_for_shooter)
 
     def moons(self, returns: NDArray[np.float32]) -> NDArray[np.bool_] | None:
         """Tell who shot the moon [G, P] from the outcomes [G, P], where a game is one hand of Hearts."""
-        from app.games.hearts.scoring import moons
-
         return None if self._single_hands is None else moons(returns)
 
     @cached_property
-    def _single_hands(self) -> "HeartsRules | None":
+    def _single_hands(self) -> HeartsRules | None:
         rules = own_hearts(self.config)
         return rules if rules is not None and rules.hands == 1 else None
 
@@ -80,16 +69,12 @@ def run_game(config: GameConfig, settings: PipelineSettings) -> RunGame:
         asked = getattr(settings.network, key)
         if asked is not None and asked != size:
             raise UnfitSettings(f"network.{key} is {asked}; {config.key} has {size}.", hint="Leave it out.")
-    for key, name in _named_bots(settings):
-        if not game.spec.has_bot(name):
-            bots = ", ".join(game.spec.bots)
-            raise UnfitSettings(f"{key}: {config.key} has no bot {name!r}.", hint=f"It has {bots}.")
-    return game
-
-
-def _named_bots(settings: PipelineSettings) -> Iterator[tuple[str, str]]:
-    """Yield the bots that a run will need, each with the setting that names it."""
-    yield "training.eval_opponent", settings.training.eval_opponent
-    yield from (("collection.opponents", name) for name in settings.collection.opponents if name != SELF)
+    bots = [("training.eval_opponent", settings.training.eval_opponent)]
+    bots += [("collection.opponents", name) for name in settings.collection.opponents if name != SELF]
     if settings.collection.initial_policy == "behavioral_clone" and not settings.cloning.experience:
-        yield "cloning.teacher", settings.cloning.teacher
+        bots.append(("cloning.teacher", settings.cloning.teacher))
+    for key, name in bots:
+        if not game.spec.has_bot(name):
+            hint = f"It has {', '.join(game.spec.bots)}."
+            raise UnfitSettings(f"{key}: {config.key} has no bot {name!r}.", hint=hint)
+    return game

@@ -1,23 +1,68 @@
-"""One update of a policy, or what is left when it goes wrong."""
+"""A run's policies: the first one, drawn at random or cloned from a bot, and one update after another."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import cos, pi
+from pathlib import Path
 
 import torch
 
-from app.config import PipelinePpoSettings, PpoSettings
-from app.learning.learner import improve
+from app.config import PipelinePpoSettings, PipelineSettings, PpoSettings
+from app.core import derive_seed, reading
+from app.learning.jobs import first_model
+from app.learning.learner import imitate, improve
+from app.learning.network import missing_device
 from app.learning.ppo import EpochMetrics, TrainingDiverged
-from app.learning.samples import Samples
-from app.store import Checkpoint
-from app.train.start import successor
+from app.learning.samples import Samples, make_samples
+from app.store import Checkpoint, Manifest, MemoryStore, get_checkpoint, load_experience, put_checkpoint
+from app.train.collecting import lessons
+from app.train.game import RunGame, UnfitSettings
 
 CAUTION = 0.5
 """Factor on learning rate and clip after a divergence."""
 
 CURIOSITY = 1.5
 """Factor on the entropy coefficient after a divergence, because a collapsed policy needs more."""
+
+
+def check_start(settings: PipelineSettings, *, begun: bool) -> None:
+    """Check what a run needs before it starts; one that has ``begun`` has its clone already.
+
+    Raises ``UnfitSettings`` or ``UnusableFile``.
+    """
+    if reason := missing_device(settings.training.device):
+        raise UnfitSettings(f"training.device: {reason}.", hint="Leave it at cpu.")
+    if not begun and settings.collection.initial_policy == "behavioral_clone" and settings.cloning.experience:
+        path = Path(settings.cloning.experience)
+        with reading(path):
+            path.open("rb").close()
+
+
+def first_policy(game: RunGame, settings: PipelineSettings, seed: int, say: Callable[[str], None]) -> Checkpoint:
+    """Return the policy that a run begins with; ``say`` receives the progress of cloning."""
+    drawn = _checkpoint(*first_model(game.config, game.spec, derive_seed(seed, "parameters")), None)
+    return drawn if settings.collection.initial_policy == "random" else _cloned(game, drawn, settings, seed, say)
+
+
+def _cloned(
+    game: RunGame, student: Checkpoint, settings: PipelineSettings, seed: int, say: Callable[[str], None]
+) -> Checkpoint:
+    """Let the teacher play, learn from its games and forget them, round after round; or learn from a file."""
+    asked, device = settings.cloning, torch.device(settings.training.device)
+    given = load_experience(Path(asked.experience), game.config) if asked.experience else None
+    for number in range(1, asked.rounds + 1):
+        fresh = derive_seed(seed, "lesson", number)
+        shard = given or lessons(game, game.bot(asked.teacher), student.model, asked.games_per_round, fresh).shard
+        samples = make_samples([shard], settings.ppo.gamma, gae_lambda=1.0)  # the critic learns whole returns
+        result = imitate(student, samples, asked, seed=derive_seed(seed, "cloning", number), device=device)
+        metrics = result.metrics
+        say(
+            f"cloning {number}/{asked.rounds}: {len(samples):,} rows of {asked.experience or asked.teacher}, accuracy "
+            f"{metrics.accuracy:.3f}, cross-entropy {metrics.cross_entropy:.3f}, value loss {metrics.value_loss:.4f}"
+        )
+        # Adam's state is dropped at the end, because moments of imitation do not fit reinforcement.
+        student = _successor(student, result.parameters, result.optimizer if number < asked.rounds else None)
+    return student
 
 
 def scheduled(settings: PipelinePpoSettings, progress: float, recoveries: int) -> PipelinePpoSettings:
@@ -44,21 +89,13 @@ def scheduled(settings: PipelinePpoSettings, progress: float, recoveries: int) -
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The result of an update.
+    """The result of an update."""
 
-    Attributes:
-        checkpoint: the new policy; the old one where the update diverged.
-        metrics: of the last epoch.
-        epochs: that were made.
-        gradients: norms of the last batch's gradient by parameter; none where the update diverged.
-        complaint: why the update was thrown away, None where it was not.
-    """
-
-    checkpoint: Checkpoint
-    metrics: EpochMetrics
-    epochs: int
-    gradients: Mapping[str, float]
-    complaint: str | None = None
+    checkpoint: Checkpoint  # the new policy; the old one where the update diverged
+    metrics: EpochMetrics  # of the last epoch
+    epochs: int  # that were made
+    gradients: Mapping[str, float]  # norms of the last batch's gradient by parameter; none where the update diverged
+    complaint: str | None = None  # why the update was thrown away, None where it was not
 
 
 def learn(base: Checkpoint, samples: Samples, settings: PpoSettings, seed: int, device: str) -> Learned:
@@ -73,4 +110,13 @@ def learn(base: Checkpoint, samples: Samples, settings: PpoSettings, seed: int, 
         result = improve(base, samples, settings, seed=seed, device=torch.device(device), report=count)
     except TrainingDiverged as error:
         return Learned(base, error.metrics, epochs, {}, error.message)
-    return Learned(successor(base, result.parameters, result.optimizer), result.metrics, epochs, result.gradients)
+    return Learned(_successor(base, result.parameters, result.optimizer), result.metrics, epochs, result.gradients)
+
+
+def _successor(base: Checkpoint, parameters: bytes, optimizer: bytes | None) -> Checkpoint:
+    return _checkpoint(base.manifest.successor(base.model), parameters, optimizer)
+
+
+def _checkpoint(manifest: Manifest, parameters: bytes, optimizer: bytes | None) -> Checkpoint:
+    store = MemoryStore()
+    return get_checkpoint(store, put_checkpoint(store, manifest, parameters, optimizer), optimizer=True)

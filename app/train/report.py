@@ -1,6 +1,6 @@
 """The final report of a run: how it went, and how good its best policy is. Markdown, and a figure of curves."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,9 +10,9 @@ import numpy as np
 from app.core import p_text
 from app.play.hands import student
 from app.telemetry import drawn
+from app.train.csv_log import read_log
+from app.train.curves import settings_text
 from app.train.iteration import Evaluation
-from app.train.sinks.csv_log import read_log
-from app.train.sinks.scalars import settings_text
 from app.train.state import RunHead, RunState
 
 if TYPE_CHECKING:
@@ -37,15 +37,11 @@ _PANELS = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A policy against a bot in all other seats, on deals that decided nothing before.
+    """A policy against a bot in all other seats, on deals that decided nothing before."""
 
-    Attributes:
-        found: the evaluation.
-        p_value: two-sided, of being the bot's equal, whose mean outcome is 0: Student's t over the rotations. A
-            rotation has one deal in every seat, so what luck there is in the deal cancels.
-    """
-
-    found: Evaluation
+    found: Evaluation  # the evaluation
+    # two-sided, of being the bot's equal, whose mean outcome is 0: Student's t over the rotations. A rotation has
+    # one deal in every seat, so what luck there is in the deal cancels.
     p_value: float
 
 
@@ -64,12 +60,26 @@ def summary_text(head: RunHead, state: RunState, finals: Sequence[Verdict], rows
         finals: how good its best policy is.
         rows: of its log; empty where it kept none.
     """
+    course = f"{state.iteration} iterations, {state.games:,} games"
+    if rows:
+        made, wall, processor = (
+            sum(float(row[name] or 0) for row in rows) for name in ("rows", "seconds", "processor_seconds")
+        )
+        course += f", {made:,.0f} decisions, {wall:,.0f} s ({processor:,.0f} s of processor)"
+    if state.recoveries:
+        course += f". {state.recoveries} updates diverged and were thrown away"
+    best, found = state.best, state.best.evaluation
+    points = "" if found["points"] is None else f", {found['points']:.2f} points a hand"
     parts = [
         f"# {head.config}, seed {head.seed}",
-        *_course(state, rows),
+        f"{course}.",
         "## The best policy",
-        f"Iteration {state.best.iteration}, model `{state.best.model}`. {_chosen(state.best.evaluation)}",
-        *([_table(finals)] if finals else ["No final evaluation was asked for."]),
+        (
+            f"Iteration {best.iteration}, model `{best.model}`. It was chosen for outcome {found['outcome']:+.4f} ± "
+            f"{found['stderr']:.4f}{points} in {found['games']} games against {found['opponent']}; the best of many "
+            "measurements is better than the policy."
+        ),
+        _table(finals) if finals else "No final evaluation was asked for.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -91,31 +101,11 @@ def draw_curves(folder: Path, log: Path) -> bool:
         _evaluations(next(panels), rows)
         for (title, columns), axes in zip(_PANELS.items(), panels, strict=True):
             for column in columns:
-                _curve(axes, rows, column, column if len(columns) > 1 else None)
+                axes.plot(_column(rows, "iteration"), _column(rows, column), linewidth=0.8, label=column)
             axes.set(title=title, xlabel="iteration")
             if len(columns) > 1:
                 axes.legend()
     return True
-
-
-def _course(state: RunState, rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    counted = f"{state.iteration} iterations, {state.games:,} games"
-    if rows:
-        rows_made, wall, processor = (
-            sum(float(row[name] or 0) for row in rows) for name in ("rows", "seconds", "processor_seconds")
-        )
-        counted += f", {rows_made:,.0f} decisions, {wall:,.0f} s ({processor:,.0f} s of processor)"
-    diverged = f" {state.recoveries} updates diverged and were thrown away." if state.recoveries else ""
-    yield f"{counted}.{diverged}"
-
-
-def _chosen(found: Mapping[str, object]) -> str:
-    outcome = f"outcome {found['outcome']:+.4f} ± {found['stderr']:.4f}"
-    points = "" if found["points"] is None else f", {found['points']:.2f} points a hand"
-    return (
-        f"It was chosen for {outcome}{points} in {found['games']} games against {found['opponent']}; the best of many "
-        "measurements is better than the policy."
-    )
 
 
 def _table(finals: Sequence[Verdict]) -> str:
@@ -153,10 +143,6 @@ def _evaluations(axes: "Axes", rows: Sequence[Mapping[str, str]]) -> None:
     against = ", ".join(dict.fromkeys(row["eval_opponent"] for row in measured))
     axes.set(title=f"outcome against {against}, 95%", xlabel="iteration")
     axes.legend()
-
-
-def _curve(axes: "Axes", rows: Sequence[Mapping[str, str]], column: str, label: str | None) -> None:
-    axes.plot(_column(rows, "iteration"), _column(rows, column), linewidth=0.8, label=label)
 
 
 def _column(rows: Sequence[Mapping[str, str]], name: str) -> np.ndarray:

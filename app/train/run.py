@@ -20,35 +20,20 @@ from app.store import Checkpoint
 from app.train.collecting import collect
 from app.train.evaluating import described, evaluate, most_rise
 from app.train.game import RunGame
-from app.train.iteration import Distributions, Evaluation, Iteration, Seconds, Sink
-from app.train.learning import Learned, learn, scheduled
-from app.train.start import first_policy
+from app.train.iteration import PHASES, Distributions, Evaluation, Iteration, Seconds, Sink
+from app.train.learning import Learned, first_policy, learn, scheduled
 from app.train.state import Best, RunPlace, RunState
 
 SAMPLED = 1024
 """Rows that histograms are made of."""
 
 
-class Stopwatch:
-    """Measures the phases of an iteration, one after another."""
-
-    def __init__(self) -> None:
-        self._last, self._processor = perf_counter(), process_time()
-        self._laps: dict[str, float] = {}
-
-    def lap(self, phase: str) -> None:
-        """Say that a phase has just ended."""
-        now = perf_counter()
-        self._laps[phase] = now - self._last
-        self._last = now
-
-    def seconds(self) -> Seconds:
-        """Return what the phases took. All of them must have been told."""
-        return Seconds(**self._laps, processor=process_time() - self._processor)
+class TooManyDivergences(FlyballError):
+    """A run whose updates go wrong again and again."""
 
 
-def distributions_of(policy: Policy, samples: Samples, gradients: Mapping[str, float]) -> Distributions:
-    """Return what histograms are made of, from rows spread evenly over ``samples``."""
+def _distributions(policy: Policy, samples: Samples, gradients: Mapping[str, float]) -> Distributions:
+    """Return the data of histograms, from rows spread evenly over ``samples``."""
     rows = np.linspace(0, len(samples) - 1, min(SAMPLED, len(samples))).astype(np.int64)
     outputs = policy.outputs(samples.obs[rows].numpy())
     mask = samples.mask[rows].numpy()
@@ -60,29 +45,16 @@ def distributions_of(policy: Policy, samples: Samples, gradients: Mapping[str, f
     )
 
 
-class TooManyDivergences(FlyballError):
-    """A run whose updates go wrong again and again."""
-
-
 @dataclass(slots=True, eq=False)
 class TrainingRun:
-    """A run in a folder, begun or resumed.
+    """A run in a folder, begun or resumed."""
 
-    Args:
-        place: its folder.
-        game: what is played.
-        settings: of the run.
-        seed: of all that is drawn.
-        sinks: receive every iteration.
-        say: receives other messages, in words.
-    """
-
-    place: RunPlace
-    game: RunGame
-    settings: PipelineSettings
-    seed: int
-    sinks: Sequence[Sink] = ()
-    say: Callable[[str], None] = lambda _text: None
+    place: RunPlace  # its folder
+    game: RunGame  # what is played
+    settings: PipelineSettings  # of the run
+    seed: int  # of all that is drawn
+    sinks: Sequence[Sink] = ()  # receive every iteration
+    say: Callable[[str], None] = lambda _text: None  # receives other messages, in words
     _current: Checkpoint = field(init=False)
 
     def run(self) -> RunState:
@@ -90,7 +62,12 @@ class TrainingRun:
         torch.set_num_threads(self.settings.training.threads)
         state = self._begin()
         while (reason := self._ended(state)) is None:
-            state = self._checked(self._iterate(state))
+            state = self._iterate(state)
+            if state.recoveries > self.settings.training.max_recoveries:
+                raise TooManyDivergences(
+                    f"{state.recoveries} updates diverged in {state.iteration} iterations.",
+                    hint="Begin a new run with a lower ppo.learning_rate, or more games in an iteration.",
+                )
         self.place.save(state, self._current)
         self.say(f"Ended after {state.iteration} iterations: {reason}.")
         return state
@@ -124,29 +101,27 @@ class TrainingRun:
         return None
 
     def _iterate(self, state: RunState) -> RunState:
-        number, watch, settings = state.iteration + 1, Stopwatch(), self.settings
+        number, settings = state.iteration + 1, self.settings
+        begun, laps = process_time(), [perf_counter()]
         progress = state.iteration / max(1, settings.collection.num_iterations - 1)
         ppo = scheduled(settings.ppo, progress, state.recoveries)
         games = collect(self.game, state.model, self._policy(), settings, self._seed(number, "games"))
-        watch.lap("collect")
-        samples = prepare(
-            [games.shard],
-            ppo,
-            self.game.spec.symmetries,
-            self._seed(number, "update"),
-            normalise=ppo.normalize_advantages,
-        )
-        watch.lap("advantages")
-        learned = learn(self._current, samples, ppo, self._seed(number, "update"), settings.training.device)
+        laps.append(perf_counter())
+        seed, mirrors = self._seed(number, "update"), self.game.spec.symmetries
+        samples = prepare([games.shard], ppo, mirrors, seed, normalise=ppo.normalize_advantages)
+        laps.append(perf_counter())
+        learned = learn(self._current, samples, ppo, seed, settings.training.device)
         self._current = learned.checkpoint
-        watch.lap("update")
+        laps.append(perf_counter())
         policy = self._policy()
-        found = self._evaluated(policy) if self._is_evaluated(number) else None
-        watch.lap("evaluate")
+        due = number % settings.training.eval_frequency == 0 or number == settings.collection.num_iterations
+        found = self._evaluated(policy) if due else None
+        laps.append(perf_counter())
         after = self._judged(state, learned, found)
-        if after.best != state.best or self._is_due(number):
+        saved = number % settings.training.checkpoint_frequency == 0
+        if after.best != state.best or saved:
             self.place.keep(self._current)
-        watch.lap("checkpoint")
+        laps.append(perf_counter())
         iteration = Iteration(
             number=number,
             games=settings.collection.games_per_iteration,
@@ -161,22 +136,22 @@ class TrainingRun:
             evaluation=found,
             best=after.best != state.best,
             recovered=learned.complaint is not None,
-            seconds=watch.seconds(),
-            distributions=distributions_of(policy, samples, learned.gradients),
+            seconds=Seconds(**dict(zip(PHASES, np.diff(laps).tolist(), strict=True)), processor=process_time() - begun),
+            distributions=_distributions(policy, samples, learned.gradients),
         )
         for sink in self.sinks:
             sink.write(iteration, policy)
-        if self._is_due(number):  # only after all sinks, because a resumed run continues after the checkpoint
+        if saved:  # only after all sinks, because a resumed run continues after the checkpoint
             self.place.save(after, self._current)
         return after
-
-    def _is_evaluated(self, number: int) -> bool:
-        return number % self.settings.training.eval_frequency == 0 or number == self.settings.collection.num_iterations
 
     def _judged(self, state: RunState, learned: Learned, found: Evaluation | None) -> RunState:
         """Return the state after an iteration."""
         number, model = state.iteration + 1, self._current.model
-        best, recent = state.best, state.recent
+        best, recent, recoveries = state.best, state.recent, state.recoveries
+        if learned.complaint is not None:
+            recoveries += 1
+            self.say(f"{learned.complaint} The update was thrown away; the next ones learn more slowly.")
         if found is not None:
             recent = (*recent, (found.outcome, found.stderr))[-self.settings.training.patience :]
         if found is not None and found.outcome > best.outcome:
@@ -187,38 +162,13 @@ class TrainingRun:
             games=state.games + self.settings.collection.games_per_iteration,
             best=best,
             recent=recent,
-            recoveries=state.recoveries + self._counted(learned),
+            recoveries=recoveries,
         )
-
-    def _is_due(self, number: int) -> bool:
-        return number % self.settings.training.checkpoint_frequency == 0
-
-    def _counted(self, learned: Learned) -> int:
-        if learned.complaint is None:
-            return 0
-        self.say(f"{learned.complaint} The update was thrown away; the next ones learn more slowly.")
-        return 1
-
-    def _checked(self, state: RunState) -> RunState:
-        """Return ``state``. Raises ``TooManyDivergences``."""
-        if state.recoveries > self.settings.training.max_recoveries:
-            raise TooManyDivergences(
-                f"{state.recoveries} updates diverged in {state.iteration} iterations.",
-                hint="Begin a new run with a lower ppo.learning_rate, or more games in an iteration.",
-            )
-        return state
 
     def _evaluated(self, policy: Policy) -> Evaluation:
-        asked = self.settings.training
-        seed = derive_seed(self.seed, "evaluation")  # the same deals each time: what differs is the policy
-        return evaluate(
-            self.game,
-            policy,
-            asked.eval_opponent,
-            games=asked.eval_games,
-            temperature=asked.eval_temperature,
-            seed=seed,
-        )
+        asked, seed = self.settings.training, derive_seed(self.seed, "evaluation")  # one seed: the same deals each time
+        games, temperature = asked.eval_games, asked.eval_temperature
+        return evaluate(self.game, policy, asked.eval_opponent, games=games, temperature=temperature, seed=seed)
 
     def _policy(self) -> Policy:
         return self.game.policy(self._current, self.settings.training.device)

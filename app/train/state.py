@@ -60,9 +60,9 @@ class RunState(Settings):
     @classmethod
     def _of_earlier_versions(cls, values: Any) -> Any:
         """Drop the earlier versions' count of evaluations without a new best."""
-        return (
-            {name: value for name, value in values.items() if name != "stale"} if isinstance(values, dict) else values
-        )
+        if isinstance(values, dict):
+            return {name: value for name, value in values.items() if name != "stale"}
+        return values
 
 
 class RunHead(Settings):
@@ -82,11 +82,8 @@ class RunPlace:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = path / ".lock"
-        self._head = path / "run.json"
-        self._state = path / "state.json"
-        self.models = path / "models"
+        self.path, self.models = path, path / "models"
+        self._lock, self._head, self._state = path / ".lock", path / "run.json", path / "state.json"
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -134,15 +131,11 @@ class RunPlace:
         """Make a checkpoint: the run can be resumed from here. Models that it does not need are deleted."""
         self.keep(current)
         self._write(self._state, state)
-        store, needed = FileStore(self.models), set(self._needed(state))
+        needed: set[str] = {state.model, state.best.model}
+        needed |= {key for model in (state.model, state.best.model) if (key := self.model(model).manifest.optimizer)}
+        store = FileStore(self.models)
         for key in [key for key in store.keys() if key not in needed]:  # noqa: SIM118 - a store is no mapping
             store.delete(key)
-
-    def _needed(self, state: RunState) -> Iterator[str]:
-        for model in (state.model, state.best.model):
-            yield model
-            if optimizer := self.model(model).manifest.optimizer:
-                yield optimizer
 
     def _read(self, path: Path, kind: type[S]) -> S:
         if not path.exists():

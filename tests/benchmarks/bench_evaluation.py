@@ -21,8 +21,8 @@ from app.config import GAMES, GameConfig
 from app.core import derive_seed
 from app.engine import LocalEngine
 from app.games.openspiel import Rules
-from app.learning.inference import Policy, init_policy, load_network
-from app.learning.network import MASKED_LOGIT, ActorCritic, parameters_to_bytes
+from app.learning.inference import Policy
+from app.learning.network import MASKED_LOGIT, ActorCritic, init_policy, load_network, parameters_to_bytes
 from app.play.gauntlet import GauntletSpec, Opponent, OpponentResult
 from app.play.match_statistics import MatchStatistics, match_games, match_statistics
 from app.play.matches import EvaluationManager, MatchPlan, play_match

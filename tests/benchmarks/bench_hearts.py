@@ -20,7 +20,8 @@ from app.core.kernels import kernel
 from app.games import FINISHED, open_table
 from app.games.hearts import bots
 from app.games.hearts.rules import HeartsRules
-from app.learning.inference import Policy, init_policy, load_network
+from app.learning.inference import Policy
+from app.learning.network import init_policy, load_network
 from app.play.players import HeuristicPlayer
 from app.play.recording import ShardRecorder
 from app.play.rollout import Rollout, Schedule

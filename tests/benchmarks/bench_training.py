@@ -20,8 +20,7 @@ from app.config import GAMES, PipelineSettings
 from app.learning.samples import prepare
 from app.train.collecting import collect
 from app.train.game import run_game
-from app.train.learning import learn
-from app.train.start import first_policy
+from app.train.learning import first_policy, learn
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 ENVIRONMENTS, EPOCHS, BATCH = 64, 4, 256

@@ -9,7 +9,7 @@ from selfplay_rig import put_model
 
 from app.cli.group import main
 from app.config import GAMES
-from app.play import lessons
+from app.play import selfplay
 
 HEARTS = ("--game", "hearts_4p")
 
@@ -64,7 +64,7 @@ def test_the_same_arguments_write_the_same_file_and_rewards_can_be_spread(hands:
 
 
 def test_many_games_are_one_file_of_several_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lessons, "AT_ONCE", 4)
+    monkeypatch.setattr(selfplay, "LESSON_GAMES", 4)
     model, file = put_model(tmp_path / "store"), tmp_path / "games.jsonl"
     words = ("export", file, "--game", "connect_four_2p", "--games", 10, "--model", model, "--json")
     done = flyball("--run", tmp_path, "experience", *words)

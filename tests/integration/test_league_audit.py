@@ -12,8 +12,7 @@ from app.config import GAMES, RunSettings
 from app.core import Elo, ModelHash
 from app.events import CheckpointAdded, ModelPromoted, RunConfigured
 from app.games import open_table
-from app.learning.inference import init_policy
-from app.learning.network import parameters_to_bytes
+from app.learning.network import init_policy, parameters_to_bytes
 from app.store import FileStore, Manifest, put_checkpoint
 
 KEY = "tic_tac_toe_2p"

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from app.config import NetworkSettings
-from app.learning.inference import Policy, init_policy
+from app.learning.inference import Policy
+from app.learning.network import init_policy
 from app.train.iteration import Distributions, Evaluation, Iteration, Seconds
 
 NETWORK = NetworkSettings(hidden=(6, 4))

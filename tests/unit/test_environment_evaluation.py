@@ -21,8 +21,8 @@ from app.gym.evaluation import (
     evaluate_episodes,
     open_environments,
 )
-from app.learning.inference import Policy, init_policy
-from app.learning.network import ActorCritic
+from app.learning.inference import Policy
+from app.learning.network import ActorCritic, init_policy
 
 
 def forward(observations: Any) -> np.ndarray:

@@ -9,16 +9,15 @@ from hearts_games import bits, play, random_choice
 from app.games.hearts import bots
 from app.games.hearts.bots import recall
 from app.games.hearts.normal import WEIGHTS, _cannot_be_stopped, look, normal_choice
-from app.games.hearts.play import legal
+from app.games.hearts.play import GAME, legal
 from app.games.hearts.rules import HeartsRules
 from app.games.hearts.search import deal_hidden
-from app.games.hearts.state import GAME, option_set
 from app.games.hearts.table import HeartsTable
 from app.play.players import HeuristicPlayer, RandomPlayer
 from app.play.rollout import Rollout, Schedule
 
 RULES = HeartsRules()
-OPTIONS = option_set(RULES)
+OPTIONS = RULES.option_set
 
 
 def positions(games: int, seed: int = 0, rules: HeartsRules = RULES):
@@ -178,7 +177,7 @@ def points_of(outcome: np.ndarray) -> np.ndarray:
 
 PLAYERS = {
     "random": RandomPlayer,
-    "easy": lambda: HeuristicPlayer(bots.easy()),
+    "easy": lambda: HeuristicPlayer(bots.LEVELS["easy"](RULES)),
     "normal": lambda: HeuristicPlayer(bots.normal(RULES)),
     "hard": lambda: HeuristicPlayer(bots.hard(RULES)),
 }

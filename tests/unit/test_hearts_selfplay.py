@@ -6,7 +6,8 @@ import numpy as np
 
 from app.config import GAMES
 from app.games import open_table
-from app.learning.inference import Policy, init_policy
+from app.learning.inference import Policy
+from app.learning.network import init_policy
 from app.play.recording import ShardRecorder
 from app.play.rollout import Rollout, Schedule
 from app.store import MemoryStore, ShardMeta, put_shard

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from app.core.kernels import cache_folder
-from app.games.hearts.bits import count, highest, lowest
+from app.games.hearts.cards import count, highest, lowest
 
 KERNEL = """
 from app.core.kernels import config, kernel

@@ -6,8 +6,8 @@ import torch
 from torch.nn import functional
 
 from app.config import NetworkSettings
-from app.learning.inference import Policy, init_policy
-from app.learning.network import FEWEST, STEP, linear, padded
+from app.learning.inference import FEWEST, STEP, Policy, linear, padded
+from app.learning.network import init_policy
 
 SIZES = (1, 2, 3, 4, 5, 17, 32, 33, 63, 64, 65, 200, 511)
 
@@ -17,7 +17,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     chosen = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if request.param == "oneDNN" else None
     if request.param == "oneDNN" and chosen is None:
         pytest.skip("this PyTorch has no oneDNN")
-    monkeypatch.setattr("app.learning.network._ONEDNN", chosen)
+    monkeypatch.setattr("app.learning.inference._ONEDNN", chosen)
     return request.param
 
 
@@ -33,30 +33,6 @@ def test_it_is_the_product_whatever_the_strides(rows: int, biased: bool) -> None
         for a in (inputs, inputs.t().contiguous().t()):
             for b in (weight, weight.t().contiguous().t()):
                 assert torch.allclose(linear(a, b, bias).double(), expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.usefixtures("library")
-def test_autograd_goes_through_it() -> None:
-    inputs, weight = torch.ones(FEWEST, 3), torch.ones(2, 3, requires_grad=True)
-    torch.autograd.backward(linear(inputs, weight).sum())
-    assert torch.equal(weight.grad, torch.full((2, 3), float(FEWEST)))
-
-
-def test_onednn_is_asked_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def spy(inputs, weight, bias, *_rest):
-        asked.append(len(inputs))
-        return functional.linear(inputs, weight, bias)
-
-    monkeypatch.setattr("app.learning.network._ONEDNN", spy)
-    weight = torch.ones(2, 3)
-    with torch.no_grad():
-        for rows in (1, FEWEST - 1, FEWEST, STEP):
-            assert linear(torch.ones(rows, 3), weight).shape == (rows, 2)
-    assert asked == [FEWEST, STEP]
-    linear(torch.ones(STEP, 3), weight)  # its gradients would be wrong
-    assert asked == [FEWEST, STEP]
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.uint8])
@@ -83,6 +59,6 @@ def test_rows_of_zeros_are_added_and_nothing_is_changed(library: str, rows: int)
 
 
 def test_few_numbers_of_rows_are_met(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.learning.network._ONEDNN", functional.linear)
+    monkeypatch.setattr("app.learning.inference._ONEDNN", functional.linear)
     met = {len(padded(torch.zeros(rows, 1))) for rows in range(1025)}
     assert met == {4, 8, 16, 32, *range(STEP, 1025, STEP)}

@@ -11,12 +11,18 @@ from app.games.hearts.encode import PASSING
 from app.games.hearts.rules import HeartsRules
 from app.games.hearts.scoring import hand_points, moons
 from app.games.hearts.table import HeartsTable
-from app.play.hands import HandResults, HandsPlan, compare_hands, compare_paired, play_hands, win_shares
+from app.play.hands import HandResults, HandsPlan, compare_paired, play_hands, win_shares
 from app.play.match_statistics import NoGames
 from app.play.players import HeuristicPlayer, RandomPlayer
 
 CONFIG = GAMES["hearts_4p"]
 LEVELS = {name: HeuristicPlayer(bot) for name, bot in open_table(CONFIG, 0).spec.levels.items()}
+
+
+def compare_hands(config, hero, reference, others, plan):
+    """Compare a hero with a reference policy, each among three of the same others, by the same deals."""
+    played, compared = (play_hands(config, policy, others, plan) for policy in (hero, reference))
+    return compare_paired(played, compared, config.players)
 
 
 def results(points) -> HandResults:

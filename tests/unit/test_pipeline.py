@@ -15,9 +15,8 @@ from app.store import FileStore
 from app.train.collecting import collect, divided, lessons
 from app.train.evaluating import evaluate, most_rise
 from app.train.game import UnfitSettings, run_game
-from app.train.learning import scheduled
+from app.train.learning import first_policy, scheduled
 from app.train.run import TooManyDivergences, TrainingRun
-from app.train.start import first_policy
 from app.train.state import NoRun, RunExists, RunHead, RunPlace
 
 TINY = {

@@ -5,8 +5,15 @@ import pytest
 import torch
 
 from app.config import NetworkSettings
-from app.learning.inference import NoLegalAction, Policy, init_policy, load_network
-from app.learning.network import ActorCritic, BadParameters, bytes_to_parameters, parameters_to_bytes
+from app.learning.inference import NoLegalAction, Policy
+from app.learning.network import (
+    ActorCritic,
+    BadParameters,
+    bytes_to_parameters,
+    init_policy,
+    load_network,
+    parameters_to_bytes,
+)
 
 SMALL = NetworkSettings(hidden=(16, 8))
 

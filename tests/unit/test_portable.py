@@ -15,8 +15,7 @@ from app.cli.group import main
 from app.config import GAMES
 from app.core import UnusableFile
 from app.games import FINISHED, open_table
-from app.learning.inference import load_network
-from app.learning.network import bytes_to_parameters, masked_log_probs
+from app.learning.network import bytes_to_parameters, load_network, masked_log_probs
 from app.portable import BadPolicyFile, PortablePolicy, read_policy, write_policy
 from app.store import Checkpoint, FileStore, UnusablePolicy, export_checkpoint, get_checkpoint, imported_checkpoint
 

@@ -8,9 +8,9 @@ from iterations import StillClock, iteration, policy
 from scipy import stats
 
 from app.config import PipelineSettings
+from app.train.csv_log import CsvLog, read_log
 from app.train.iteration import Evaluation
 from app.train.report import draw_curves, judged, summary_text, write_report
-from app.train.sinks.csv_log import CsvLog, read_log
 from app.train.state import Best, RunHead, RunState
 
 HEAD = RunHead(config="hearts_4p", seed=3, settings=PipelineSettings())

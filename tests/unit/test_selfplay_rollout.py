@@ -4,7 +4,8 @@ import torch
 
 from app.config import GAMES, NetworkSettings
 from app.games import checker_for, open_table
-from app.learning.inference import NoLegalAction, Policy, init_policy
+from app.learning.inference import NoLegalAction, Policy
+from app.learning.network import init_policy
 from app.play.inspection import game_record
 from app.play.players import HeuristicPlayer, RandomPlayer
 from app.play.recording import ShardRecorder

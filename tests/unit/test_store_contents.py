@@ -9,8 +9,7 @@ import pytest
 
 from app.config import NetworkSettings
 from app.core import ConfigKey, ModelHash, ShardKey
-from app.learning.inference import init_policy
-from app.learning.network import bytes_to_parameters, parameters_to_bytes
+from app.learning.network import bytes_to_parameters, init_policy, parameters_to_bytes
 from app.store import (
     BadShard,
     DamagedBlob,

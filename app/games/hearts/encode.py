@@ -1,21 +1,20 @@
-"""From games to what their seats see and may do; see ``layout`` for the features."""
+"""The 270 features of the seat to move, and where each part begins. Seats are in the order me, left, across, right.
+
+Own hand 52; cards seen 52; led suit 4; the trick's cards in order of play 4 x (suit 4 + rank 13); cards in the trick
+/ 4, own position / 4, padding; scores / 100; hearts broken; tricks / 13; passing; direction left, right, across,
+hold; voids shown by left, across, right 3 x 4; the last four cards, newest first, 4 x 17.
+
+Scores are those of the match with the points of this hand added as they are taken, so where a game is one hand they
+are its points. The three cards that a seat passed, and what became of older tricks, are not among the features.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core.kernels import inlined, kernel
 from app.games.hearts.cards import CARDS, RANKS, SEATS, SUITS
-from app.games.hearts.play import is_passing
-from app.games.hearts.state import ACROSS, HOLD, LEFT, RIGHT, Game, Games
-
-# The 270 features of the seat to move, and where each part begins. Seats are in the order me, left, across, right.
-#
-# Own hand 52; cards seen 52; led suit 4; the trick's cards in order of play 4 x (suit 4 + rank 13); cards in the trick
-# / 4, own position / 4, padding; scores / 100; hearts broken; tricks / 13; passing; direction left, right, across,
-# hold; voids shown by left, across, right 3 x 4; the last four cards, newest first, 4 x 17.
-#
-# Scores are those of the match with the points of this hand added as they are taken, so where a game is one hand they
-# are its points. The three cards that a seat passed, and what became of older tricks, are not among the features.
+from app.games.hearts.play import DIRECTION_ORDER, Game, Games, is_passing
+from app.games.table import Floats, Indices
 
 CARD = SUITS + RANKS
 HAND = 0
@@ -34,11 +33,6 @@ LAST = VOIDS + (SEATS - 1) * SUITS
 SIZE = LAST + SEATS * CARD
 
 SCORE_UNIT = 100
-DIRECTION_ORDER = (LEFT, RIGHT, ACROSS, HOLD)
-
-
-Indices = NDArray[np.int64]
-Features = NDArray[np.float32]
 
 # What is written, by what it says. Rows of a table are copied as vectors, which is faster than zeros and single ones.
 _EIGHT = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(np.float32)  # of a set's cards
@@ -52,7 +46,7 @@ _CARD[np.arange(CARDS), SUITS + np.arange(CARDS) % RANKS] = 1
 
 
 @kernel
-def observe(games: Games, slots: Indices, obs: Features, mask: NDArray[np.uint8]) -> None:
+def observe(games: Games, slots: Indices, obs: Floats, mask: NDArray[np.uint8]) -> None:
     """Write what the seats to move in ``slots`` [K] know into ``obs`` [K, 270], what they may do into [K, 52]."""
     for k in range(len(slots)):
         game = games[slots[k]]
@@ -61,36 +55,23 @@ def observe(games: Games, slots: Indices, obs: Features, mask: NDArray[np.uint8]
 
 
 @kernel
-def view(games: Games, slots: Indices, seats: NDArray[np.int8], obs: Features) -> None:
+def view(games: Games, slots: Indices, seats: NDArray[np.int8], obs: Floats) -> None:
     """Write what ``seats`` [K] know in ``slots`` [K] into ``obs`` [K, 270]."""
     for k in range(len(slots)):
         _write(games[slots[k]], seats[k], obs, k)
 
 
 @inlined
-def _write(game: Game, seat: int, obs: Features, row: int) -> None:
+def _write(game: Game, seat: int, obs: Floats, row: int) -> None:
     _spread(game["hand"][seat], _EIGHT, obs, row, HAND)
     _spread(game["played"], _EIGHT, obs, row, SEEN)
-    _write_cards(game, obs, row)
-    _write_rest(game, seat, obs, row)
-
-
-@inlined
-def _write_cards(game: Game, obs: Features, row: int) -> None:
     played, plays = int(game["cards_played"]), game["plays"]
     in_trick = played & 3
     first = played - in_trick
     _copy(_CARD[plays[first] if in_trick else _NONE], SUITS, obs, row, LED)
     for k in range(SEATS):
         _copy(_CARD[plays[first + k] if k < in_trick else _NONE], CARD, obs, row, TRICK + k * CARD)
-    for age in range(SEATS):
-        _copy(_CARD[plays[played - 1 - age] if age < played else _NONE], CARD, obs, row, LAST + age * CARD)
-
-
-@inlined
-def _write_rest(game: Game, seat: int, obs: Features, row: int) -> None:
-    played = int(game["cards_played"])
-    obs[row, IN_TRICK] = obs[row, POSITION] = (played & 3) / SEATS
+    obs[row, IN_TRICK] = obs[row, POSITION] = in_trick / SEATS
     obs[row, POSITION + 1] = 0
     for k in range(SEATS):
         other = (seat + k) & 3
@@ -101,6 +82,8 @@ def _write_rest(game: Game, seat: int, obs: Features, row: int) -> None:
     _copy(_DIRECTIONS[game["direction"]], len(DIRECTION_ORDER), obs, row, DIRECTION)
     for k in range(1, SEATS):
         _copy(_SUITS[game["voids"][(seat + k) & 3]], SUITS, obs, row, VOIDS + (k - 1) * SUITS)
+    for age in range(SEATS):
+        _copy(_CARD[plays[played - 1 - age] if age < played else _NONE], CARD, obs, row, LAST + age * CARD)
 
 
 @inlined

@@ -16,10 +16,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.kernels import kernel
-from app.games.hearts.bits import count, highest, points_of
-from app.games.hearts.cards import ALL, CARDS, HEARTS, QUEEN_OF_SPADES, RANKS, SEATS, SPADES, SUIT, SUITS
-from app.games.hearts.play import is_passing
-from app.games.hearts.state import CLEAN_FIRST_TRICK, Game
+from app.games.hearts.cards import (
+    ALL,
+    CARDS,
+    HEARTS,
+    QUEEN_OF_SPADES,
+    RANKS,
+    SEATS,
+    SPADES,
+    SUIT,
+    SUITS,
+    count,
+    highest,
+    points_of,
+)
+from app.games.hearts.play import Game, is_passing
+from app.games.hearts.rules import CLEAN_FIRST_TRICK
 
 (
     OVERTAKE,  # chance that who has higher cards of the suit, and plays later, plays one
@@ -76,31 +88,18 @@ _EVEN = 1e-3
 
 
 class View(NamedTuple):
-    """The seat to move's view, before it considers a card.
+    """The seat to move's view, before it considers a card."""
 
-    Attributes:
-        seat: who it is.
-        hand: its cards.
-        out: the cards that others still have.
-        led: the suit of the trick, -1 when leading.
-        best: the card that takes the trick so far, -1 when leading.
-        taker: whose it is.
-        points: in the trick.
-        later: how many play after.
-        clean: points must not be played to this trick.
-        threat: the seat that has taken all points so far, if they are many, else -1.
-    """
-
-    seat: int
-    hand: int
-    out: int
-    led: int
-    best: int
-    taker: int
-    points: int
-    later: int
-    clean: bool
-    threat: int
+    seat: int  # who it is
+    hand: int  # its cards
+    out: int  # the cards that others still have
+    led: int  # the suit of the trick, -1 when leading
+    best: int  # the card that takes the trick so far, -1 when leading
+    taker: int  # whose it is
+    points: int  # in the trick
+    later: int  # how many play after
+    clean: bool  # points must not be played to this trick
+    threat: int  # the seat that has taken all points so far, if they are many, else -1
 
 
 @kernel

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.games.hearts.cards import CARDS, POINTS, SEATS
-from app.games.hearts.encode import DIRECTION_ORDER, SCORE_UNIT, SCORES
+from app.games.hearts.encode import SCORE_UNIT, SCORES
+from app.games.hearts.play import DIRECTION_ORDER, HOLD, PASSED
 from app.games.hearts.rules import HeartsRules
 from app.games.hearts.scoring import hand_points
-from app.games.hearts.state import HOLD, PASSED
 from app.games.parity import Decision, IllegalMove, ParityChecker, Replay
 from app.games.table import Observations
 
@@ -40,13 +40,16 @@ class HeartsChecker(ParityChecker):
         for number, hand in enumerate(_hands(history)):
             if over:
                 raise IllegalMove(f"the game is over with scores of {scores.tolist()}, but hand {number} follows")
-            self._check_direction(number, hand[0])
+            if self._match.pass_cards and self._match.hands != 1:  # otherwise OpenSpiel knows it, or it was drawn
+                expected = DIRECTION_ORDER[number % len(DIRECTION_ORDER)]
+                if hand[0] != expected:
+                    raise IllegalMove(f"hand {number}: cards were passed in direction {hand[0]}, not {expected}")
             replay = ParityChecker.replay(self, hand)
             decisions += [_MatchDecision(d.seat, d.legal, d.taken, d.tensor, scores) for d in replay.decisions]
             moves += replay.moves
             if replay.outcome is None:
                 return Replay(decisions, moves, None)
-            scores = scores + self._points(replay.outcome)
+            scores = scores + hand_points(replay.outcome[None], moon_for_shooter=self._match.moon_for_shooter)[0]
             over = number + 1 == self._match.hands or (not self._match.hands and scores.max() >= self._match.limit)
         return Replay(decisions, moves, self._outcome(scores) if over else None)
 
@@ -58,17 +61,6 @@ class HeartsChecker(ParityChecker):
             points = np.rint(seen[places] * SCORE_UNIT)
             seen[places] = (points + np.roll(decision.scores, -decision.seat)) / SCORE_UNIT
         return seen
-
-    def _check_direction(self, number: int, direction: int) -> None:
-        if not self._match.pass_cards or self._match.hands == 1:
-            return  # the rules library knows, or it was drawn
-        expected = DIRECTION_ORDER[number % len(DIRECTION_ORDER)]
-        if direction != expected:
-            raise IllegalMove(f"hand {number}: cards were passed in direction {direction}, not {expected}")
-
-    def _points(self, outcome: NDArray[np.float32]) -> NDArray[np.int64]:
-        points: NDArray[np.int64] = hand_points(outcome[None], moon_for_shooter=self._match.moon_for_shooter)[0]
-        return points
 
     def _outcome(self, scores: NDArray[np.int64]) -> NDArray[np.float32]:
         if self._match.hands:

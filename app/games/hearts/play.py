@@ -1,8 +1,12 @@
-"""The rules of a hand: dealing, passing, what is legal, playing, and what it comes to. One game a call."""
+"""A hand of Hearts: its record, dealing, passing, what is legal, playing, and its points.
+
+A record holds one game. Kernels that take ``Games`` are called by a table once a step, for many of them.
+"""
 
 import numpy as np
+from numpy.typing import NDArray
 
-from app.core.kernels import kernel
+from app.core.kernels import inlined, kernel
 from app.games.hearts.cards import (
     ALL_HEARTS,
     CARDS,
@@ -14,9 +18,46 @@ from app.games.hearts.cards import (
     SEATS,
     SUIT,
     TWO_OF_CLUBS,
+    lowest,
 )
-from app.games.hearts.state import CLEAN_FIRST_TRICK, HOLD, MUST_BREAK, PASSED, QUEEN_BREAKS, Game
-from app.games.table import FINISHED
+from app.games.hearts.rules import CLEAN_FIRST_TRICK, MUST_BREAK, QUEEN_BREAKS
+from app.games.table import FINISHED, Indices
+
+LEFT, ACROSS, RIGHT, HOLD = 1, 2, 3, 0
+DIRECTION_ORDER = (LEFT, RIGHT, ACROSS, HOLD)
+"""Directions of passing in a match, hand by hand."""
+
+PASSED = 3
+"""Cards that everyone passes."""
+RECORD = 1 + CARDS + SEATS * PASSED + CARDS
+"""The longest history of a hand: the direction, the deal, the cards passed, the plays."""
+
+GAME = np.dtype(
+    [
+        ("hand", np.int64, SEATS),  # the cards each seat holds, as sets
+        ("given", np.int64, SEATS),  # the cards each seat passed
+        ("played", np.int64),
+        ("choices", np.int64),  # what the seat to move may choose, where the table has played what was forced
+        ("deck", np.uint8, CARDS),  # card k was dealt to seat k mod 4
+        ("passes", np.uint8, SEATS * PASSED),  # in the order they were chosen, seat after seat
+        ("plays", np.uint8, CARDS),
+        ("points", np.int8, SEATS),  # taken in this hand
+        ("scores", np.int32, SEATS),  # of the match before this hand
+        ("voids", np.uint8, SEATS),  # suits that each seat could not follow, as sets
+        ("leads", np.int8, SEATS),  # times that each seat led hearts unbroken though it had something else
+        ("cards_passed", np.uint8),
+        ("cards_played", np.uint8),
+        ("mover", np.int8),  # who is to move; FINISHED when the hand is over
+        ("leader", np.int8),  # of the trick
+        ("direction", np.uint8),  # cards go so many seats to the left, as in OpenSpiel
+        ("broken", np.bool_),
+        ("options", np.uint8),  # of the rules, as a set
+    ],
+    align=True,
+)
+Games = NDArray[np.void]
+Game = np.void
+"""One record of ``GAME``."""
 
 _GOLDEN, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _ALL_PASSED = SEATS * PASSED
@@ -26,6 +67,7 @@ _ALL_PASSED = SEATS * PASSED
 _SUIT = np.arange(CARDS) // RANKS
 _SAME_SUIT = SUIT << RANKS * _SUIT
 _POINTS = (np.arange(CARDS) >= FIRST_HEART) + 13 * (np.arange(CARDS) == QUEEN_OF_SPADES)
+_OPENSPIEL = np.arange(CARDS) % RANKS * SEATS + np.array([0, 1, 3, 2])[_SUIT]  # its numbers: hearts before spades
 
 
 @kernel
@@ -67,7 +109,8 @@ def deal(game: Game, seed: int, direction: int, options: int) -> None:
 @kernel
 def is_passing(game: Game) -> bool:
     """Tell whether cards are being passed."""
-    return game["direction"] != HOLD and game["cards_passed"] < _ALL_PASSED
+    passing: bool = game["direction"] != HOLD and game["cards_passed"] < _ALL_PASSED
+    return passing
 
 
 @kernel
@@ -81,7 +124,11 @@ def legal(game: Game) -> int:
         return hand
     played = int(game["cards_played"])
     if played & 3 == 0:
-        return _legal_leads(game, hand)
+        if played == 0:
+            return 1 << TWO_OF_CLUBS
+        if game["options"] & MUST_BREAK and not game["broken"] and hand & ~ALL_HEARTS:
+            return hand & ~ALL_HEARTS
+        return hand
     following = hand & _SAME_SUIT[game["plays"][played & -4]]
     other = hand
     if played < SEATS and game["options"] & CLEAN_FIRST_TRICK and hand & ~POINT_CARDS:
@@ -94,49 +141,9 @@ def choose(game: Game, card: int) -> None:
     """Pass or play a legal card for the seat to move."""
     seat = game["mover"]
     game["hand"][seat] ^= 1 << card
-    if is_passing(game):
-        _pass_on(game, seat, card)
-    else:
+    if not is_passing(game):
         _play(game, seat, card)
-
-
-@kernel
-def trick_winner(game: Game, first: int) -> int:
-    """Return who takes the complete trick whose first card was the ``first``-th of the hand, led by the leader."""
-    plays = game["plays"]
-    best = plays[first]
-    led, winner = _SUIT[best], 0
-    for k in range(1, SEATS):
-        card = plays[first + k]
-        takes = (card > best) & (_SUIT[card] == led)
-        best = card if takes else best
-        winner = k if takes else winner
-    return (game["leader"] + winner) & 3
-
-
-@kernel
-def result(game: Game, seat: int, moon_for_shooter: int) -> int:
-    """Return the points of a seat for a hand that is over, the moon counted (for 1 as the shooter's -26)."""
-    points = game["points"]
-    if points[seat] == POINTS:
-        return -POINTS if moon_for_shooter else 0
-    for other in range(SEATS):
-        if points[other] == POINTS:
-            return 0 if moon_for_shooter else POINTS
-    return int(points[seat])
-
-
-@kernel
-def _legal_leads(game: Game, hand: int) -> int:
-    if game["cards_played"] == 0:
-        return 1 << TWO_OF_CLUBS
-    if game["options"] & MUST_BREAK and not game["broken"] and hand & ~ALL_HEARTS:
-        return hand & ~ALL_HEARTS
-    return hand
-
-
-@kernel
-def _pass_on(game: Game, seat: int, card: int) -> None:
+        return
     number = game["cards_passed"]
     game["given"][seat] |= 1 << card
     game["passes"][number] = card
@@ -179,3 +186,87 @@ def _play(game: Game, seat: int, card: int) -> None:
     game["points"][taker] += points
     game["leader"] = taker
     game["mover"] = taker if number + 1 < CARDS else FINISHED
+
+
+@kernel
+def trick_winner(game: Game, first: int) -> int:
+    """Return who takes the complete trick whose first card was the ``first``-th of the hand, led by the leader."""
+    plays = game["plays"]
+    best = plays[first]
+    led, winner = _SUIT[best], 0
+    for k in range(1, SEATS):
+        card = plays[first + k]
+        takes = (card > best) & (_SUIT[card] == led)
+        best = card if takes else best
+        winner = k if takes else winner
+    seat: int = (game["leader"] + winner) & 3
+    return seat
+
+
+@kernel
+def result(game: Game, seat: int, moon_for_shooter: int) -> int:
+    """Return the points of a seat for a hand that is over, the moon counted (for 1 as the shooter's -26)."""
+    points = game["points"]
+    if points[seat] == POINTS:
+        return -POINTS if moon_for_shooter else 0
+    for other in range(SEATS):
+        if points[other] == POINTS:
+            return 0 if moon_for_shooter else POINTS
+    return int(points[seat])
+
+
+@inlined
+def play_forced(game: Game) -> None:
+    """Play while there is one card to choose, and note the choices of whoever then has several; none: it is over."""
+    choices = legal(game)
+    while choices and choices & (choices - 1) == 0:
+        choose(game, lowest(choices))
+        choices = legal(game)
+    game["choices"] = choices
+
+
+@kernel
+def deal_hands(games: Games, slots: Indices, seeds: Indices, directions: Indices, options: int) -> None:
+    """Begin a hand in each of ``slots``, and play what is forced."""
+    for k in range(len(slots)):
+        game = games[slots[k]]
+        deal(game, seeds[k], directions[k], options)
+        play_forced(game)
+
+
+@kernel
+def play_hands(games: Games, slots: Indices, actions: Indices, over: Indices) -> tuple[int, int]:
+    """Choose ``actions`` in ``slots`` [K], and play what is then forced; write the slots of ended hands into ``over``.
+
+    Return the number of the first action that is illegal, which is not played, nor are those after it (without any,
+    K), and how many hands have ended.
+    """
+    ended = 0
+    for k in range(len(slots)):
+        game = games[slots[k]]
+        action: int = actions[k]
+        if action < 0 or action >= CARDS or not game["choices"] >> action & 1:
+            return k, ended
+        choose(game, action)
+        play_forced(game)
+        if not game["choices"]:
+            over[ended] = slots[k]
+            ended += 1
+    return len(slots), ended
+
+
+@kernel
+def write_record(games: Games, slot: int, out: NDArray[np.int32]) -> int:
+    """Write a hand's history as OpenSpiel numbers it into ``out`` [RECORD]; return its length."""
+    game = games[slot]
+    out[0] = game["direction"]
+    for k in range(CARDS):
+        out[1 + k] = _OPENSPIEL[game["deck"][k]]
+    length = 1 + CARDS
+    if game["direction"] != HOLD:
+        for k in range(game["cards_passed"]):
+            out[length + k] = _OPENSPIEL[game["passes"][k]]
+        length += game["cards_passed"]
+    for k in range(game["cards_played"]):
+        out[length + k] = _OPENSPIEL[game["plays"][k]]
+    return length + int(game["cards_played"])

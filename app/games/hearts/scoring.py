@@ -1,4 +1,16 @@
-"""Outcomes of finished hands: results of games, or scores to go on with."""
+"""Outcomes of hands, and rewards of seats on the way to them.
+
+A table says at any time what a seat *has earned so far*; what it earned from one decision to the next is a difference,
+and the last difference is taken to the outcome. So the rewards of an episode always sum to its outcome, however they
+are spread:
+
+- ``terminal``: nothing is earned before the end.
+- ``per_trick``: who takes p points has earned -p / 26 more, and each other seat a third of p / 26, as in the
+  outcome, which is the lead over the mean of the others. A moon turns signs at the end.
+- ``shaped``: as ``per_trick``, with 0.02 more for each suit that the seat has no longer, and 0.05 less for each time
+  that it led unbroken hearts although it had something else, which only rules without ``must_break_hearts`` allow.
+  Both are given back at the end: a potential (Ng et al. 1999), which cannot make another policy the best one.
+"""
 
 from typing import Literal
 
@@ -7,17 +19,20 @@ from numpy.typing import NDArray
 
 from app.core.kernels import kernel
 from app.games.hearts.cards import POINTS, RANKS, SEATS, SUIT, SUITS
-from app.games.hearts.play import result
-from app.games.hearts.state import Games
+from app.games.hearts.play import Games, result
+from app.games.table import Floats, Indices
+
+Rewards = Literal["terminal", "per_trick", "shaped"]
+VOID_BONUS, HEARTS_PENALTY = 0.02, 0.05
 
 
-def moons(outcomes: NDArray[np.float32]) -> NDArray[np.bool_]:
+def moons(outcomes: Floats) -> NDArray[np.bool_]:
     """Tell which seats [G, 4] shot the moon, from the outcomes of single hands [G, 4]: only that is worth 1."""
     shot: NDArray[np.bool_] = outcomes > 1 - 1 / POINTS
     return shot
 
 
-def hand_points(outcomes: NDArray[np.float32], *, moon_for_shooter: bool) -> NDArray[np.int64]:
+def hand_points(outcomes: Floats, *, moon_for_shooter: bool) -> NDArray[np.int64]:
     """Return the points [G, 4] of single hands from their outcomes [G, 4], leads over the others' mean in 26 points.
 
     Args:
@@ -30,27 +45,8 @@ def hand_points(outcomes: NDArray[np.float32], *, moon_for_shooter: bool) -> NDA
     return np.where(shooter.any(axis=1, keepdims=True), moon, plain)
 
 
-# Rewards of seats on the way to their outcome.
-#
-# A table tells at any time what a seat *has earned so far*; what it earned from one decision to the next is a
-# difference, and the last difference is taken to the outcome. So the rewards of an episode always sum to its outcome,
-# however they are spread:
-#
-# - ``terminal``: nothing is earned before the end.
-# - ``per_trick``: who takes p points has earned -p / 26 more, and each other seat a third of p / 26, as in the
-#   outcome, which is the lead over the mean of the others. A moon turns signs at the end.
-# - ``shaped``: besides, 0.02 for each suit that the seat has none of any more, and -0.05 for each time that it led
-#   unbroken hearts although it had something else, which only rules without ``must_break_hearts`` allow. Both are
-#   given back at the end: a potential (Ng et al. 1999), which cannot make another policy the best one.
-
-Rewards = Literal["terminal", "per_trick", "shaped"]
-VOID_BONUS, HEARTS_PENALTY = 0.02, 0.05
-
-
 @kernel
-def earned_points(
-    games: Games, slots: NDArray[np.int64], seats: NDArray[np.int8], hands: int, out: NDArray[np.float32]
-) -> None:
+def earned_points(games: Games, slots: Indices, seats: NDArray[np.int8], hands: int, out: Floats) -> None:
     """Write what ``seats`` [K] have earned by points in games of ``hands`` into ``out`` [K]."""
     for k in range(len(slots)):
         game = games[slots[k]]
@@ -64,7 +60,7 @@ def earned_points(
 
 
 @kernel
-def add_shaping(games: Games, slots: NDArray[np.int64], seats: NDArray[np.int8], out: NDArray[np.float32]) -> None:
+def add_shaping(games: Games, slots: Indices, seats: NDArray[np.int8], out: Floats) -> None:
     """Add the bonus and the penalty of ``seats`` [K] to ``out`` [K]."""
     for k in range(len(slots)):
         game, seat = games[slots[k]], seats[k]
@@ -74,13 +70,8 @@ def add_shaping(games: Games, slots: NDArray[np.int64], seats: NDArray[np.int8],
         out[k] -= HEARTS_PENALTY * game["leads"][seat]
 
 
-Indices = NDArray[np.int64]
-
-
 @kernel
-def settle_hands(
-    games: Games, slots: Indices, begun: Indices, rules: tuple[int, int, int], returns: NDArray[np.float32]
-) -> Indices:
+def settle_hands(games: Games, slots: Indices, begun: Indices, rules: tuple[int, int, int], returns: Floats) -> Indices:
     """Count the hands in ``slots``, which are over, and return those slots whose games go on.
 
     Args:

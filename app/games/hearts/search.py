@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.kernels import kernel
-from app.games.hearts.bits import count, lowest
-from app.games.hearts.cards import ALL, CARDS, RANKS, SEATS
+from app.games.hearts.cards import ALL, CARDS, RANKS, SEATS, count, lowest
 from app.games.hearts.normal import WEIGHTS, normal_choice
-from app.games.hearts.play import choose, drawn, is_passing, legal, result
-from app.games.hearts.state import Game, Games
+from app.games.hearts.play import Game, Games, choose, drawn, is_passing, legal, result
 
 _TRIES = 20
 """Deals that are begun before the voids are let go: a deal card by card can end in a corner."""

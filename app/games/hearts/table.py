@@ -8,12 +8,11 @@ from numpy.typing import NDArray
 from app.core import derive_seed
 from app.games.hearts.bots import LEVELS
 from app.games.hearts.cards import CARDS, SEATS
-from app.games.hearts.encode import DIRECTION_ORDER, SIZE, observe, view
-from app.games.hearts.hands import RECORD, deal_hands, play_hands, write_record
+from app.games.hearts.encode import SIZE, observe, view
+from app.games.hearts.play import DIRECTION_ORDER, GAME, HOLD, RECORD, deal_hands, play_hands, write_record
 from app.games.hearts.rules import HeartsRules
 from app.games.hearts.scoring import Rewards, add_shaping, earned_points, settle_hands
-from app.games.hearts.state import GAME, HOLD, option_set
-from app.games.table import FINISHED, IllegalAction, Indices, TableSpec, UnknownGame
+from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, TableSpec, UnknownGame
 
 VERSION = 1
 """Of this implementation: raised whenever the same actions could lead to another game or another observation."""
@@ -42,9 +41,7 @@ class HeartsTable:
                 f"A match to {rules.limit} points is won or lost at its end and has no {rewards} rewards.",
                 hint="Set rewards = 'terminal', or give the game a number of hands, for instance 'hearts(hands=4)'.",
             )
-        self._rules = rules
-        self._rewards = rewards
-        self._options = option_set(rules)
+        self._rules, self._rewards = rules, rewards
         self._games = np.zeros(slots, dtype=GAME)
         self._games["mover"] = FINISHED
         self._seeds = np.zeros(slots, dtype=np.int64)
@@ -83,14 +80,14 @@ class HeartsTable:
         """See ``Table.seats``."""
         return np.array(self._games["mover"])
 
-    def observe(self, slots: Indices) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    def observe(self, slots: Indices) -> tuple[Floats, Mask]:
         """See ``Table.observe``."""
         obs = np.empty((len(slots), SIZE), dtype=np.float32)
         mask = np.empty((len(slots), CARDS), dtype=np.bool_)
         observe(self._games, _dense(slots), obs, mask.view(np.uint8))
         return obs, mask
 
-    def view(self, slots: Indices, seats: NDArray[np.int8]) -> NDArray[np.float32]:
+    def view(self, slots: Indices, seats: NDArray[np.int8]) -> Floats:
         """See ``Table.view``."""
         obs = np.empty((len(slots), SIZE), dtype=np.float32)
         view(self._games, _dense(slots), np.ascontiguousarray(seats), obs)
@@ -103,9 +100,11 @@ class HeartsTable:
         if ended:
             self._settle(over[:ended])
         if played < len(slots):
-            raise self._illegal(int(slots[played]), int(actions[played]))
+            slot = int(slots[played])
+            _, mask = self.observe(np.array([slot]))
+            raise IllegalAction(int(actions[played]), slot, np.flatnonzero(mask[0]).tolist())
 
-    def earned(self, slots: Indices, seats: NDArray[np.int8]) -> NDArray[np.float32]:
+    def earned(self, slots: Indices, seats: NDArray[np.int8]) -> Floats:
         """See ``Table.earned``, and ``app.games.hearts.scoring`` for what is earned."""
         earned = np.zeros(len(slots), dtype=np.float32)
         slots, seats = _dense(slots), np.ascontiguousarray(seats)
@@ -115,7 +114,7 @@ class HeartsTable:
             add_shaping(self._games, slots, seats, earned)
         return earned
 
-    def returns(self) -> NDArray[np.float32]:
+    def returns(self) -> Floats:
         """See ``Table.returns``."""
         return self._returns.copy()
 
@@ -136,7 +135,7 @@ class HeartsTable:
             directions = np.full(len(slots), _DRAWN)
         else:
             directions = np.array(DIRECTION_ORDER)[self._hands[slots] % len(DIRECTION_ORDER)]
-        deal_hands(self._games, _dense(slots), seeds, directions, self._options)
+        deal_hands(self._games, _dense(slots), seeds, directions, self._rules.option_set)
         self._hands[slots] += 1
 
     def _settle(self, over: Indices) -> None:
@@ -149,10 +148,6 @@ class HeartsTable:
             numbers = zip(self._seeds[going_on].tolist(), self._hands[going_on].tolist(), strict=True)
             seeds = [derive_seed(seed, "hand", number) for seed, number in numbers]
             self._deal(going_on, np.array(seeds, dtype=np.int64))
-
-    def _illegal(self, slot: int, action: int) -> IllegalAction:
-        _, mask = self.observe(np.array([slot]))
-        return IllegalAction(action, slot, np.flatnonzero(mask[0]).tolist())
 
 
 def _dense(numbers: NDArray[np.integer]) -> Indices:

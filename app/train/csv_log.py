@@ -12,21 +12,20 @@ from typing import Any
 from app.core import Clock, UnusableFile, writing
 from app.learning.inference import Policy
 from app.store.blobs import replace_durably
-from app.train.iteration import Evaluation, Iteration
-from app.train.sinks.scalars import PHASES
+from app.train.iteration import PHASES, Evaluation, Iteration
 
-SEED = (
+BASIC = (
     *("iteration", "timestamp", "policy_loss", "value_loss", "entropy", "kl_div"),
     *("eval_avg_points", "eval_win_rate", "checkpoint"),
 )
-"""The columns; ``checkpoint`` marks a policy kept as the best so far."""
+"""The columns that come first; ``checkpoint`` marks a policy kept as the best so far."""
 
 _OF_ITERATION = (
     *("clip_fraction", "explained_variance", "gradient_norm", "learning_rate", "entropy_coef", "epochs", "recovered"),
     *("games", "rows", "mean_return", "mean_points"),
 )
 COLUMNS = (
-    *SEED,
+    *BASIC,
     *("eval_opponent", "eval_games", "eval_outcome", "eval_stderr", "eval_moon_rate"),
     *_OF_ITERATION,
     *("seconds", "processor_seconds"),
@@ -59,7 +58,17 @@ class CsvLog:
 
     def write(self, iteration: Iteration, policy: Policy) -> None:  # noqa: ARG002 - a sink
         """See ``Sink.write``. Raises ``ForeignLog`` or ``UnusableFile``."""
-        self._append(iteration.number, _made(iteration))
+        seconds = iteration.seconds
+        values = {
+            **{name: getattr(iteration, name) for name in ("policy_loss", "value_loss", "entropy", *_OF_ITERATION)},
+            "kl_div": iteration.approx_kl,
+            "checkpoint": iteration.best,
+            "seconds": seconds.total,
+            "processor_seconds": seconds.processor,
+            **{f"{phase}_seconds": getattr(seconds, phase) for phase in PHASES},
+            **(_evaluated(iteration.evaluation) if iteration.evaluation else {}),
+        }
+        self._append(iteration.number, values)
 
     def _append(self, number: int, values: Mapping[str, Any]) -> None:
         timestamp = self._clock.now().isoformat(timespec="seconds")
@@ -111,19 +120,6 @@ def _line(values: Any) -> bytes:
     buffer = StringIO()
     csv.writer(buffer, lineterminator="\n").writerow(values)
     return buffer.getvalue().encode()
-
-
-def _made(iteration: Iteration) -> dict[str, Any]:
-    seconds = iteration.seconds
-    return {
-        **{name: getattr(iteration, name) for name in ("policy_loss", "value_loss", "entropy", *_OF_ITERATION)},
-        "kl_div": iteration.approx_kl,
-        "checkpoint": iteration.best,
-        "seconds": seconds.total,
-        "processor_seconds": seconds.processor,
-        **{f"{phase}_seconds": getattr(seconds, phase) for phase in PHASES},
-        **(_evaluated(iteration.evaluation) if iteration.evaluation else {}),
-    }
 
 
 def _evaluated(found: Evaluation) -> dict[str, Any]:
