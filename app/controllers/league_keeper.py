@@ -9,7 +9,7 @@ What the keeper says it takes in at once, with the functions that everybody else
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from app.config import RunSettings
 from app.core import ModelHash, derive_seed
@@ -21,18 +21,22 @@ from app.events import (
     Emission,
     EvaluationCompleted,
     Event,
+    HandlerReducer,
     MatchesRequested,
     MatchmakingUpdated,
     ModelPromoted,
     ModelRolledBack,
     OpponentPick,
     Payload,
+    PromotionRejected,
+    RegressionDetected,
     Row,
     RunConfigured,
     Step,
+    handles,
 )
 from app.league.admission import admission, retirements
-from app.league.league import LEAGUE_READS, Agent, League, fold_league, league_after
+from app.league.league import Agent, League, fold_league, league_after
 from app.league.matchmaking import distribution
 from app.league.tournaments import tournaments
 
@@ -128,11 +132,11 @@ def retirement_of(agent: Agent, reason: Leaving) -> CheckpointRetired:
 REMEMBERED = 16
 """Promoted models whose place in the lineage is known, more than any rollback goes back."""
 
-READS = (LEAGUE_READS | {RunConfigured}) - {CheckpointAdded, CheckpointRetired}
+Rows = Mapping[str, LeagueRow]
 
 
 @dataclass(frozen=True)
-class LeagueKeeper:
+class LeagueKeeper(HandlerReducer):
     """Says who enters a league and who leaves it, and has new members placed; owns whom self-play meets."""
 
     settings: RunSettings
@@ -141,41 +145,65 @@ class LeagueKeeper:
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {CheckpointAdded, CheckpointRetired, MatchesRequested, MatchmakingUpdated}
     )
-    reads: ClassVar[frozenset[type[Payload]]] = READS
 
-    def step(self, rows: Mapping[str, LeagueRow], event: Event[Payload]) -> Step[LeagueRow]:
+    def step(self, rows: Rows, event: Event[Payload]) -> Step[LeagueRow]:
         """Fold one event."""
-        if isinstance(event.data, RunConfigured):
-            return self._configured(rows)
-        if isinstance(event.data, EvaluationCompleted) and event.data.purpose == "gate":
-            return Step()  # these games decide about one pair over and over
-        before = rows.get(event.subject) or FIRST
-        league = before.league.with_baselines(self.settings.config(event.subject).builtins)
-        row = before.replace(league=fold_league(league, event, self.settings.league.admission))
-        said: tuple[Payload, ...] = ()
-        match event.data:
-            case EvaluationCompleted(purpose="rating") as data:
-                row, said = self._rated(row.replace(rated=rated_agent(data)))
-            case ModelPromoted() as data:
-                newest = promoted_agent(row, data)
-                others = tuple(agent for agent in row.promoted if agent.id != newest.id)
-                row = row.replace(promoted=(*others, newest)[-REMEMBERED:])
-                said = self._entering(row.league, newest)
-            case EloUpdated(ratings=ratings):
-                row = row.replace(promoted=with_ratings(row.promoted, ratings))
-            case ModelRolledBack() as data:
-                kept, gone = cut_back(row.promoted, data)
-                row, said = row.replace(promoted=kept), taken_along(row.league, gone)
-        return self._said(event, before, row, said)
+        return self.handle(rows, event)
 
-    def _configured(self, rows: Mapping[str, LeagueRow]) -> Step[LeagueRow]:
-        """Decide anew whom the current models meet: the settings may be others."""
+    @handles(RunConfigured)
+    def run_configured(self, rows: Rows, event: Event[RunConfigured]) -> Step[LeagueRow]:
+        """Match the current models again, because the settings may differ."""
         changed, emissions = dict[str, LeagueRow](), list[Emission]()
         for key, row in rows.items():
             if key in self.settings:
                 changed[key], decided = self._matched(row)
                 emissions += (Emission(data, key) for data in decided)
         return Step(changed, tuple(emissions))
+
+    @handles(EvaluationCompleted)
+    def evaluated(self, rows: Rows, event: Event[EvaluationCompleted]) -> Step[LeagueRow]:
+        """Take in games, those of gates excepted: they decide about one pair over and over."""
+        before, row, data = *self._rows(rows, event), event.data
+        if data.purpose == "gate":
+            return Step()
+        if data.purpose != "rating":
+            return self._said(event, before, row, ())
+        row, said = self._rated(row.replace(rated=rated_agent(data)))
+        return self._said(event, before, row, said)
+
+    @handles(ModelPromoted)
+    def promoted(self, rows: Rows, event: Event[ModelPromoted]) -> Step[LeagueRow]:
+        """Let a promoted model enter, if the schedule wants it."""
+        before, row = self._rows(rows, event)
+        newest = promoted_agent(row, event.data)
+        others = tuple(agent for agent in row.promoted if agent.id != newest.id)
+        row = row.replace(promoted=(*others, newest)[-REMEMBERED:])
+        return self._said(event, before, row, self._entering(row.league, newest))
+
+    @handles(ModelRolledBack)
+    def rolled_back(self, rows: Rows, event: Event[ModelRolledBack]) -> Step[LeagueRow]:
+        """Retire the members that were promoted after the restored model."""
+        before, row = self._rows(rows, event)
+        kept, gone = cut_back(row.promoted, event.data)
+        return self._said(event, before, row.replace(promoted=kept), taken_along(row.league, gone))
+
+    @handles(EloUpdated)
+    def elo_updated(self, rows: Rows, event: Event[EloUpdated]) -> Step[LeagueRow]:
+        """Take in published ratings."""
+        before, row = self._rows(rows, event)
+        return self._said(event, before, row.replace(promoted=with_ratings(row.promoted, event.data.ratings)), ())
+
+    @handles(PromotionRejected, RegressionDetected)
+    def league_changed(self, rows: Rows, event: Event[Any]) -> Step[LeagueRow]:
+        """Take in what concerns the league alone."""
+        before, row = self._rows(rows, event)
+        return self._said(event, before, row, ())
+
+    def _rows(self, rows: Rows, event: Event[Any]) -> tuple[LeagueRow, LeagueRow]:
+        """Return the configuration's row before the event, and with the event folded into its league."""
+        before = rows.get(event.subject) or FIRST
+        league = before.league.with_baselines(self.settings.config(event.subject).builtins)
+        return before, before.replace(league=fold_league(league, event, self.settings.league.admission))
 
     def _matched(self, row: LeagueRow) -> tuple[LeagueRow, tuple[MatchmakingUpdated, ...]]:
         """Decide whom the current model meets, if that is not what was decided last."""
