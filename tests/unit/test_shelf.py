@@ -199,7 +199,7 @@ def test_a_weekend_without_training_fills_no_disk(
     assert len(left.shelf.spent) <= STAYING + 1
     assert stored == {*(shard.key for shard in left.shelf.fit), *left.shelf.spent}
     assert stored >= {f"{minute:064x}" for minute in range(3000 - STAYING, 3000)}
-    assert InspectionRow.model_validate_json(left.model_dump_json()) == left
+    assert InspectionRow.from_json(left.to_json()) == left
 
 
 def test_a_pause_may_last_longer_where_trainings_need_more() -> None:
