@@ -84,13 +84,14 @@ class HandlerReducer:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Register the handlers of the class. Raises ``TypeError`` where two handle the same type."""
         super().__init_subclass__(**kwargs)
-        handlers = dict(cls._handlers)
+        own: dict[type[Payload], str] = {}
         for name, member in vars(cls).items():
             for kind in getattr(member, "handled_types", ()):
-                if handlers.setdefault(kind, name) != name:
-                    raise TypeError(f"{cls.__name__} handles {kind.__name__} twice: {handlers[kind]}, {name}")
-        if handlers:
-            cls._handlers, cls.reads = handlers, frozenset(handlers)
+                if own.setdefault(kind, name) != name:
+                    raise TypeError(f"{cls.__name__} handles {kind.__name__} twice: {own[kind]}, {name}")
+        if own:
+            cls._handlers = {**cls._handlers, **own}
+            cls.reads = frozenset(cls._handlers)
 
     def handle(self, rows: Mapping[str, Any], event: Event[Payload], *shown: Mapping[str, Any]) -> Step[Any]:
         """Call the handler of an event's type with these arguments."""

@@ -173,7 +173,6 @@ async def test_undeclared_emission_is_a_failure_of_its_reducer(record):
         emits = frozenset()
 
         def step(self, rows: Any, event: Any, states: Any) -> Any:
-
             return Step(emissions=(Emission(event.data),))
 
     fold = Fold((Chatty,))
