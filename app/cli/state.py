@@ -32,13 +32,12 @@ def state(place: Place, config_key: str, field: str | None, *, as_json: bool) ->
 
     `flyball trace ID` shows what led to that event.
     """
-    if field is not None and field not in FeedbackState.__struct_fields__:
-        raise UnknownField(
-            f"FeedbackState has no field {field!r}.", hint=f"It has: {', '.join(FeedbackState.__struct_fields__)}."
-        )
     with open_run(place) as reader:
         check_config(reader, config_key)
         check_played(reader, place, config_key)
+        if field is not None and field not in FeedbackState.__struct_fields__:
+            known = ", ".join(FeedbackState.__struct_fields__)
+            raise UnknownField(f"FeedbackState has no field {field!r}.", hint=f"It has: {known}.")
         events = history(reader, types=STATE_READS, on_dead=complain)
         fields = state_fields(events, ConfigKey(config_key), frozenset(voided_events(reader)))
     if field is not None:

@@ -54,4 +54,6 @@ def test_one_field_shows_the_way_to_its_trace(run: Path) -> None:
 
 def test_unknown_fields_and_configurations_are_refused(run: Path) -> None:
     assert state(run, KEY, "elo").exit_code == 4
-    assert state(run, "connect_four_2p").exit_code == 4
+    unknown = state(run, "no_such_2p", "elo")
+    assert unknown.exit_code == 4
+    assert "no_such_2p" in unknown.stderr
