@@ -10,7 +10,7 @@ from unittest.mock import patch
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from app.cli import screen
+from app.cli import up
 from app.cli.status import INTERESTING
 from app.config import RunFolder
 from app.events import DaemonStopped
@@ -29,7 +29,7 @@ def live_view(run: Path) -> str:
         events = list(takewhile(lambda event: not isinstance(event.data, DaemonStopped), recorded))
     board = Board()
     board.feed(events)
-    with patch.object(screen, "stdout_console", lambda: console), screen.LiveScreen("") as picture:
+    with patch.object(up, "stdout_console", lambda: console), up.LiveScreen("") as picture:
         for event in events:
             if type(event.data) in INTERESTING:
                 picture.event(event)
