@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
 from app.cli import up
-from app.cli.status import INTERESTING
+from app.cli.up import INTERESTING
 from app.config import RunFolder
 from app.events import DaemonStopped
 from app.journal import SqliteJournalReader, history
