@@ -11,7 +11,7 @@ import structlog
 from app.config import RunSettings
 from app.core import EventId, FlyballError
 from app.engine import Engine, scatter
-from app.events import Cause, Event, HandlerReducer, Payload, Reducer, Row, Step
+from app.events import Cause, HandlerReducer, Payload, Reducer, Row
 
 # Workers: reducers that also want jobs run.
 #
@@ -101,10 +101,6 @@ class QuietWorker(HandlerReducer, Generic[Q]):
 
     settings: RunSettings
     place: Place
-
-    def step(self, rows: Mapping[str, Any], event: Event[Payload]) -> Step[Any]:
-        """Fold one event."""
-        return self.handle(rows, event)
 
     def started(self, job: Job[Q]) -> tuple[Payload, ...]:
         """Say nothing."""

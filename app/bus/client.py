@@ -267,12 +267,12 @@ class Client:
 
     @property
     def has_unacknowledged(self) -> bool:
-        """Whether any event is not acknowledged."""
+        """True while any event is not acknowledged."""
         return bool(self._outgoing)
 
     @property
     def has_messages(self) -> bool:
-        """Whether ``messages`` holds more than frames."""
+        """True if ``messages`` holds more than frames."""
         return bool(self._messages)
 
     def messages(self) -> list[list[bytes]]:

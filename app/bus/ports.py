@@ -141,7 +141,7 @@ class Chunk(Protocol):
 
 
 class Journal(Protocol):
-    """What a bus needs of ``app.journal.Journal``, which documents it."""
+    """The part of ``app.journal.Journal`` that a bus needs; see there."""
 
     @property
     def head(self) -> int: ...
@@ -174,7 +174,7 @@ class Journal(Protocol):
 
 
 class Outbox(Protocol):
-    """What a bus needs of ``app.journal.Outbox``, which documents it."""
+    """The part of ``app.journal.Outbox`` that a bus needs; see there."""
 
     def put(self, frames: Sequence[bytes]) -> None: ...
 

@@ -1,18 +1,14 @@
 """Controllers: reducers that are also shown the FeedbackState of every configuration, read-only."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 from app.config import RunSettings
-from app.controllers.state import States
-from app.events import Event, HandlerReducer, Parameter, Payload, Row, Step
-
-R = TypeVar("R", bound=Row)
+from app.events import HandlerReducer, Parameter, Payload
 
 
 @dataclass(frozen=True)
-class Controller(HandlerReducer, Generic[R]):
+class Controller(HandlerReducer):
     """Base of the feedback controllers. Built from the run's settings, it holds nothing that changes.
 
     Its host folds FeedbackState from each event first, once for all controllers. Then each controller's handler of the
@@ -28,7 +24,3 @@ class Controller(HandlerReducer, Generic[R]):
     row: ClassVar[type[Any]]
     emits: ClassVar[frozenset[type[Payload]]]
     parameters: ClassVar[frozenset[Parameter]] = frozenset()
-
-    def step(self, rows: Mapping[str, Any], event: Event[Payload], states: States) -> Step[Any]:
-        """Fold one event. Pure: time is ``event.recordedtime``; there is no other."""
-        return self.handle(rows, event, states)

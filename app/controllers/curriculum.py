@@ -74,7 +74,7 @@ def normalised(raw: Mapping[ConfigKey, float], minimum: float, maximum: float) -
     return {key: min(maximum, max(minimum, weight * high)) for key, weight in raw.items()}
 
 
-class CurriculumIntegration(Controller[CurriculumRow]):
+class CurriculumIntegration(Controller):
     """Owns the curriculum weights."""
 
     name: ClassVar[str] = "CurriculumIntegration"

@@ -35,7 +35,7 @@ Changed = dict[RowKey, Row | RunSettings | None]
 Recorded = tuple[str, str]
 """(id, type) of an event that was published."""
 
-Hosted = Reducer[Any] | Controller[Any]
+Hosted = Reducer[Any] | Controller
 Factory = Callable[[RunSettings], Hosted]
 HOST = "host"
 SETTINGS_KEY: RowKey = (HOST, "settings")

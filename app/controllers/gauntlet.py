@@ -33,7 +33,7 @@ class GauntletRow(Row, frozen=True):
     changed_us: int
 
 
-class GauntletFeedbackController(Controller[GauntletRow]):
+class GauntletFeedbackController(Controller):
     """Owns epochs, games per iteration, quality threshold and base temperature."""
 
     name: ClassVar[str] = "GauntletFeedbackController"

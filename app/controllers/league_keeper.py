@@ -1,4 +1,4 @@
-"""LeagueKeeper: who is in the league of each configuration, and whom its current model meets.
+"""LeagueKeeper: members of each configuration's league, and matchmaking of its current model.
 
 Only promoted models enter, as far as the schedule wants them; the checkpoints of rejected ones are deleted. Who has to
 leave then leaves with the same event. A rollback takes everybody along who was promoted after the model that is gone
@@ -51,7 +51,7 @@ class LeagueRow(Row, frozen=True):
         rated: the model that was rated last; not known is only its parent.
         promoted: the latest current models, the present one last, members or not. Their parents are their nearest
             ancestors in the league.
-        told: what was decided last about whom the current model meets.
+        told: the last decision on the current model's opponents.
     """
 
     league: League = League()
@@ -98,7 +98,7 @@ def with_ratings(promoted: tuple[Agent, ...], ratings: Iterable[AgentRating]) ->
 
 
 def cut_back(promoted: tuple[Agent, ...], data: ModelRolledBack) -> tuple[tuple[Agent, ...], tuple[Agent, ...]]:
-    """Return the promoted models up to the one that was gone back to, and those after it."""
+    """Return the promoted models up to the restored one, and those after it."""
     names = [agent.id for agent in promoted]
     if data.to_model in names:
         end = names.index(data.to_model) + 1
@@ -107,8 +107,8 @@ def cut_back(promoted: tuple[Agent, ...], data: ModelRolledBack) -> tuple[tuple[
     return tuple(agent for agent in promoted if agent not in bad), bad
 
 
-def taken_along(league: League, gone: Iterable[Agent]) -> tuple[CheckpointRetired, ...]:
-    """Return the retirements of those members who were promoted after the model that was gone back to."""
+def retired_by_rollback(league: League, gone: Iterable[Agent]) -> tuple[CheckpointRetired, ...]:
+    """Return the retirements of members that a rollback removes from the lineage."""
     active = {agent.id for agent in league.checkpoints}
     return tuple(retirement_of(agent, "rolled_back") for agent in gone if agent.id in active)
 
@@ -125,7 +125,7 @@ def may_change_matches(before: LeagueRow, row: LeagueRow, data: Payload) -> bool
 
 
 def retirement_of(agent: Agent, reason: Leaving) -> CheckpointRetired:
-    """Return what is said of a member that leaves."""
+    """Return the retirement of a member."""
     return CheckpointRetired(model=ModelHash(agent.id), step=agent.step or 0, reason=reason)
 
 
@@ -137,7 +137,7 @@ Rows = Mapping[str, LeagueRow]
 
 @dataclass(frozen=True)
 class LeagueKeeper(HandlerReducer):
-    """Says who enters a league and who leaves it, and has new members placed; owns whom self-play meets."""
+    """Owns admission, retirement and matchmaking; requests placement matches for new members."""
 
     settings: RunSettings
     name: ClassVar[str] = "LeagueKeeper"
@@ -145,10 +145,6 @@ class LeagueKeeper(HandlerReducer):
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {CheckpointAdded, CheckpointRetired, MatchesRequested, MatchmakingUpdated}
     )
-
-    def step(self, rows: Rows, event: Event[Payload]) -> Step[LeagueRow]:
-        """Fold one event."""
-        return self.handle(rows, event)
 
     @handles(RunConfigured)
     def run_configured(self, rows: Rows, event: Event[RunConfigured]) -> Step[LeagueRow]:
@@ -185,7 +181,7 @@ class LeagueKeeper(HandlerReducer):
         """Retire the members that were promoted after the restored model."""
         before, row = self._rows(rows, event)
         kept, gone = cut_back(row.promoted, event.data)
-        return self._said(event, before, row.replace(promoted=kept), taken_along(row.league, gone))
+        return self._said(event, before, row.replace(promoted=kept), retired_by_rollback(row.league, gone))
 
     @handles(EloUpdated)
     def elo_updated(self, rows: Rows, event: Event[EloUpdated]) -> Step[LeagueRow]:
@@ -206,7 +202,7 @@ class LeagueKeeper(HandlerReducer):
         return before, before.replace(league=fold_league(league, event, self.settings.league.admission))
 
     def _matched(self, row: LeagueRow) -> tuple[LeagueRow, tuple[MatchmakingUpdated, ...]]:
-        """Decide whom the current model meets, if that is not what was decided last."""
+        """Decide the current model's opponents, if the decision differs from the last one."""
         league = row.league
         known = {agent.id: agent for agent in row.promoted} | league.agents
         hero = known.get(league.champion or "")
@@ -253,7 +249,7 @@ class LeagueKeeper(HandlerReducer):
     def _said(
         self, event: Event[Payload], before: LeagueRow, row: LeagueRow, said: Iterable[Payload]
     ) -> Step[LeagueRow]:
-        """Take in what is said, let those leave whose time is over then, and see whom the current model meets now."""
+        """Apply own decisions to the league, retire members whose time is over, and update matchmaking."""
         league, emissions = self._with(row.league, event, said)
         leaving = retirements(league, self.settings.league.admission)
         league, more = self._with(league, event, (retirement_of(one.agent, one.reason) for one in leaving))

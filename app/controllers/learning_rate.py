@@ -48,7 +48,7 @@ class LearningRow(Row, frozen=True):
 Rows = Mapping[str, LearningRow]
 
 
-class EvaluationFeedbackHandler(Controller[LearningRow]):
+class EvaluationFeedbackHandler(Controller):
     """Owns the learning rate; tells the trainer all settings whenever one of them changes."""
 
     name: ClassVar[str] = "EvaluationFeedbackHandler"

@@ -104,7 +104,7 @@ FIRST = ModelsRow()
 Rows = Mapping[str, ModelsRow]
 
 
-class ModelLifecycleCoordinator(Controller[ModelsRow]):
+class ModelLifecycleCoordinator(Controller):
     """Owns which model is current."""
 
     name: ClassVar[str] = "ModelLifecycleCoordinator"

@@ -98,7 +98,7 @@ FIRST = FeedbackRow()
 Rows = Mapping[str, FeedbackRow]
 
 
-class FeedbackLoopController(Controller[FeedbackRow]):
+class FeedbackLoopController(Controller):
     """Owns the exploration boost, the self-play rate, training intensity and block, and the quarantine of workers."""
 
     name: ClassVar[str] = "FeedbackLoopController"
@@ -118,13 +118,13 @@ class FeedbackLoopController(Controller[FeedbackRow]):
         }
     )
 
-    def step(self, rows: Rows, event: Event[Payload], states: States) -> Step[FeedbackRow]:
+    def step(self, rows: Rows, event: Event[Payload], *shown: Mapping[str, Any]) -> Step[FeedbackRow]:
         """Fold one event; own decisions come back, and their effect is in the rows already."""
         key = _row_of(event.data, event.subject)
         row = rows.get(key) or FIRST
         if event.id in row.unseen:
             return Step({key: _seen(row, event)})
-        return self._awaiting(self.handle(rows, event, states), rows, event)
+        return self._awaiting(super().step(rows, event, *shown), rows, event)
 
     @handles(TrainingCompleted)
     def trained(self, rows: Rows, event: Event[TrainingCompleted], states: States) -> Step[FeedbackRow]:

@@ -52,7 +52,7 @@ class LossRow(Row, frozen=True):
     consecutive: int
 
 
-class LossWatch(Controller[LossRow]):
+class LossWatch(Controller):
     """Observes; sets no knob."""
 
     name: ClassVar[str] = "LossWatch"

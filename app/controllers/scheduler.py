@@ -25,7 +25,7 @@ from app.controllers.fair_queue import (
 )
 from app.controllers.knobs import bounded
 from app.controllers.needs import US
-from app.controllers.state import FeedbackState, state_of
+from app.controllers.state import FeedbackState, States, state_of
 from app.core import ConfigKey, ModelHash, derive_id, derive_seed, lineups
 from app.events import (
     AdaptiveParamsChanged,
@@ -63,6 +63,7 @@ from app.events import (
     TrainingFailed,
     TrainingIntensityChanged,
     TrainingUnblocked,
+    handles,
 )
 
 NAME = "SelfplayScheduler"
@@ -390,28 +391,28 @@ class Allocation:
     }
 
 
-class SelfplayScheduler(Controller[SchedulerRow]):
+Rows = Mapping[str, SchedulerRow]
+
+
+class SelfplayScheduler(Controller):
     """Owns the allocation of games to configurations and nodes."""
 
     name: ClassVar[str] = NAME
     row: ClassVar[type[SchedulerRow]] = SchedulerRow
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset({DaemonHeartbeat, *Allocation.handlers})
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {NodeDegraded, NodeLost, NodeRecovered, OpponentSampled, SelfplayRequested}
     )
 
-    def step(
-        self, rows: Mapping[str, SchedulerRow], event: Event[Payload], states: Mapping[str, FeedbackState]
-    ) -> Step[SchedulerRow]:
-        """Fold one event."""
-        if isinstance(event.data, DaemonHeartbeat):  # most events are, and they free no worker
-            return Step(_heard(rows, event.data, event.recorded_us))
+    @handles(DaemonHeartbeat)
+    def heard(self, rows: Rows, event: Event[DaemonHeartbeat], states: States) -> Step[SchedulerRow]:
+        """Note the requests that a worker holds. Most events are heartbeats, and they free no worker."""
+        name = f"{WORKER}{event.data.daemon}@{event.data.node}"
+        if (worker := rows.get(name, EMPTY).worker) is None:
+            return Step()
+        heard = worker.replace(heard_us=event.recorded_us, lost=False, holds=event.data.requests)
+        return Step({name: SchedulerRow(worker=heard)})
+
+    @handles(*Allocation.handlers)
+    def allocate(self, rows: Rows, event: Event[Payload], states: States) -> Step[SchedulerRow]:
+        """Take in what an event changes, then give free workers to the configurations whose turn it is."""
         return Allocation(self.settings, rows, event, states).step()
-
-
-def _heard(rows: Mapping[str, SchedulerRow], data: DaemonHeartbeat, now_us: int) -> dict[str, SchedulerRow | None]:
-    """Return a worker's row with the requests that its heartbeat names."""
-    name = f"{WORKER}{data.daemon}@{data.node}"
-    if (worker := rows.get(name, EMPTY).worker) is None:
-        return {}
-    return {name: SchedulerRow(worker=worker.replace(heard_us=now_us, lost=False, holds=data.requests))}

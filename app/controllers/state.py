@@ -186,10 +186,6 @@ class FeedbackFold(HandlerReducer):
     row: ClassVar[type[FeedbackState]] = FeedbackState
     emits: ClassVar[frozenset[type[Payload]]] = frozenset()
 
-    def step(self, rows: States, event: Event[Payload]) -> Step[FeedbackState]:
-        """Fold one event."""
-        return self.handle(rows, event)
-
     @handles(ClockTick)
     def ticked(self, rows: States, event: Event[ClockTick]) -> Step[FeedbackState]:
         """Update urgency once per check period, because it grows with time alone."""

@@ -81,7 +81,7 @@ FIRST = TrainingRow(model=None, step=0, trainings=1, shards=(), request=None)
 Rows = Mapping[str, TrainingRow]
 
 
-class TrainingTrigger(Controller[TrainingRow]):
+class TrainingTrigger(Controller):
     """Owns when to train: enough fresh rows for the intensity, not blocked, cooldown over, nothing under way."""
 
     name: ClassVar[str] = "TrainingTrigger"

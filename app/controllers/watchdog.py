@@ -223,7 +223,7 @@ def severity_of(drop: float, thresholds: Sequence[float]) -> Severity:
 Rows = Mapping[str, WatchRow]
 
 
-class ModelPerformanceWatchdog(Controller[WatchRow]):
+class ModelPerformanceWatchdog(Controller):
     """Observes, and has doubtful models retested; sets no knob."""
 
     name: ClassVar[str] = "ModelPerformanceWatchdog"

@@ -93,7 +93,7 @@ class HandlerReducer:
             cls._handlers = {**cls._handlers, **own}
             cls.reads = frozenset(cls._handlers)
 
-    def handle(self, rows: Mapping[str, Any], event: Event[Payload], *shown: Mapping[str, Any]) -> Step[Any]:
-        """Call the handler of an event's type with these arguments."""
+    def step(self, rows: Mapping[str, Any], event: Event[Payload], *shown: Mapping[str, Any]) -> Step[Any]:
+        """Fold one event: call the handler of its type with the same arguments."""
         handler: Callable[..., Step[Any]] = getattr(self, self._handlers[type(event.data)])
         return handler(rows, event, *shown)

@@ -35,7 +35,7 @@ class AuditedMember(NamedTuple):
 
     @property
     def covered(self) -> bool:
-        """Whether the two agree within a 95% interval, the round robin's own error included."""
+        """True if the two agree within a 95% interval, the round robin's own error included."""
         return abs(self.error) <= Z_95 * hypot(self.published.stderr, self.found.stderr)
 
 

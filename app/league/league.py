@@ -55,7 +55,7 @@ class Agent(Row, frozen=True):
 
     @property
     def permanent(self) -> bool:
-        """Whether it stays for ever: baselines, and checkpoints with another role than ``recent``."""
+        """True for baselines, and for checkpoints with another role than ``recent``: they stay for ever."""
         return self.kind == "baseline" or any(role != "recent" for role in self.roles)
 
     def rated(self, elo: float, stderr: float, matches: int) -> Self:

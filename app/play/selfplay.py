@@ -78,7 +78,7 @@ class Lineup(Settings):
 
 
 class SelfplaySpec(Settings):
-    """What to play."""
+    """Arguments of self-play."""
 
     store: Path
     config: GameConfig

@@ -7,10 +7,11 @@ only that one.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from app.config import RunSettings
-from app.controllers import Controller, FeedbackState, Needs
+from app.controllers import Controller, Needs
+from app.controllers.state import States
 from app.core import ConfigKey, EventId, ModelHash, derive_id, derive_seed
 from app.events import (
     AdaptiveParamsChanged,
@@ -44,6 +45,7 @@ from app.events import (
     TrainingFailed,
     TrainingIntensityChanged,
     TrainingRequested,
+    handles,
 )
 
 
@@ -54,52 +56,48 @@ class TrainedModel(Row, frozen=True):
     step: int
 
 
-class EvaluateAlways(Controller[TrainedModel]):
+class EvaluateAlways(Controller):
     """Requests an evaluation of every new model, and another after a failure."""
 
     name: ClassVar[str] = "EvaluateAlways"
     row: ClassVar[type[TrainedModel]] = TrainedModel
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset({TrainingCompleted, EvaluationFailed})
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationRequested})
 
-    def step(
-        self,
-        rows: Mapping[str, TrainedModel],
-        event: Event[Payload],
-        states: Mapping[str, FeedbackState],  # noqa: ARG002 - the protocol's argument
+    @handles(TrainingCompleted)
+    def trained(
+        self, rows: Mapping[str, TrainedModel], event: Event[TrainingCompleted], states: States
     ) -> Step[TrainedModel]:
-        """Fold one event."""
-        row = rows.get(event.subject)
-        match event.data:
-            case TrainingCompleted(model=model, step=step):
-                return self._ask(TrainedModel(model=model, step=step), event)
-            case EvaluationFailed(purpose="rating", model=model) if row and row.model == model:
-                return self._ask(row, event)
-        return Step()
+        """Ask for the evaluation of a new model."""
+        return self._ask(TrainedModel(model=event.data.model, step=event.data.step), event)
 
-    def _ask(self, row: TrainedModel, event: Event[Payload]) -> Step[TrainedModel]:
+    @handles(EvaluationFailed)
+    def evaluation_failed(
+        self, rows: Mapping[str, TrainedModel], event: Event[EvaluationFailed], states: States
+    ) -> Step[TrainedModel]:
+        """Ask again."""
+        row, data = rows.get(event.subject), event.data
+        return self._ask(row, event) if row and data.purpose == "rating" and data.model == row.model else Step()
+
+    def _ask(self, row: TrainedModel, event: Event[Any]) -> Step[TrainedModel]:
         seed = derive_seed(self.settings.seed, "evaluation", event.id)
         request = EvaluationRequested(purpose="rating", model=row.model, step=row.step, seed=seed)
         return Step({event.subject: row}, (Emission(request),))
 
 
-class PromoteAlways(Controller[TrainedModel]):
+class PromoteAlways(Controller):
     """Promotes every evaluated model; never rolls back."""
 
     name: ClassVar[str] = "PromoteAlways"
     row: ClassVar[type[TrainedModel]] = TrainedModel
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset({EvaluationCompleted})
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({ModelPromoted})
 
-    def step(
-        self,
-        rows: Mapping[str, TrainedModel],
-        event: Event[Payload],
-        states: Mapping[str, FeedbackState],  # noqa: ARG002 - the protocol's argument
+    @handles(EvaluationCompleted)
+    def evaluated(
+        self, rows: Mapping[str, TrainedModel], event: Event[EvaluationCompleted], states: States
     ) -> Step[TrainedModel]:
-        """Fold one event."""
+        """Promote whatever was evaluated."""
         data, previous = event.data, rows.get(event.subject)
-        if not isinstance(data, EvaluationCompleted) or data.purpose != "rating":
+        if data.purpose != "rating":
             return Step()
         evidence = Evidence(
             evaluation_id=event.id,
@@ -128,41 +126,36 @@ class Learner(Row, frozen=True):
     needs: Needs = Needs()
 
 
-class TrainAlways(Controller[Learner]):
+class TrainAlways(Controller):
     """Requests a training as soon as the current model has enough rows, of any quality; never pauses."""
 
     name: ClassVar[str] = "TrainAlways"
     row: ClassVar[type[Learner]] = Learner
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {
-            AdaptiveParamsChanged,
-            EvaluationFailed,
-            HyperparameterUpdated,
-            ModelDistributed,
-            ModelRolledBack,
-            PromotionRejected,
-            QualityScoreUpdated,
-            RunConfigured,
-            TrainingFailed,
-            TrainingIntensityChanged,
-        }
-    )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({TrainingRequested})
 
-    def step(
-        self,
-        rows: Mapping[str, Learner],
-        event: Event[Payload],
-        states: Mapping[str, FeedbackState],  # noqa: ARG002 - the protocol's argument
-    ) -> Step[Learner]:
-        """Fold one event."""
-        if isinstance(event.data, RunConfigured):
-            new: dict[str, Learner | None] = {
-                config.key: Learner(learning_rate=config.ppo.learning_rate, epochs=config.ppo.epochs)
-                for config in self.settings.configs
-                if config.key not in rows
-            }
-            return Step(new, tuple(self._request(key, row) for key, row in new.items() if row))
+    @handles(RunConfigured)
+    def run_configured(self, rows: Mapping[str, Learner], event: Event[RunConfigured], states: States) -> Step[Learner]:
+        """Ask for the initial model of each configuration that is new."""
+        new: dict[str, Learner | None] = {
+            config.key: Learner(learning_rate=config.ppo.learning_rate, epochs=config.ppo.epochs)
+            for config in self.settings.configs
+            if config.key not in rows
+        }
+        return Step(new, tuple(self._request(key, row) for key, row in new.items() if row))
+
+    @handles(
+        AdaptiveParamsChanged,
+        EvaluationFailed,
+        HyperparameterUpdated,
+        ModelDistributed,
+        ModelRolledBack,
+        PromotionRejected,
+        QualityScoreUpdated,
+        TrainingFailed,
+        TrainingIntensityChanged,
+    )
+    def train(self, rows: Mapping[str, Learner], event: Event[Payload], states: States) -> Step[Learner]:
+        """Take in an event about a configuration, and train if it has enough rows."""
         key = event.subject
         if key not in rows:
             return Step()
@@ -285,7 +278,7 @@ class UniformAllocation:
         return UniformRow(configs=self.configs, leases=leases, free=tuple(self.free), queue=tuple(self.queue))
 
 
-class UniformScheduler(Controller[UniformRow]):
+class UniformScheduler(Controller):
     """Serves all configurations in turn; the stand-in for SelfplayScheduler.
 
     Configurations that lack fresh rows wait in one queue. Each free worker serves its head: the configuration gets one
@@ -294,34 +287,30 @@ class UniformScheduler(Controller[UniformRow]):
 
     name: ClassVar[str] = "UniformScheduler"
     row: ClassVar[type[UniformRow]] = UniformRow
-    reads: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {
-            AdaptiveParamsChanged,
-            ClockTick,
-            DaemonReady,
-            EvaluationFailed,
-            HyperparameterUpdated,
-            InspectionFailed,
-            ModelDistributed,
-            NodeQuarantined,
-            PromotionRejected,
-            QualityDegraded,
-            QualityScoreUpdated,
-            SelfplayComplete,
-            SelfplayFailed,
-            TrainingBlockedByQuality,
-            TrainingFailed,
-            TrainingIntensityChanged,
-        }
-    )
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayRequested})
     counts_poor_rows: ClassVar[bool] = True
     """TrainAlways trains on any."""
 
-    def step(
-        self, rows: Mapping[str, UniformRow], event: Event[Payload], states: Mapping[str, FeedbackState]
-    ) -> Step[UniformRow]:
-        """Fold one event."""
+    @handles(
+        AdaptiveParamsChanged,
+        ClockTick,
+        DaemonReady,
+        EvaluationFailed,
+        HyperparameterUpdated,
+        InspectionFailed,
+        ModelDistributed,
+        NodeQuarantined,
+        PromotionRejected,
+        QualityDegraded,
+        QualityScoreUpdated,
+        SelfplayComplete,
+        SelfplayFailed,
+        TrainingBlockedByQuality,
+        TrainingFailed,
+        TrainingIntensityChanged,
+    )
+    def serve(self, rows: Mapping[str, UniformRow], event: Event[Payload], states: States) -> Step[UniformRow]:
+        """Take in what an event changes, then serve the queue with the free workers."""
         allocation, data = UniformAllocation(self.settings, rows.get(self.name)), event.data
         match data:
             case ClockTick():
@@ -376,9 +365,7 @@ class UniformScheduler(Controller[UniformRow]):
                 return
         allocation.update(key, config)
 
-    def _dispatch(
-        self, allocation: UniformAllocation, event: Event[Payload], states: Mapping[str, FeedbackState]
-    ) -> tuple[Emission, ...]:
+    def _dispatch(self, allocation: UniformAllocation, event: Event[Payload], states: States) -> tuple[Emission, ...]:
         """Assign free workers to the queue."""
         emissions: list[Emission] = []
         while allocation.free and allocation.queue:

@@ -200,4 +200,4 @@ CHANGED_BY: Mapping[type[Payload], Callable[[ConfigRow, Event[Any]], Changes]] =
     ModelRolledBack: _rollback,
     ExplorationBoost: _boost,
 }
-"""What each event changes in its configuration's row."""
+"""The changes that each event makes to its configuration's row."""

@@ -52,7 +52,7 @@ def folded(fold: Fold, event: Event[Payload]) -> Outcome:
 class Driven:
     """A controller in a Fold, fed payload by payload at times given in seconds."""
 
-    def __init__(self, controller: type[Controller[Any]], settings: RunSettings | None = None) -> None:
+    def __init__(self, controller: type[Controller], settings: RunSettings | None = None) -> None:
         self.settings = settings or run_settings()
         self.name, self.emits = controller.name, controller.emits
         self.fold = Fold((FeedbackFold, controller))  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ class Counting(HandlerReducer):
 
 def test_reads_follow_from_the_handlers(record):
     assert Counting.reads == {ClockTick, RunConfigured}
-    assert Counting().handle({"count": 1}, record(ClockTick(period_seconds=1.0))).rows == {"count": 2}
+    assert Counting().step({"count": 1}, record(ClockTick(period_seconds=1.0))).rows == {"count": 2}
 
 
 def test_a_subclass_adds_handlers_and_replaces_them(record):
@@ -27,7 +27,7 @@ def test_a_subclass_adds_handlers_and_replaces_them(record):
             return Step()
 
     assert More.reads == {ClockTick, RunConfigured, ModelPromoted}
-    assert More().handle({"count": 1}, record(ClockTick(period_seconds=1.0))).rows == {"count": 0}
+    assert More().step({"count": 1}, record(ClockTick(period_seconds=1.0))).rows == {"count": 0}
 
 
 def test_two_handlers_of_a_type_are_refused():

@@ -27,7 +27,7 @@ from daemons.registry import DAEMONS, UnknownDaemon, spec_of, start_order
 from daemons.spec import DaemonSpec
 
 
-class Usurper(Controller[Value]):
+class Usurper(Controller):
     """Promotes models, which the lifecycle coordinator owns; reads what nobody says."""
 
     name: ClassVar[str] = "Usurper"
