@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
+from app.controllers import Controller, States
 from app.core import FlyballError, ModelHash
 from app.events import (
     Cause,
@@ -81,7 +82,7 @@ EMPTY = Kept(
 Rows = Mapping[str, Kept]
 
 
-class Distributor(QuietWorker[Wanted]):
+class Distributor(QuietWorker[Wanted], Controller):
     """Runs ``app.store.checkpoints:distribute`` for each model that became current.
 
     And now and then where candidates are kept out again and again: trained every few seconds, they would fill the disk.
@@ -92,13 +93,15 @@ class Distributor(QuietWorker[Wanted]):
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({DistributionFailed, ModelDistributed})
 
     @handles(ClockTick)
-    def ticked(self, rows: Rows, event: Event[ClockTick]) -> Step[Kept]:
+    def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[Kept]:
         """End the pauses after failures that are over."""
         due = [key for key, row in rows.items() if row.retry_us is not None and row.retry_us <= event.recorded_us]
         return Step({key: rows[key].replace(retry_us=None) for key in due})
 
     @handles(ModelPromoted, ModelRolledBack)
-    def became_current(self, rows: Rows, event: Event[ModelPromoted] | Event[ModelRolledBack]) -> Step[Kept]:
+    def became_current(
+        self, rows: Rows, event: Event[ModelPromoted] | Event[ModelRolledBack], states: States
+    ) -> Step[Kept]:
         """Distribute the new current model. One that it replaces stays in the store, to find out what was wrong."""
         row, data = rows.get(event.subject, EMPTY), event.data
         model = data.model if isinstance(data, ModelPromoted) else data.to_model
@@ -107,7 +110,7 @@ class Distributor(QuietWorker[Wanted]):
         return Step({event.subject: row.replace(cause=event.cause, wanted=wanted, failures=0, retry_us=None)})
 
     @handles(PromotionRejected)
-    def rejected(self, rows: Rows, event: Event[PromotionRejected]) -> Step[Kept]:
+    def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[Kept]:
         """Delete a candidate with the next promotion; where that does not come, all but the latest without it."""
         row = rows.get(event.subject, EMPTY)
         if event.data.model in (*row.kept, *row.members):
@@ -120,7 +123,7 @@ class Distributor(QuietWorker[Wanted]):
         return Step({event.subject: row.replace(cause=event.cause, wanted=Wanted(model=None, step=event.data.step))})
 
     @handles(ModelDistributed)
-    def distributed(self, rows: Rows, event: Event[ModelDistributed]) -> Step[Kept]:
+    def distributed(self, rows: Rows, event: Event[ModelDistributed], states: States) -> Step[Kept]:
         """Drop the decision that is carried out."""
         row = rows.get(event.subject, EMPTY)
         if not _waits_for(row, event.data.model):
@@ -128,7 +131,7 @@ class Distributor(QuietWorker[Wanted]):
         return Step({event.subject: row.replace(superseded=(), cause=None, wanted=None, failures=0, retry_us=None)})
 
     @handles(DistributionFailed)
-    def distribution_failed(self, rows: Rows, event: Event[DistributionFailed]) -> Step[Kept]:
+    def distribution_failed(self, rows: Rows, event: Event[DistributionFailed], states: States) -> Step[Kept]:
         """Pause. The failure asks for the next attempt: facts of each attempt derive their ids from its cause."""
         row, data = rows.get(event.subject, EMPTY), event.data
         if not _waits_for(row, data.model):
@@ -137,7 +140,9 @@ class Distributor(QuietWorker[Wanted]):
         return Step({event.subject: row.replace(cause=event.cause, failures=row.failures + 1, retry_us=later_us)})
 
     @handles(CheckpointAdded, CheckpointRetired)
-    def league_changed(self, rows: Rows, event: Event[CheckpointAdded] | Event[CheckpointRetired]) -> Step[Kept]:
+    def league_changed(
+        self, rows: Rows, event: Event[CheckpointAdded] | Event[CheckpointRetired], states: States
+    ) -> Step[Kept]:
         """Keep the members of the league; let go later who left it and is kept for no other reason."""
         row, model = rows.get(event.subject, EMPTY), event.data.model
         others = tuple(member for member in row.members if member != model)
@@ -148,7 +153,7 @@ class Distributor(QuietWorker[Wanted]):
             leaving |= {model: DELAY}
         return Step({event.subject: row.replace(members=others, leaving=leaving)})
 
-    def jobs(self, rows: Rows) -> Iterable[DistributionJob]:
+    def jobs(self, rows: Rows, states: States) -> Iterable[DistributionJob]:
         """Return the waiting decisions, oldest first; failed ones only after their pause."""
         waiting = [
             (row.cause, row.wanted, row) for row in rows.values() if row.cause and row.wanted and row.retry_us is None

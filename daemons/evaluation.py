@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from app.config import EvaluationSettings, GameConfig
-from app.controllers import REMEMBERED
+from app.controllers import Controller, Lineage, States, state_of
+from app.controllers.lineage import Champion
 from app.core import ANCHOR, Elo, FlyballError, ModelHash, expected_score
 from app.events import (
     AgentRating,
@@ -145,19 +146,6 @@ RECENT = 6
 """So many promoted models are rated with every game; the oldest of them is the 'recent snapshot'."""
 
 
-class RatedModel(Row, frozen=True):
-    """A former champion and its latest published rating, if any."""
-
-    model: ModelHash
-    elo: float | None = None
-    stderr: float = 0.0
-
-    @property
-    def rating(self) -> Estimate | None:
-        """Its rating."""
-        return None if self.elo is None else Estimate(Elo(self.elo), self.stderr)
-
-
 WAITING_MATCHES = 16
 """Requests of a configuration's matches that wait; where there is no time for more, the oldest are given up."""
 
@@ -177,15 +165,12 @@ class EvaluationPending(Row, frozen=True):
         return asked
 
 
-class Champions(Row, frozen=True):
-    """One configuration's row: its latest current models, newest last, and what waits, oldest first.
-
-    Of the league only the members are known here; what rates them and the champions are the games of the pool.
+class EvaluatorRow(Row, frozen=True):
+    """One configuration's row: the members of its league, the games that rate them, and what waits, oldest first.
 
     Usually one waits. An operator's comes on top: it must not displace the one that a candidate's verdict depends on.
     """
 
-    promoted: tuple[RatedModel, ...] = ()
     league: League = League()
     pool: Pool = Pool()
     pending: tuple[EvaluationPending, ...] = ()
@@ -195,77 +180,65 @@ class Champions(Row, frozen=True):
         """The oldest request."""
         return self.pending[0].cause if self.pending else None
 
-    @property
-    def known(self) -> dict[str, Estimate | None]:
-        """Latest published ratings of members and the latest champions; ``None`` where unrated."""
-        members = {
-            agent.id: None if agent.elo is None else Estimate(agent.elo, agent.elo_stderr or 0.0)
-            for agent in self.league.active
-        }
-        return members | {rated.model: rated.rating for rated in self.promoted[-RECENT:]}
+    def known(self, lineage: Lineage) -> dict[str, Estimate | None]:
+        """Return the latest published ratings of members and the latest champions; ``None`` where unrated."""
+        members = {agent.id: _rating(agent) for agent in self.league.active}
+        return members | {champion.model: _rating(champion) for champion in lineage.champions[-RECENT:]}
 
 
-Rows = Mapping[str, Champions]
+def _rating(rated: Agent | Champion) -> Estimate | None:
+    return None if rated.elo is None else Estimate(rated.elo, rated.elo_stderr or 0.0)
 
 
-class Evaluator(QuietWorker[Asked]):
+Rows = Mapping[str, EvaluatorRow]
+
+
+class Evaluator(QuietWorker[Asked], Controller):
     """Runs ``app.play.matches:batch`` for batches of games: see ``plan_gauntlet`` for the opponents."""
 
     name: ClassVar[str] = "Evaluator"
-    row: ClassVar[type[Champions]] = Champions
+    row: ClassVar[type[EvaluatorRow]] = EvaluatorRow
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
         {EloUpdated, EvaluationCompleted, EvaluationFailed, EvaluationProgress}
     )
 
     @handles(EvaluationRequested)
-    def evaluation_requested(self, rows: Rows, event: Event[EvaluationRequested]) -> Step[Champions]:
+    def evaluation_requested(self, rows: Rows, event: Event[EvaluationRequested], states: States) -> Step[EvaluatorRow]:
         """Queue the gauntlet or gate."""
         asked = EvaluationPending(cause=event.cause, evaluation=event.data)
-        return _changed(rows, event, pending=_queued(_row(rows, event).pending, asked))
+        return _changed(rows, event, states, pending=_queued(_row(rows, event).pending, asked))
 
     @handles(MatchesRequested)
-    def matches_requested(self, rows: Rows, event: Event[MatchesRequested]) -> Step[Champions]:
+    def matches_requested(self, rows: Rows, event: Event[MatchesRequested], states: States) -> Step[EvaluatorRow]:
         """Queue the matches."""
         asked = EvaluationPending(cause=event.cause, matches=event.data)
-        return _changed(rows, event, pending=_queued(_row(rows, event).pending, asked))
+        return _changed(rows, event, states, pending=_queued(_row(rows, event).pending, asked))
 
     @handles(EvaluationCompleted, EvaluationFailed)
-    def ended(self, rows: Rows, event: Event[EvaluationCompleted] | Event[EvaluationFailed]) -> Step[Champions]:
+    def ended(
+        self, rows: Rows, event: Event[EvaluationCompleted] | Event[EvaluationFailed], states: States
+    ) -> Step[EvaluatorRow]:
         """Drop the request that has its result, and count its games."""
-        row, data = _row(rows, event), event.data
+        row, data, lineage = _row(rows, event), event.data, state_of(states, event.subject).lineage
         waiting = tuple(one for one in row.pending if one.cause.id != data.request_id)
-        known = {*row.known, *self.settings.config(event.subject).builtins}
-        return _changed(rows, event, pool=_pooled(row.pool, data, known), pending=waiting)
+        known = {*row.known(lineage), *self.settings.config(event.subject).builtins}
+        return _changed(rows, event, states, pool=_pooled(row.pool, data, known), pending=waiting)
 
-    @handles(ModelPromoted)
-    def promoted(self, rows: Rows, event: Event[ModelPromoted]) -> Step[Champions]:
-        """Remember the new champion."""
-        data = event.data
-        others = tuple(rated for rated in _row(rows, event).promoted if rated.model != data.model)
-        newest = RatedModel(model=data.model, elo=data.elo, stderr=data.evidence.elo_stderr)
-        return _changed(rows, event, promoted=(*others, newest)[-REMEMBERED:])
+    @handles(ModelPromoted, ModelRolledBack)
+    def current_changed(self, rows: Rows, event: Event[Any], states: States) -> Step[EvaluatorRow]:
+        """Drop gates against a model that is not current any more."""
+        return _changed(rows, event, states)
 
-    @handles(ModelRolledBack)
-    def rolled_back(self, rows: Rows, event: Event[ModelRolledBack]) -> Step[Champions]:
-        """Forget the champions after the restored one."""
-        return _changed(rows, event, promoted=_up_to(_row(rows, event).promoted, event.data.to_model))
+    @handles(CheckpointAdded, CheckpointRetired, EloUpdated)
+    def league_changed(self, rows: Rows, event: Event[Any], states: States) -> Step[EvaluatorRow]:
+        """Update the league's members and their ratings."""
+        return _changed(rows, event, states, league=self._league(_row(rows, event), event))
 
-    @handles(EloUpdated)
-    def elo_updated(self, rows: Rows, event: Event[EloUpdated]) -> Step[Champions]:
-        """Take in published ratings."""
-        row = _row(rows, event)
-        return _changed(rows, event, league=self._league(row, event), promoted=_with_ratings(row.promoted, event.data))
-
-    @handles(CheckpointAdded, CheckpointRetired)
-    def league_changed(self, rows: Rows, event: Event[Any]) -> Step[Champions]:
-        """Take in who is a member of the league."""
-        return _changed(rows, event, league=self._league(_row(rows, event), event))
-
-    def _league(self, row: Champions, event: Event[Any]) -> League:
+    def _league(self, row: EvaluatorRow, event: Event[Any]) -> League:
         league = row.league.with_baselines(self.settings.config(event.subject).builtins)
         return fold_league(league, event, self.settings.league.admission)
 
-    def jobs(self, rows: Rows) -> Iterable[EvaluationJob]:
+    def jobs(self, rows: Rows, states: States) -> Iterable[EvaluationJob]:
         """Return the pending requests, oldest first; those of tournaments come after all others.
 
         A tournament's matches that have begun are finished first: abandoning them would lose their games, and kill
@@ -273,15 +246,15 @@ class Evaluator(QuietWorker[Asked]):
         """
         pending = [(one, row) for row in rows.values() for one in row.pending]
         for one, row in sorted(pending, key=lambda found: (_is_background(found[0]), found[0].cause.sequence)):
-            yield self._job(one.cause, one.request, row)
+            yield self._job(one.cause, one.request, row, state_of(states, one.cause.subject or "").lineage)
 
-    def _job(self, cause: Cause, request: Asked, row: Champions) -> EvaluationJob:
+    def _job(self, cause: Cause, request: Asked, row: EvaluatorRow, lineage: Lineage) -> EvaluationJob:
         config = self.settings.config(cause.subject or "")
         league = row.league.with_baselines(config.builtins)
         if isinstance(request, MatchesRequested):
             opponents = plan_matches(request.opponents, request.games, config)
         else:
-            opponents = _opponents(request, row.promoted, league, config)
+            opponents = _opponents(request, lineage, league, config)
         spec = GauntletSpec(
             store=Path(self.place.store), config=config, model=request.model, opponents=opponents, seed=request.seed
         )
@@ -293,7 +266,7 @@ class Evaluator(QuietWorker[Asked]):
             config.evaluation.batch_seconds,
             gather=lambda parts: spec.gather(parts).model_dump(),
             attempts=ATTEMPTS,
-            context={"opponents": opponents, "row": row.replace(league=league)},
+            context={"opponents": opponents, "pool": row.pool, "known": row.replace(league=league).known(lineage)},
         )
 
     def progressed(self, job: EvaluationJob, report: Json) -> tuple[Payload, ...]:
@@ -308,12 +281,12 @@ class Evaluator(QuietWorker[Asked]):
 
         A fit is a fact: another machine's linear algebra may find other last digits, so no reducer computes it.
         """
-        row: Champions = job.context["row"]
+        known: Mapping[str, Estimate | None] = job.context["known"]
         matches, hero, purpose = tuple(map(_match, result["results"])), job.request.model, job.request.purpose
         if purpose == "gate":
-            rated = rated_alone(matches, row.known)
+            rated = rated_alone(matches, known)
         else:
-            rated = rated_together(hero, matches, row.pool, row.known)
+            rated = rated_together(hero, matches, job.context["pool"], known)
         complete = EvaluationCompleted(
             request_id=job.id,
             purpose=purpose,
@@ -334,18 +307,19 @@ class Evaluator(QuietWorker[Asked]):
 
 
 def _opponents(
-    request: EvaluationRequested, promoted: tuple[RatedModel, ...], league: League, config: GameConfig
+    request: EvaluationRequested, lineage: Lineage, league: League, config: GameConfig
 ) -> tuple[Opponent, ...]:
     """Return a model's opponents: at the gate only the champion, otherwise the whole gauntlet."""
-    champion, settings = promoted[-1] if promoted else None, config.evaluation
-    candidates = [("champion", champion.model), ("recent", promoted[-RECENT:][0].model)] if champion else []
+    champion, settings = lineage.current, config.evaluation
+    recent = lineage.champions[-RECENT:]
+    candidates = [("champion", champion.model), ("recent", recent[0].model)] if champion else []
     if request.purpose == "gate":
         gate = plan_gauntlet(request.model, candidates[:1], (), settings, config.players)
         return tuple(opponent for opponent in gate if opponent.model is not None)
     taken = {model for _, model in candidates}
     elo = champion.elo if champion else None
     others = members(league, request, elo, taken, settings)
-    ratings = {agent.id: agent.elo for agent in league.active} | {one.model: one.elo for one in promoted}
+    ratings = {agent.id: agent.elo for agent in league.active} | {one.model: one.elo for one in lineage.champions}
     known = {name: other for name, other in ratings.items() if other is not None}
     one_sided = [name for name, other in known.items() if elo is not None and saturated(expected_score(elo - other))]
     return plan_gauntlet(
@@ -353,13 +327,18 @@ def _opponents(
     )
 
 
-def _row(rows: Rows, event: Event[Any]) -> Champions:
-    return rows.get(event.subject, Champions())
+def _row(rows: Rows, event: Event[Any]) -> EvaluatorRow:
+    return rows.get(event.subject, EvaluatorRow())
 
 
-def _changed(rows: Rows, event: Event[Any], **changes: Any) -> Step[Champions]:
-    """Return the step that changes the row of the event's configuration."""
-    return Step({event.subject: _without_idle_gates(_row(rows, event).replace(**changes))})
+def _changed(rows: Rows, event: Event[Any], states: States, **changes: Any) -> Step[EvaluatorRow]:
+    """Return the step that changes the row of the event's configuration.
+
+    Gates without two different models are dropped: an operator promoted the candidate itself, or there is no champion.
+    """
+    row, champion = _row(rows, event).replace(**changes), state_of(states, event.subject).lineage.current_model
+    played = [one for one in row.pending if one.request.purpose != "gate" or champion not in (None, one.request.model)]
+    return Step({event.subject: row.replace(pending=tuple(played))})
 
 
 def _match(match: Json) -> MatchResult:
@@ -385,30 +364,6 @@ def _pooled(pool: Pool, data: EvaluationCompleted | EvaluationFailed, known: Col
         return pool
     played = totals_of(data.model, data.results)
     return pool.after(played, known, data.model if data.purpose == "rating" else None)
-
-
-def _with_ratings(promoted: tuple[RatedModel, ...], data: EloUpdated) -> tuple[RatedModel, ...]:
-    newer = {one.agent: one for one in data.ratings}
-    return tuple(
-        rated.replace(elo=one.elo, stderr=one.elo_stderr) if (one := newer.get(rated.model)) else rated
-        for rated in promoted
-    )
-
-
-def _without_idle_gates(row: Champions) -> Champions:
-    """Drop gates at which nobody stands: an operator has promoted the candidate itself, or there is no champion yet."""
-    champion = row.promoted[-1].model if row.promoted else None
-    played = [one for one in row.pending if one.request.purpose != "gate" or champion not in (None, one.request.model)]
-    return row if len(played) == len(row.pending) else row.replace(pending=tuple(played))
-
-
-def _up_to(promoted: tuple[RatedModel, ...], model: ModelHash) -> tuple[RatedModel, ...]:
-    """Return the models up to the one restored by a rollback; later ones are no opponents.
-
-    The champion is that one also if it is too old to be remembered.
-    """
-    models = [rated.model for rated in promoted]
-    return promoted[: models.index(model) + 1] if model in models else (RatedModel(model=model),)
 
 
 DAEMON = DaemonSpec("evaluation", "plays every new model's gauntlet", worker=Evaluator, capacity=1)

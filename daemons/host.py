@@ -123,7 +123,8 @@ class Host:
                     if self._fold.to_void and batch.position >= batch.head:
                         break
                     if self._ready and self._jobs and (worker := worker_of(self._fold.reducers)):
-                        self._jobs.reconcile(group, worker, worker.jobs(self._configured(worker.name)))
+                        wanted = worker.jobs(self._configured(worker.name), self._fold.states)
+                        self._jobs.reconcile(group, worker, wanted)
                 else:
                     return
             settled, self._ready = self._settled, False

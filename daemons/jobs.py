@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import structlog
 
 from app.config import RunSettings
+from app.controllers import States
 from app.core import EventId, FlyballError
 from app.engine import Engine, scatter
 from app.events import Cause, HandlerReducer, Payload, Reducer, Row
@@ -74,8 +75,8 @@ class Job(Generic[Q]):
 class Worker(Reducer[R], Protocol[R, Q]):
     """A reducer whose rows ask for jobs. The methods are pure; the host runs the jobs and publishes the facts."""
 
-    def jobs(self, rows: Mapping[str, R]) -> Iterable[Job[Q]]:
-        """Return the jobs that should run now, most urgent first."""
+    def jobs(self, rows: Mapping[str, R], states: States) -> Iterable[Job[Q]]:
+        """Return the jobs that should run now, most urgent first. States are empty unless it is a controller."""
         ...
 
     def started(self, job: Job[Q]) -> tuple[Payload, ...]:

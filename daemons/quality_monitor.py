@@ -10,6 +10,7 @@ training is blocked or paused games go on, and they must not fill the disk.
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from app.controllers import Controller, States, state_of
 from app.core import FlyballError, ShardKey
 from app.engine import JobFailed
 from app.events import (
@@ -63,7 +64,7 @@ class InspectionRow(Row, frozen=True):
 Rows = Mapping[str, InspectionRow]
 
 
-class QualityMonitor(QuietWorker[SelfplayComplete]):
+class QualityMonitor(QuietWorker[SelfplayComplete], Controller):
     """Runs ``app.play.inspection:inspect`` on each new shard."""
 
     name: ClassVar[str] = "QualityMonitor"
@@ -73,7 +74,7 @@ class QualityMonitor(QuietWorker[SelfplayComplete]):
     )
 
     @handles(SelfplayComplete)
-    def delivered(self, rows: Rows, event: Event[SelfplayComplete]) -> Step[InspectionRow]:
+    def delivered(self, rows: Rows, event: Event[SelfplayComplete], states: States) -> Step[InspectionRow]:
         """Take up a shard, and hand what its configuration can do without to its inspection."""
         row, played = rows.get(event.subject, InspectionRow()), event.data
         earlier = tuple(dict.fromkeys((*row.earlier, played.shard.key)))[-REMEMBERED:]
@@ -84,7 +85,7 @@ class QualityMonitor(QuietWorker[SelfplayComplete]):
         return Step({played.request_id: waiting, event.subject: config})
 
     @handles(NodeQuarantined)
-    def quarantined(self, rows: Rows, event: Event[NodeQuarantined]) -> Step[InspectionRow]:
+    def quarantined(self, rows: Rows, event: Event[NodeQuarantined], states: States) -> Step[InspectionRow]:
         """Drop a quarantined worker's uninspected shards; the next inspection deletes them."""
         changed: dict[str, InspectionRow | None] = {}
         for name, row in rows.items():
@@ -95,20 +96,20 @@ class QualityMonitor(QuietWorker[SelfplayComplete]):
         return Step(changed)
 
     @handles(QualityScoreUpdated, QualityDegraded, InspectionFailed, NodeProbed)
-    def judged(self, rows: Rows, event: Event[Any]) -> Step[InspectionRow]:
+    def judged(self, rows: Rows, event: Event[Any], states: States) -> Step[InspectionRow]:
         """Drop the shard that has its verdict."""
-        changed = dict(self.shelved(rows, event).rows)
+        changed = dict(self.shelved(rows, event, states).rows)
         if event.data.request_id in rows:
             changed[event.data.request_id] = None
         return Step(changed)
 
     @handles(*Shelf.trainings)
-    def shelved(self, rows: Rows, event: Event[Any]) -> Step[InspectionRow]:
+    def shelved(self, rows: Rows, event: Event[Any], states: States) -> Step[InspectionRow]:
         """Note which shards are needed no more."""
-        row = rows.get(event.subject, InspectionRow())
-        return Step({event.subject: row.replace(shelf=row.shelf.after(event, self.settings))})
+        row, state = rows.get(event.subject, InspectionRow()), state_of(states, event.subject)
+        return Step({event.subject: row.replace(shelf=row.shelf.after(event, self.settings, state))})
 
-    def jobs(self, rows: Rows) -> Iterable[Inspection]:
+    def jobs(self, rows: Rows, states: States) -> Iterable[Inspection]:
         """Return the shards that wait, oldest first."""
         waiting = [(row.cause, row.played, row) for row in rows.values() if row.cause and row.played]
         for cause, played, row in sorted(waiting, key=lambda one: one[0].sequence):

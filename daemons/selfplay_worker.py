@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
+from app.controllers import States
 from app.core import FlyballError
 from app.events import (
     Cause,
@@ -64,7 +65,7 @@ class SelfplayWorker(QuietWorker[SelfplayRequested]):
         done = event.data.request_id
         return Step({done: None}) if done in rows else Step()
 
-    def jobs(self, rows: Rows) -> Iterable[SelfplayJob]:
+    def jobs(self, rows: Rows, states: States) -> Iterable[SelfplayJob]:
         """Return the pending requests, oldest first."""
         for row in sorted(rows.values(), key=lambda row: row.cause.sequence):
             request = row.request

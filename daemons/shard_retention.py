@@ -8,12 +8,11 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from app.config import RunSettings
-from app.controllers import Needs
+from app.controllers import FeedbackState
+from app.controllers.needs import is_usable, latest_shards
 from app.core import EventId, ShardKey
 from app.events import (
-    AdaptiveParamsChanged,
     Event,
-    HyperparameterUpdated,
     InspectionFailed,
     NodeProbed,
     Payload,
@@ -23,7 +22,6 @@ from app.events import (
     ShardRef,
     TrainingCompleted,
     TrainingFailed,
-    TrainingIntensityChanged,
     TrainingRequested,
 )
 
@@ -40,31 +38,22 @@ class Shelf(Row, frozen=True):
         request: the training under way.
         asked: the shards that it is on.
         spent: nobody will train on them any more.
-        needs: what trainings need.
     """
 
     fit: tuple[ShardRef, ...] = ()
     request: EventId | None = None
     asked: tuple[ShardKey, ...] = ()
     spent: tuple[ShardKey, ...] = ()
-    needs: Needs = Needs()
 
-    trainings: ClassVar[tuple[type[Payload], ...]] = (
-        AdaptiveParamsChanged,
-        HyperparameterUpdated,
-        TrainingCompleted,
-        TrainingFailed,
-        TrainingIntensityChanged,
-        TrainingRequested,
-    )
-    """Event types that decide what trainings need, and which shards they are on."""
+    trainings: ClassVar[tuple[type[Payload], ...]] = (TrainingCompleted, TrainingFailed, TrainingRequested)
+    """Event types that decide which shards trainings are on."""
 
-    def after(self, event: Event[Payload], settings: RunSettings) -> "Shelf":
-        """Return the shelf as an event about the configuration leaves it."""
+    def after(self, event: Event[Payload], settings: RunSettings, state: FeedbackState) -> "Shelf":
+        """Return the shelf as an event about the configuration leaves it, which is in the state already."""
         match event.data:
             case QualityScoreUpdated(shard=shard, score=score):
-                if self.needs.usable(settings, event.subject, score):
-                    return self._with(shard, settings, event.subject)
+                if is_usable(state, settings, score):
+                    return self._with(shard, settings, state)
                 return _without(self, [shard.key])
             case QualityDegraded(shard=unfit) | InspectionFailed(shard=unfit) | NodeProbed(shard=unfit):
                 return self.refused(unfit)
@@ -72,16 +61,16 @@ class Shelf(Row, frozen=True):
                 return self._for_training(event.cause.id, request)
             case TrainingCompleted(request_id=done) | TrainingFailed(request_id=done) if done == self.request:
                 return _without(self.replace(request=None, asked=()), self.asked)
-        return self.replace(needs=self.needs.after(event.data, settings, event.subject))
+        return self
 
     def refused(self, shard: ShardKey) -> "Shelf":
         """Drop a shard that must not be trained on."""
         return _without(self, [shard])
 
-    def _with(self, shard: ShardRef, settings: RunSettings, key: str) -> "Shelf":
+    def _with(self, shard: ShardRef, settings: RunSettings, state: FeedbackState) -> "Shelf":
         """Put a shard on it; of its model those go that are older than any training reaches back."""
         same = (*(known for known in self.fit if known.model == shard.model), shard)
-        kept = self.needs.latest(settings, key, same, windows=WINDOWS)
+        kept = latest_shards(state, settings, same, windows=WINDOWS)
         others = tuple(known for known in self.fit if known.model != shard.model)
         fallen = [known.key for known in same if known not in kept]
         wanted = tuple(known for known in self.spent if known != shard.key)  # refused before, under another request

@@ -15,7 +15,7 @@ from daemons.jobs import Place, QuietWorker
 class DaemonSpec:
     """One daemon: controllers decide, a worker has jobs run, ``capacity`` of them at once, a sink shows what it reads.
 
-    Controllers may be plain reducers; those of ``app.controllers`` also see FeedbackState.
+    Those that derive from ``Controller``, workers too, are shown FeedbackState.
     Sinks conclude nothing: whatever they read is recorded, and they are told of it at least once.
     """
 
@@ -28,10 +28,10 @@ class DaemonSpec:
 
     @property
     def reducers(self) -> tuple[type[Hosted], ...]:
-        """All reducer classes of the daemon; where controllers see FeedbackState, that comes first."""
-        states = (FeedbackFold,) if any(issubclass(one, Controller) for one in self.controllers) else ()
-        workers = (self.worker,) if self.worker else ()
-        return cast("tuple[type[Hosted], ...]", (*states, *self.controllers, *workers))
+        """All reducer classes of the daemon; where they are shown FeedbackState, its fold comes first."""
+        hosted = (*self.controllers, *((self.worker,) if self.worker else ()))
+        states = (FeedbackFold,) if any(issubclass(one, Controller) for one in hosted) else ()
+        return cast("tuple[type[Hosted], ...]", (*states, *hosted))
 
     @property
     def reads(self) -> frozenset[type[Payload]]:
@@ -47,4 +47,4 @@ class DaemonSpec:
     def factories(self, place: Place) -> tuple[Factory, ...]:
         """Return what builds the reducers from a run's settings."""
         workers = (partial(self.worker, place=place),) if self.worker else ()
-        return cast("tuple[Factory, ...]", (*self.reducers[: -1 if self.worker else None], *workers))
+        return cast("tuple[Factory, ...]", (*self.controllers, *workers))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Literal
 
+from app.controllers import States
 from app.core import FlyballError
 from app.engine import JobFailed, JobTimedOut
 from app.events import (
@@ -60,7 +61,7 @@ class Trainer(QuietWorker[TrainingRequested]):
         row = rows.get(event.subject)
         return Step({event.subject: None}) if row and row.cause.id == event.data.request_id else Step()
 
-    def jobs(self, rows: Rows) -> Iterable[TrainingJob]:
+    def jobs(self, rows: Rows, states: States) -> Iterable[TrainingJob]:
         """Return the pending requests, oldest first."""
         for row in sorted(rows.values(), key=lambda row: row.cause.sequence):
             yield self._job(row.cause, row.request)

@@ -1,4 +1,4 @@
-"""``flyball state``: what the controllers know of a configuration, and which event said so."""
+"""``flyball state``: a configuration's FeedbackState, each value with the event that set it."""
 
 from datetime import datetime
 from typing import Any
@@ -9,13 +9,18 @@ from rich.text import Text
 from app.cli.options import Place, json_option, placed
 from app.cli.output import show, show_table, write_json
 from app.cli.selection import check_config, check_played, complain, open_run
-from app.controllers import FeedbackState
+from app.controllers import RatingPoint
+from app.controllers.lineage import Champion, DistributedModel
+from app.controllers.state import PARAMETERS
 from app.core import ConfigKey, FlyballError
-from app.events import Event
+from app.events import Cause, Event, MatchmakingUpdated, Payload, Row
 from app.journal import history
 from app.journal.history import voided_events
-from app.status.state import STATE_READS, Field, state_fields
+from app.status.state import FIELDS, STATE_READS, Field, state_fields
 from app.status.summary import event_text, short
+
+UNSET = frozenset({"training_block", "boost_set_by", "matchmaking", "training", "candidate", "distributed"})
+"""Fields whose ``None`` says that there is none, rather than that it is unknown."""
 
 
 class UnknownField(FlyballError):
@@ -35,9 +40,8 @@ def state(place: Place, config_key: str, field: str | None, *, as_json: bool) ->
     with open_run(place) as reader:
         check_config(reader, config_key)
         check_played(reader, place, config_key)
-        if field is not None and field not in FeedbackState.__struct_fields__:
-            known = ", ".join(FeedbackState.__struct_fields__)
-            raise UnknownField(f"FeedbackState has no field {field!r}.", hint=f"It has: {known}.")
+        if field is not None and field not in FIELDS:
+            raise UnknownField(f"FeedbackState has no field {field!r}.", hint=f"It has: {', '.join(FIELDS)}.")
         events = history(reader, types=STATE_READS, on_dead=complain)
         fields = state_fields(events, ConfigKey(config_key), frozenset(voided_events(reader)))
     if field is not None:
@@ -47,14 +51,14 @@ def state(place: Place, config_key: str, field: str | None, *, as_json: bool) ->
     elif field is not None:
         _show_field(field, fields[field])
     else:
-        rows = [(name, _text(one.value), *_set_by(one.event)) for name, one in fields.items()]
+        rows = [(name, _shown(name, one.value), *_set_by(one.event)) for name, one in fields.items()]
         show_table(("field", "value", "set by", "event", "at"), rows, left={"field", "value", "set by", "event", "at"})
 
 
 def _show_field(name: str, field: Field) -> None:
-    points = field.value if isinstance(field.value, tuple) else (field.value,)
-    for point in points:
-        show(Text(f"{name}  {_text(point)}"))
+    parts = field.value if isinstance(field.value, tuple) and field.value else (field.value,)
+    for part in parts:
+        show(Text(f"{name}  {_shown(name, part)}"))
     if field.event is None:
         show(Text("No event has set it yet."))
     else:
@@ -77,12 +81,28 @@ def _origin(event: Event[Any] | None) -> dict[str, Any] | None:
 
 
 def _json(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [{"time": point.time.isoformat(), "elo": point.elo, "stderr": point.stderr} for point in value]
-    return value.isoformat() if isinstance(value, datetime) else value
+    match value:
+        case tuple():
+            return [_json(one) for one in value]
+        case Row():
+            return value.to_builtins()
+        case Payload():
+            return value.model_dump(mode="json")
+        case datetime():
+            return value.isoformat()
+    return value
 
 
-def _text(value: Any) -> str:
+def _shown(name: str, value: Any) -> str:
+    """Return a field's value as text; an undecided knob says so."""
+    if value is None and name in PARAMETERS:
+        return "as configured"
+    if value is None and name in UNSET:
+        return "none"
+    return _text(value)
+
+
+def _text(value: Any) -> str:  # noqa: C901 - one case a kind of value
     match value:
         case None:
             return "unknown"
@@ -91,7 +111,16 @@ def _text(value: Any) -> str:
         case float():
             return f"{value:.4g}"
         case tuple():
-            return f"{len(value)} ratings"
-    if hasattr(value, "elo"):
-        return f"{_text(value.time)}  {value.elo:+.0f} ± {value.stderr:.0f} Elo"
-    return short(value) if isinstance(value, str) and len(value) == 64 else str(value)
+            return f"{len(value)} in all"
+        case RatingPoint():
+            return f"{_text(value.time)}  {value.elo:+.0f} ± {value.stderr:.0f} Elo"
+        case Champion():
+            rating = "" if value.elo is None else f"  {value.elo:+.0f} ± {value.elo_stderr:.0f} Elo"
+            return f"{short(value.model)}  step {value.step}{rating}"
+        case DistributedModel():
+            return f"{short(value.model)}  step {value.step}"
+        case MatchmakingUpdated():
+            return ", ".join(f"{_text(pick.agent)} {pick.probability:.0%}" for pick in value.picks)
+        case Cause():
+            return short(value.id)
+    return short(value) if isinstance(value, str) and len(value) in {32, 64} else str(value)

@@ -5,15 +5,12 @@ from app.controllers.curriculum import CurriculumIntegration
 from app.controllers.gauntlet import GauntletFeedbackController
 from app.controllers.league_keeper import LeagueKeeper, LeagueRow
 from app.controllers.learning_rate import EvaluationFeedbackHandler
-from app.controllers.lifecycle import REMEMBERED, ModelLifecycleCoordinator
+from app.controllers.lifecycle import ModelLifecycleCoordinator
+from app.controllers.lineage import REMEMBERED, Lineage
 from app.controllers.loop import FeedbackLoopController
 from app.controllers.loss_watch import LossWatch
-from app.controllers.needs import Needs
 from app.controllers.scheduler import SelfplayScheduler
-from app.controllers.state import (
-    FeedbackFold,
-    FeedbackState,
-)
+from app.controllers.state import FeedbackFold, FeedbackState, States, state_of
 from app.controllers.trend import RatingPoint, Slope, slope_per_hour
 from app.controllers.trigger import TrainingTrigger
 from app.controllers.watchdog import ModelPerformanceWatchdog, cusum_step, fixed_match
@@ -29,15 +26,17 @@ __all__ = [
     "GauntletFeedbackController",
     "LeagueKeeper",
     "LeagueRow",
+    "Lineage",
     "LossWatch",
     "ModelLifecycleCoordinator",
     "ModelPerformanceWatchdog",
-    "Needs",
     "RatingPoint",
     "SelfplayScheduler",
     "Slope",
+    "States",
     "TrainingTrigger",
     "cusum_step",
     "fixed_match",
     "slope_per_hour",
+    "state_of",
 ]

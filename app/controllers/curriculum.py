@@ -16,18 +16,17 @@ from typing import ClassVar, NamedTuple
 
 from app.controllers.controller import Controller
 from app.controllers.state import FeedbackState, States, state_of
+from app.controllers.trend import US
 from app.core import ConfigKey
 from app.events import CurriculumRebalanced, Emission, EvaluationCompleted, Event, Payload, Row, Step, handles
 
-US = 1_000_000
 ALL = ""
 """The one row: weights concern all configurations together."""
 
 
 class CurriculumRow(Row, frozen=True):
-    """The weights in force, and when they were set."""
+    """When the weights were last set."""
 
-    weights: dict[ConfigKey, float]
     set_us: int
 
 
@@ -92,12 +91,12 @@ class CurriculumIntegration(Controller):
         if row is not None and event.recorded_us - row.set_us < limits.rebalance_seconds * US:
             return Step()
         known = {config.key: state_of(states, config.key) for config in self.settings.configs}
-        weights, before = normalised(self._raw(known), limits.minimum, limits.maximum), row.weights if row else {}
-        change = max(abs(weight - before.get(key, 1.0)) for key, weight in weights.items())
+        weights = normalised(self._raw(known), limits.minimum, limits.maximum)
+        change = max(abs(weight - known[key].curriculum_weight) for key, weight in weights.items())
         if change < limits.min_change:
             return Step()
         rebalanced = CurriculumRebalanced(weights=weights, reason=f"largest change {change:.2f}")
-        return Step({ALL: CurriculumRow(weights=weights, set_us=event.recorded_us)}, (Emission(rebalanced),))
+        return Step({ALL: CurriculumRow(set_us=event.recorded_us)}, (Emission(rebalanced),))
 
     def _raw(self, known: Mapping[ConfigKey, FeedbackState]) -> dict[ConfigKey, float]:
         requests = {

@@ -14,11 +14,11 @@ from datetime import datetime
 
 from app.config import RunSettings
 from app.config.feedback import SchedulerSettings
-from app.controllers.needs import US, Needs
-from app.controllers.state import FeedbackState
-from app.controllers.trend import SECONDS_PER_HOUR
-from app.core import ConfigKey, EventId, ModelHash
-from app.events import Cause, MatchmakingUpdated, Row, ShardRef
+from app.controllers.needs import rows_needed
+from app.controllers.state import FeedbackState, States, state_of
+from app.controllers.trend import SECONDS_PER_HOUR, US
+from app.core import ConfigKey, EventId
+from app.events import Cause, Row, ShardRef
 
 HIGHEST = 2.0
 """The highest priority; the lowest is the starvation floor's share of it."""
@@ -31,6 +31,9 @@ CREDIT_TURNS = 2
 
 MOST_LEASES = 2
 """Longest time between requests that counts, in leases, because later ones were given up."""
+
+LEAST_RATE = 0.01
+"""A lower one, as an operator may set, would be no more games at all; and the time until the next no number."""
 
 NEWEST_GAP = 1 / 32
 """Least weight of the newest time between requests in the mean, because requests come in bursts."""
@@ -61,10 +64,7 @@ class ConfigRow(Row, frozen=True):
     """The scheduler's row of one configuration.
 
     Attributes:
-        model: the distributed model; without one there is nothing to play with.
-        candidate: the latest trained model, which awaits its verdict.
-        matchmaking: the latest decision about opponents.
-        shards: those of the model that are good enough and untrained, oldest first.
+        shards: those of the distributed model that are good enough and untrained, oldest first.
         out: the requests that are under way, oldest first.
         good_us: when its latest good shard was inspected.
         failed_at: the worker at which a request failed first since then, but for workers that had paused.
@@ -78,9 +78,6 @@ class ConfigRow(Row, frozen=True):
             configuration's event, triggers.
     """
 
-    model: ModelHash | None = None
-    candidate: ModelHash | None = None
-    matchmaking: MatchmakingUpdated | None = None
     shards: tuple[ShardRef, ...] = ()
     requests: int = 0
     out: tuple[Asked, ...] = ()
@@ -92,10 +89,6 @@ class ConfigRow(Row, frozen=True):
     start: float = 0.0
     finish: float = 0.0
     seconds: float = 1.0
-    blocked: bool = False
-    rate: float = 1.0
-    base_temperature: float | None = None
-    needs: Needs = Needs()
     cause: Cause | None = None
 
     def asked(self, request: EventId) -> Asked | None:
@@ -155,7 +148,11 @@ class SchedulerRow(Row, frozen=True):
 
 
 def next_turn(
-    configs: Mapping[str, ConfigRow], workers: Mapping[str, WorkerRow], settings: RunSettings, now_us: int
+    configs: Mapping[str, ConfigRow],
+    workers: Mapping[str, WorkerRow],
+    states: States,
+    settings: RunSettings,
+    now_us: int,
 ) -> tuple[ConfigKey, str, float] | None:
     """Return who plays next: a configuration, its worker, and the turn's start; ``None`` if nobody can.
 
@@ -170,7 +167,7 @@ def next_turn(
     waiting = [
         (max(row.finish, virtual - CREDIT_TURNS * row.seconds / lowest), config.key)
         for config in settings.configs
-        if (row := configs.get(config.key)) and waits(row, settings, config.key, now_us)
+        if (row := configs.get(config.key)) and waits(row, state_of(states, config.key), settings, now_us)
     ]
     if not waiting:
         return None
@@ -185,23 +182,26 @@ def next_turn(
     return (key, min(free)[-1], tag) if free else None
 
 
-def waits(row: ConfigRow, settings: RunSettings, key: str, now_us: int) -> bool:
+def waits(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: int) -> bool:
     """Return whether the time of a configuration has come, and its rows, with those promised, make no training.
 
-    As long as nothing is known of a request's rows, one has to suffice.
+    Nobody plays while a training or its verdict is awaited: most of those rows would be of a replaced model. As long as
+    nothing is known of a request's rows, one has to suffice.
     """
-    needed = None if row.blocked else row.needs.rows(settings, key)
-    if row.model is None or now_us < _due_us(row, settings.feedback.scheduler, training=needed is not None):
+    if state.lineage.distributed is None or state.lineage.busy:
+        return False
+    needed = None if state.training_block is not None else rows_needed(state, settings)
+    if now_us < _due_us(row, state.selfplay_rate, settings.feedback.scheduler, training=needed is not None):
         return False
     out = sum([not asked.probe for asked in row.out])
     if needed is None or (out and row.rows_per_game is None):
         return not out
     fresh = sum([shard.rows for shard in row.shards])
-    promised = out * settings.config(key).selfplay.games_per_request * (row.rows_per_game or 0.0)
+    promised = out * settings.config(state.config_key).selfplay.games_per_request * (row.rows_per_game or 0.0)
     return min(fresh, needed) + promised < needed
 
 
-def _due_us(row: ConfigRow, limits: SchedulerSettings, *, training: bool) -> int:
+def _due_us(row: ConfigRow, rate: float, limits: SchedulerSettings, *, training: bool) -> int:
     """Return the earliest time of the next request: at once, unless paused or penalised.
 
     A penalty stretches the measured mean time between two requests, because that depends more on the number of
@@ -210,17 +210,17 @@ def _due_us(row: ConfigRow, limits: SchedulerSettings, *, training: bool) -> int
     if not row.requests:
         return 0
     seconds = 0.0 if training else row.seconds + limits.idle_seconds
-    if row.rate < 1:
-        seconds = max(seconds, row.seconds if row.gap_seconds is None else row.gap_seconds) / row.rate
+    if rate < 1:
+        seconds = max(seconds, row.seconds if row.gap_seconds is None else row.gap_seconds) / max(LEAST_RATE, rate)
     return row.requested_us + int(seconds * US)
 
 
-def gap_seconds(row: ConfigRow, limits: SchedulerSettings, now_us: int) -> float | None:
+def gap_seconds(row: ConfigRow, rate: float, limits: SchedulerSettings, now_us: int) -> float | None:
     """Return the mean time between requests, updated by a new one; constant under a penalty.
 
     Each time is capped at ``MOST_LEASES`` leases, because the run may have been off.
     """
-    if not row.requests or row.rate < 1:
+    if not row.requests or rate < 1:
         return row.gap_seconds
     gap, mean = min((now_us - row.requested_us) / US, MOST_LEASES * limits.lease_seconds), row.gap_seconds or 0.0
     return mean + max(NEWEST_GAP, 1 / row.requests) * (gap - mean)

@@ -1,13 +1,14 @@
 """Hosting reducers: events in, emissions and changed rows out. No I/O: daemons, replay and simulation share it."""
 
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from app.config import ForeignSettings, RunSettings
 from app.controllers.controller import Controller
-from app.controllers.state import FeedbackFold
-from app.core import FlyballError, ModelHash
+from app.controllers.state import FeedbackFold, FeedbackState, States, state_of
+from app.core import FlyballError
 from app.events import (
     Cause,
     Emission,
@@ -23,6 +24,8 @@ from app.events import (
     Row,
     RunConfigured,
     Step,
+    decode,
+    encode,
     follow,
 )
 
@@ -40,14 +43,27 @@ Factory = Callable[[RunSettings], Hosted]
 HOST = "host"
 SETTINGS_KEY: RowKey = (HOST, "settings")
 VOIDED_KEY: RowKey = (HOST, "voided")
-CURRENT = "current "
-"""Prefix of the keys of rows that hold a configuration's current model."""
+PENDING = "pending "
+"""Prefix of the keys of rows that hold decisions not recorded yet."""
 
 
-class CurrentModel(Row, frozen=True):
-    """The current model of a configuration, as the journal tells it."""
+class PendingDecision(Row, frozen=True):
+    """A decision that is not recorded yet, with what stands in for its record until then."""
 
-    model: ModelHash
+    by: str
+    envelope: str
+    sequence: int
+    recorded_us: int
+
+    @classmethod
+    def of(cls, by: str, event: Event[Payload]) -> Self:
+        """Write a decision down."""
+        written = encode(event.envelope).decode()
+        return cls(by=by, envelope=written, sequence=event.sequence, recorded_us=event.recorded_us)
+
+    def event(self) -> Event[Payload]:
+        """Read it again."""
+        return Event(decode(self.envelope.encode()), self.sequence, self.recorded_us, self.by)
 
 
 class VoidedEvents(Row, frozen=True):
@@ -116,26 +132,24 @@ SUCCESSIONS = frozenset({ModelPromoted, ModelRolledBack})
 
 
 class _Seat(NamedTuple):
-    """A reducer at its place: its rows, and what its step takes after the event: FeedbackState if it is a controller.
-
-    Its step is looked up once: a replay takes millions.
-    """
+    """A reducer at its place, with its rows. Its step is looked up once: a replay takes millions."""
 
     reducer: Hosted
     name: str
     step: Callable[..., Step[Any]]
     rows: dict[str, Row]
-    shown: tuple[Mapping[str, Any], ...]
+    is_controller: bool
 
 
 class Fold:
     """The state of some reducers, folded from events.
 
     The reducers are built from the settings in RUN_CONFIGURED, and rebuilt when a later one brings other settings;
-    their rows stay. They receive events about the system and about configurations in the run's settings. FeedbackState,
-    if hosted, folds each event first, so that controllers see it up to date.
+    their rows stay. They receive events about the system and about configurations in the run's settings. Where there
+    are controllers, FeedbackState folds each event before them.
 
-    Stale rollbacks are dropped. Reducers that read rollbacks must read promotions too.
+    A controller is shown its own decisions as if they were recorded at once, and is not given their record: an event
+    that it decides and reads comes from somebody else. Nobody is given a promotion or rollback that changes nothing.
 
     A reducer that fails at an event skips it: its rows stay as they were, the failure is in the outcome, and the other
     reducers go on. Voided events are skipped by all reducers.
@@ -158,20 +172,25 @@ class Fold:
         self._to_void: set[int] = set()
         self._rows: dict[str, dict[str, Row]] = {}
         self._readers: dict[type[Payload], tuple[_Seat, ...]] = {}
+        self._pending: dict[str, tuple[str, Event[Payload]]] = {}
         self.reducers: tuple[Hosted, ...] = ()
         self.settings: RunSettings | None = None
         self._concerned: frozenset[str | None] = frozenset({None})
-        self._current: dict[str, ModelHash] = {
-            key.removeprefix(CURRENT): CurrentModel.from_json(row).model
-            for (owner, key), row in self._saved.items()
-            if owner == HOST and key.startswith(CURRENT)
-        }
+        for (owner, key), row in self._saved.items():
+            if owner == HOST and key.startswith(PENDING):
+                decision = PendingDecision.from_json(row)
+                self._pending[key.removeprefix(PENDING)] = decision.by, decision.event()
         if SETTINGS_KEY in self._saved:
             self._build(RunSettings.model_validate_json(self._saved[SETTINGS_KEY]))
 
     def rows(self, reducer: str) -> dict[str, Any]:
         """Return the rows of the reducer with this name."""
         return self._rows.get(reducer, {})
+
+    @property
+    def states(self) -> States:
+        """FeedbackState of every configuration, if controllers are hosted."""
+        return self.rows(FeedbackFold.name)
 
     def tables(self) -> Mapping[str, Mapping[str, Row]]:
         """Return the rows of all reducers, by the reducers' names."""
@@ -182,7 +201,9 @@ class Fold:
         """Positions that were voided after they were folded; they require a new fold."""
         return frozenset(self._to_void)
 
-    def feed(self, events: Iterable[Event[Payload]], recorded: Collection[Recorded] | None = None) -> Outcome:
+    def feed(  # noqa: C901 - what nobody is given is told apart in one place
+        self, events: Iterable[Event[Payload]], recorded: Collection[Recorded] | None = None
+    ) -> Outcome:
         """Fold events in order.
 
         Args:
@@ -192,6 +213,7 @@ class Fold:
         """
         outcome = Outcome()
         for event in events:
+            decider = self._decider(event, outcome) if self._pending else None
             if event.sequence in self.voided:
                 continue
             data = event.envelope.data
@@ -200,10 +222,11 @@ class Fold:
             elif type(data) is RunConfigured and not self._configured(event, outcome):
                 continue
             if event.envelope.subject in self._concerned:
-                if type(data) in SUCCESSIONS and not self._succeeds(event, outcome):
+                if type(data) in SUCCESSIONS and not self._changes_current(event):
                     continue
                 for seat in self._readers.get(type(data), ()):
-                    _apply(seat, event, outcome, recorded)
+                    if seat.name != decider:
+                        self._apply(seat, event, outcome, recorded)
         return outcome
 
     def _configured(self, event: Event[Any], outcome: Outcome) -> bool:
@@ -217,24 +240,62 @@ class Fold:
         self._build(settings)
         return True
 
-    def _succeeds(self, event: Event[Payload], outcome: Outcome) -> bool:
-        """Note which model is current after a decision about it; return whether it was one."""
-        key = event.subject
-        match event.data:
-            case ModelPromoted(model=model):
-                current = model
-            case ModelRolledBack(to_model=model) as back if back.holds(self._current.get(key)):
-                current = model
-            case _:
-                return False
-        self._current[key] = current
-        outcome.changed[HOST, CURRENT + key] = CurrentModel(model=current)
-        return True
+    def _changes_current(self, event: Event[Payload]) -> bool:
+        """Return whether a promotion or rollback makes another model current, as far as states are hosted."""
+        states = self._rows.get(FeedbackFold.name)
+        return states is None or state_of(self.states, event.subject).lineage.changes_current(event.data)
+
+    def _decider(self, event: Event[Payload], outcome: Outcome) -> str | None:
+        """Return the reducer whose pending decision an event records; it is not pending any more."""
+        decider, _ = self._pending.pop(event.id, (None, None))
+        if decider is not None:
+            outcome.changed[HOST, PENDING + event.id] = None
+        return decider
+
+    def _shown(self, name: str) -> States:
+        """Return the states as a controller is shown them: its own decisions included."""
+        decisions = [event for by, event in self._pending.values() if by == name]
+        if not decisions:
+            return self.states
+        states: ChainMap[str, FeedbackState] = ChainMap({}, self.rows(FeedbackFold.name))
+        for event in decisions:
+            if type(event.data) in FeedbackFold.reads:
+                states.update(self._feedback.step(states, event).rows)  # type: ignore[arg-type]  # none is deleted
+        return states
+
+    def _apply(
+        self, seat: _Seat, event: Event[Payload], outcome: Outcome, recorded: Collection[Recorded] | None
+    ) -> None:
+        reducer, name, step, rows, is_controller = seat
+        try:
+            done = step(rows, event, self._shown(name)) if is_controller else step(rows, event)
+            drafted = draft(reducer, event.cause, done.emissions) if done.emissions else []
+        except Exception as error:  # noqa: BLE001 - an event that one reducer cannot fold must not stop the others
+            outcome.failures.append(Failure(name, event, f"{type(error).__name__}: {error}"))
+            return
+        if recorded is not None and any((one.id, one.data.event_type) not in recorded for one in drafted):
+            outcome.dropped += 1
+            return
+        for key, row in done.rows.items():
+            if row is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = row
+            outcome.changed[name, key] = row
+        for envelope in drafted:
+            outcome.conclusions.append(Conclusion(name, event.sequence, envelope))
+            if is_controller and type(envelope.data) in FeedbackFold.reads | reducer.reads:
+                decision = Event(envelope, event.sequence, event.recorded_us, name)
+                self._pending[envelope.id] = name, decision
+                outcome.changed[HOST, PENDING + envelope.id] = PendingDecision.of(name, decision)
 
     def _build(self, settings: RunSettings) -> None:
         self.settings = settings
         self._concerned = frozenset({None, *(config.key for config in settings.configs)})
-        self.reducers = tuple(factory(settings) for factory in self._factories)
+        self._feedback = FeedbackFold(settings)
+        hosted = [factory(settings) for factory in self._factories]
+        shows_states = any(isinstance(reducer, Controller) for reducer in hosted)
+        self.reducers = (self._feedback, *hosted) if shows_states else tuple(hosted)
         seats = [self._seat(reducer) for reducer in self.reducers]
         read = frozenset[type[Payload]]().union(*(reducer.reads for reducer in self.reducers))
         self._readers = {kind: tuple(seat for seat in seats if kind in seat.reducer.reads) for kind in read}
@@ -242,8 +303,8 @@ class Fold:
     def _seat(self, reducer: Hosted) -> _Seat:
         if reducer.name not in self._rows:
             self._rows[reducer.name] = self._load(reducer)
-        shown = (self._rows.setdefault(FeedbackFold.name, {}),) if isinstance(reducer, Controller) else ()
-        return _Seat(reducer, reducer.name, reducer.step, self._rows[reducer.name], shown)
+        rows = self._rows[reducer.name]
+        return _Seat(reducer, reducer.name, reducer.step, rows, isinstance(reducer, Controller))
 
     def _load(self, reducer: Hosted) -> dict[str, Row]:
         return {key: reducer.row.from_json(row) for (owner, key), row in self._saved.items() if owner == reducer.name}
@@ -253,26 +314,6 @@ def voided_in(saved: Mapping[RowKey, bytes]) -> frozenset[int]:
     """Return the positions of voided events in saved rows."""
     row = saved.get(VOIDED_KEY)
     return frozenset() if row is None else frozenset(VoidedEvents.from_json(row).positions)
-
-
-def _apply(seat: _Seat, event: Event[Payload], outcome: Outcome, recorded: Collection[Recorded] | None) -> None:
-    reducer, name, fold, rows, shown = seat
-    try:
-        step = fold(rows, event, *shown)
-        drafted = draft(reducer, event.cause, step.emissions) if step.emissions else []
-    except Exception as error:  # noqa: BLE001 - an event that one reducer cannot fold must not stop the others
-        outcome.failures.append(Failure(name, event, f"{type(error).__name__}: {error}"))
-        return
-    if recorded is not None and any((one.id, one.data.event_type) not in recorded for one in drafted):
-        outcome.dropped += 1
-        return
-    for key, row in step.rows.items():
-        if row is None:
-            rows.pop(key, None)
-        else:
-            rows[key] = row
-        outcome.changed[name, key] = row
-    outcome.conclusions += [Conclusion(name, event.sequence, envelope) for envelope in drafted]
 
 
 def draft(reducer: Hosted, cause: Cause, emissions: Iterable[Emission]) -> list[Envelope[Payload]]:

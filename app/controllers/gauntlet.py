@@ -5,9 +5,9 @@ from typing import ClassVar
 
 from app.controllers.controller import Controller
 from app.controllers.knobs import bounded
-from app.controllers.state import States
-from app.controllers.trend import SECONDS_PER_HOUR
-from app.core import RANDOM, ConfigKey
+from app.controllers.state import FeedbackState, States, state_of
+from app.controllers.trend import SECONDS_PER_HOUR, US
+from app.core import RANDOM
 from app.events import (
     Emission,
     EvaluationCompleted,
@@ -20,17 +20,11 @@ from app.events import (
     handles,
 )
 
-US = 1_000_000
-
 
 class GauntletRow(Row, frozen=True):
-    """The parameters in force, and when they were last changed."""
+    """When the parameters were last changed."""
 
-    epochs: float
-    games_per_iteration: float
-    quality_threshold: float
-    base_temperature: float
-    changed_us: int
+    changed_us: int = 0
 
 
 class GauntletFeedbackController(Controller):
@@ -51,50 +45,39 @@ class GauntletFeedbackController(Controller):
         data, key = event.data, event.subject
         if data.purpose != "rating":
             return Step()
-        row = rows.get(key) or self._initial(key)
+        changed_us = rows.get(key, GauntletRow()).changed_us
         cooldown = self.settings.feedback.gauntlet.cooldown_hours * SECONDS_PER_HOUR * US
-        if row.changed_us and event.recorded_us - row.changed_us < cooldown:
+        if changed_us and event.recorded_us - changed_us < cooldown:
             return Step()
-        changes = self._wanted(key, row, data)
-        values = {name: value for name, (value, _) in changes.items() if value != getattr(row, name)}
-        if not values:
-            return Step({key: row})
-        emissions = tuple(
-            Emission(
-                HyperparameterUpdated(parameter=name, value=value, previous=getattr(row, name), reason=changes[name][1])
-            )
-            for name, value in values.items()
-        )
-        changed = row.replace(**{str(name): value for name, value in values.items()})
-        return Step({key: changed.replace(changed_us=event.recorded_us)}, emissions)
+        emissions = []
+        for name, (value, why) in self._wanted(state_of(states, key), data).items():
+            before = state_of(states, key).parameter(name, self.settings)
+            if value != before:
+                emissions.append(
+                    Emission(HyperparameterUpdated(parameter=name, value=value, previous=before, reason=why))
+                )
+        return Step({key: GauntletRow(changed_us=event.recorded_us)}, tuple(emissions)) if emissions else Step()
 
-    def _initial(self, key: str) -> GauntletRow:
-        config = self.settings.config(ConfigKey(key))
-        return GauntletRow(
-            epochs=float(config.ppo.epochs),
-            games_per_iteration=float(config.selfplay.games_per_request),
-            quality_threshold=bounded("quality_threshold", self.settings.min_quality, self.settings, key),
-            base_temperature=config.selfplay.temperature,
-            changed_us=0,
-        )
-
-    def _wanted(self, key: str, row: GauntletRow, data: EvaluationCompleted) -> dict[Parameter, tuple[float, str]]:
+    def _wanted(self, state: FeedbackState, data: EvaluationCompleted) -> dict[Parameter, tuple[float, str]]:
         """Return the parameters as the gauntlet would have them, within their clamps, and why."""
-        limits = self.settings.feedback.gauntlet
+        limits, config = self.settings.feedback.gauntlet, self.settings.config(state.config_key)
         scores = {match.opponent: match.score.mean for match in data.results}
         wanted: dict[Parameter, tuple[float, str]] = {}
         if (heuristic := scores.get("heuristic", 0.0)) > limits.strong_win_rate:
             why = f"{heuristic:.1%} against the heuristic, above {limits.strong_win_rate:.0%}"
-            cooler = max(limits.min_temperature, row.base_temperature * limits.temperature_factor)
-            stricter = row.quality_threshold + limits.quality_threshold_step
-            wanted["base_temperature"] = min(row.base_temperature, cooler), why
-            wanted["quality_threshold"] = bounded("quality_threshold", stricter, self.settings, key), why
+            temperature = state.parameter("base_temperature", self.settings)
+            cooler = max(limits.min_temperature, temperature * limits.temperature_factor)
+            stricter = state.parameter("quality_threshold", self.settings) + limits.quality_threshold_step
+            wanted["base_temperature"] = min(temperature, cooler), why
+            wanted["quality_threshold"] = bounded("quality_threshold", stricter, self.settings, state.config_key), why
         random = next((match.score for match in data.results if match.opponent == RANDOM), None)
         if random is not None and random.upper < limits.weak_win_rate:  # work never falls again, and games may be few
             why = f"{random.mean:.1%} of {random.n} games against random, certainly below {limits.weak_win_rate:.0%}"
-            most = self.settings.config(ConfigKey(key)).selfplay.games_per_request * limits.max_games_factor
-            epochs = min(limits.max_epochs, int(row.epochs * limits.work_factor))
-            games = min(most, int(row.games_per_iteration * limits.work_factor))
-            wanted["epochs"] = max(row.epochs, float(epochs)), why
-            wanted["games_per_iteration"] = max(row.games_per_iteration, float(games)), why
+            before = state.parameter("epochs", self.settings)
+            epochs = min(limits.max_epochs, int(before * limits.work_factor))
+            wanted["epochs"] = max(before, float(epochs)), why
+            before = state.parameter("games_per_iteration", self.settings)
+            most = config.selfplay.games_per_request * limits.max_games_factor
+            games = min(most, int(before * limits.work_factor))
+            wanted["games_per_iteration"] = max(before, float(games)), why
         return wanted

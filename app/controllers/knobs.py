@@ -1,4 +1,4 @@
-"""Bounds on tunable parameters; every consumer clamps with ``bounded``.
+"""Tunable parameters: their values as configured, and the bounds that FeedbackState keeps decided ones within.
 
 An operator may publish any number, and journals hold what was published. Payloads can't hold these bounds, because
 the bounds depend on a run's settings. A value that is configured beyond them stays. The owner of the learning rate has
@@ -15,7 +15,7 @@ from app.events import Parameter
 
 
 def bounded(parameter: Parameter, value: float, settings: RunSettings, key: str) -> float:
-    """Return the value that a parameter of a configuration gets when it is set to ``value``."""
+    """Return a parameter of a configuration when it is set to ``value``, within its bounds."""
     limits, rates, config = settings.feedback.gauntlet, settings.feedback.learning_rate, settings.config(key)
     strictest = min(settings.feedback.intensity.reduced, max(limits.max_quality_threshold, settings.min_quality))
     games, temperature = config.selfplay.games_per_request, config.selfplay.temperature
@@ -28,3 +28,19 @@ def bounded(parameter: Parameter, value: float, settings: RunSettings, key: str)
     }
     least, most = bounds[parameter]
     return min(max(value, least), most)
+
+
+def configured(parameter: Parameter, settings: RunSettings, key: str) -> float:
+    """Return the value of a parameter of a configuration as long as none is decided."""
+    config = settings.config(key)
+    match parameter:
+        case "learning_rate":
+            return config.ppo.learning_rate
+        case "epochs":
+            return config.ppo.epochs
+        case "games_per_iteration":
+            return config.selfplay.games_per_request
+        case "quality_threshold":
+            return bounded("quality_threshold", settings.min_quality, settings, key)
+        case "base_temperature":
+            return config.selfplay.temperature

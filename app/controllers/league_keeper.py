@@ -8,10 +8,10 @@ What the keeper says it takes in at once, with the functions that everybody else
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from app.config import RunSettings
+from app.controllers.controller import Controller
+from app.controllers.state import FeedbackState, States, state_of
 from app.core import ModelHash, derive_seed
 from app.events import (
     AgentRating,
@@ -21,7 +21,6 @@ from app.events import (
     Emission,
     EvaluationCompleted,
     Event,
-    HandlerReducer,
     MatchesRequested,
     MatchmakingUpdated,
     ModelPromoted,
@@ -49,15 +48,13 @@ class LeagueRow(Row, frozen=True):
     Attributes:
         league: its members, and what they have played.
         rated: the model that was rated last; not known is only its parent.
-        promoted: the latest current models, the present one last, members or not. Their parents are their nearest
-            ancestors in the league.
-        told: the last decision on the current model's opponents.
+        promoted: the champions of the lineage, members or not, as agents. Their parents are their nearest ancestors in
+            the league.
     """
 
     league: League = League()
     rated: Agent | None = None
     promoted: tuple[Agent, ...] = ()
-    told: MatchmakingUpdated | None = None
 
 
 FIRST = LeagueRow()
@@ -97,14 +94,10 @@ def with_ratings(promoted: tuple[Agent, ...], ratings: Iterable[AgentRating]) ->
     )
 
 
-def cut_back(promoted: tuple[Agent, ...], data: ModelRolledBack) -> tuple[tuple[Agent, ...], tuple[Agent, ...]]:
-    """Return the promoted models up to the restored one, and those after it."""
-    names = [agent.id for agent in promoted]
-    if data.to_model in names:
-        end = names.index(data.to_model) + 1
-        return promoted[:end], promoted[end:]
-    bad = tuple(agent for agent in promoted if agent.id == data.from_model)
-    return tuple(agent for agent in promoted if agent not in bad), bad
+def _champions(states: States, event: Event[Any], agents: Iterable[Agent]) -> tuple[Agent, ...]:
+    """Return those agents that are in the lineage."""
+    names = {champion.model for champion in state_of(states, event.subject).lineage.champions}
+    return tuple(agent for agent in agents if agent.id in names)
 
 
 def retired_by_rollback(league: League, gone: Iterable[Agent]) -> tuple[CheckpointRetired, ...]:
@@ -129,17 +122,12 @@ def retirement_of(agent: Agent, reason: Leaving) -> CheckpointRetired:
     return CheckpointRetired(model=ModelHash(agent.id), step=agent.step or 0, reason=reason)
 
 
-REMEMBERED = 16
-"""Promoted models whose place in the lineage is known, more than any rollback goes back."""
-
 Rows = Mapping[str, LeagueRow]
 
 
-@dataclass(frozen=True)
-class LeagueKeeper(HandlerReducer):
+class LeagueKeeper(Controller):
     """Owns admission, retirement and matchmaking; requests placement matches for new members."""
 
-    settings: RunSettings
     name: ClassVar[str] = "LeagueKeeper"
     row: ClassVar[type[LeagueRow]] = LeagueRow
     emits: ClassVar[frozenset[type[Payload]]] = frozenset(
@@ -147,53 +135,54 @@ class LeagueKeeper(HandlerReducer):
     )
 
     @handles(RunConfigured)
-    def run_configured(self, rows: Rows, event: Event[RunConfigured]) -> Step[LeagueRow]:
+    def run_configured(self, rows: Rows, event: Event[RunConfigured], states: States) -> Step[LeagueRow]:
         """Match the current models again, because the settings may differ."""
-        changed, emissions = dict[str, LeagueRow](), list[Emission]()
+        emissions = list[Emission]()
         for key, row in rows.items():
             if key in self.settings:
-                changed[key], decided = self._matched(row)
-                emissions += (Emission(data, key) for data in decided)
-        return Step(changed, tuple(emissions))
+                emissions += (Emission(data, key) for data in self._matched(row, state_of(states, key)))
+        return Step({}, tuple(emissions))
 
     @handles(EvaluationCompleted)
-    def evaluated(self, rows: Rows, event: Event[EvaluationCompleted]) -> Step[LeagueRow]:
+    def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[LeagueRow]:
         """Take in games, those of gates excepted: they decide about one pair over and over."""
         before, row, data = *self._rows(rows, event), event.data
         if data.purpose == "gate":
             return Step()
         if data.purpose != "rating":
-            return self._said(event, before, row, ())
+            return self._step(event, states, before, row, ())
         row, said = self._rated(row.replace(rated=rated_agent(data)))
-        return self._said(event, before, row, said)
+        return self._step(event, states, before, row, said)
 
     @handles(ModelPromoted)
-    def promoted(self, rows: Rows, event: Event[ModelPromoted]) -> Step[LeagueRow]:
+    def promoted(self, rows: Rows, event: Event[ModelPromoted], states: States) -> Step[LeagueRow]:
         """Let a promoted model enter, if the schedule wants it."""
         before, row = self._rows(rows, event)
         newest = promoted_agent(row, event.data)
         others = tuple(agent for agent in row.promoted if agent.id != newest.id)
-        row = row.replace(promoted=(*others, newest)[-REMEMBERED:])
-        return self._said(event, before, row, self._entering(row.league, newest))
+        row = row.replace(promoted=_champions(states, event, (*others, newest)))
+        return self._step(event, states, before, row, self._entering(row.league, newest))
 
     @handles(ModelRolledBack)
-    def rolled_back(self, rows: Rows, event: Event[ModelRolledBack]) -> Step[LeagueRow]:
+    def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[LeagueRow]:
         """Retire the members that were promoted after the restored model."""
         before, row = self._rows(rows, event)
-        kept, gone = cut_back(row.promoted, event.data)
-        return self._said(event, before, row.replace(promoted=kept), retired_by_rollback(row.league, gone))
+        kept, bad = _champions(states, event, row.promoted), event.data.from_model
+        gone = tuple(agent for agent in row.promoted if agent not in kept and (kept or agent.id == bad))
+        return self._step(event, states, before, row.replace(promoted=kept), retired_by_rollback(row.league, gone))
 
     @handles(EloUpdated)
-    def elo_updated(self, rows: Rows, event: Event[EloUpdated]) -> Step[LeagueRow]:
+    def elo_updated(self, rows: Rows, event: Event[EloUpdated], states: States) -> Step[LeagueRow]:
         """Take in published ratings."""
         before, row = self._rows(rows, event)
-        return self._said(event, before, row.replace(promoted=with_ratings(row.promoted, event.data.ratings)), ())
+        row = row.replace(promoted=with_ratings(row.promoted, event.data.ratings))
+        return self._step(event, states, before, row, ())
 
     @handles(PromotionRejected, RegressionDetected)
-    def league_changed(self, rows: Rows, event: Event[Any]) -> Step[LeagueRow]:
+    def league_changed(self, rows: Rows, event: Event[Any], states: States) -> Step[LeagueRow]:
         """Take in what concerns the league alone."""
         before, row = self._rows(rows, event)
-        return self._said(event, before, row, ())
+        return self._step(event, states, before, row, ())
 
     def _rows(self, rows: Rows, event: Event[Any]) -> tuple[LeagueRow, LeagueRow]:
         """Return the configuration's row before the event, and with the event folded into its league."""
@@ -201,13 +190,13 @@ class LeagueKeeper(HandlerReducer):
         league = before.league.with_baselines(self.settings.config(event.subject).builtins)
         return before, before.replace(league=fold_league(league, event, self.settings.league.admission))
 
-    def _matched(self, row: LeagueRow) -> tuple[LeagueRow, tuple[MatchmakingUpdated, ...]]:
+    def _matched(self, row: LeagueRow, state: FeedbackState) -> tuple[MatchmakingUpdated, ...]:
         """Decide the current model's opponents, if the decision differs from the last one."""
         league = row.league
         known = {agent.id: agent for agent in row.promoted} | league.agents
         hero = known.get(league.champion or "")
         if hero is None:
-            return row, ()
+            return ()
         picks = distribution(league, hero, self.settings.league.matchmaking)
         decided = MatchmakingUpdated(
             model=ModelHash(hero.id),
@@ -216,7 +205,7 @@ class LeagueKeeper(HandlerReducer):
                 for pick, share in picks.items()
             ),
         )
-        return (row, ()) if decided == row.told else (row.replace(told=decided), (decided,))
+        return () if decided == state.matchmaking else (decided,)
 
     def _rated(self, row: LeagueRow) -> tuple[LeagueRow, tuple[CheckpointAdded, ...]]:
         """Let a model enter that was promoted before anybody had rated it, as an operator may do."""
@@ -246,15 +235,15 @@ class LeagueKeeper(HandlerReducer):
         )
         return (added,)
 
-    def _said(
-        self, event: Event[Payload], before: LeagueRow, row: LeagueRow, said: Iterable[Payload]
+    def _step(
+        self, event: Event[Payload], states: States, before: LeagueRow, row: LeagueRow, said: Iterable[Payload]
     ) -> Step[LeagueRow]:
         """Apply own decisions to the league, retire members whose time is over, and update matchmaking."""
         league, emissions = self._with(row.league, event, said)
         leaving = retirements(league, self.settings.league.admission)
         league, more = self._with(league, event, (retirement_of(one.agent, one.reason) for one in leaving))
-        row = row.replace(league=league)
-        row, decided = self._matched(row) if may_change_matches(before, row, event.data) else (row, ())
+        row, state = row.replace(league=league), state_of(states, event.subject)
+        decided = self._matched(row, state) if may_change_matches(before, row, event.data) else ()
         asked = self._tournaments(event.subject, league, emissions)
         return Step({event.subject: row}, (*emissions, *more, *map(Emission, asked), *map(Emission, decided)))
 

@@ -12,9 +12,8 @@ from typing import Any, ClassVar
 
 from app.controllers.controller import Controller
 from app.controllers.knobs import bounded
-from app.controllers.state import States, state_of
-from app.controllers.trend import SECONDS_PER_HOUR
-from app.core import ConfigKey
+from app.controllers.state import FeedbackState, States, state_of
+from app.controllers.trend import SECONDS_PER_HOUR, US
 from app.events import (
     AdaptiveParamsChanged,
     Emission,
@@ -31,25 +30,24 @@ from app.events import (
     handles,
 )
 
-US = 1_000_000
-
 
 class LearningRow(Row, frozen=True):
-    """The settings of coming trainings, the latest ratings, and when the learning rate was last changed."""
+    """The latest ratings, and when the learning rate was last changed."""
 
-    learning_rate: float
-    epochs: int
-    games_per_iteration: int
-    elos: tuple[float, ...]
-    stderrs: tuple[float, ...]
-    changed_us: int
+    elos: tuple[float, ...] = ()
+    stderrs: tuple[float, ...] = ()
+    changed_us: int = 0
+
+
+FIRST = LearningRow()
+"""The row of a configuration that was never rated."""
 
 
 Rows = Mapping[str, LearningRow]
 
 
 class EvaluationFeedbackHandler(Controller):
-    """Owns the learning rate; tells the trainer all settings whenever one of them changes."""
+    """Owns the learning rate; emits all parameters of trainings whenever one of them changes."""
 
     name: ClassVar[str] = "EvaluationFeedbackHandler"
     row: ClassVar[type[LearningRow]] = LearningRow
@@ -58,21 +56,22 @@ class EvaluationFeedbackHandler(Controller):
 
     @handles(HyperparameterUpdated)
     def parameter_set(self, rows: Rows, event: Event[HyperparameterUpdated], states: States) -> Step[LearningRow]:
-        """Tell the trainer a parameter that another controller or an operator has set."""
-        row, data, key = self._row(rows, event), event.data, event.subject
-        if (
-            data.parameter == "learning_rate"
-        ):  # an operator's: it holds for a cooldown, then the rule goes on from there
-            return _told(key, self._set(row, data.value, event.recorded_us), data.reason)
+        """Pass on a parameter of training that another controller or an operator has set.
+
+        An operator's learning rate holds for a cooldown, then the rule goes on from there.
+        """
+        data, state = event.data, state_of(states, event.subject)
+        if data.parameter == "learning_rate":
+            return self._set(rows.get(event.subject, FIRST), event, state, data.value, data.reason)
         if data.parameter in {"epochs", "games_per_iteration"}:
-            number = int(bounded(data.parameter, data.value, self.settings, key))
-            return _told(key, row.replace(**{data.parameter: number}), data.reason)
+            number = int(bounded(data.parameter, data.value, self.settings, event.subject))
+            return Step({}, (self._params(state, data.reason, **{data.parameter: number}),))
         return Step()
 
     @handles(EvaluationCompleted)
     def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[LearningRow]:
         """Set the learning rate by the mean difference between successive ratings."""
-        row, data, limits = self._row(rows, event), event.data, self.settings.feedback.learning_rate
+        row, data, limits = rows.get(event.subject, FIRST), event.data, self.settings.feedback.learning_rate
         if data.purpose != "rating":
             return Step()
         first = -limits.evaluations - 1
@@ -85,23 +84,21 @@ class EvaluationFeedbackHandler(Controller):
             return Step({event.subject: row})
         factor = limits.raise_factor if gain >= limits.raise_at_elo else limits.lower_factor
         reason = f"mean gain of {gain:+.1f} Elo over the last {limits.evaluations} evaluations"
-        return self._scaled(event, row, factor, reason)
+        return self._scaled(event, row, state_of(states, event.subject), factor, reason)
 
     @handles(ModelRolledBack)
     def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[LearningRow]:
         """Forget the ratings: the leap back up to the model from before is no gain."""
-        return Step({event.subject: self._row(rows, event).replace(elos=(), stderrs=())})
+        return Step({event.subject: rows.get(event.subject, FIRST).replace(elos=(), stderrs=())})
 
     @handles(TrainingFailed)
     def training_failed(self, rows: Rows, event: Event[TrainingFailed], states: States) -> Step[LearningRow]:
         """Lower the learning rate at once after a divergence."""
         if event.data.reason != "diverged":
             return Step()
-        row = self._row(rows, event)
-        factor = self.settings.feedback.learning_rate.lower_factor
-        return _told(
-            event.subject, self._set(row, row.learning_rate * factor, event.recorded_us), "the training diverged"
-        )
+        row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
+        rate = state.parameter("learning_rate", self.settings) * self.settings.feedback.learning_rate.lower_factor
+        return self._set(row, event, state, rate, "the training diverged")
 
     @handles(LossAnomalyDetected)
     def loss_was_unusual(self, rows: Rows, event: Event[LossAnomalyDetected], states: States) -> Step[LearningRow]:
@@ -109,47 +106,41 @@ class EvaluationFeedbackHandler(Controller):
 
         One that several of its figures tell of is not another one, however short the cooldown.
         """
-        row, trainings, limits = self._row(rows, event), event.data.consecutive, self.settings.feedback.learning_rate
-        trained = state_of(states, event.subject).last_training_time
+        row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
+        trainings, limits = event.data.consecutive, self.settings.feedback.learning_rate
+        trained = state.last_training_time
         since_change = timedelta(microseconds=event.recorded_us - row.changed_us)
         answered = trained is not None and since_change <= event.recordedtime - trained
         if trainings < limits.anomalies or answered or self._cooling(event, row):
             return Step()
-        return self._scaled(event, row, limits.lower_factor, f"{trainings} trainings in a row with a loss anomaly")
-
-    def _row(self, rows: Rows, event: Event[Any]) -> LearningRow:
-        """Return the configuration's row; before any event, one with its settings."""
-        if row := rows.get(event.subject):
-            return row
-        config = self.settings.config(ConfigKey(event.subject))
-        return LearningRow(
-            learning_rate=config.ppo.learning_rate,
-            epochs=config.ppo.epochs,
-            games_per_iteration=config.selfplay.games_per_request,
-            elos=(),
-            stderrs=(),
-            changed_us=0,
-        )
-
-    def _set(self, row: LearningRow, rate: float, now_us: int) -> LearningRow:
-        """Set the learning rate, within its bounds; one that is above them already may stay there."""
-        limits = self.settings.feedback.learning_rate
-        bounded = min(max(rate, limits.minimum), max(limits.maximum, row.learning_rate))
-        return row.replace(learning_rate=bounded, changed_us=now_us)
+        reason = f"{trainings} trainings in a row with a loss anomaly"
+        return self._scaled(event, row, state, limits.lower_factor, reason)
 
     def _cooling(self, event: Event[Any], row: LearningRow) -> bool:
         cooldown_us = self.settings.feedback.learning_rate.cooldown_hours * SECONDS_PER_HOUR * US
         return row.changed_us > 0 and event.recorded_us - row.changed_us < cooldown_us
 
-    def _scaled(self, event: Event[Any], row: LearningRow, factor: float, reason: str) -> Step[LearningRow]:
-        """Multiply the learning rate, and tell if that changes it."""
-        changed = self._set(row, row.learning_rate * factor, event.recorded_us)
-        same = changed.learning_rate == row.learning_rate
-        return Step({event.subject: row}) if same else _told(event.subject, changed, reason)
+    def _scaled(
+        self, event: Event[Any], row: LearningRow, state: FeedbackState, factor: float, reason: str
+    ) -> Step[LearningRow]:
+        """Multiply the learning rate, if that changes it."""
+        before = state.parameter("learning_rate", self.settings)
+        rate = self._within(state, before * factor)
+        return Step({event.subject: row}) if rate == before else self._set(row, event, state, rate, reason)
 
+    def _set(
+        self, row: LearningRow, event: Event[Any], state: FeedbackState, rate: float, reason: str
+    ) -> Step[LearningRow]:
+        changed = row.replace(changed_us=event.recorded_us)
+        return Step({event.subject: changed}, (self._params(state, reason, learning_rate=self._within(state, rate)),))
 
-def _told(key: str, row: LearningRow, reason: str) -> Step[LearningRow]:
-    settings = AdaptiveParamsChanged(
-        epochs=row.epochs, games_per_iteration=row.games_per_iteration, learning_rate=row.learning_rate, reason=reason
-    )
-    return Step({key: row}, (Emission(settings),))
+    def _within(self, state: FeedbackState, rate: float) -> float:
+        """Return a learning rate within its bounds; one that is above them already may stay there."""
+        limits = self.settings.feedback.learning_rate
+        return min(max(rate, limits.minimum), max(limits.maximum, state.parameter("learning_rate", self.settings)))
+
+    def _params(self, state: FeedbackState, reason: str, **changes: float) -> Emission:
+        """Emit all parameters of coming trainings, some of them changed."""
+        names: tuple[Parameter, ...] = ("epochs", "games_per_iteration", "learning_rate")
+        values: dict[str, Any] = {name: state.parameter(name, self.settings) for name in names} | changes
+        return Emission(AdaptiveParamsChanged(**values, reason=reason))

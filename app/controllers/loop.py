@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 from app.controllers.bad_nodes import Delivered, NodeRow, NodeWatch
 from app.controllers.controller import Controller
-from app.controllers.data_quality import US, QualityRow, adopt_block, apply_parity, apply_quality
-from app.controllers.stall import BoostRow, Look, adopt_boost, check_stall
+from app.controllers.data_quality import QualityRow, apply_parity, apply_quality
+from app.controllers.stall import check_stall
 from app.controllers.state import FeedbackState, States, longest_between_sweeps, state_of
-from app.controllers.trend import SECONDS_PER_HOUR
-from app.core import EventId, ModelHash, derive_id, derive_seed
+from app.controllers.trend import SECONDS_PER_HOUR, US
+from app.core import ModelHash, derive_seed
 from app.events import (
     Cause,
     ClockTick,
@@ -45,12 +45,6 @@ from app.events import (
 MAX_ATTEMPTS = 3
 """How often the evaluation of one model is asked for before it is given up."""
 
-ADOPTED = (ExplorationBoost, NodeQuarantined, NodeReleased, TrainingBlockedByQuality, TrainingUnblocked)
-"""Decisions that an operator may take too: its owner goes on from them."""
-
-UNSEEN = 16
-"""Most own decisions awaiting their record; their ids tell them from an operator's."""
-
 SWEEP = ""
 """The row that says when all configurations were last looked at."""
 
@@ -75,11 +69,10 @@ class FeedbackRow(Row, frozen=True):
         overdue: EVALUATION_OVERDUE was emitted since the last evaluation.
         evaluated: the last evaluation.
         inspected: the last inspected shard.
-        unseen: the latest own decisions that an operator may take too and that are not recorded yet.
+        checked_us: when it was looked at for a stall.
     """
 
     awaited: Awaited | None = None
-    boost: BoostRow = BoostRow()
     quality: QualityRow = QualityRow()
     delivered: tuple[Delivered, ...] = ()
     node: NodeRow = NodeRow()
@@ -88,7 +81,7 @@ class FeedbackRow(Row, frozen=True):
     overdue: bool = False
     evaluated: Cause | None = None
     inspected: Cause | None = None
-    unseen: tuple[EventId, ...] = ()
+    checked_us: int = 0
 
 
 FIRST = FeedbackRow()
@@ -117,14 +110,6 @@ class FeedbackLoopController(Controller):
             TrainingUnblocked,
         }
     )
-
-    def step(self, rows: Rows, event: Event[Payload], *shown: Mapping[str, Any]) -> Step[FeedbackRow]:
-        """Fold one event; own decisions come back, and their effect is in the rows already."""
-        key = _row_of(event.data, event.subject)
-        row = rows.get(key) or FIRST
-        if event.id in row.unseen:
-            return Step({key: _seen(row, event)})
-        return self._awaiting(super().step(rows, event, *shown), rows, event)
 
     @handles(TrainingCompleted)
     def trained(self, rows: Rows, event: Event[TrainingCompleted], states: States) -> Step[FeedbackRow]:
@@ -161,27 +146,28 @@ class FeedbackLoopController(Controller):
     def scored(self, rows: Rows, event: Event[QualityScoreUpdated], states: States) -> Step[FeedbackRow]:
         """Set penalty and intensity by the configuration's quality, and watch the worker's."""
         row, data, settings = rows.get(event.subject) or FIRST, event.data, self.settings.feedback
-        watch, quality, said = self._watch(rows, row, event), row.quality, tuple[Payload, ...]()
+        state, watch = state_of(states, event.subject), self._watch(rows, row, event)
+        quality, found = row.quality, tuple[Payload, ...]()
         if data.shard.worker is not None:
             watch.score(data.shard.worker, data.score)
-        known = state_of(states, event.subject).quality_score
-        if known is not None:
-            quality, said = apply_quality(quality, known, settings, event.recorded_us)
-        return _inspected(rows, row.replace(quality=quality, inspected=event.cause), watch, event, said)
+        if state.quality_score is not None:
+            quality, found = apply_quality(quality, state, settings, event.recorded_us)
+        return _inspected(rows, row.replace(quality=quality, inspected=event.cause), watch, event, found)
 
     @handles(ParityChecked)
     def parity_checked(self, rows: Rows, event: Event[ParityChecked], states: States) -> Step[FeedbackRow]:
         """Block training where games break the rules, unless that is one worker's fault alone."""
         row, data, key = rows.get(event.subject) or FIRST, event.data, event.subject
-        watch, quality, said = self._watch(rows, row, event), row.quality, tuple[Payload, ...]()
+        state, watch = state_of(states, key), self._watch(rows, row, event)
+        quality, found = row.quality, tuple[Payload, ...]()
         reason = f"{data.failures} of {data.checked} games of {key} differ from the rules"
         if not (data.failures and data.worker is not None and watch.is_at_fault(data.worker, reason)):
-            quality, said = apply_parity(quality, data.checked, data.failures, self.settings.feedback.quality)
-        if quality.blocked and not row.quality.blocked:
+            quality, found = apply_parity(quality, state, data.checked, data.failures, self.settings.feedback.quality)
+        if any(isinstance(one, TrainingBlockedByQuality) for one in found):
             accused = [name for name, one in rows.items() if one.node.broken == key and one.node.quarantines]
             for name in sorted(accused):  # because rows change their order at a restart, and ids depend on it
                 watch.release(name.removeprefix(NODE), f"others break the rules of {key} as well")
-        return _inspected(rows, row.replace(quality=quality), watch, event, said)
+        return _inspected(rows, row.replace(quality=quality), watch, event, found)
 
     @handles(NodeProbed)
     def probed(self, rows: Rows, event: Event[NodeProbed], states: States) -> Step[FeedbackRow]:
@@ -197,7 +183,7 @@ class FeedbackLoopController(Controller):
         self, rows: Rows, event: Event[NodeQuarantined] | Event[NodeReleased], states: States
     ) -> Step[FeedbackRow]:
         """Go on from a quarantine that an operator began or ended."""
-        key = _row_of(event.data, event.subject)
+        key = NODE + event.data.worker
         begun = int(isinstance(event.data, NodeQuarantined))
         node = NodeRow(times_us=(event.recorded_us,), quarantines=begun)
         return Step({key: (rows.get(key) or FIRST).replace(node=node)})
@@ -206,17 +192,9 @@ class FeedbackLoopController(Controller):
     def block_decided(
         self, rows: Rows, event: Event[TrainingBlockedByQuality] | Event[TrainingUnblocked], states: States
     ) -> Step[FeedbackRow]:
-        """Go on from a block that an operator set or lifted."""
-        row = rows.get(event.subject) or FIRST
-        quality = adopt_block(row.quality, blocked=isinstance(event.data, TrainingBlockedByQuality))
-        return Step({event.subject: row.replace(quality=quality)})
-
-    @handles(ExplorationBoost)
-    def boost_decided(self, rows: Rows, event: Event[ExplorationBoost], states: States) -> Step[FeedbackRow]:
-        """Go on from a boost that an operator set."""
-        row = rows.get(event.subject) or FIRST
-        boost = adopt_boost(row.boost, event.data, event.recorded_us).replace(set_by=event.cause)
-        return Step({event.subject: row.replace(boost=boost)})
+        """Hold a block that an operator set, until an operator lifts it."""
+        row, held = rows.get(event.subject) or FIRST, isinstance(event.data, TrainingBlockedByQuality)
+        return Step({event.subject: row.replace(quality=row.quality.replace(held=held, clean_checks=0))})
 
     @handles(ClockTick)
     def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[FeedbackRow]:
@@ -249,16 +227,14 @@ class FeedbackLoopController(Controller):
     def _check(
         self, row: FeedbackRow, state: FeedbackState, event: Event[Payload]
     ) -> tuple[FeedbackRow, Sequence[Emission]]:
-        """Look for a stall or a pause; overdue evaluations void the rating history."""
-        look = Look(
-            now=event.recordedtime,
-            now_us=event.recorded_us,
-            history=() if row.overdue else state.elo_history,
-            evaluated=row.evaluated,
-            paused_by=row.inspected if row.quality.intensity == "paused" else None,
+        """Look for a stall or a pause, at most once per check period."""
+        now_us, settings = event.recorded_us, self.settings.feedback.stall
+        if now_us - row.checked_us < settings.check_seconds * US:
+            return row, ()
+        found = check_stall(
+            state, settings, now_us, rated_by=row.evaluated, inspected_by=row.inspected, overdue=row.overdue
         )
-        boost, emissions = check_stall(row.boost, look, self.settings.feedback.stall)
-        return row if boost is row.boost else row.replace(boost=boost), emissions
+        return row.replace(checked_us=now_us), found
 
     def _ask(self, row: FeedbackRow, key: str, awaited: Awaited) -> Step[FeedbackRow]:
         seed = derive_seed(self.settings.seed, key, "evaluation", awaited.model, awaited.attempts)
@@ -273,37 +249,13 @@ class FeedbackLoopController(Controller):
 
         return NodeWatch(self.settings.feedback.nodes, event.subject, row.delivered, load, event.recorded_us)
 
-    def _awaiting(self, step: Step[FeedbackRow], rows: Rows, event: Event[Payload]) -> Step[FeedbackRow]:
-        """Return a step whose rows hold the ids of its decisions, to tell them from an operator's."""
-        changed = dict(step.rows)
-        for index, (data, subject, _) in enumerate(step.emissions):
-            if isinstance(data, ADOPTED):
-                key = _row_of(data, subject or event.subject)
-                row = changed.get(key) or rows.get(key) or FIRST
-                unseen = (*row.unseen, derive_id(self.name, event.id, index))
-                changed[key] = row.replace(unseen=unseen[-UNSEEN:])
-        return Step(changed, step.emissions)
-
-
-def _row_of(data: Payload, subject: str) -> str:
-    """Return the key of the row that an event is about: a worker's, or its subject's."""
-    return NODE + data.worker if isinstance(data, NodeQuarantined | NodeReleased) else subject
-
-
-def _seen(row: FeedbackRow, event: Event[Payload]) -> FeedbackRow:
-    """Return the row after an own decision was recorded; its effect is already in the row."""
-    unseen = tuple(one for one in row.unseen if one != event.id)
-    if not isinstance(event.data, ExplorationBoost):
-        return row.replace(unseen=unseen)
-    return row.replace(unseen=unseen, boost=row.boost.replace(set_by=event.cause))
-
 
 def _inspected(
-    rows: Rows, row: FeedbackRow, watch: NodeWatch, event: Event[Any], said: Sequence[Payload]
+    rows: Rows, row: FeedbackRow, watch: NodeWatch, event: Event[Any], found: Sequence[Payload]
 ) -> Step[FeedbackRow]:
     """Return the step after an inspection: the configuration's row, and the workers' that it changed."""
     changed: dict[str, FeedbackRow | None] = {
         NODE + name: rows.get(NODE + name, FIRST).replace(node=one) for name, one in watch.changed.items()
     }
     changed[event.subject] = row.replace(delivered=watch.delivered)
-    return Step(changed, tuple(Emission(payload) for payload in (*said, *watch.said)))
+    return Step(changed, tuple(Emission(payload) for payload in (*found, *watch.said)))

@@ -23,9 +23,9 @@ from app.controllers.fair_queue import (
     next_turn,
     priority,
 )
-from app.controllers.knobs import bounded
-from app.controllers.needs import US
-from app.controllers.state import FeedbackState, States, state_of
+from app.controllers.needs import is_usable, latest_shards, most_rows
+from app.controllers.state import States, state_of
+from app.controllers.trend import US
 from app.core import ConfigKey, ModelHash, derive_id, derive_seed, lineups
 from app.events import (
     AdaptiveParamsChanged,
@@ -41,6 +41,7 @@ from app.events import (
     Lineup,
     MatchmakingUpdated,
     ModelDistributed,
+    ModelRolledBack,
     NodeDegraded,
     NodeLost,
     NodeProbed,
@@ -59,9 +60,9 @@ from app.events import (
     SelfplayRequested,
     Step,
     TrainingBlockedByQuality,
-    TrainingCompleted,
     TrainingFailed,
     TrainingIntensityChanged,
+    TrainingRequested,
     TrainingUnblocked,
     handles,
 )
@@ -69,9 +70,6 @@ from app.events import (
 NAME = "SelfplayScheduler"
 WORKER_DAEMON = "selfplay_worker"
 CONFIG, WORKER = "config:", "worker:"
-
-LEAST_RATE = 0.01
-"""A lower one, as an operator may set, would be no more games at all; and the time until the next no number."""
 
 MOST_DEADLINES = 4
 """Deadlines of self-play after which a request is given up despite heartbeats: two attempts at it, and two at the one
@@ -137,14 +135,14 @@ class Allocation:
         settings: RunSettings,
         rows: Mapping[str, SchedulerRow],
         event: Event[Payload],
-        states: Mapping[str, FeedbackState],
+        states: States,
     ) -> None:
         self.settings, self.limits = settings, settings.feedback.scheduler
         self.rows, self.event, self.states = rows, event, states
         self.key, self.now_us = event.subject, event.recorded_us
         self.configs = {name.removeprefix(CONFIG): one.config for name, one in rows.items() if one.config}
         self.workers = {name.removeprefix(WORKER): one.worker for name, one in rows.items() if one.worker}
-        self.row = self.configs.get(self.key, ConfigRow())
+        self.row, self.state = self.configs.get(self.key, ConfigRow()), state_of(states, self.key)
         self.emissions: list[Emission] = []
 
     def step(self) -> Step[SchedulerRow]:
@@ -152,7 +150,7 @@ class Allocation:
         data = self.event.data
         if (row := self.handlers[type(data)](self, data)) is not None:
             self.configs[self.key] = row.replace(cause=self.event.cause)
-        while turn := next_turn(self.configs, self.workers, self.settings, self.now_us):
+        while turn := next_turn(self.configs, self.workers, self.states, self.settings, self.now_us):
             self._request(*turn)
         changed: dict[str, SchedulerRow | None] = {
             CONFIG + key: SchedulerRow(config=row)
@@ -170,29 +168,30 @@ class Allocation:
         """Ask a worker for games of a configuration, whose turn starts at this virtual time."""
         row, worker, config = self.configs[key], self.workers[name], self.settings.config(key)
         state, games, probe = state_of(self.states, key), config.selfplay.games_per_request, worker.quarantined
-        assert row.model is not None  # without one it does not wait
+        model = state.lineage.playing
+        assert model is not None  # without one it does not wait
         request_id = derive_id(NAME, self.event.id, len(self.emissions))
         seed = derive_seed(self.settings.seed, key, "selfplay", row.requests)
-        met = meeting(row.matchmaking, row.model, config.players, games, seed)
+        met = meeting(state.matchmaking, model, config.players, games, seed)
         request = SelfplayRequested(
             worker=name,
-            model=row.model,
+            model=model,
             lineups=met.lineups,
             games=games,
             seed=seed,
-            temperature=(row.base_temperature or config.selfplay.temperature) * state.exploration_boost,
+            temperature=state.parameter("base_temperature", self.settings) * state.exploration_boost,
             probe=probe,
         )
         self.emissions.append(Emission(request, key, row.cause))
         if met.draws:
-            sampled = OpponentSampled(request_id=request_id, model=row.model, opponents=met.draws)
+            sampled = OpponentSampled(request_id=request_id, model=model, opponents=met.draws)
             self.emissions.append(Emission(sampled, key, row.cause))
         asked = Asked(request=request_id, worker=name, at_us=self.now_us, seen_us=self.now_us, probe=probe)
         self.configs[key] = row.replace(
             out=(*row.out, asked),
             requests=row.requests + 1,
             requested_us=self.now_us,
-            gap_seconds=gap_seconds(row, self.limits, self.now_us),
+            gap_seconds=gap_seconds(row, state.selfplay_rate, self.limits, self.now_us),
             start=start,
             finish=start + row.seconds / priority(state, self.limits, self.event.recordedtime),
         )
@@ -322,72 +321,55 @@ class Allocation:
 
     def _scored(self, data: QualityScoreUpdated) -> ConfigRow | None:
         """Count a shard's rows, if they are good enough; poor ones are asked for again by the next tick."""
-        if data.shard.model != self.row.model:
+        if data.shard.model != self.state.lineage.playing:
             return None
         self._trust(data.shard.worker)
         row, asked = self.row.replace(failed_at=None, good_us=self.now_us), self.row.asked(data.request_id)
-        if not row.needs.usable(self.settings, self.key, data.score):
+        if not is_usable(self.state, self.settings, data.score):
             return row.ended(asked, self.now_us, failed=True) if asked else row
-        shards = row.needs.latest(self.settings, self.key, (*row.shards, data.shard))
-        rows = min(data.shard.rows, row.needs.most_rows(self.settings, self.key))
+        shards = latest_shards(self.state, self.settings, (*row.shards, data.shard))
+        rows = min(data.shard.rows, most_rows(self.state, self.settings))
         answered = row.without(asked) if asked else row
         return answered.replace(shards=shards, rows_per_game=rows / data.shard.games)
 
-    def _distributed(self, data: ModelDistributed) -> ConfigRow:
-        return self.row.replace(model=data.model, candidate=None, shards=(), out=())
+    def _distributed(self, _: ModelDistributed) -> ConfigRow:
+        return self.row.replace(shards=(), out=())
 
-    def _trained(self, data: TrainingCompleted) -> None:
-        self.configs[self.key] = self.row.replace(candidate=data.model)
+    def _training(self, data: TrainingRequested) -> ConfigRow:
+        spent = {shard.key for shard in data.shards}
+        return self.row.replace(shards=tuple([shard for shard in self.row.shards if shard.key not in spent]))
 
-    def _matched(self, data: MatchmakingUpdated) -> None:
-        self.configs[self.key] = self.row.replace(matchmaking=data)
+    def _spoiled(self, _: ModelRolledBack | TrainingBlockedByQuality) -> ConfigRow:
+        return self.row.replace(shards=())
 
-    def _rejected(self, _: PromotionRejected | TrainingFailed) -> ConfigRow:
-        return self.row.replace(candidate=None, shards=())
-
-    def _unrated(self, data: EvaluationFailed) -> ConfigRow | None:
-        """Go on as the trigger does, which waits for the rating of its candidate alone."""
-        awaited = data.purpose == "rating" and data.model == self.row.candidate
-        return self.row.replace(candidate=None, shards=()) if awaited else None
-
-    def _penalised(self, data: QualityPenaltyApplied) -> ConfigRow:
-        return self.row.replace(rate=max(LEAST_RATE, data.rate_multiplier))
-
-    def _blocked(self, _: TrainingBlockedByQuality) -> ConfigRow:
-        return self.row.replace(blocked=True, shards=())
-
-    def _unblocked(self, _: TrainingUnblocked) -> ConfigRow:
-        return self.row.replace(blocked=False)
-
-    def _decided(self, data: AdaptiveParamsChanged | HyperparameterUpdated | TrainingIntensityChanged) -> ConfigRow:
-        if isinstance(data, HyperparameterUpdated) and data.parameter == "base_temperature":
-            return self.row.replace(base_temperature=bounded(data.parameter, data.value, self.settings, self.key))
-        return self.row.replace(needs=self.row.needs.after(data, self.settings, self.key))
+    def _state_changed(self, _: Payload) -> ConfigRow:
+        """Play if that is wanted now."""
+        return self.row
 
     handlers: ClassVar[Mapping[type[Payload], Callable[["Allocation", Any], ConfigRow | None]]] = {
-        AdaptiveParamsChanged: _decided,
+        AdaptiveParamsChanged: _state_changed,
         ClockTick: _tick,
         DaemonReady: _ready,
         DaemonStopped: _stopped,
-        EvaluationFailed: _unrated,
-        HyperparameterUpdated: _decided,
+        EvaluationFailed: _state_changed,
+        HyperparameterUpdated: _state_changed,
         InspectionFailed: _failed,
-        MatchmakingUpdated: _matched,
         ModelDistributed: _distributed,
+        ModelRolledBack: _spoiled,
         NodeProbed: _probed,
         NodeQuarantined: _quarantined,
         NodeReleased: _released,
-        PromotionRejected: _rejected,
+        PromotionRejected: _state_changed,
         QualityDegraded: _failed,
-        QualityPenaltyApplied: _penalised,
+        QualityPenaltyApplied: _state_changed,
         QualityScoreUpdated: _scored,
         SelfplayComplete: _complete,
         SelfplayFailed: _failed,
-        TrainingBlockedByQuality: _blocked,
-        TrainingCompleted: _trained,
-        TrainingFailed: _rejected,
-        TrainingIntensityChanged: _decided,
-        TrainingUnblocked: _unblocked,
+        TrainingBlockedByQuality: _spoiled,
+        TrainingFailed: _state_changed,
+        TrainingIntensityChanged: _state_changed,
+        TrainingRequested: _training,
+        TrainingUnblocked: _state_changed,
     }
 
 

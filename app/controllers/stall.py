@@ -14,50 +14,14 @@ ends.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from app.config.feedback import StallSettings
-from app.controllers.trend import SECONDS_PER_HOUR, RatingPoint, Slope, latest_slopes
-from app.events import Cause, Emission, ExplorationBoost, PlateauDetected, Row
-
-US = 1_000_000
-
-
-class BoostRow(Row, frozen=True):
-    """The exploration boost in force, with the times of the last change and check.
-
-    Attributes:
-        lasts_seconds: how long an operator's boost lasts; ``None``: as long as those that are set here.
-        set_by: the event that set it, once it is recorded.
-    """
-
-    multiplier: float = 1.0
-    set_us: int = 0
-    checked_us: int = 0
-    lasts_seconds: float | None = None
-    set_by: Cause | None = None
-
-
-class Look(NamedTuple):
-    """One configuration at one sweep.
-
-    Attributes:
-        now: the time.
-        now_us: the same, microseconds since 1970.
-        history: ratings, oldest first; empty where evaluations are overdue.
-        evaluated: the last evaluation.
-        paused_by: the shard whose quality pauses training; ``None`` when training is not paused.
-    """
-
-    now: datetime
-    now_us: int
-    history: Sequence[RatingPoint]
-    evaluated: Cause | None
-    paused_by: Cause | None
-
-
-Change = tuple[BoostRow, tuple[Emission, ...]]
+from app.controllers.state import FeedbackState
+from app.controllers.trend import SECONDS_PER_HOUR, US, RatingPoint, Slope, latest_slopes
+from app.events import Cause, Emission, ExplorationBoost, PlateauDetected
+from app.events.envelope import EPOCH
 
 
 class Stall(NamedTuple):
@@ -87,41 +51,46 @@ def stalled(history: Sequence[RatingPoint], settings: StallSettings, now: dateti
     return None
 
 
-def check_stall(row: BoostRow, look: Look, settings: StallSettings) -> Change:
-    """Look for a stall or a pause, at most once per ``check_seconds``; boost, renew, or let a boost decay."""
-    if look.now_us - row.checked_us < settings.check_seconds * US:
-        return row, ()
-    row = row.replace(checked_us=look.now_us)
-    lasts = settings.boost_hours * SECONDS_PER_HOUR if row.lasts_seconds is None else row.lasts_seconds
-    if row.set_us > 0 and look.now_us - row.set_us < lasts * US:
-        return row, ()
-    if (stall := stalled(look.history, settings, look.now)) is not None:
+def check_stall(
+    state: FeedbackState,
+    settings: StallSettings,
+    now_us: int,
+    *,
+    rated_by: Cause | None,
+    inspected_by: Cause | None,
+    overdue: bool,
+) -> tuple[Emission, ...]:
+    """Look for a stall or a pause: boost, renew, or let a boost decay. Nothing changes while a boost lasts.
+
+    Args:
+        state: of the configuration.
+        settings: of the rule.
+        now_us: the time, microseconds since 1970 UTC.
+        rated_by: the last evaluation, evidence of a stall.
+        inspected_by: the last inspected shard, evidence of a pause.
+        overdue: evaluations are overdue, so that the rating history says nothing about the present.
+    """
+    multiplier, set_by = state.exploration_boost, state.boost_set_by
+    lasts = state.boost_lasts_seconds if multiplier > 1 else settings.boost_hours * SECONDS_PER_HOUR
+    if set_by is not None and now_us - set_by.recorded_us < lasts * US:
+        return ()
+    now = EPOCH + timedelta(microseconds=now_us)
+    if (stall := stalled(() if overdue else state.elo_history, settings, now)) is not None:
         upper = stall.slope.upper(settings.confidence)
         plateau = PlateauDetected(velocity=stall.slope.velocity, upper_bound=upper, window_hours=stall.hours)
         reason = f"velocity at most {upper:.1f} Elo/h, below {settings.velocity:g}, for {stall.hours:.3g} h"
-        boosted, boost = _set(row, row.multiplier * settings.boost, settings, look.now_us, reason)
-        return boosted, (Emission(plateau, evidence=look.evaluated), Emission(boost, evidence=look.evaluated))
-    if look.paused_by is not None:
-        reason = "the quality of its data pauses training"
-        boosted, boost = _set(row, row.multiplier * settings.boost, settings, look.now_us, reason)
-        return boosted, (Emission(boost, evidence=look.paused_by),)
-    if row.multiplier > 1:
-        reason = "no stall and no pause any more"
-        boosted, boost = _set(row, row.multiplier / settings.boost, settings, look.now_us, reason)
-        return boosted, (Emission(boost, evidence=row.set_by),)
-    return row, ()
+        boost = _boost(multiplier * settings.boost, settings, reason)
+        return Emission(plateau, evidence=rated_by), Emission(boost, evidence=rated_by)
+    if state.training_intensity == "paused":
+        boost = _boost(multiplier * settings.boost, settings, "the quality of its data pauses training")
+        return (Emission(boost, evidence=inspected_by),)
+    if multiplier > 1:
+        boost = _boost(multiplier / settings.boost, settings, "no stall and no pause any more")
+        return (Emission(boost, evidence=set_by),)
+    return ()
 
 
-def adopt_boost(row: BoostRow, boost: ExplorationBoost, now_us: int) -> BoostRow:
-    """Go on from a boost that somebody else set; when one was lifted, the next is due as late as usual."""
-    lasts = boost.lasts_seconds if boost.multiplier > 1 else None
-    return row.replace(multiplier=boost.multiplier, set_us=now_us, lasts_seconds=lasts)
-
-
-def _set(
-    row: BoostRow, wanted: float, settings: StallSettings, now_us: int, reason: str
-) -> tuple[BoostRow, ExplorationBoost]:
+def _boost(wanted: float, settings: StallSettings, reason: str) -> ExplorationBoost:
     multiplier = min(settings.boost_cap, max(1.0, wanted))
     lasts = settings.boost_hours * SECONDS_PER_HOUR if multiplier > 1 else 0.0
-    boost = ExplorationBoost(multiplier=multiplier, lasts_seconds=lasts, reason=reason)
-    return row.replace(multiplier=multiplier, set_us=now_us, lasts_seconds=None), boost
+    return ExplorationBoost(multiplier=multiplier, lasts_seconds=lasts, reason=reason)

@@ -1,41 +1,56 @@
-"""FeedbackState: all that the controllers know of one configuration, and the fold that keeps it.
+"""FeedbackState: signals, knobs and lineage of one configuration, and the fold that keeps it.
 
-``None`` means not measured yet, never zero: a quality of 0 would block training for ever. Every method returns a new
+Every reducer that follows a configuration is shown this state and keeps none of it in rows of its own. ``None`` means
+not measured, or not decided, never zero: a quality of 0 would block training for ever. Every method returns a new
 state; those that depend on the time take it as an argument.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from msgspec import Meta
 
 from app.config import RunSettings
+from app.controllers.knobs import bounded, configured
+from app.controllers.lineage import Lineage
 from app.controllers.trend import SECONDS_PER_HOUR, RatingPoint, later, pooled, slope_per_hour
 from app.core import RANDOM, ConfigKey, Elo, EloPerHour, ModelHash
 from app.events import (
+    AdaptiveParamsChanged,
+    Cause,
     ClockTick,
     CurriculumRebalanced,
+    EloUpdated,
     EvaluationCompleted,
+    EvaluationFailed,
     Event,
     ExplorationBoost,
     HandlerReducer,
+    HyperparameterUpdated,
     Intensity,
     LossAnomalyDetected,
+    MatchmakingUpdated,
     ModelDistributed,
     ModelPromoted,
     ModelRolledBack,
+    Parameter,
     ParityChecked,
     Payload,
     PromotionRejected,
     QualityPenaltyApplied,
     QualityScoreUpdated,
     Row,
+    RunConfigured,
     SelfplayComplete,
     Step,
+    TrainingBlockedByQuality,
     TrainingCompleted,
+    TrainingFailed,
     TrainingIntensityChanged,
+    TrainingRequested,
+    TrainingUnblocked,
     handles,
 )
 
@@ -106,6 +121,25 @@ class FeedbackState(Row, frozen=True):
     last_promotion_success: bool | None = None
     curriculum_tier: Count = 0
 
+    # Knobs, beside training_intensity, exploration_boost and curriculum_weight. None: as configured, or not set.
+    training_block: str | None = None
+    selfplay_rate: float = 1.0
+    boost_lasts_seconds: float = 0.0
+    boost_set_by: Cause | None = None
+    learning_rate: float | None = None
+    epochs: int | None = None
+    games_per_iteration: int | None = None
+    quality_threshold: float | None = None
+    base_temperature: float | None = None
+    matchmaking: MatchmakingUpdated | None = None
+
+    lineage: Lineage = Lineage()
+
+    def parameter(self, name: Parameter, settings: RunSettings) -> float:
+        """Return the value of a parameter: as decided, otherwise as configured."""
+        decided: float | None = getattr(self, name)
+        return configured(name, settings, self.config_key) if decided is None else decided
+
     def update_parity(self, checked: int, failures: int) -> Self:
         """Count ``failures`` among ``checked`` > 0 replayed games; the status tells of the latest check."""
         before = (self.parity_failure_rate or 0.0) * self.parity_checks_total
@@ -162,6 +196,9 @@ class FeedbackState(Row, frozen=True):
 
 States = Mapping[str, FeedbackState]
 
+PARAMETERS: tuple[Parameter, ...] = get_args(Parameter)
+"""The knobs that are numbers with bounds; FeedbackState's fields have their names."""
+
 
 def state_of(states: States, key: str) -> FeedbackState:
     """Return a configuration's state; before any event about it, one in which nothing is known."""
@@ -185,6 +222,11 @@ class FeedbackFold(HandlerReducer):
     name: ClassVar[str] = "FeedbackState"
     row: ClassVar[type[FeedbackState]] = FeedbackState
     emits: ClassVar[frozenset[type[Payload]]] = frozenset()
+
+    @handles(RunConfigured)
+    def run_configured(self, rows: States, event: Event[RunConfigured]) -> Step[FeedbackState]:
+        """Keep decided parameters within the bounds that the run's settings set now."""
+        return Step({key: self._bounded(state) for key, state in rows.items() if key in self.settings})
 
     @handles(ClockTick)
     def ticked(self, rows: States, event: Event[ClockTick]) -> Step[FeedbackState]:
@@ -245,7 +287,13 @@ class FeedbackFold(HandlerReducer):
             data_freshness_hours=played and (now - played).total_seconds() / SECONDS_PER_HOUR,
             training_accuracy=metrics.explained_variance if metrics else state.training_accuracy,
             consecutive_anomalies=0,  # until what follows from this training says otherwise
+            lineage=state.lineage.after(event),
         )
+
+    @handles(TrainingRequested, TrainingFailed, EvaluationFailed, ModelDistributed, EloUpdated)
+    def models_changed(self, rows: States, event: Event[Any]) -> Step[FeedbackState]:
+        """Update the lineage."""
+        return _changed(rows, event, lineage=state_of(rows, event.subject).lineage.after(event))
 
     @handles(LossAnomalyDetected)
     def loss_was_unusual(self, rows: States, event: Event[LossAnomalyDetected]) -> Step[FeedbackState]:
@@ -254,11 +302,15 @@ class FeedbackFold(HandlerReducer):
 
     @handles(ModelPromoted)
     def promoted(self, rows: States, event: Event[ModelPromoted]) -> Step[FeedbackState]:
-        """Count promotions in a row."""
+        """Make a model current, and count promotions in a row."""
+        state = state_of(rows, event.subject)
+        lineage = state.lineage.after(event)
         return _changed(
             rows,
             event,
-            consecutive_successes=state_of(rows, event.subject).consecutive_successes + 1,
+            lineage=lineage,
+            current_model=lineage.current_model,
+            consecutive_successes=state.consecutive_successes + 1,
             consecutive_failures=0,
             last_promotion_time=event.recordedtime,
             last_promotion_success=True,
@@ -267,23 +319,25 @@ class FeedbackFold(HandlerReducer):
     @handles(PromotionRejected)
     def rejected(self, rows: States, event: Event[PromotionRejected]) -> Step[FeedbackState]:
         """Count rejections in a row."""
-        failures = state_of(rows, event.subject).consecutive_failures + 1
-        return _changed(
-            rows, event, consecutive_successes=0, consecutive_failures=failures, last_promotion_success=False
-        )
-
-    @handles(ModelDistributed)
-    def distributed(self, rows: States, event: Event[ModelDistributed]) -> Step[FeedbackState]:
-        """Note the model that workers play."""
-        return _changed(rows, event, current_model=event.data.model)
-
-    @handles(ModelRolledBack)
-    def rolled_back(self, rows: States, event: Event[ModelRolledBack]) -> Step[FeedbackState]:
-        """Forget the ratings of the models that were rolled back."""
+        state = state_of(rows, event.subject)
         return _changed(
             rows,
             event,
-            current_model=event.data.to_model,
+            lineage=state.lineage.after(event),
+            consecutive_successes=0,
+            consecutive_failures=state.consecutive_failures + 1,
+            last_promotion_success=False,
+        )
+
+    @handles(ModelRolledBack)
+    def rolled_back(self, rows: States, event: Event[ModelRolledBack]) -> Step[FeedbackState]:
+        """Restore a model, and forget the ratings of those that were rolled back."""
+        lineage = state_of(rows, event.subject).lineage.after(event)
+        return _changed(
+            rows,
+            event,
+            lineage=lineage,
+            current_model=lineage.current_model,
             elo_history=(),
             elo_velocity=None,
             last_adjustment_time=event.recordedtime,
@@ -291,19 +345,81 @@ class FeedbackFold(HandlerReducer):
 
     @handles(ExplorationBoost)
     def boosted(self, rows: States, event: Event[ExplorationBoost]) -> Step[FeedbackState]:
-        """Note the boost in force."""
-        return _changed(rows, event, exploration_boost=event.data.multiplier, last_adjustment_time=event.recordedtime)
+        """Set the exploration boost."""
+        return _changed(
+            rows,
+            event,
+            exploration_boost=event.data.multiplier,
+            boost_lasts_seconds=event.data.lasts_seconds,
+            boost_set_by=event.cause,
+            last_adjustment_time=event.recordedtime,
+        )
 
     @handles(QualityPenaltyApplied)
     def penalised(self, rows: States, event: Event[QualityPenaltyApplied]) -> Step[FeedbackState]:
-        """Count penalties; one that is lifted counts no more."""
-        penalties = state_of(rows, event.subject).quality_penalties_applied + (event.data.rate_multiplier < 1)
-        return _changed(rows, event, quality_penalties_applied=penalties, last_adjustment_time=event.recordedtime)
+        """Set the rate of self-play, and count penalties; the end of one does not count."""
+        rate = event.data.rate_multiplier
+        penalties = state_of(rows, event.subject).quality_penalties_applied + (rate < 1)
+        return _changed(
+            rows,
+            event,
+            selfplay_rate=rate,
+            quality_penalties_applied=penalties,
+            last_adjustment_time=event.recordedtime,
+        )
 
     @handles(TrainingIntensityChanged)
     def intensity_changed(self, rows: States, event: Event[TrainingIntensityChanged]) -> Step[FeedbackState]:
-        """Note the intensity in force."""
+        """Set the training intensity."""
         return _changed(rows, event, training_intensity=event.data.intensity, last_adjustment_time=event.recordedtime)
+
+    @handles(TrainingBlockedByQuality)
+    def blocked(self, rows: States, event: Event[TrainingBlockedByQuality]) -> Step[FeedbackState]:
+        """Block training."""
+        return _changed(rows, event, training_block=event.data.reason, last_adjustment_time=event.recordedtime)
+
+    @handles(TrainingUnblocked)
+    def unblocked(self, rows: States, event: Event[TrainingUnblocked]) -> Step[FeedbackState]:
+        """Lift the block of training."""
+        return _changed(rows, event, training_block=None, last_adjustment_time=event.recordedtime)
+
+    @handles(AdaptiveParamsChanged)
+    def params_changed(self, rows: States, event: Event[AdaptiveParamsChanged]) -> Step[FeedbackState]:
+        """Set the parameters of coming trainings."""
+        data = event.data
+        return self._set(
+            rows,
+            event,
+            learning_rate=data.learning_rate,
+            epochs=data.epochs,
+            games_per_iteration=data.games_per_iteration,
+        )
+
+    @handles(HyperparameterUpdated)
+    def parameter_set(self, rows: States, event: Event[HyperparameterUpdated]) -> Step[FeedbackState]:
+        """Set a parameter of self-play; ADAPTIVE_PARAMS_CHANGED follows from one of training and sets it."""
+        data = event.data
+        if data.parameter not in ("quality_threshold", "base_temperature"):
+            return Step()
+        return self._set(rows, event, **{data.parameter: data.value})
+
+    @handles(MatchmakingUpdated)
+    def matched(self, rows: States, event: Event[MatchmakingUpdated]) -> Step[FeedbackState]:
+        """Set the current model's opponents."""
+        return _changed(rows, event, matchmaking=event.data)
+
+    def _set(self, rows: States, event: Event[Any], **parameters: Any) -> Step[FeedbackState]:
+        """Set parameters, within their bounds."""
+        state = state_of(rows, event.subject).replace(**parameters, last_adjustment_time=event.recordedtime)
+        return Step({event.subject: self._bounded(state)})
+
+    def _bounded(self, state: FeedbackState) -> FeedbackState:
+        changes = {
+            name: type(value)(bounded(name, value, self.settings, state.config_key))
+            for name in PARAMETERS
+            if (value := getattr(state, name)) is not None
+        }
+        return state.replace(**changes) if changes else state
 
     def _resumed(self, state: FeedbackState, now: datetime) -> FeedbackState:
         """Shift the rating history by the time in which the run was off: nothing could be learned in it."""

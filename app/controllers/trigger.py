@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from app.controllers.controller import Controller
-from app.controllers.knobs import bounded
-from app.controllers.needs import US, Needs
-from app.controllers.state import States
-from app.core import EventId, ModelHash, derive_id, derive_seed
+from app.controllers.needs import is_usable, latest_shards, rows_needed
+from app.controllers.state import FeedbackState, States, state_of
+from app.controllers.trend import US
+from app.core import derive_seed
 from app.events import (
     AdaptiveParamsChanged,
     Cause,
@@ -32,7 +32,6 @@ from app.events import (
     ShardRef,
     Step,
     TrainingBlockedByQuality,
-    TrainingCompleted,
     TrainingFailed,
     TrainingIntensityChanged,
     TrainingRequested,
@@ -48,34 +47,16 @@ class TrainingRow(Row, frozen=True):
     """The trigger's row of one configuration.
 
     Attributes:
-        request: the training under way.
-        candidate: the last training's model, until it is promoted or rejected.
-        replaced: after a rollback, until the restored model is distributed.
-        cause: the latest event that changed this row.
+        trainings: requested, the initial model's not counted.
+        shards: usable rows of the distributed model that no training was asked for.
+        requested_us: when the last training was requested.
+        cause: the latest event that made a training possible or likelier: the evidence of requests at ticks.
     """
 
-    model: ModelHash | None
-    step: int
-    trainings: int
-    shards: tuple[ShardRef, ...]
-    request: EventId | None
-    candidate: ModelHash | None = None
-    replaced: bool = False
-    blocked: bool = False
-    learning_rate: float | None = None
-    epochs: int | None = None
-    needs: Needs = Needs()
-    last_training_us: int = 0
+    trainings: int = 1
+    shards: tuple[ShardRef, ...] = ()
+    requested_us: int = 0
     cause: Cause | None = None
-
-    @property
-    def busy(self) -> bool:
-        """Return whether a training, an evaluation or a change of the model is under way."""
-        return self.request is not None or self.candidate is not None or self.replaced
-
-
-FIRST = TrainingRow(model=None, step=0, trainings=1, shards=(), request=None)
-"""The row of a configuration before its first training is asked for."""
 
 
 Rows = Mapping[str, TrainingRow]
@@ -90,15 +71,19 @@ class TrainingTrigger(Controller):
 
     @handles(RunConfigured)
     def run_configured(self, rows: Rows, event: Event[RunConfigured], states: States) -> Step[TrainingRow]:
-        """Ask for the initial model of each configuration that is new."""
-        new = [config.key for config in self.settings.configs if config.key not in rows]
-        return self._asked(dict.fromkeys(new, FIRST), event)
+        """Request the initial model of each configuration that is new."""
+        new: dict[str, TrainingRow] = {one.key: TrainingRow() for one in self.settings.configs if one.key not in rows}
+        return self._requested(new, event, states)
 
     @handles(ClockTick)
     def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[TrainingRow]:
-        """Ask for trainings whose cooldown has ended."""
-        known = [config.key for config in self.settings.configs if config.key in rows]
-        return self._asked({key: rows[key] for key in known if self._may_train(key, rows[key], event)}, event)
+        """Request trainings whose cooldown has ended."""
+        due: dict[str, TrainingRow] = {
+            one.key: rows[one.key]
+            for one in self.settings.configs
+            if one.key in rows and self._may_train(state_of(states, one.key), rows[one.key], event)
+        }
+        return self._requested(due, event, states)
 
     @handles(NodeQuarantined)
     def node_quarantined(self, rows: Rows, event: Event[NodeQuarantined], states: States) -> Step[TrainingRow]:
@@ -109,126 +94,69 @@ class TrainingTrigger(Controller):
             {key: rows[key].replace(shards=shards) for key, shards in kept.items() if shards != rows[key].shards}
         )
 
-    @handles(ModelDistributed)
-    def distributed(self, rows: Rows, event: Event[ModelDistributed], states: States) -> Step[TrainingRow]:
-        """Go on from a model that is current and distributed."""
-        model, step = event.data.model, event.data.step
-        return self._changed(
-            rows, event, model=model, step=step, shards=(), request=None, candidate=None, replaced=False
-        )
-
-    @handles(ModelRolledBack)
-    def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[TrainingRow]:
-        """Wait until the restored model is distributed; drop what others played."""
-        return self._changed(rows, event, shards=(), request=None, candidate=None, replaced=True)
-
-    @handles(TrainingCompleted)
-    def trained(self, rows: Rows, event: Event[TrainingCompleted], states: States) -> Step[TrainingRow]:
-        """Wait for the verdict on the new model."""
-        row = rows.get(event.subject)
-        if row is None or event.data.request_id != row.request:
-            return Step()
-        return self._changed(rows, event, request=None, candidate=event.data.model)
-
-    @handles(TrainingFailed)
-    def training_failed(self, rows: Rows, event: Event[TrainingFailed], states: States) -> Step[TrainingRow]:
-        """Begin another training once there are enough fresh rows."""
-        row = rows.get(event.subject)
-        return self._changed(rows, event, request=None) if row and event.data.request_id == row.request else Step()
-
-    @handles(PromotionRejected, EvaluationFailed)
-    def rejected(
-        self, rows: Rows, event: Event[PromotionRejected] | Event[EvaluationFailed], states: States
-    ) -> Step[TrainingRow]:
-        """Go on from the current model where the candidate is kept out, or cannot be rated."""
-        row, data = rows.get(event.subject), event.data
-        gate = isinstance(data, EvaluationFailed) and data.purpose != "rating"
-        return (
-            Step() if row is None or gate or data.model != row.candidate else self._changed(rows, event, candidate=None)
-        )
+    @handles(ModelDistributed, ModelRolledBack, TrainingBlockedByQuality)
+    def shards_spoiled(self, rows: Rows, event: Event[Any], states: States) -> Step[TrainingRow]:
+        """Drop what another model played, and what was played under the cause of a block."""
+        return self._changed(rows, event, states, shards=())
 
     @handles(QualityScoreUpdated)
     def scored(self, rows: Rows, event: Event[QualityScoreUpdated], states: States) -> Step[TrainingRow]:
-        """Take up a shard of the current model that is good enough."""
-        row, key, shard = rows.get(event.subject), event.subject, event.data.shard
-        if row is None or shard.model != row.model or not row.needs.usable(self.settings, key, event.data.score):
+        """Take up a shard of the distributed model that is good enough."""
+        row, shard, state = rows.get(event.subject), event.data.shard, state_of(states, event.subject)
+        if row is None or shard.model != state.lineage.playing or not is_usable(state, self.settings, event.data.score):
             return Step()
-        return self._changed(rows, event, shards=row.needs.latest(self.settings, key, (*row.shards, shard)))
+        return self._changed(rows, event, states, shards=latest_shards(state, self.settings, (*row.shards, shard)))
 
-    @handles(TrainingBlockedByQuality)
-    def blocked(self, rows: Rows, event: Event[TrainingBlockedByQuality], states: States) -> Step[TrainingRow]:
-        """Stop training. What was played under the cause of the block is not trained on after it either."""
-        return self._changed(rows, event, blocked=True, shards=())
+    @handles(
+        AdaptiveParamsChanged,
+        EvaluationFailed,
+        HyperparameterUpdated,
+        PromotionRejected,
+        TrainingFailed,
+        TrainingIntensityChanged,
+        TrainingUnblocked,
+    )
+    def state_changed(self, rows: Rows, event: Event[Any], states: States) -> Step[TrainingRow]:
+        """Train if that is possible now."""
+        return self._changed(rows, event, states)
 
-    @handles(TrainingUnblocked)
-    def unblocked(self, rows: Rows, event: Event[TrainingUnblocked], states: States) -> Step[TrainingRow]:
-        """Train again."""
-        return self._changed(rows, event, blocked=False)
-
-    @handles(AdaptiveParamsChanged)
-    def params_changed(self, rows: Rows, event: Event[AdaptiveParamsChanged], states: States) -> Step[TrainingRow]:
-        """Set learning rate and epochs of coming trainings, within their bounds."""
-        row, key, data = rows.get(event.subject), event.subject, event.data
-        if row is None:
-            return Step()
-        return self._changed(
-            rows,
-            event,
-            learning_rate=bounded("learning_rate", data.learning_rate, self.settings, key),
-            epochs=int(bounded("epochs", data.epochs, self.settings, key)),
-            needs=row.needs.after(data, self.settings, key),
-        )
-
-    @handles(TrainingIntensityChanged, HyperparameterUpdated)
-    def needs_changed(
-        self, rows: Rows, event: Event[TrainingIntensityChanged] | Event[HyperparameterUpdated], states: States
-    ) -> Step[TrainingRow]:
-        """Take in how many rows a training needs, and how good they must be."""
-        row = rows.get(event.subject)
-        needs = row and row.needs.after(event.data, self.settings, event.subject)
-        return self._changed(rows, event, needs=needs) if row else Step()
-
-    def _changed(self, rows: Rows, event: Event[Any], **changes: Any) -> Step[TrainingRow]:
-        """Change the row of the event's configuration, if it has one, and ask for a training if it may begin now."""
+    def _changed(self, rows: Rows, event: Event[Any], states: States, **changes: Any) -> Step[TrainingRow]:
+        """Change the row of the event's configuration, if it has one, and request a training if it may begin now."""
         key = event.subject
         if key not in rows:
             return Step()
         row = rows[key].replace(**changes, cause=event.cause)
-        return self._asked({key: row}, event) if self._may_train(key, row, event) else Step({key: row})
+        if self._may_train(state_of(states, key), row, event):
+            return self._requested({key: row}, event, states)
+        return Step({key: row})
 
-    def _may_train(self, key: str, row: TrainingRow, event: Event[Payload]) -> bool:
+    def _may_train(self, state: FeedbackState, row: TrainingRow, event: Event[Payload]) -> bool:
         """Return whether a training may begin now; asked at ticks too, because a cooldown ends without an event."""
-        idle_us, cooldown = event.recorded_us - row.last_training_us, self.settings.feedback.trigger.cooldown_seconds
-        if row.model is None:  # the initial model failed, and there is no other
-            return not row.busy and isinstance(event.data, ClockTick) and idle_us >= COLD_START_US
-        return not row.busy and not row.blocked and idle_us >= cooldown * US and self._enough(key, row)
-
-    def _asked(self, rows: Mapping[str, TrainingRow], event: Event[Payload]) -> Step[TrainingRow]:
-        """Request a training of each configuration, or its initial model where it has none."""
-        asked, emissions = dict[str, TrainingRow | None](), list[Emission]()
-        for key, row in rows.items():
-            update = {
-                "request": derive_id(self.name, event.id, len(emissions)),
-                "trainings": row.trainings + (row.model is not None),
-                "last_training_us": event.recorded_us,
-            }
-            begun = row.replace(**update)
-            asked[key] = begun.replace(shards=())
-            emissions.append(self._request(key, begun))
-        return Step(asked, tuple(emissions))
-
-    def _enough(self, key: str, row: TrainingRow) -> bool:
-        needed = row.needs.rows(self.settings, key)
+        if state.lineage.busy:
+            return False
+        idle_us = event.recorded_us - row.requested_us
+        if state.lineage.distributed is None:  # the initial model failed, and there is no other
+            return isinstance(event.data, ClockTick) and idle_us >= COLD_START_US
+        if state.training_block is not None or idle_us < self.settings.feedback.trigger.cooldown_seconds * US:
+            return False
+        needed = rows_needed(state, self.settings)
         return needed is not None and bool(row.shards) and sum([shard.rows for shard in row.shards]) >= needed
 
-    def _request(self, key: str, row: TrainingRow) -> Emission:
-        ppo = self.settings.config(key).ppo
-        request = TrainingRequested(
-            base_model=row.model,
-            shards=row.shards,
-            step=row.step,
-            seed=derive_seed(self.settings.seed, key, "training", row.trainings),
-            learning_rate=row.learning_rate or ppo.learning_rate,
-            epochs=row.epochs or ppo.epochs,
-        )
-        return Emission(request, key, row.cause)
+    def _requested(self, rows: Mapping[str, TrainingRow], event: Event[Payload], states: States) -> Step[TrainingRow]:
+        """Request a training of each configuration, or its initial model where it has none."""
+        requested, emissions = dict[str, TrainingRow | None](), list[Emission]()
+        for key, row in rows.items():
+            state = state_of(states, key)
+            base = state.lineage.distributed
+            trainings = row.trainings + (base is not None)
+            request = TrainingRequested(
+                base_model=state.lineage.playing,
+                shards=row.shards,
+                step=base.step if base else 0,
+                seed=derive_seed(self.settings.seed, key, "training", trainings),
+                learning_rate=state.parameter("learning_rate", self.settings),
+                epochs=int(state.parameter("epochs", self.settings)),
+            )
+            emissions.append(Emission(request, key, row.cause))
+            requested[key] = row.replace(trainings=trainings, shards=(), requested_us=event.recorded_us)
+        return Step(requested, tuple(emissions))

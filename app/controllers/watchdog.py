@@ -6,8 +6,8 @@ the level, measured too; the alternative is a drop of ``design_drop_elo`` from i
 nothing is wrong the sum keeps coming back to zero, so the model promoted when it last was there is the last good one.
 
 An anchor was the current model when it became one, so the level above it begins at 0 exactly. After an alarm the model
-restored by any rollback is rated again and has to reach the level too. One that an operator went back
-to without an alarm is good by decision, and the level restarts with its measurements.
+restored by any rollback is rated again and has to reach the level too. One that an operator restored without an alarm
+is good by decision, and the level restarts with its measurements.
 
 A sum that is on its way to the threshold is looked into at once: the model in question is retested, rather than the
 next one rated hours later. A retest has few games, as another can follow, and none against anybody else.
@@ -19,7 +19,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from app.config.feedback import WatchdogSettings
 from app.controllers.controller import Controller
-from app.controllers.state import States
+from app.controllers.lineage import Champion
+from app.controllers.state import States, state_of
 from app.core import ANCHOR, ELO_SCALE, NEWEST_ANCHOR, RANDOM, ModelHash, derive_seed, expected_score
 from app.events import (
     Emission,
@@ -181,9 +182,7 @@ class WatchRow(Row, frozen=True):
     """One configuration's test.
 
     Attributes:
-        current: the model promoted last, or restored by a rollback.
-        step: its step.
-        previous: the model that was current before it.
+        previous: the champion before the current one; ``None`` after a rollback.
         evaluated: the latest evaluated model that is not current, or was not then.
         match: its match against the fixed opponent, until it counts.
         level: what is expected of good models; ``None``: the next current model that is rated shows it.
@@ -193,8 +192,6 @@ class WatchRow(Row, frozen=True):
         calm_games: rated games without evidence since the alarm.
     """
 
-    current: ModelHash | None = None
-    step: int = 0
     previous: ModelHash | None = None
     evaluated: ModelHash | None = None
     match: MatchResult | None = None
@@ -233,56 +230,56 @@ class ModelPerformanceWatchdog(Controller):
     @handles(EvaluationCompleted)
     def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[WatchRow]:
         """Count the current model's games; keep those of any other model until it becomes current."""
-        row, data = rows.get(event.subject) or FIRST, event.data
-        played = fixed_match(data)
+        row, data, played = rows.get(event.subject) or FIRST, event.data, fixed_match(event.data)
+        champion = state_of(states, event.subject).lineage.current
+        current = champion if champion and champion.model == data.model else None
         if data.purpose == "retest":
-            if played is None or data.model != row.current or row.level is None or played.player != row.level.player:
+            if current is None or played is None or row.level is None or played.player != row.level.player:
                 return Step()
-            return self._tested(event, row, row.level, Games.of(played), data.model)
+            return self._tested(event, row, row.level, Games.of(played), current)
         if data.purpose != "rating":
             return Step()
-        if data.model == row.current:
-            return self._counted(event, row, played)
+        if current is not None:
+            return self._counted(event, row, played, current)
         return Step({event.subject: row.replace(evaluated=data.model, match=played)})
 
     @handles(ModelPromoted)
     def promoted(self, rows: Rows, event: Event[ModelPromoted], states: States) -> Step[WatchRow]:
         """Count the match of a new current model; one that an operator promoted is rated only afterwards."""
-        row, model = rows.get(event.subject) or FIRST, event.data.model
-        if model == row.current:
-            return Step()
+        row, lineage = rows.get(event.subject) or FIRST, state_of(states, event.subject).lineage
         level = row.level
         if level is not None and row.doubt.total == 0:  # in doubt, the time that passes must not excuse more and more
             level = level.drifted(self.settings.feedback.watchdog.drift_elo)
         promoted = row.replace(
-            current=model,
-            step=event.data.step,
-            previous=row.current,
+            previous=lineage.champions[-2].model if len(lineage.champions) > 1 else None,
             match=None,
             level=level,
             doubt=row.doubt.replace(matches=0),
         )
-        return self._counted(event, promoted, row.match if model == row.evaluated else None)
+        match = row.match if event.data.model == row.evaluated else None
+        return self._counted(event, promoted, match, lineage.champions[-1])
 
     @handles(ModelRolledBack)
     def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[WatchRow]:
         """Reset the test."""
         row, data = rows.get(event.subject) or FIRST, event.data
-        return Step({event.subject: _gone_back(row, data.to_model, data.step, alarm=data.from_model == row.alarmed)})
+        return Step({event.subject: _restored(row, data.to_model, alarm=data.from_model == row.alarmed)})
 
-    def _counted(self, event: Event[Any], row: WatchRow, played: MatchResult | None) -> Step[WatchRow]:
+    def _counted(
+        self, event: Event[Any], row: WatchRow, played: MatchResult | None, current: Champion
+    ) -> Step[WatchRow]:
         """Count a match of the current model."""
-        if played is None or row.current is None:
+        if played is None:
             return Step({event.subject: row})
         other, games = played.opponent_model, Games.of(played)
         if row.level is not None and other == row.level.opponent:
-            return self._tested(event, row, row.level, games, row.current)
-        if row.level is not None and other is None and row.current == row.level.opponent:  # the only anchor itself
+            return self._tested(event, row, row.level, games, current)
+        if row.level is not None and other is None and current.model == row.level.opponent:  # the only anchor itself
             return Step({event.subject: row})
-        return self._against_another(event, row, other, games, row.current)
+        return self._against_another(event, row, other, games, current)
 
     def _against_another(
-        self, event: Event[Any], row: WatchRow, other: ModelHash | None, games: Games, model: ModelHash
+        self, event: Event[Any], row: WatchRow, other: ModelHash | None, games: Games, current: Champion
     ) -> Step[WatchRow]:
         """Begin a level: against the model that was current before at 0, against any other with what is measured.
 
@@ -290,12 +287,14 @@ class ModelPerformanceWatchdog(Controller):
         """
         if row.level is not None and other is not None and other == row.previous:
             level = Level(opponent=other).drifted(self.settings.feedback.watchdog.drift_elo)
-            return self._tested(event, row.replace(doubt=Doubt()), level, games, model)
-        begun = {"level": Level.measured(other, games), "doubt": Doubt(), "last_good": model}
+            return self._tested(event, row.replace(doubt=Doubt()), level, games, current)
+        begun = {"level": Level.measured(other, games), "doubt": Doubt(), "last_good": current.model}
         return Step({event.subject: row.replace(**begun)})
 
-    def _tested(self, event: Event[Any], row: WatchRow, level: Level, games: Games, model: ModelHash) -> Step[WatchRow]:
-        settings, key = self.settings.feedback.watchdog, event.subject
+    def _tested(
+        self, event: Event[Any], row: WatchRow, level: Level, games: Games, current: Champion
+    ) -> Step[WatchRow]:
+        settings, key, model = self.settings.feedback.watchdog, event.subject, current.model
         all_games = Games(row.doubt.games + games.number, row.doubt.points + games.points)
         doubt = _doubted(row.doubt, level, games, settings)
         found = statistic(doubt, level)
@@ -310,7 +309,7 @@ class ModelPerformanceWatchdog(Controller):
         retest = MatchesRequested(
             purpose="retest",
             model=model,
-            step=row.step,
+            step=current.step,
             opponents=(level.player,),
             games=settings.retest_games,
             seed=derive_seed(self.settings.seed, key, "retest", event.id),
@@ -318,19 +317,24 @@ class ModelPerformanceWatchdog(Controller):
         return Step({key: row}, (Emission(retest),))
 
 
-def _gone_back(row: WatchRow, model: ModelHash, step: int, *, alarm: bool) -> WatchRow:
+def _restored(row: WatchRow, model: ModelHash, *, alarm: bool) -> WatchRow:
     """Reset the test after a rollback.
 
     Without an alarm it was an operator's choice, and is good by decision. After one it is tested like any other,
     whoever decided it: by luck, a bad one may have been taken for the last good. Should it fail, none is known to be
-    good, and the rollback is to the one before. Gone back to the anchor itself, the level is 0.
+    good, and the rollback is to the one before. For the anchor itself the level is 0.
     """
     level = row.level if alarm else None
     if row.level is not None and row.level.opponent == model:
         level = Level(opponent=model)
-    begun: dict[str, Any] = {"current": model, "step": step, "previous": None, "last_good": None if alarm else model}
-    unknown: dict[str, Any] = {"evaluated": None, "match": None, "doubt": Doubt()}
-    return row.replace(**begun, **unknown, level=level)
+    return row.replace(
+        previous=None,
+        evaluated=None,
+        match=None,
+        level=level,
+        doubt=Doubt(),
+        last_good=None if alarm else model,
+    )
 
 
 def _doubted(doubt: Doubt, level: Level, games: Games, settings: WatchdogSettings) -> Doubt:

@@ -71,9 +71,8 @@ class Report:
 
 
 def controllers(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> tuple[Factory, ...]:
-    """Return what builds FeedbackState and all controllers, to be hosted together."""
-    classes = [controller for spec in daemons.values() for controller in spec.controllers]
-    return cast("tuple[Factory, ...]", (FeedbackFold, *classes))
+    """Return what builds all controllers, to be hosted together."""
+    return cast("tuple[Factory, ...]", tuple(one for spec in daemons.values() for one in spec.controllers))
 
 
 def state_hash(tables: Mapping[str, Mapping[str, Row]]) -> str:
@@ -110,7 +109,8 @@ class Replay:
         voids: Mapping[int, int] | None = None,
     ) -> None:
         rows, self._voids = dict(saved or {}), dict(voids or {})
-        if not readable(rows, controllers(daemons)):
+        reducers = (FeedbackFold, *controllers(daemons))
+        if not readable(rows, reducers):
             raise ForeignCheckpoint("The checkpoint is of another version of flyball.", hint="Remove it.")
         if rows and voided_in(rows) != self._voids.keys():
             raise ForeignCheckpoint("An event was voided since the checkpoint was saved.", hint="Remove it.")
@@ -126,7 +126,7 @@ class Replay:
         self._opened = frozenset(payload.event_type for payload in folded)
         self.reads: frozenset[type[Payload]] = folded | self._records.reads
         self._kept = Outcome()
-        self._schemas = schemas_of(controllers(daemons))
+        self._schemas = schemas_of(reducers)
 
     def begin(self, run: str) -> None:
         """Note which run it is about, by the id of its first event.

@@ -25,7 +25,7 @@ WORKER = "selfplay_worker@liar"
 
 
 def _lacks(known: Known, store: BlobStore) -> str | None:
-    if known.blocked:
+    if known.state.training_block is not None:
         return "is kept from training by the quality of its data already"
     if known.shard is None:
         return "has no games to compare false ones with"

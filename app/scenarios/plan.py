@@ -5,32 +5,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from app.config import RunSettings
-from app.core import FlyballError, ModelHash, ShardKey
+from app.controllers import FeedbackFold, FeedbackState
+from app.core import ConfigKey, FlyballError, ModelHash, ShardKey
 from app.events import (
-    AdaptiveParamsChanged,
     Event,
-    ExplorationBoost,
     ModelPromoted,
-    ModelRolledBack,
     Payload,
     Scope,
     SelfplayComplete,
-    TrainingBlockedByQuality,
-    TrainingUnblocked,
 )
 from app.store import BlobStore
 
-READS: frozenset[type[Payload]] = frozenset(
-    {
-        AdaptiveParamsChanged,
-        ExplorationBoost,
-        ModelPromoted,
-        ModelRolledBack,
-        SelfplayComplete,
-        TrainingBlockedByQuality,
-        TrainingUnblocked,
-    }
-)
+READS: frozenset[type[Payload]] = FeedbackFold.reads
 """The event types that ``Known`` is read from."""
 
 Stage = Literal["struck", "detected", "decided", "recovered"]
@@ -50,56 +36,45 @@ class Pointless(FlyballError):
 
 @dataclass
 class Known:
-    """One configuration of a run.
-
-    Attributes:
-        settings: of the run.
-        key: the configuration.
-        model: the current model, if there is one.
-        promotions: the promotion of each model that was promoted.
-        shard: the latest shard that was played.
-        blocked: whether the quality of its data keeps it from training.
-        boost: its exploration boost; 1 without one.
-        learning_rate: of its trainings, once one was decided.
-    """
+    """One configuration of a run: its state, the promotions of its models, and the latest shard that was played."""
 
     settings: RunSettings
-    key: str
-    model: ModelHash | None = None
+    state: FeedbackState
     promotions: dict[ModelHash, ModelPromoted] = field(default_factory=dict)
     shard: ShardKey | None = None
-    blocked: bool = False
-    boost: float = 1.0
-    learning_rate: float | None = None
+
+    @property
+    def key(self) -> ConfigKey:
+        """The configuration."""
+        return self.state.config_key
+
+    @property
+    def model(self) -> ModelHash | None:
+        """The current model, if there is one."""
+        return self.state.lineage.current_model
 
     @property
     def promotion(self) -> ModelPromoted | None:
         """The promotion of the current model."""
         return None if self.model is None else self.promotions.get(self.model)
 
-    def take(self, data: Payload) -> None:
+    def take(self, event: Event[Any]) -> None:
         """Take in an event about the configuration."""
-        match data:
-            case ModelPromoted(model=model):
-                self.model, self.promotions[model] = model, data
-            case ModelRolledBack(to_model=model) if data.holds(self.model):
-                self.model = model
-            case SelfplayComplete(shard=shard):
-                self.shard = shard.key
-            case TrainingBlockedByQuality() | TrainingUnblocked():
-                self.blocked = isinstance(data, TrainingBlockedByQuality)
-            case ExplorationBoost(multiplier=multiplier):
-                self.boost = multiplier
-            case AdaptiveParamsChanged(learning_rate=rate):
-                self.learning_rate = rate
+        if type(event.data) in READS:
+            step = FeedbackFold(self.settings).step({self.key: self.state}, event)
+            self.state = step.rows.get(self.key) or self.state
+        if isinstance(event.data, ModelPromoted):
+            self.promotions[event.data.model] = event.data
+        elif isinstance(event.data, SelfplayComplete):
+            self.shard = event.data.shard.key
 
 
 def known_of(settings: RunSettings, events: Iterable[Event[Any]]) -> dict[str, Known]:
     """Return what is known of each configuration of a run, in the run's order, from all events of ``READS``."""
-    found = {str(config.key): Known(settings, config.key) for config in settings.configs}
+    found = {str(one.key): Known(settings, FeedbackState(config_key=one.key)) for one in settings.configs}
     for event in events:
         if event.subject in found:
-            found[event.subject].take(event.data)
+            found[event.subject].take(event)
     return found
 
 

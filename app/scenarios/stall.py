@@ -23,12 +23,12 @@ say is known to within 5,000."""
 def _lacks(known: Known, store: BlobStore) -> str | None:  # noqa: ARG001 - a scenario's
     if known.model is None:
         return "has no current model yet"
-    return "has stalled already: its exploration is boosted" if known.boost > 1 else None
+    return "has stalled already: its exploration is boosted" if known.state.exploration_boost > 1 else None
 
 
 def _plan(known: Known, store: BlobStore) -> Plan:  # noqa: ARG001 - a scenario's
     stall, least = known.settings.feedback.stall, known.settings.feedback.learning_rate.minimum
-    usual = known.learning_rate or known.settings.config(known.key).ppo.learning_rate
+    usual = known.state.parameter("learning_rate", known.settings)
     return Plan(
         key=known.key,
         trouble=_learning_rate(least, usual, "the stall scenario: learning is suppressed"),

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import cast
 
 from app.controllers import (
-    FeedbackFold,
     FeedbackLoopController,
     ModelLifecycleCoordinator,
     SelfplayScheduler,
@@ -52,8 +51,8 @@ class Arm:
 
     @property
     def factories(self) -> tuple[Factory, ...]:
-        """Factories of one Fold's reducers; FeedbackState comes first."""
-        return cast("tuple[Factory, ...]", (FeedbackFold, *self.controllers))
+        """Factories of one Fold's reducers."""
+        return cast("tuple[Factory, ...]", self.controllers)
 
 
 def _without(*left_out: ControllerClass) -> tuple[ControllerClass, ...]:

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from app.config import RunSettings
-from app.controllers import Controller, Needs
-from app.controllers.state import States
+from app.controllers import Controller, FeedbackState, States, state_of
+from app.controllers.needs import is_usable, rows_needed
+from app.controllers.trend import US
 from app.core import ConfigKey, EventId, ModelHash, derive_id, derive_seed
 from app.events import (
     AdaptiveParamsChanged,
@@ -114,16 +115,10 @@ class PromoteAlways(Controller):
 
 
 class Learner(Row, frozen=True):
-    """One configuration. ``busy``: a training or its evaluation is under way."""
+    """One configuration's fresh rows, and its number of trainings."""
 
-    learning_rate: float
-    epochs: int
-    model: ModelHash | None = None
-    step: int = 0
-    trainings: int = 1
     shards: tuple[ShardRef, ...] = ()
-    busy: bool = True
-    needs: Needs = Needs()
+    trainings: int = 0
 
 
 class TrainAlways(Controller):
@@ -136,12 +131,8 @@ class TrainAlways(Controller):
     @handles(RunConfigured)
     def run_configured(self, rows: Mapping[str, Learner], event: Event[RunConfigured], states: States) -> Step[Learner]:
         """Ask for the initial model of each configuration that is new."""
-        new: dict[str, Learner | None] = {
-            config.key: Learner(learning_rate=config.ppo.learning_rate, epochs=config.ppo.epochs)
-            for config in self.settings.configs
-            if config.key not in rows
-        }
-        return Step(new, tuple(self._request(key, row) for key, row in new.items() if row))
+        new: dict[str, Learner | None] = {one.key: Learner() for one in self.settings.configs if one.key not in rows}
+        return Step(new, tuple(self._request(Learner(), state_of(states, key)) for key in new))
 
     @handles(
         AdaptiveParamsChanged,
@@ -156,66 +147,45 @@ class TrainAlways(Controller):
     )
     def train(self, rows: Mapping[str, Learner], event: Event[Payload], states: States) -> Step[Learner]:
         """Take in an event about a configuration, and train if it has enough rows."""
-        key = event.subject
-        if key not in rows:
+        row, state, data = rows.get(event.subject), state_of(states, event.subject), event.data
+        if row is None:
             return Step()
-        row = self._after(key, rows[key], event.data)
-        needed = row.needs.rows(self.settings, key) or self.settings.config(key).rows_per_training
-        if row.busy or sum(shard.rows for shard in row.shards) < needed:
-            return Step({key: row})
-        asked = row.replace(busy=True, trainings=row.trainings + 1)
-        return Step({key: asked.replace(shards=())}, (self._request(key, asked),))
+        if isinstance(data, ModelDistributed | ModelRolledBack):
+            row = row.replace(shards=())
+        elif isinstance(data, QualityScoreUpdated) and data.shard.model == state.lineage.playing:
+            row = row.replace(shards=(*row.shards, data.shard))
+        needed = rows_needed(state, self.settings) or self.settings.config(event.subject).rows_per_training
+        if state.lineage.busy or sum(shard.rows for shard in row.shards) < needed:
+            return Step({event.subject: row})
+        asked = row.replace(trainings=row.trainings + 1)
+        return Step({event.subject: asked.replace(shards=())}, (self._request(asked, state),))
 
-    def _request(self, key: str, row: Learner) -> Emission:
+    def _request(self, row: Learner, state: FeedbackState) -> Emission:
+        base = state.lineage.distributed
         request = TrainingRequested(
-            base_model=row.model,
+            base_model=state.lineage.playing,
             shards=row.shards,
-            step=row.step,
-            seed=derive_seed(self.settings.seed, key, "training", row.trainings),
-            learning_rate=row.learning_rate,
-            epochs=row.epochs,
+            step=base.step if base else 0,
+            seed=derive_seed(self.settings.seed, state.config_key, "training", row.trainings),
+            learning_rate=state.parameter("learning_rate", self.settings),
+            epochs=int(state.parameter("epochs", self.settings)),
         )
-        return Emission(request, key)
-
-    def _after(self, key: str, row: Learner, data: Payload) -> Learner:
-        match data:
-            case ModelDistributed(model=model, step=step):
-                return row.replace(model=model, step=step, shards=(), busy=False)
-            case ModelRolledBack():
-                return row.replace(shards=(), busy=True)
-            case PromotionRejected() | TrainingFailed():
-                return row.replace(busy=False)
-            case EvaluationFailed(purpose="rating", model=model) if model != row.model:  # the candidate's
-                return row.replace(busy=False)
-            case QualityScoreUpdated(shard=shard) if shard.model == row.model:
-                return row.replace(shards=(*row.shards, shard))
-            case AdaptiveParamsChanged(learning_rate=rate, epochs=epochs):
-                needs = row.needs.after(data, self.settings, key)
-                return row.replace(learning_rate=rate, epochs=epochs, needs=needs)
-            case HyperparameterUpdated() | TrainingIntensityChanged():
-                return row.replace(needs=row.needs.after(data, self.settings, key))
-        return row
-
-
-US = 1_000_000
+        return Emission(request, state.config_key)
 
 
 class FreshRows(Row, frozen=True):
-    """One configuration: its model, fresh rows of it, and the requests under way with the rows that one brings."""
+    """One configuration's fresh rows, and the requests under way with the rows that one brings."""
 
-    model: ModelHash | None = None
     fresh_rows: int = 0
     requests: tuple[EventId, ...] = ()
     rows_each: int = 1
     requested: int = 0
-    temperature: float | None = None
-    needs: Needs = Needs()
 
-    def lacking(self, settings: RunSettings, key: str) -> bool:
+    def lacking(self, state: FeedbackState, settings: RunSettings) -> bool:
         """Return whether its model lacks rows. While training is paused, one request at a time may end the pause."""
-        if self.model is None:
+        if state.lineage.distributed is None:
             return False
-        needed = self.needs.rows(settings, key)
+        needed = rows_needed(state, settings)
         return not self.requests if needed is None else self.fresh_rows + len(self.requests) * self.rows_each < needed
 
     def without(self, request: EventId) -> "FreshRows":
@@ -243,8 +213,8 @@ class UniformRow(Row, frozen=True):
 class UniformAllocation:
     """A row under change, in one step."""
 
-    def __init__(self, settings: RunSettings, row: UniformRow | None) -> None:
-        self._settings = settings
+    def __init__(self, settings: RunSettings, states: States, row: UniformRow | None) -> None:
+        self._settings, self._states = settings, states
         self.configs = dict(row.configs) if row else {}
         self.leases: dict[str, UniformLease | None] = dict(row.leases) if row else {}
         self.free = list(row.free) if row else []
@@ -257,7 +227,7 @@ class UniformAllocation:
     def update(self, key: str, config: FreshRows) -> None:
         """Change a configuration's state, and queue it if it lacks rows."""
         self.configs[key] = config
-        if key not in self.queue and config.lacking(self._settings, key):
+        if key not in self.queue and config.lacking(state_of(self._states, key), self._settings):
             self.queue.append(key)
 
     def give_up(self, key: str, request: EventId) -> None:
@@ -311,7 +281,7 @@ class UniformScheduler(Controller):
     )
     def serve(self, rows: Mapping[str, UniformRow], event: Event[Payload], states: States) -> Step[UniformRow]:
         """Take in what an event changes, then serve the queue with the free workers."""
-        allocation, data = UniformAllocation(self.settings, rows.get(self.name)), event.data
+        allocation, data = UniformAllocation(self.settings, states, rows.get(self.name)), event.data
         match data:
             case ClockTick():
                 self._sweep(allocation, event.recorded_us)
@@ -325,7 +295,7 @@ class UniformScheduler(Controller):
             case SelfplayComplete(shard=ShardRef(worker=str(worker))) | SelfplayFailed(worker=worker):
                 allocation.release(worker)
         if event.subject:
-            self._update(allocation, event.subject, data)
+            self._update(allocation, state_of(states, event.subject), data)
         emissions = self._dispatch(allocation, event, states)
         return Step({self.name: allocation.row()}, emissions)
 
@@ -336,14 +306,15 @@ class UniformScheduler(Controller):
             if lease and now_us - lease.at_us >= limit:
                 allocation.give_up(lease.key, lease.request)
 
-    def _update(self, allocation: UniformAllocation, key: str, data: Payload) -> None:
+    def _update(self, allocation: UniformAllocation, state: FeedbackState, data: Payload) -> None:
         """Apply an event about a configuration."""
+        key = state.config_key
         config = allocation.config(key)
         match data:
-            case ModelDistributed(model=model):
-                config = config.replace(model=model, fresh_rows=0, requests=())
-            case QualityScoreUpdated(shard=shard, request_id=request) if shard.model == config.model:
-                counted = self.counts_poor_rows or config.needs.usable(self.settings, key, data.score)
+            case ModelDistributed():
+                config = config.replace(fresh_rows=0, requests=())
+            case QualityScoreUpdated(shard=shard, request_id=request) if shard.model == state.lineage.playing:
+                counted = self.counts_poor_rows or is_usable(state, self.settings, data.score)
                 fresh = config.fresh_rows + (shard.rows if counted else 0)
                 config = config.without(request).replace(fresh_rows=fresh, rows_each=shard.rows)
             case (
@@ -355,12 +326,10 @@ class UniformScheduler(Controller):
                 return
             case PromotionRejected() | TrainingFailed() | TrainingBlockedByQuality():
                 config = config.replace(fresh_rows=0)
-            case EvaluationFailed(purpose="rating", model=model) if model != config.model:  # the candidate's
+            case EvaluationFailed(purpose="rating", model=model) if model != state.lineage.playing:  # the candidate's
                 config = config.replace(fresh_rows=0)
-            case HyperparameterUpdated(parameter="base_temperature", value=value):
-                config = config.replace(temperature=value)
             case AdaptiveParamsChanged() | HyperparameterUpdated() | TrainingIntensityChanged():
-                config = config.replace(needs=config.needs.after(data, self.settings, key))
+                pass
             case _:
                 return
         allocation.update(key, config)
@@ -370,17 +339,17 @@ class UniformScheduler(Controller):
         emissions: list[Emission] = []
         while allocation.free and allocation.queue:
             worker, key = allocation.free.pop(0), ConfigKey(allocation.queue.pop(0))
-            config, selfplay, state = allocation.config(key), self.settings.config(key).selfplay, states.get(key)
-            assert config.model is not None  # only those with a model are queued
+            config, selfplay, state = allocation.config(key), self.settings.config(key).selfplay, state_of(states, key)
+            model = state.lineage.playing
+            assert model is not None  # only those with a model are queued
             lease = UniformLease(key, derive_id(self.name, event.id, len(emissions)), event.recorded_us)
-            boost = state.exploration_boost if state else 1.0
             request = SelfplayRequested(
                 worker=worker,
-                model=config.model,
+                model=model,
                 lineups=(),
                 games=selfplay.games_per_request,
                 seed=derive_seed(self.settings.seed, key, "selfplay", config.requested),
-                temperature=(config.temperature or selfplay.temperature) * boost,
+                temperature=state.parameter("base_temperature", self.settings) * state.exploration_boost,
                 probe=False,
             )
             emissions.append(Emission(request, key))

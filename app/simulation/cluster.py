@@ -12,6 +12,8 @@ from math import ceil
 from typing import Any, cast
 
 from app.config import RunSettings
+from app.controllers import States
+from app.controllers.fold import Changed, Factory
 from app.core import FlyballError, derive_id
 from app.events import (
     DaemonFact,
@@ -22,7 +24,6 @@ from app.events import (
     Event,
     NodeQuarantined,
     Payload,
-    Row,
     SelfplayComplete,
     SelfplayRequested,
     follow,
@@ -60,21 +61,31 @@ def _answer(worker: Worker[Any, Any], job: Job[Any], outcome: Json | FlyballErro
 
 
 class Station:
-    """Hosts one real worker and runs at most ``capacity`` of its jobs at once; the others wait.
+    """Runs at most ``capacity`` of one real worker's jobs at once; the others wait.
 
     Args:
-        worker: a worker whose rows each stand for one configuration.
+        factory: builds a worker whose rows each stand for one configuration; the simulation's Fold hosts another.
+        settings: of the run.
         source: the daemon that publishes the worker's facts.
         capacity: how many jobs at once.
         agenda: the future.
         compute: models a job.
     """
 
-    def __init__(self, worker: Worker[Any, Any], source: str, capacity: int, agenda: Agenda, compute: Compute) -> None:
-        self._worker, self._source, self._capacity = worker, source, capacity
+    def __init__(
+        self,
+        factory: Callable[[RunSettings], Any],
+        settings: RunSettings,
+        source: str,
+        *,
+        capacity: int,
+        agenda: Agenda,
+        compute: Compute,
+    ) -> None:
+        self.factory: Factory = factory
+        self._worker: Worker[Any, Any] = factory(settings)
+        self._source, self._capacity = source, capacity
         self._agenda, self._compute = agenda, compute
-        self.reads = worker.reads
-        self._rows: dict[str, Row] = {}
         self._known: set[str] = set()
         self._waiting: deque[Job[Any]] = deque()
         self.running = 0
@@ -84,18 +95,14 @@ class Station:
         """How many jobs run or wait."""
         return self.running + len(self._waiting)
 
-    def observe(self, event: Event[Payload]) -> None:
-        """Fold an event, and take up the jobs that the worker wants then."""
-        step = self._worker.step(self._rows, event)
-        for key, row in step.rows.items():
-            if row is None:
-                self._rows.pop(key, None)
-                continue
-            self._rows[key] = row
-            for job in self._worker.jobs({key: row}):
-                if job.id not in self._known:
-                    self._known.add(job.id)
-                    self._waiting.append(job)
+    def take(self, changed: Changed, states: States) -> None:
+        """Take up the jobs that the worker wants after its rows changed."""
+        for (owner, key), row in changed.items():
+            if owner == self._worker.name and row is not None:
+                for job in self._worker.jobs({key: row}, states):
+                    if job.id not in self._known:
+                        self._known.add(job.id)
+                        self._waiting.append(job)
         self._start_waiting()
 
     def _start_waiting(self) -> None:
@@ -230,30 +237,33 @@ class Cluster:
         self._inspections = Inspections(world)
         time, machines, configs = world.plant.time, world.plant.cluster, len(settings.configs)
 
-        def station(name: str, worker: type[Any], per_config: float, compute: Compute) -> Station:
-            place = _place(name)
-            return Station(worker(settings, place), place.name, max(1, ceil(per_config * configs)), agenda, compute)
+        def station(name: str, worker: Callable[..., Any], per_config: float, compute: Compute) -> Station:
+            capacity, place = max(1, ceil(per_config * configs)), _place(name)
+            return Station(
+                partial(worker, place=place), settings, place.name, capacity=capacity, agenda=agenda, compute=compute
+            )
 
         self.stations = (
             station("training", Trainer, machines.trainers_per_config, Trainings(world)),
             station("evaluation", Evaluator, machines.evaluators_per_config, Gauntlets(world)),
             station("distribution", Distributor, 1, lambda *_: Computed(time.distribution, {})),
         )
-        self._readers: dict[type[Payload], list[Station]] = {}
-        for reader in self.stations:
-            for kind in reader.reads:
-                self._readers.setdefault(kind, []).append(reader)
+
+    @property
+    def factories(self) -> tuple[Factory, ...]:
+        """Factories of the stations' workers."""
+        return tuple(station.factory for station in self.stations)
 
     def boot(self) -> None:
         """Start the nodes."""
         for node in self.nodes.values():
             node.boot()
 
-    def observe(self, event: Event[Payload]) -> None:
-        """Pass an event to its readers."""
+    def observe(self, event: Event[Payload], changed: Changed, states: States) -> None:
+        """React to an event, and to what it changed in the workers' rows."""
         data = event.envelope.data
-        for station in self._readers.get(type(data), ()):
-            station.observe(event)
+        for station in self.stations:
+            station.take(changed, states)
         if isinstance(data, SelfplayRequested):
             self.nodes[data.worker].request(cast("Event[SelfplayRequested]", event))
         elif isinstance(data, SelfplayComplete):

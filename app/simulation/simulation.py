@@ -36,7 +36,7 @@ class Simulation:
         self.agenda, self.broker = Agenda(), VirtualBroker()
         self.world = World(plant, seed, self.end_us)
         self.cluster = Cluster(self.settings, self.world, self.agenda, self.end_us)
-        self.fold = Fold(arm.factories)
+        self.fold = Fold((*arm.factories, *self.cluster.factories))
         self.failures: list[Failure] = []
         self.listeners: list[Listener] = []
 
@@ -60,10 +60,10 @@ class Simulation:
 
     def _record(self, envelopes: Sequence[Envelope[Payload]], now_us: int, source: str) -> None:
         for event in self.broker.record(envelopes, now_us, source):
-            self.cluster.observe(event)
+            outcome = self.fold.feed((event,))
+            self.cluster.observe(event, outcome.changed, self.fold.states)
             for listener in self.listeners:
                 listener(event)
-            outcome = self.fold.feed((event,))
             self.failures += outcome.failures
             if concluded := outcome.envelopes:
                 latency = self.world.plant.time.latency

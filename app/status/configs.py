@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from app.controllers import Lineage
 from app.core import ModelHash, Rate
 from app.events import (
     DistributionFailed,
@@ -28,9 +29,6 @@ WINDOW_SECONDS = 60
 """Window of rates."""
 
 MICROSECONDS = 1_000_000
-REMEMBERED = 16
-"""Remembered champions; gauntlets play the sixth last."""
-
 Changes = dict[str, Any]
 
 
@@ -89,7 +87,7 @@ class ConfigRow(Row, frozen=True):
     rollbacks: int = 0
     loops: int = 0
     evaluated: ModelHash | None = None
-    model: ModelHash | None = None
+    lineage: Lineage = Lineage()
     champions: tuple[PastChampion, ...] = ()
     progress: Progress | None = None
     blocked: str | None = None
@@ -99,6 +97,11 @@ class ConfigRow(Row, frozen=True):
     undistributed: DistributionFailed | None = None
     boosted: Boosted | None = None
     decision: Decided | None = None
+
+    @property
+    def model(self) -> ModelHash | None:
+        """The current model."""
+        return self.lineage.current_model
 
     def games_per_second(self, now_us: int) -> float | None:
         """Return the recent rate; None when no game was ever played, or in the very first second."""
@@ -116,6 +119,9 @@ class ConfigRow(Row, frozen=True):
 
 def fold_config(row: ConfigRow, event: Event[Payload]) -> ConfigRow:
     """Return the row after one more event about its configuration."""
+    if isinstance(event.data, ModelPromoted | ModelRolledBack) and not row.lineage.changes_current(event.data):
+        return row
+    row = row.replace(lineage=row.lineage.after(event))
     changed = CHANGED_BY.get(type(event.data))
     changes = changed(row, event) if changed else {}
     if event.data.kind is Kind.DECISION:
@@ -150,11 +156,15 @@ def _progress(row: ConfigRow, data: EvaluationCompleted) -> Progress | None:
 
 
 def _promotion(row: ConfigRow, event: Event[ModelPromoted]) -> Changes:
-    trained, model, judged = event.data.step > 0, event.data.model, _loop(row, event.data)
-    newest = PastChampion(model=model, loops=judged.get("loops", row.loops))
-    before = tuple(champion for champion in row.champions if champion.model != model)
-    changes = {"promotions": row.promotions + trained, "model": model, "champions": (*before, newest)[-REMEMBERED:]}
-    return changes | judged
+    trained, judged = event.data.step > 0, _loop(row, event.data)
+    newest = PastChampion(model=event.data.model, loops=judged.get("loops", row.loops))
+    return {"promotions": row.promotions + trained, "champions": _champions(row, newest)} | judged
+
+
+def _champions(row: ConfigRow, *newest: PastChampion) -> tuple[PastChampion, ...]:
+    """Return the champions in their order in the lineage, a new one included."""
+    since = {champion.model: champion for champion in (*row.champions, *newest)}
+    return tuple(since[one.model] for one in row.lineage.champions if one.model in since)
 
 
 def _rejection(row: ConfigRow, event: Event[PromotionRejected]) -> Changes:
@@ -167,13 +177,8 @@ def _loop(row: ConfigRow, data: ModelPromoted | PromotionRejected) -> Changes:
     return {"evaluated": None, "loops": row.loops + (data.step > 0)}
 
 
-def _rollback(row: ConfigRow, event: Event[ModelRolledBack]) -> Changes:
-    target = event.data.to_model
-    if not event.data.holds(row.model):
-        return {}
-    models = [champion.model for champion in row.champions]
-    kept = row.champions[: models.index(target) + 1] if target in models else ()
-    return {"model": target, "champions": kept, "rollbacks": row.rollbacks + 1}
+def _rollback(row: ConfigRow, _: Event[ModelRolledBack]) -> Changes:
+    return {"champions": _champions(row), "rollbacks": row.rollbacks + 1}
 
 
 def _boost(_: ConfigRow, event: Event[ExplorationBoost]) -> Changes:

@@ -74,9 +74,10 @@ class LeagueView:
     def take(self, event: Event[Any], settings: RunSettings) -> None:
         """Read one event about the configuration."""
         key, data = event.subject, event.data
-        if isinstance(data, ModelRolledBack) and not data.holds(self.league.champion):
+        config = self.config or ConfigRow(key=key, since_us=event.recorded_us)
+        if isinstance(data, ModelPromoted | ModelRolledBack) and not config.lineage.changes_current(data):
             return
-        self.config = fold_config(self.config or ConfigRow(key=key, since_us=event.recorded_us), event)
+        self.config = fold_config(config, event)
         league = self.league.with_baselines(settings.config(key).builtins)
         self.league = fold_league(league, event, settings.league.admission)
         match data:

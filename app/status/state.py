@@ -3,13 +3,16 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from app.controllers import FeedbackFold, FeedbackState
+from app.controllers import FeedbackFold, FeedbackState, Lineage
 from app.controllers.fold import Fold
 from app.core import ConfigKey
 from app.events import Event, EventVoided, Payload, RunConfigured
 
 STATE_READS: frozenset[type[Payload]] = FeedbackFold.reads | {EventVoided, RunConfigured}
 """The events that decide the state."""
+
+FIELDS = (*(name for name in FeedbackState.__struct_fields__ if name != "lineage"), *Lineage.__struct_fields__)
+"""Names of the fields that are shown: those of the lineage take its place."""
 
 
 class Field(NamedTuple):
@@ -29,14 +32,18 @@ def state_fields(events: Iterable[Event[Any]], config_key: ConfigKey, voided: fr
     """
     fold = Fold((FeedbackFold,), voided=voided)
     state = FeedbackState(config_key=config_key)
-    fields = {name: Field(getattr(state, name), None) for name in FeedbackState.__struct_fields__}
+    fields = {name: Field(_value(state, name), None) for name in FIELDS}
     for event in events:
         if event.envelope.subject not in (None, config_key):
             continue
         fold.feed((event,))
-        after = fold.rows(FeedbackFold.name).get(config_key, state)
+        after = fold.states.get(config_key, state)
         for name, field in fields.items() if after is not state else ():
-            if getattr(after, name) != field.value:
-                fields[name] = Field(getattr(after, name), event)
+            if _value(after, name) != field.value:
+                fields[name] = Field(_value(after, name), event)
         state = after
     return fields
+
+
+def _value(state: FeedbackState, name: str) -> Any:
+    return getattr(state.lineage if name in Lineage.__struct_fields__ else state, name)

@@ -276,6 +276,7 @@ def _config(row: ConfigRow, now_us: int, settings: RunSettings | None) -> Config
         decision = Decision(row.decision.name, row.decision.id, _age(row.decision.recorded_us, now_us))
     return ConfigStatus(
         **_shared(row, ConfigStatus),
+        model=row.model,
         games_per_second=row.games_per_second(now_us),
         boost=row.boost(now_us),
         last_decision=decision,

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from driving import KEY, NEW, OLD
-from scenario_events import promoted
+from driving import KEY, NEW, OLD, promoted
 
 from app.bus import ZmqBus
 from app.cli.group import main

@@ -5,11 +5,23 @@ Where they don't, a configuration waits for ever, or refuses all that it learns.
 
 from typing import Any
 
-from driving import KEY, NEED, NEW, OLD, Driven, DrivenWorker, distributed, played, run_settings, scored, trained
+from driving import (
+    KEY,
+    NEED,
+    NEW,
+    OLD,
+    Driven,
+    DrivenWorker,
+    distributed,
+    played,
+    promoted,
+    run_settings,
+    scored,
+    trained,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from leagues import model as model_of
-from scenario_events import promoted
 
 from app.controllers import (
     REMEMBERED,
@@ -19,7 +31,6 @@ from app.controllers import (
     SelfplayScheduler,
     TrainingTrigger,
 )
-from app.controllers.needs import Needs
 from app.controllers.scheduler import CONFIG
 from app.events import (
     AdaptiveParamsChanged,

@@ -19,8 +19,9 @@ from pydantic import ValidationError
 
 from app.config import GAMES, FeedbackSettings, RunSettings
 from app.config.settings import Settings
-from app.controllers import Needs
 from app.controllers.fold import Fold
+from app.controllers.needs import most_rows
+from app.controllers.state import state_of
 from app.core import RANDOM, derive_id
 from app.events import (
     ClockTick,
@@ -149,7 +150,7 @@ class ConstantRun:
                 done = rated(0.0, *matches, model=model, step=step)
                 yield done.replace(request_id=event.id, purpose=purpose)
             case SelfplayRequested(worker=worker, games=games) if self._trouble != "no games":
-                rows = Needs().most_rows(self.settings, key) * 4
+                rows = most_rows(state_of({}, key), self.settings) * 4
                 shard = ShardRef(
                     key=sha(event.id),
                     rows=rows,

@@ -8,7 +8,7 @@ from typing import Any
 from rotations import rotations
 
 from app.config import GAMES, FeedbackSettings, RunSettings
-from app.controllers import Controller, FeedbackFold, FeedbackState
+from app.controllers import Controller, FeedbackState, Lineage
 from app.controllers.fold import Fold, Outcome
 from app.controllers.state import state_of
 from app.core import Rate, derive_id
@@ -16,8 +16,10 @@ from app.events import (
     Envelope,
     EvaluationCompleted,
     Event,
+    Evidence,
     MatchResult,
     ModelDistributed,
+    ModelPromoted,
     Payload,
     QualityScoreUpdated,
     RunConfigured,
@@ -50,12 +52,17 @@ def folded(fold: Fold, event: Event[Payload]) -> Outcome:
 
 
 class Driven:
-    """A controller in a Fold, fed payload by payload at times given in seconds."""
+    """A controller in a Fold, fed payload by payload at times given in seconds.
 
-    def __init__(self, controller: type[Controller], settings: RunSettings | None = None) -> None:
-        self.settings = settings or run_settings()
+    What it decides is recorded at once, unless ``late``.
+    """
+
+    def __init__(
+        self, controller: type[Controller], settings: RunSettings | None = None, *, late: bool = False
+    ) -> None:
+        self.settings, self.late = settings or run_settings(), late
         self.name, self.emits = controller.name, controller.emits
-        self.fold = Fold((FeedbackFold, controller))  # type: ignore[arg-type]
+        self.fold = Fold((controller,))
         self.events: list[Event[Payload]] = []
         self.configured = self.feed(
             RunConfigured(run_id="run", settings=self.settings.model_dump(mode="json")), key=None, at=0
@@ -75,8 +82,15 @@ class Driven:
             envelope = originate(data, event_id=derive_id("test", position), time=time, subject=subject)
             event = Event(envelope, position, round(at * 1e6), "broker@laptop")
             self.events.append(event)
-            found += folded(self.fold, event).envelopes
+            decided = folded(self.fold, event).envelopes
+            if not self.late:
+                assert self.record(*decided) == []  # nobody is given the record of what it decided
+            found += decided
         return found
+
+    def settle(self, model: str = OLD, step: int = 0, *, key: str = KEY, at: float = 0.0) -> list[Any]:
+        """Distribute a new current model with nothing under way, and return what that leads to."""
+        return self.feed(*settled(self.state(key).lineage, model, step), key=key, at=at)
 
     def record(self, *envelopes: Envelope[Payload]) -> list[Any]:
         """Record events that the controller said, and return what they lead to."""
@@ -89,7 +103,7 @@ class Driven:
 
     def state(self, key: str = KEY) -> FeedbackState:
         """Return the FeedbackState of a configuration."""
-        return state_of(self.fold.rows(FeedbackFold.name), key)
+        return state_of(self.fold.states, key)
 
     def row(self, key: str = KEY) -> Any:
         """Return the controller's row."""
@@ -108,7 +122,7 @@ class DrivenWorker:
     @property
     def worker(self) -> Any:
         """The worker itself."""
-        return self.fold.reducers[0]
+        return self.fold.reducers[-1]
 
     @property
     def rows(self) -> dict[str, Any]:
@@ -126,7 +140,7 @@ class DrivenWorker:
 
     def jobs(self) -> Sequence[Job[Any]]:
         """Return what should run now, of rows that have a cause, as the host sees to."""
-        return tuple(self.worker.jobs({key: row for key, row in self.rows.items() if row.cause}))
+        return tuple(self.worker.jobs({key: row for key, row in self.rows.items() if row.cause}, self.fold.states))
 
 
 def match(
@@ -232,3 +246,21 @@ def played(number: int = 1, *, shard: str = "c" * 64, model: str = OLD) -> Selfp
 def distributed(model: str = OLD, step: int = 0) -> ModelDistributed:
     """Return a distributed model."""
     return ModelDistributed(model=model, step=step, nodes=("laptop",))
+
+
+def promoted(model: str = OLD, elo: float = 400.0, step: int = 5) -> ModelPromoted:
+    """Return a promoted model."""
+    evidence = Evidence(
+        evaluation_id="e", statistic="score", value=0.6, threshold=0.5, games=100, elo=elo, elo_stderr=20
+    )
+    return ModelPromoted(model=model, previous=None, step=step, elo=elo, evidence=evidence)
+
+
+def settled(lineage: Lineage, model: str = OLD, step: int = 0) -> tuple[Payload, ...]:
+    """Return the facts after which a model is current and distributed, and nothing is under way.
+
+    If a training is under way, the model is its result.
+    """
+    result = trained(model, lineage.current_model, step)
+    ended = (result.replace(request_id=lineage.training),) if lineage.training else ()
+    return (*ended, promoted(model, step=step), distributed(model, step))

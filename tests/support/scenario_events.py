@@ -4,20 +4,11 @@ from driving import OLD
 
 from app.events import (
     AdaptiveParamsChanged,
-    Evidence,
     ExplorationBoost,
-    ModelPromoted,
     SelfplayComplete,
     SelfplayRequested,
     ShardRef,
 )
-
-
-def promoted(model: str = OLD, elo: float = 400.0, step: int = 5) -> ModelPromoted:
-    evidence = Evidence(
-        evaluation_id="e", statistic="score", value=0.6, threshold=0.5, games=100, elo=elo, elo_stderr=20
-    )
-    return ModelPromoted(model=model, previous=None, step=step, elo=elo, evidence=evidence)
 
 
 def boosted(multiplier: float) -> ExplorationBoost:

@@ -1,8 +1,8 @@
 """Deadlines: every kind of job has one, and a typed fact for the job that misses it."""
 
 import pytest
-from driving import KEY, DrivenWorker, played, run_settings
-from scenario_events import asked, promoted
+from driving import KEY, DrivenWorker, played, promoted, run_settings
+from scenario_events import asked
 
 from app.config import GAMES, DeadlineSettings, EvaluationSettings
 from app.engine import JobTimedOut

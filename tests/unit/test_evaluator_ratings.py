@@ -3,10 +3,9 @@
 from functools import partial
 from itertools import combinations
 
-from driving import KEY, Driven, DrivenWorker, run_settings
+from driving import KEY, Driven, DrivenWorker, promoted, run_settings
 from leagues import model
 from rotations import rotations
-from scenario_events import promoted
 
 from app.controllers import LeagueKeeper
 from app.controllers.fold import HOST, Fold, written

@@ -1,7 +1,6 @@
 """The evaluator's requests: each gets its result, whoever asks meanwhile."""
 
-from driving import KEY, NEW, OLD, rated, run_settings
-from scenario_events import promoted
+from driving import KEY, NEW, OLD, promoted, rated, run_settings
 
 from app.controllers.fold import Fold
 from app.events import EvaluationCompleted, EvaluationFailed, EvaluationRequested, Event, Payload, RunConfigured

@@ -1,9 +1,8 @@
 """The evaluator's opponents: champion, recent snapshot, built-in players and anchors of the league."""
 
 import pytest
-from driving import KEY, NEW, OLD, DrivenWorker, rated, run_settings
+from driving import KEY, NEW, OLD, DrivenWorker, promoted, rated, run_settings
 from leagues import model
-from scenario_events import promoted
 
 from app.controllers import REMEMBERED
 from app.core import Elo

@@ -3,8 +3,8 @@
 from functools import partial
 
 import pytest
-from driving import KEY, OTHER_KEY, played, run_settings
-from scenario_events import asked, promoted
+from driving import KEY, OTHER_KEY, played, promoted, run_settings
+from scenario_events import asked
 
 from app.controllers.fold import Fold
 from app.events import EvaluationRequested, Payload, RunConfigured, TrainingRequested

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from driving import HOUR, KEY, NEED, OLD, distributed, folded, run_settings, scored
 
-from app.controllers import FeedbackFold, FeedbackLoopController, SelfplayScheduler, TrainingTrigger
+from app.controllers import FeedbackLoopController, SelfplayScheduler, TrainingTrigger
 from app.controllers.fold import Fold
-from app.controllers.needs import Needs
+from app.controllers.needs import most_rows
 from app.controllers.scheduler import CONFIG
+from app.controllers.state import state_of
 from app.core import derive_id
 from app.events import (
     ClockTick,
@@ -41,7 +42,7 @@ class ClosedLoop:
     """
 
     def __init__(self, quality: Callable[[float, float], float]) -> None:
-        self.fold = Fold((FeedbackFold, SelfplayScheduler, TrainingTrigger, FeedbackLoopController))
+        self.fold = Fold((SelfplayScheduler, TrainingTrigger, FeedbackLoopController))
         self.quality, self.now, self.position = quality, 0.0, 0
         self.said: list[tuple[float, Payload]] = []
         self.asked: list[Envelope[SelfplayRequested]] = []
@@ -123,7 +124,7 @@ def test_a_long_pause_piles_up_no_more_than_a_training_needs() -> None:
     loop = ClosedLoop(lambda _temperature, _now: 0.4)
     loop.run(12)
     kept = loop.fold.rows(TrainingTrigger.name)[KEY].shards
-    most = Needs().most_rows(run_settings(), KEY)
+    most = most_rows(state_of({}, KEY), run_settings())
     assert sum(shard.rows for shard in kept) == most
     counted = loop.fold.rows(SelfplayScheduler.name)[CONFIG + KEY].config.shards
     assert sum(shard.rows for shard in counted) == most

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from driving import KEY, run_settings
-from scenario_events import adapted, asked, boosted, played, promoted
+from driving import KEY, promoted, run_settings
+from scenario_events import adapted, asked, boosted, played
 from selfplay_rig import put_model
 
 from app.bus import MemoryBus

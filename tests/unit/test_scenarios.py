@@ -4,8 +4,8 @@ import tomllib
 
 import numpy as np
 import pytest
-from driving import KEY, NEW, OLD, OTHER_KEY, distributed, run_settings
-from scenario_events import adapted, asked, boosted, played, promoted
+from driving import KEY, NEW, OLD, OTHER_KEY, distributed, promoted, run_settings
+from scenario_events import adapted, asked, boosted, played
 from selfplay_rig import put_model
 
 from app.config import GAMES

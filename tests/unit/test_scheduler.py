@@ -1,15 +1,15 @@
-"""SelfplayScheduler: demand, workers, leases, priorities, pace. Whom it plays: test_scheduler_opponents."""
+"""SelfplayScheduler: demand, workers, leases, priorities, pace. Opponents: test_scheduler_opponents."""
 
 from collections import Counter
 
 import pytest
-from driving import KEY, NEED, NEW, OLD, OTHER_KEY, Driven, distributed, run_settings, scored, trained
+from driving import KEY, NEED, NEW, OLD, OTHER_KEY, Driven, distributed, played, promoted, run_settings, scored, trained
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.config import GAMES
 from app.controllers import SelfplayScheduler
-from app.controllers.scheduler import CONFIG, NAME
+from app.controllers.scheduler import NAME
 from app.core import derive_id
 from app.events import (
     AdaptiveParamsChanged,
@@ -19,6 +19,7 @@ from app.events import (
     DaemonReady,
     DaemonStopped,
     EvaluationFailed,
+    Event,
     Evidence,
     ExplorationBoost,
     HyperparameterUpdated,
@@ -30,10 +31,10 @@ from app.events import (
     SelfplayComplete,
     SelfplayFailed,
     SelfplayRequested,
-    ShardRef,
     TrainingBlockedByQuality,
     TrainingFailed,
     TrainingIntensityChanged,
+    TrainingRequested,
     TrainingUnblocked,
 )
 
@@ -55,35 +56,46 @@ def scheduler():
     return driven
 
 
-def row(scheduler: Driven, key: str = KEY):
-    return scheduler.row(CONFIG + key).config
+def unanswered(scheduler: Driven, key: str = KEY) -> list[Event[SelfplayRequested]]:
+    """Return the requests of a configuration whose games were not delivered, oldest first."""
+    delivered = {event.data.request_id for event in scheduler.events if isinstance(event.data, SelfplayComplete)}
+    asked = [event for event in scheduler.events if isinstance(event.data, SelfplayRequested)]
+    return [event for event in asked if event.subject == key and event.id not in delivered]
 
 
 def complete(scheduler: Driven, key: str = KEY, seconds: float = 1.0, at: float = 0.0) -> list:
-    """Answer the oldest request of a configuration that is under way, the inspection not yet done."""
-    config = row(scheduler, key)
-    shard = ShardRef(worker=config.out[0].worker, key="c" * 64, rows=9, games=7, model=config.model, seed=1)
-    played = SelfplayComplete(
-        request_id=config.out[0].request,
-        probe=False,
-        shard=shard,
-        opponents=(),
-        temperature=1.0,
-        mean_length=9,
-        truncated_games=0,
-        seconds=seconds,
-    )
-    return scheduler.feed(played, key=key, at=at)
+    """Answer the oldest request, the inspection not yet done."""
+    request = unanswered(scheduler, key)[0]
+    return scheduler.feed(delivery(request.id, request.data, seconds), key=key, at=at)
 
 
 def answer(scheduler: Driven, key: str = KEY, rows: int = 1, at: float = 0.0, seconds: float = 1.0) -> list:
     """Play and inspect the oldest request."""
-    request, model = row(scheduler, key).out[0].request, row(scheduler, key).model
-    said = complete(scheduler, key, seconds, at)
-    found = scored(rows=rows, model=model, request=request)
-    games = scheduler.settings.config(key).selfplay.games_per_request
-    whole = found.replace(shard=found.shard.replace(games=games))
-    return said + scheduler.feed(whole, key=key, at=at)
+    request = unanswered(scheduler, key)[0]
+    requests = complete(scheduler, key, seconds, at)
+    found = scored(rows=rows, model=request.data.model, request=request.id)
+    whole = found.replace(shard=found.shard.replace(games=request.data.games))
+    return requests + scheduler.feed(whole, key=key, at=at)
+
+
+def delivery(request_id: str, request: SelfplayRequested, seconds: float = 1.0) -> SelfplayComplete:
+    return played(model=request.model).replace(request_id=request_id, seconds=seconds)
+
+
+def begin_training(scheduler: Driven, *shards: str) -> list:
+    """Request a training on shards."""
+    spent = tuple(scored(shard=shard).shard for shard in shards)
+    request = TrainingRequested(base_model=OLD, shards=spent, step=0, seed=1, learning_rate=1e-3, epochs=1)
+    return scheduler.feed(request)
+
+
+def end_training(scheduler: Driven, model: str = NEW) -> list:
+    """Finish the training under way."""
+    return scheduler.feed(trained(model).replace(request_id=scheduler.state().lineage.training))
+
+
+SHARD = scored().shard.key
+"""The shard of every answer."""
 
 
 class TestDemand:
@@ -93,10 +105,13 @@ class TestDemand:
         assert (request.model, request.games) == (OLD, GAMES[KEY].selfplay.games_per_request)
         assert request.worker == "selfplay_worker@laptop"
 
-    def test_it_remembers_the_id_its_request_will_have(self, scheduler):
+    def test_answer_is_known_by_the_id_of_the_request(self, scheduler):
+        scheduler.late = True
         (envelope,) = scheduler.envelopes(distributed())
-        (asked,) = row(scheduler).out
-        assert asked.request == envelope.id == derive_id(NAME, scheduler.events[-1].id, 0)
+        assert envelope.id == derive_id(NAME, scheduler.events[-1].id, 0)
+        failed = SelfplayFailed(request_id="another", worker="w", error="no")
+        assert not scheduler.feed(failed, heartbeat(), TICK, at=1)
+        assert scheduler.feed(failed.replace(request_id=envelope.id), TICK, at=2)
 
     def test_it_asks_again_until_the_rows_suffice(self, scheduler):
         scheduler.feed(distributed())
@@ -120,11 +135,9 @@ class TestDemand:
     def test_requests_for_a_model_that_was_replaced_are_not_waited_for(self, scheduler):
         scheduler.feed(ready("other"), distributed(), key=KEY)
         answer(scheduler, rows=NEED // 4)
-        before = {asked.request for asked in row(scheduler).out}
-        assert before
+        assert unanswered(scheduler)
         requests = scheduler.feed(distributed(NEW, 1))
         assert [request.model for request in requests] == [NEW] * 4, "as many as make a training, nothing counted"
-        assert not {asked.request for asked in row(scheduler).out} & before
 
     def test_every_request_has_a_seed_of_its_own(self, scheduler):
         seeds = {scheduler.feed(distributed(NEW if n % 2 else OLD, n))[0].seed for n in range(20)}
@@ -139,31 +152,63 @@ class TestDemand:
     def test_a_cycle_without_a_new_model_brings_new_games(self, scheduler, end):
         scheduler.feed(distributed())
         assert not answer(scheduler, rows=NEED)
-        assert not scheduler.feed(trained(NEW))
+        assert not begin_training(scheduler, SHARD)
+        if end == "failed":
+            training = scheduler.state().lineage.training
+            assert len(scheduler.feed(TrainingFailed(request_id=training, reason="diverged", error="NaN"))) == 1
+            return
+        assert not end_training(scheduler)
         evidence = Evidence(evaluation_id="e", statistic="x", value=0, threshold=0, games=1, elo=0, elo_stderr=1)
-        facts = {
-            "rejected": PromotionRejected(model=NEW, current=OLD, step=1, evidence=evidence),
-            "unrated": self.unrated(NEW),
-            "failed": TrainingFailed(request_id="t", reason="diverged", error="NaN"),
-        }
-        assert len(scheduler.feed(facts[end])) == 1
+        rejection = PromotionRejected(model=NEW, current=OLD, step=1, evidence=evidence)
+        assert len(scheduler.feed(rejection if end == "rejected" else self.unrated(NEW))) == 1
 
     @staticmethod
     def unrated(model):
         return EvaluationFailed(request_id="e", purpose="rating", model=model, error="no")
 
     @pytest.mark.parametrize("model", [OLD, "d" * 64], ids=["the current model", "a stranger"])
-    def test_a_failed_rating_of_another_model_than_the_candidate_brings_none(self, scheduler, model):
+    def test_failed_rating_of_no_candidate_brings_no_games(self, scheduler, model):
         scheduler.feed(distributed())
         assert not answer(scheduler, rows=NEED)
-        assert not scheduler.feed(trained(NEW), self.unrated(model))
+        assert not begin_training(scheduler, SHARD)
+        assert not end_training(scheduler)
+        assert not scheduler.feed(self.unrated(model))
         assert len(scheduler.feed(self.unrated(NEW))) == 1
         assert not scheduler.feed(self.unrated(NEW))
+
+    def test_nothing_is_played_until_a_new_model_is_distributed(self, scheduler):
+        scheduler.settle()
+        assert not answer(scheduler, rows=NEED)
+        assert not begin_training(scheduler, SHARD)
+        assert not scheduler.feed(heartbeat(), TICK, at=1000)
+        assert not end_training(scheduler)
+        assert not scheduler.feed(promoted(NEW))
+        assert not scheduler.feed(heartbeat(), TICK, at=2000)
+        (request,) = scheduler.feed(distributed(NEW, 1))
+        assert request.model == NEW
+
+    @pytest.mark.parametrize(("late_rows", "requests"), [(NEED, 0), (NEED - 1, 1)])
+    def test_rows_that_come_during_a_training_count(self, scheduler, late_rows, requests):
+        scheduler.feed(distributed())
+        assert not answer(scheduler, rows=NEED)
+        begin_training(scheduler, SHARD)
+        late = scored(rows=late_rows, shard="d" * 64)
+        assert not scheduler.feed(late.replace(shard=late.shard.replace(games=GAMES[KEY].selfplay.games_per_request)))
+        end_training(scheduler)
+        assert len(scheduler.feed(self.unrated(NEW))) == requests
+
+    @pytest.mark.parametrize(("spent", "requests"), [(SHARD, 1), ("d" * 64, 0)], ids=["its rows", "others"])
+    def test_only_rows_that_a_training_takes_are_gone(self, scheduler, spent, requests):
+        scheduler.feed(distributed())
+        assert not answer(scheduler, rows=NEED)
+        begin_training(scheduler, spent)
+        end_training(scheduler)
+        assert len(scheduler.feed(self.unrated(NEW))) == requests
 
     @pytest.mark.parametrize("failure", ["failed", "degraded", "poor"])
     def test_a_failure_is_repeated_by_a_later_sweep_not_at_once(self, scheduler, failure):
         scheduler.feed(distributed())
-        request = row(scheduler).out[0].request
+        request = unanswered(scheduler)[0].id
         facts = {
             "failed": SelfplayFailed(request_id=request, worker="w", error="no"),
             "degraded": QualityDegraded(
@@ -304,32 +349,15 @@ def shares(weights: dict[str, float], turns: int = 300) -> dict[str, float]:
     scheduler = Driven(SelfplayScheduler, run_settings(*weights))
     scheduler.feed(ready(), key=None)
     scheduler.feed(CurriculumRebalanced(weights=weights, reason="x"), key=None)
-    asked = [(key, request) for key in weights for request in scheduler.feed(distributed(), key=key)]
-    queue, counts = [key for key, _ in asked], Counter[str]()
+    queue = [envelope for key in weights for envelope in scheduler.envelopes(distributed(), key=key)]
+    counts = Counter[str]()
     while sum(counts.values()) < turns:
-        key = queue.pop(0)
-        counts[key] += 1
-        request, model = row(scheduler, key).out[0].request, row(scheduler, key).model
-        envelopes = []
-        for fact in _answered(scheduler, key, request, model):
-            envelopes += scheduler.envelopes(fact, key=key)
-        queue += [envelope.subject for envelope in envelopes]
+        request = queue.pop(0)
+        counts[request.subject] += 1
+        shard = scored(rows=1, model=request.data.model, request=request.id)
+        for fact in (delivery(request.id, request.data), shard):
+            queue += scheduler.envelopes(fact, key=request.subject)
     return {key: counts[key] / turns for key in weights}
-
-
-def _answered(scheduler: Driven, key: str, request: str, model: str) -> list:
-    shard = ShardRef(worker="selfplay_worker@laptop", key="c" * 64, rows=1, games=7, model=model, seed=1)
-    played = SelfplayComplete(
-        request_id=request,
-        probe=False,
-        shard=shard,
-        opponents=(),
-        temperature=1.0,
-        mean_length=9,
-        truncated_games=0,
-        seconds=1.0,
-    )
-    return [played, scored(rows=0 + 1, model=model, request=request)]
 
 
 class TestPriority:
@@ -367,7 +395,7 @@ class TestPace:
     def test_a_penalty_holds_for_games_too_poor_to_train_on(self, scheduler):
         scheduler.feed(distributed(), at=0)
         scheduler.feed(QualityPenaltyApplied(rate_multiplier=0.5, quality_score=0.1, threshold=0.3), at=1)
-        request = row(scheduler).out[0].request
+        request = unanswered(scheduler)[0].id
         complete(scheduler, seconds=100.0, at=100)
         scheduler.feed(scored(0.1, request=request), at=100)
         said = {at: scheduler.feed(heartbeat(), TICK, key=None, at=at) for at in range(101, 300, 10)}

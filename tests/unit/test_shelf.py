@@ -3,7 +3,8 @@
 import pytest
 from driving import KEY, NEED, NEW, OLD, DrivenWorker, played, run_settings, scored, trained
 
-from app.controllers import Needs
+from app.controllers.needs import most_rows
+from app.controllers.state import state_of
 from app.core import EventId
 from app.events import (
     HyperparameterUpdated,
@@ -141,7 +142,7 @@ def test_shards_that_later_ones_are_compared_with_stay(monitor: DrivenWorker) ->
     assert deliver(monitor, THIRD) == [FIRST]
 
 
-WINDOW = Needs().most_rows(run_settings(), KEY) // (NEED // 4)
+WINDOW = most_rows(state_of({}, KEY), run_settings()) // (NEED // 4)
 """How many shards of a quarter of a training's rows the trigger keeps."""
 
 

@@ -1,8 +1,7 @@
 """A rollback from a model that is no longer current changes nothing, for any reader."""
 
 import pytest
-from driving import KEY, NEW, OLD, OTHER_KEY, distributed, run_settings
-from scenario_events import promoted
+from driving import KEY, NEW, OLD, OTHER_KEY, distributed, promoted, run_settings
 
 from app.config import RunSettings
 from app.controllers.fold import Fold

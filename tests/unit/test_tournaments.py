@@ -5,10 +5,9 @@ import itertools
 from collections import Counter
 
 import pytest
-from driving import KEY, NEW, OLD, Driven, DrivenWorker, match, rated, run_settings
+from driving import KEY, NEW, OLD, Driven, DrivenWorker, match, promoted, rated, run_settings
 from leagues import checkpoint, league_of, model
 from rotations import rotations
-from scenario_events import promoted
 
 from app.config import LeagueSettings, TournamentSettings
 from app.controllers import LeagueKeeper

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+from driving import promoted
 from event_strategies import events as any_events
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from recorded_run import Recording, recording
-from scenario_events import promoted
 
 from app.cli.trace import trace_json, trace_tree
 from app.core import ConfigKey, Elo, ModelHash

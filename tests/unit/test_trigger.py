@@ -33,7 +33,7 @@ def trigger():
     (request,) = driven.configured
     assert isinstance(request, TrainingRequested)
     assert request.base_model is None
-    driven.feed(distributed())
+    assert not driven.settle()
     return driven
 
 
@@ -43,11 +43,11 @@ def rejected(model: str) -> PromotionRejected:
 
 def finish(trigger: Driven, model: str = NEW) -> list:
     """Finish the training that is under way."""
-    return trigger.feed(trained(model).replace(request_id=trigger.row().request))
+    return trigger.feed(trained(model).replace(request_id=trigger.state().lineage.training))
 
 
 def failed(trigger: Driven) -> TrainingFailed:
-    return TrainingFailed(request_id=trigger.row().request, reason="error", error="no")
+    return TrainingFailed(request_id=trigger.state().lineage.training, reason="error", error="no")
 
 
 def test_configured_again_it_asks_for_no_second_initial_model(trigger):
@@ -55,7 +55,7 @@ def test_configured_again_it_asks_for_no_second_initial_model(trigger):
     assert not trigger.feed(RunConfigured(run_id="r", settings=settings), key=None)
 
 
-def test_an_initial_model_that_failed_is_tried_again_by_a_later_tick():
+def test_initial_model_that_failed_is_requested_at_a_later_tick():
     trigger = Driven(TrainingTrigger)
     assert not trigger.feed(TICK, key=None, at=20)
     assert not trigger.feed(failed(trigger), at=21)
@@ -63,15 +63,15 @@ def test_an_initial_model_that_failed_is_tried_again_by_a_later_tick():
     assert not trigger.feed(TICK, key=None, at=40)
 
 
-def test_what_was_decided_holds_when_the_first_training_is_asked_for_again():
+def test_decisions_before_the_first_model_hold_for_its_request():
     trigger = Driven(TrainingTrigger)
     first = trigger.configured[0]
     trigger.feed(AdaptiveParamsChanged(epochs=7, games_per_iteration=128, learning_rate=2e-5, reason="x"))
     trigger.feed(TrainingBlockedByQuality(reason="x"), failed(trigger))
     (again,) = trigger.feed(TICK, key=None, at=20)
     assert again == first.replace(epochs=7, learning_rate=2e-5)
-    assert trigger.row().needs.games_per_iteration == 128
-    assert trigger.row().blocked
+    assert trigger.state().games_per_iteration == 128
+    assert trigger.state().training_block == "x"
 
 
 def test_it_trains_when_the_rows_suffice_and_not_before(trigger):
@@ -81,10 +81,12 @@ def test_it_trains_when_the_rows_suffice_and_not_before(trigger):
     assert sum(shard.rows for shard in request.shards) == NEED
 
 
-def test_it_remembers_the_id_that_its_request_will_have(trigger):
+def test_request_has_the_id_of_the_training_under_way(trigger):
+    trigger.late = True
     (envelope,) = trigger.envelopes(scored())
     cause = trigger.events[-1].cause
-    assert trigger.row().request == envelope.id == derive_id(TrainingTrigger.name, cause.id, 0)
+    assert not trigger.record(envelope)
+    assert trigger.state().lineage.training == envelope.id == derive_id(TrainingTrigger.name, cause.id, 0)
     assert follow(envelope.data, cause, by=TrainingTrigger.name, subject=KEY).id == envelope.id
 
 
@@ -115,10 +117,11 @@ def test_the_verdict_on_an_earlier_candidate_does_not_free_it(trigger):
     trigger.feed(scored(), scored())
     finish(trigger)
     assert not trigger.feed(rejected("d" * 64))
+    assert trigger.feed(rejected(NEW))
 
 
 def test_a_rolled_back_models_rows_are_never_trained_on(trigger):
-    trigger.feed(distributed(NEW, 1))
+    trigger.settle(NEW, 1)
     trigger.feed(scored(model=NEW, rows=NEED - 1))
     trigger.feed(ModelRolledBack(from_model=NEW, to_model=OLD, step=0, reason="x"))
     assert not trigger.feed(scored(model=NEW)), "rows of the replaced model, before the old one is distributed"
@@ -129,7 +132,7 @@ def test_a_rolled_back_models_rows_are_never_trained_on(trigger):
     assert request.base_model == OLD
 
 
-def test_blocked_it_does_not_train_and_what_was_played_before_is_gone(trigger):
+def test_blocked_it_does_not_train_and_drops_earlier_shards(trigger):
     trigger.feed(scored(rows=NEED - 1), TrainingBlockedByQuality(reason="parity"))
     assert not trigger.feed(scored(), scored())
     assert len(trigger.feed(TrainingUnblocked(reason="clean"))) == 1
@@ -141,7 +144,7 @@ def test_blocked_it_does_not_train_and_what_was_played_before_is_gone(trigger):
 def test_intensity_sets_how_many_rows_are_enough(intensity, share):
     shares = {"hot_path": 0.5, "accelerated": 0.75, "normal": 1.0, "reduced": 2.0}
     trigger = Driven(TrainingTrigger, run_settings(trigger=shares))
-    trigger.feed(distributed())
+    trigger.settle()
     trigger.feed(TrainingIntensityChanged(intensity=intensity, previous="normal", quality_score=0.5))
     rows = int(NEED * share)
     assert not trigger.feed(scored(rows=rows - 1))
@@ -157,7 +160,7 @@ def test_paused_it_does_not_train(trigger):
 
 def test_the_cooldown_between_trainings_holds():
     trigger = Driven(TrainingTrigger, run_settings(trigger={"cooldown_seconds": 60}))
-    trigger.feed(distributed(), at=1)
+    trigger.settle(at=1)
     assert not trigger.feed(scored(), at=59)
     assert trigger.feed(scored(), at=60)
 
@@ -182,13 +185,13 @@ def test_the_quality_threshold_that_was_decided_holds(trigger):
     assert trigger.feed(scored(0.5))
 
 
-def test_a_quality_threshold_that_no_shard_reaches_stays_within_the_bounds(trigger):
+def test_quality_threshold_beyond_its_bounds_is_bounded(trigger):
     trigger.feed(HyperparameterUpdated(parameter="quality_threshold", value=5.0, previous=0.3, reason="x"))
     assert not trigger.feed(scored(0.49))
     assert trigger.feed(scored(0.5))
 
 
-def test_settings_that_were_published_past_their_owner_stay_within_the_bounds(trigger):
+def test_operators_settings_beyond_their_bounds_are_bounded(trigger):
     """Journals hold such of its own too, from before it bounded what it passed on."""
     trigger.feed(AdaptiveParamsChanged(epochs=10**12, games_per_iteration=10**12, learning_rate=1.0, reason="x"))
     (request,) = trigger.feed(*[scored()] * 4)
@@ -196,7 +199,7 @@ def test_settings_that_were_published_past_their_owner_stay_within_the_bounds(tr
 
 
 @pytest.mark.parametrize(("published", "taken"), [(1e-12, 1e-6), (2e-5, 2e-5)])
-def test_a_learning_rate_that_was_published_past_its_owner_stays_above_the_least(trigger, published, taken):
+def test_operators_learning_rate_below_the_least_is_raised(trigger, published, taken):
     trigger.feed(AdaptiveParamsChanged(epochs=3, games_per_iteration=256, learning_rate=published, reason="x"))
     (request,) = trigger.feed(scored())
     assert request.learning_rate == taken
@@ -205,10 +208,10 @@ def test_a_learning_rate_that_was_published_past_its_owner_stays_above_the_least
 def test_what_is_configured_beyond_the_bounds_may_stay():
     settings = run_settings(gauntlet={"max_epochs": 2}, learning_rate={"maximum": 1e-4})
     trigger = Driven(TrainingTrigger, settings)
-    trigger.feed(distributed())
+    trigger.settle()
     usual = settings.config(KEY).ppo
-    told = {"epochs": usual.epochs, "learning_rate": usual.learning_rate}
-    trigger.feed(AdaptiveParamsChanged(**told, games_per_iteration=192, reason="x"))
+    decided = {"epochs": usual.epochs, "learning_rate": usual.learning_rate}
+    trigger.feed(AdaptiveParamsChanged(**decided, games_per_iteration=192, reason="x"))
     (request,) = trigger.feed(scored())
     assert (request.epochs, request.learning_rate) == (usual.epochs, usual.learning_rate) == (3, 1e-3)
 
@@ -216,7 +219,7 @@ def test_what_is_configured_beyond_the_bounds_may_stay():
 def test_a_training_held_by_its_cooldown_begins_at_a_tick():
     """With enough rows no games are requested, so only ticks show the passage of time."""
     trigger = Driven(TrainingTrigger, run_settings(trigger={"cooldown_seconds": 600}))
-    trigger.feed(distributed(), at=1)
+    trigger.settle(at=1)
     assert not trigger.feed(scored(rows=NEED), at=599)
     assert not trigger.feed(TICK, key=None, at=599.9)
     (request,) = trigger.feed(TICK, key=None, at=600)

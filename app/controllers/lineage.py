@@ -1,0 +1,121 @@
+"""Lineage of one configuration's models: which is current, what came before it, what is about to replace it."""
+
+from typing import Self
+
+from app.core import Elo, EventId, ModelHash
+from app.events import (
+    EloUpdated,
+    EvaluationFailed,
+    Event,
+    ModelDistributed,
+    ModelPromoted,
+    ModelRolledBack,
+    Payload,
+    PromotionRejected,
+    Row,
+    TrainingCompleted,
+    TrainingFailed,
+    TrainingRequested,
+)
+
+REMEMBERED = 16
+"""Champions that are remembered: a rollback can restore any of them."""
+
+
+class Champion(Row, frozen=True):
+    """A model that was promoted, with its latest published rating in Elo, if it has one."""
+
+    model: ModelHash
+    step: int
+    elo: Elo | None = None
+    elo_stderr: float = 0.0
+
+
+class DistributedModel(Row, frozen=True):
+    """The model that workers play."""
+
+    model: ModelHash
+    step: int
+
+
+class Lineage(Row, frozen=True):
+    """Everybody's only record of a configuration's models.
+
+    Attributes:
+        champions: the latest current models, the present one last.
+        training: the request of the training under way.
+        candidate: the model trained last, until it is promoted, rejected, or cannot be rated.
+        distributed: the model distributed last.
+    """
+
+    champions: tuple[Champion, ...] = ()
+    training: EventId | None = None
+    candidate: ModelHash | None = None
+    distributed: DistributedModel | None = None
+
+    @property
+    def current(self) -> Champion | None:
+        """The current model."""
+        return self.champions[-1] if self.champions else None
+
+    @property
+    def current_model(self) -> ModelHash | None:
+        """The hash of the current model."""
+        return self.champions[-1].model if self.champions else None
+
+    @property
+    def playing(self) -> ModelHash | None:
+        """The hash of the model that workers play."""
+        return self.distributed.model if self.distributed else None
+
+    @property
+    def busy(self) -> bool:
+        """True while a training, a candidate's evaluation, or the distribution of the current model is under way."""
+        distributing = self.current_model not in (None, self.playing)
+        return self.training is not None or self.candidate is not None or distributing
+
+    def changes_current(self, data: Payload) -> bool:
+        """Return whether a promotion or rollback makes another model current. Stale and repeated ones do not."""
+        match data:
+            case ModelPromoted(model=model):
+                return model != self.current_model
+            case ModelRolledBack(to_model=model):
+                return data.holds(self.current_model) and model != self.current_model
+        return False
+
+    def after(self, event: Event[Payload]) -> Self:  # noqa: C901 - one case an event
+        """Return the lineage after an event about its configuration."""
+        match event.data:
+            case TrainingRequested():
+                return self.replace(training=event.id)
+            case TrainingFailed(request_id=request) if request == self.training:
+                return self.replace(training=None)
+            case TrainingCompleted(request_id=request, model=model) if request == self.training:
+                return self.replace(training=None, candidate=model)
+            case PromotionRejected(model=model) if model == self.candidate:
+                return self.replace(candidate=None)
+            case EvaluationFailed(purpose="rating", model=model) if model == self.candidate:
+                return self.replace(candidate=None)
+            case ModelPromoted(model=model, step=step, elo=elo, evidence=evidence) as data:
+                if self.changes_current(data):
+                    before = [one for one in self.champions if one.model != model]
+                    newest = Champion(model=model, step=step, elo=elo, elo_stderr=evidence.elo_stderr)
+                    return self.replace(champions=(*before, newest)[-REMEMBERED:], training=None, candidate=None)
+            case ModelRolledBack(to_model=model, step=step) as data:
+                if self.changes_current(data):
+                    models = [one.model for one in self.champions]
+                    restored = Champion(model=model, step=step)
+                    kept = self.champions[: models.index(model) + 1] if model in models else (restored,)
+                    return self.replace(champions=kept, training=None, candidate=None)
+            case ModelDistributed(model=model, step=step):
+                return self.replace(distributed=DistributedModel(model=model, step=step))
+            case EloUpdated(ratings=ratings):
+                newer = {one.agent: one for one in ratings}
+                rated = [
+                    one.replace(elo=rating.elo, elo_stderr=rating.elo_stderr)
+                    if (rating := newer.get(one.model))
+                    else one
+                    for one in self.champions
+                ]
+                return self.replace(champions=tuple(rated))
+        return self
