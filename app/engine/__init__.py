@@ -4,17 +4,3 @@ from app.engine.inline import InlineEngine
 from app.engine.local import LocalEngine, python_module
 from app.engine.port import Engine, EngineClosed, JobFailed, JobTimedOut, JsonObject, Report, WorkerLost
 from app.engine.scatter import scatter
-
-__all__ = [
-    "Engine",
-    "EngineClosed",
-    "InlineEngine",
-    "JobFailed",
-    "JobTimedOut",
-    "JsonObject",
-    "LocalEngine",
-    "Report",
-    "WorkerLost",
-    "python_module",
-    "scatter",
-]

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from difflib import get_close_matches
-from inspect import getmembers, isclass
+from inspect import isclass
 from typing import Any, Literal, cast
 
 from pydantic import create_model
@@ -17,18 +17,13 @@ class UnknownEventType(FlyballError):
     """No event type has this name."""
 
 
-def _collect() -> tuple[type[Payload], ...]:
-    modules = (facts, requests, decisions)
-    members = {member for module in modules for _, member in getmembers(module, isclass)}
-    return tuple(
-        sorted(
-            (m for m in members if issubclass(m, Payload) and "event_type" in vars(m)),
-            key=lambda payload: payload.event_type,
-        )
+_defined = (member for module in (facts, requests, decisions) for member in vars(module).values() if isclass(member))
+CATALOGUE: tuple[type[Payload], ...] = tuple(
+    sorted(
+        (member for member in _defined if issubclass(member, Payload) and "event_type" in vars(member)),
+        key=lambda payload: payload.event_type,
     )
-
-
-CATALOGUE: tuple[type[Payload], ...] = _collect()
+)
 """All payload classes, sorted by type."""
 
 BY_TYPE: dict[str, type[Payload]] = {payload.event_type: payload for payload in CATALOGUE}

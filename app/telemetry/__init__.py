@@ -3,16 +3,3 @@
 from app.telemetry.curves import CURVES, Board, Point, TensorBoardCurves, points
 from app.telemetry.figures import FIGURE_FORMATS, NoPlots, drawn
 from app.telemetry.logs import LogFile, configure
-
-__all__ = [
-    "CURVES",
-    "FIGURE_FORMATS",
-    "Board",
-    "LogFile",
-    "NoPlots",
-    "Point",
-    "TensorBoardCurves",
-    "configure",
-    "drawn",
-    "points",
-]
