@@ -18,15 +18,13 @@ LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 class Deployment(Settings):
     """Settings that change nothing about what is played and learned, and are not journaled."""
 
-    node: str = Field(default="laptop", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-    endpoint: str | None = Field(default=None, description="of the broker; unset: a socket of the run folder")
-    heartbeat_seconds: float = Field(default=5.0, gt=0)
-    drain_seconds: float = Field(default=10.0, ge=0, description="for running jobs when a daemon is asked to stop")
+    node: str = Field("laptop", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    endpoint: str | None = Field(None, description="of the broker; unset: a socket of the run folder")
+    heartbeat_seconds: float = Field(5.0, gt=0)
+    drain_seconds: float = Field(10.0, ge=0, description="for running jobs when a daemon is asked to stop")
     log_level: LogLevel = "INFO"
-    threads_per_job: int = Field(default=1, ge=1)
-    evaluation_processes: int = Field(
-        default=1, ge=1, description="processes that play an evaluation's batches at once"
-    )
+    threads_per_job: int = Field(1, ge=1)
+    evaluation_processes: int = Field(1, ge=1, description="processes that play an evaluation's batches at once")
 
     @field_validator("endpoint")
     @classmethod

@@ -13,20 +13,16 @@ Curve = Literal["even", "hard", "var"]
 class AdmissionSettings(Settings):
     """The geometric admission schedule, and retention. Steps are trainings."""
 
-    founders: int = Field(default=2, ge=1, description="checkpoints admitted before the schedule applies")
-    recent_every: int = Field(default=10, ge=1, description="steps between recent checkpoints")
-    recent_for: int = Field(default=100, ge=1, description="steps after which a recent checkpoint retires")
-    anchor_every: int = Field(default=100, ge=1, description="steps between anchors, which never retire")
+    founders: int = Field(2, ge=1, description="checkpoints admitted before the schedule applies")
+    recent_every: int = Field(10, ge=1, description="steps between recent checkpoints")
+    recent_for: int = Field(100, ge=1, description="steps after which a recent checkpoint retires")
+    anchor_every: int = Field(100, ge=1, description="steps between anchors, which never retire")
     lasting_elo: float = Field(
-        default=300.0,
-        gt=0,
-        description="Elo above the newest lasting anchor (at first the random bot) for the next one",
+        300.0, gt=0, description="Elo above the newest lasting anchor (at first the random bot) for the next one"
     )
-    elite_margin: float = Field(default=50.0, ge=0, description="Elo above the best rating for a new elite")
-    capacity: int = Field(
-        default=64, ge=1, description="checkpoints; anchors, elites and the current model stay even beyond it"
-    )
-    remembered_for: int = Field(default=500, ge=0, description="steps that a retired checkpoint's games are kept")
+    elite_margin: float = Field(50.0, ge=0, description="Elo above the best rating for a new elite")
+    capacity: int = Field(64, ge=1, description="checkpoints; anchors, elites and the current model stay beyond it")
+    remembered_for: int = Field(500, ge=0, description="steps that a retired checkpoint's games are kept")
 
 
 class MatchmakingSettings(Settings):
@@ -35,18 +31,16 @@ class MatchmakingSettings(Settings):
     ``prioritised`` is AlphaStar's: the whole league, weighted by ``curve`` (Vinyals et al. 2019).
     """
 
-    mirror: float = Field(default=0.3, ge=0)
-    peers: float = Field(default=0.4, ge=0)
-    exploitable: float = Field(default=0.2, ge=0)
-    baselines: float = Field(default=0.1, ge=0)
-    prioritised: float = Field(default=0.0, ge=0)
-    curve: Curve = Field(default="even", description="weights within peers, exploitable and prioritised")
-    peer_elo: float = Field(default=100.0, gt=0, description="largest Elo difference of peers")
-    prior_games: float = Field(default=10.0, gt=0, description="weight of the ratings' prediction, in games")
-    lost_games: int = Field(default=10, ge=1, description="games before an opponent counts as formerly winning")
-    cold_start: int = Field(
-        default=2, ge=0, description="league size from which on others than baselines are opponents"
-    )
+    mirror: float = Field(0.3, ge=0)
+    peers: float = Field(0.4, ge=0)
+    exploitable: float = Field(0.2, ge=0)
+    baselines: float = Field(0.1, ge=0)
+    prioritised: float = Field(0.0, ge=0)
+    curve: Curve = Field("even", description="weights within peers, exploitable and prioritised")
+    peer_elo: float = Field(100.0, gt=0, description="largest Elo difference of peers")
+    prior_games: float = Field(10.0, gt=0, description="weight of the ratings' prediction, in games")
+    lost_games: int = Field(10, ge=1, description="games before an opponent counts as formerly winning")
+    cold_start: int = Field(2, ge=0, description="league size from which on others than baselines are opponents")
 
     @model_validator(mode="after")
     def _somebody_to_meet(self) -> Self:
@@ -71,9 +65,9 @@ MATCHMAKING: dict[str, MatchmakingSettings] = {
 class TournamentSettings(Settings):
     """Matches among members of the league, played when nothing else is to be evaluated."""
 
-    placement: int = Field(default=10, ge=0, description="members that a new one plays for its placement")
-    games: int = Field(default=40, ge=2, le=10_000, description="games of each pairing")
-    round_robin_every: int = Field(default=100, ge=0, description="steps between round robins; 0: none")
+    placement: int = Field(10, ge=0, description="members that a new one plays for its placement")
+    games: int = Field(40, ge=2, le=10_000, description="games of each pairing")
+    round_robin_every: int = Field(100, ge=0, description="steps between round robins; 0: none")
 
 
 class LeagueSettings(Settings):

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from app.config.feedback import MAX_SECONDS, FeedbackSettings
+from app.config.feedback import MAX_SECONDS, FeedbackSettings, Seconds, Share
 from app.config.games import GAMES
 from app.config.league import LeagueSettings
 from app.config.settings import GameConfig, Settings
@@ -31,28 +31,25 @@ class DeadlineSettings(Settings):
     ``evaluation.batch_seconds`` of its game.
     """
 
-    selfplay_seconds: float = Field(default=7200.0, gt=0, le=MAX_SECONDS, description="self-play of one request")
-    inspection_seconds: float = Field(default=600.0, gt=0, le=MAX_SECONDS, description="inspection of a shard")
-    training_seconds: float = Field(default=7200.0, gt=0, le=MAX_SECONDS, description="one training")
-    distribution_seconds: float = Field(default=600.0, gt=0, le=MAX_SECONDS, description="distribution of a model")
+    selfplay_seconds: Seconds = Field(7200.0, description="self-play of one request")
+    inspection_seconds: Seconds = Field(600.0, description="inspection of a shard")
+    training_seconds: Seconds = Field(7200.0, description="one training")
+    distribution_seconds: Seconds = Field(600.0, description="distribution of a model")
 
 
 class RunSettings(Settings):
     """Settings of a run."""
 
-    seed: int = Field(default=0, ge=0, lt=1 << 63)
-    tick_seconds: float = Field(default=10.0, ge=1e-3, le=MAX_SECONDS, description="period of CLOCK_TICK")
-    selfplay_workers: tuple[Name, ...] = Field(default=("selfplay_worker@laptop",), min_length=1)
-    min_quality: float = Field(
-        default=0.3,
-        ge=0,
-        le=1,
-        description="quality score below which a shard is not trained on; at most feedback.intensity.reduced",
+    seed: int = Field(0, ge=0, lt=1 << 63)
+    tick_seconds: float = Field(10.0, ge=1e-3, le=MAX_SECONDS, description="period of CLOCK_TICK")
+    selfplay_workers: tuple[Name, ...] = Field(("selfplay_worker@laptop",), min_length=1)
+    min_quality: Share = Field(
+        0.3, description="quality score below which a shard is not trained on; at most feedback.intensity.reduced"
     )
     deadlines: DeadlineSettings = DeadlineSettings()
     feedback: FeedbackSettings = FeedbackSettings()
     league: LeagueSettings = LeagueSettings()
-    configs: tuple[GameConfig, ...] = Field(default=tuple(GAMES[key] for key in LAPTOP), min_length=1)
+    configs: tuple[GameConfig, ...] = Field(tuple(GAMES[key] for key in LAPTOP), min_length=1)
 
     @model_validator(mode="after")
     def _keys_differ(self) -> Self:

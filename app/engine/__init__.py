@@ -1,6 +1,4 @@
 """Where jobs run: child processes of this machine, or threads of this process."""
 
-from app.engine.inline import InlineEngine
-from app.engine.local import LocalEngine, python_module
-from app.engine.port import Engine, EngineClosed, JobFailed, JobTimedOut, JsonObject, Report, WorkerLost
-from app.engine.scatter import scatter
+from app.engine.local import InlineEngine, LocalEngine, python_module
+from app.engine.port import Engine, EngineClosed, JobFailed, JobTimedOut, JsonObject, Report, WorkerLost, scatter
