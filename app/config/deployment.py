@@ -1,6 +1,5 @@
 """Settings of an installation: hosts, addresses, monitoring; and the paths in a run folder."""
 
-from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
@@ -55,45 +54,21 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-@dataclass(frozen=True, slots=True)
 class RunFolder:
     """Names the paths in a run folder. Creates nothing."""
 
-    path: Path
-
-    @property
-    def settings(self) -> Path:
-        """The settings file."""
-        return self.path / "flyball.toml"
-
-    @property
-    def journal(self) -> Path:
-        """The journal."""
-        return self.path / "journal.sqlite"
-
-    @property
-    def up_lock(self) -> Path:
-        """The file that `up` keeps locked while it runs."""
-        return self.path / "up.lock"
-
-    @property
-    def store(self) -> Path:
-        """The folder of models and experience."""
-        return self.path / "store"
-
-    @property
-    def curves(self) -> Path:
-        """The folder of training curves, with a subfolder for each configuration."""
-        return self.path / "curves"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.settings = path / "flyball.toml"
+        self.journal = path / "journal.sqlite"
+        self.store = path / "store"  # models and experience
+        self.curves = path / "curves"  # a subfolder for each configuration
+        self.up_lock = path / "up.lock"  # locked by `up` while it runs
+        self.board = path / "state" / "board.json"  # the counts of `up` and `status`
 
     def state(self, daemon: str) -> Path:
         """Return the file with a daemon's state."""
         return self.path / "state" / f"{daemon}.sqlite"
-
-    @property
-    def board(self) -> Path:
-        """The file with the counts of `up` and `status`."""
-        return self.path / "state" / "board.json"
 
     def outbox(self, daemon: str) -> Path:
         """Return the file with the frames that a daemon could not send yet."""

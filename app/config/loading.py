@@ -39,6 +39,8 @@ NO_RUN_SETTING = frozenset({"profile", "configs", "deployment"})
 """Keys of ``flyball.toml`` that RUN_CONFIGURED does not hold in this form."""
 
 M = TypeVar("M", bound=BaseModel)
+Layer = dict[str, tuple[Any, str]]
+"""Values and their origins by dotted key."""
 
 
 class BadSettings(FlyballError):
@@ -50,32 +52,13 @@ class UnknownConfig(BadSettings):
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
-    """Values by dotted key, and their origin, in which ``{}`` stands for the key's variable."""
-
-    origin: str
-    values: Mapping[str, Any]
-
-    def origin_of(self, key: str) -> str:
-        """Return the origin of a key's value."""
-        return self.origin.format(variable(key))
-
-
-@dataclass(frozen=True, slots=True)
 class Loaded:
-    """Settings and their origins.
+    """Settings and their origins."""
 
-    Attributes:
-        run: what is played and learned; journaled.
-        deployment: how and where this installation runs.
-        games: all configurations that could be chosen.
-        origins: for each dotted key: default, the file's name, ``environment FLYBALL_X`` or ``command line``.
-    """
-
-    run: RunSettings
-    deployment: Deployment
-    games: Mapping[str, GameConfig]
-    origins: Mapping[str, str]
+    run: RunSettings  # what is played and learned; journaled
+    deployment: Deployment  # how and where this installation runs
+    games: Mapping[str, GameConfig]  # all configurations that could be chosen
+    origins: Mapping[str, str]  # by dotted key: default, the file's name, "environment FLYBALL_X", or "command line"
 
     def values(self) -> dict[str, Any]:
         """Return every effective value by dotted key, as in ``flyball.toml``."""
@@ -99,15 +82,12 @@ def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_fi
     layers = (
         _file_layer(config_file or RunFolder(run_dir).settings),
         _environment_layer(),
-        _checked(Layer(COMMAND_LINE, flatten(overrides or {})), f"the {COMMAND_LINE}"),
+        _layer(flatten(overrides or {}), f"the {COMMAND_LINE}", COMMAND_LINE),
     )
-    values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    for layer in layers:
-        values |= layer.values
-        origins |= {key: layer.origin_of(key) for key in layer.values}
+    effective: Layer = {key: sourced for layer in layers for key, sourced in layer.items()}
+    tables = nest({key: value for key, (value, _) in effective.items()})
+    origins = {key: origin for key, (_, origin) in effective.items()}
     keys, origins["configs"] = _chosen(layers)
-    tables = nest(values)
     deployment = _validated(Deployment, tables.get("deployment", {}), "deployment.", origins)
     games = _games(tables.get(GAME_TABLES, {}), origins)
     document = {name: value for name, value in tables.items() if name in RunSettings.model_fields}
@@ -129,7 +109,7 @@ def _file_layer(path: Path) -> Layer:
         tree = {}
     except (OSError, ValueError) as error:
         raise BadSettings(f"{path} cannot be read: {error}.", hint="It has to be TOML, in UTF-8.") from error
-    return _checked(Layer(path.name, flatten(tree)), str(path))
+    return _layer(flatten(tree), str(path), path.name)
 
 
 def _environment_layer() -> Layer:
@@ -143,7 +123,7 @@ def _environment_layer() -> Layer:
         tree = EnvSettingsSource(DOCUMENT, env_prefix=ENV_PREFIX, env_nested_delimiter="__")()
     except SettingsError as error:
         raise BadSettings(f"{error}.", hint='Lists are written as JSON: ["one", "two"].') from error
-    return Layer("environment {}", _without_preset(flatten(tree), "the environment"))
+    return _layer(flatten(tree), "the environment", "environment {}")
 
 
 def variable(key: str) -> str:
@@ -151,11 +131,14 @@ def variable(key: str) -> str:
     return ENV_PREFIX + key.upper().replace(".", "__")
 
 
-def _checked(layer: Layer, where: str) -> Layer:
-    """Return a layer of known keys, presets expanded. Raises ``BadSettings`` for an unknown key or preset."""
-    for key in layer.values:
+def _layer(values: Mapping[str, Any], where: str, origin: str) -> Layer:
+    """Return values with their origins, presets expanded; ``{}`` in the origin stands for the key's variable.
+
+    Raises ``BadSettings`` for an unknown key or preset.
+    """
+    for key in values:
         _check_key(key, where)
-    return Layer(layer.origin, _without_preset(layer.values, where))
+    return {key: (value, origin.replace("{}", variable(key))) for key, value in _without_preset(values, where).items()}
 
 
 def _document() -> type[BaseSettings]:
@@ -214,14 +197,14 @@ def _without_preset(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
 def _chosen(layers: Sequence[Layer]) -> tuple[Sequence[str], str]:
     """Return the keys of the configurations to run, from the last layer that names any or a profile, and its origin."""
     for layer in reversed(layers):
-        if (keys := layer.values.get("configs")) is not None:
-            origin = layer.origin_of("configs")
+        keys, origin = layer.get("configs", (None, ""))
+        if keys is not None:
             if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
                 message = f"configs ({origin}) has to be a list of configuration keys."
                 raise BadSettings(message, hint='Write ["hearts_4p"].')
             return keys, origin
-        if (profile := layer.values.get("profile")) is not None:
-            origin = layer.origin_of("profile")
+        profile, origin = layer.get("profile", (None, ""))
+        if profile is not None:
             if profile not in PROFILES:
                 raise BadSettings(f"There is no profile {profile!r} ({origin}).", hint=f"Use {' or '.join(PROFILES)}.")
             return PROFILES[profile], origin
@@ -297,11 +280,11 @@ def parse(assignments: Sequence[str]) -> dict[str, Any]:
         BadSettings: a pair has no value, or its key is no setting of a run; names the nearest.
     """
     values = dict(pair(assignment, "feedback.stall.velocity=3") for assignment in assignments)
-    known = _checked(Layer(SET, values), SET).values
+    known = _layer(values, SET, SET)
     for key in known:
         if key.partition(".")[0] in NO_RUN_SETTING:
             raise BadSettings(f"{key} ({SET}) does not decide anything in a run.", hint="See: flyball config show")
-    return dict(known)
+    return {key: value for key, (value, _) in known.items()}
 
 
 def pair(assignment: str, example: str) -> tuple[str, Any]:
