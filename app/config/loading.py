@@ -66,16 +66,14 @@ class Loaded:
 
 
 def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_file: Path | None = None) -> Loaded:
-    """Load the settings of the run in a folder.
+    """Load the settings of the run in a folder, which may not exist yet.
 
     Args:
-        run_dir: the run folder; may not exist yet.
+        run_dir: the run folder.
         overrides: nested tables as in ``flyball.toml``, from the command line.
         config_file: read instead of ``flyball.toml`` in the run folder.
 
-    Raises:
-        BadSettings: an unknown key or an invalid value; names its origin.
-        UnknownConfig: a chosen configuration is not defined.
+    Raises ``BadSettings``, also as ``UnknownConfig``.
     """
     if config_file is not None and not config_file.is_file():
         raise BadSettings(f"There is no settings file {config_file}.", hint="Look at --config-file.")
@@ -274,10 +272,9 @@ def _values(run: RunSettings, deployment: Deployment) -> dict[str, Any]:
 
 
 def parse(assignments: Sequence[str]) -> dict[str, Any]:
-    """Read ``key=value`` pairs: dotted keys as in ``flyball.toml``, values as in TOML; other values are text.
+    """Read pairs as ``pair`` does, with keys as in ``flyball.toml``.
 
-    Raises:
-        BadSettings: a pair has no value, or its key is no setting of a run; names the nearest.
+    Raises ``BadSettings`` when a key is no setting of a run, and names the nearest.
     """
     values = dict(pair(assignment, "feedback.stall.velocity=3") for assignment in assignments)
     known = _layer(values, SET, SET)
@@ -302,14 +299,9 @@ def pair(assignment: str, example: str) -> tuple[str, Any]:
 
 
 def changed(settings: RunSettings, values: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """Return a run's settings with some of them changed, as RUN_CONFIGURED holds them.
+    """Return a run's settings as RUN_CONFIGURED holds them, some changed by dotted key, as in ``flyball.toml``.
 
-    Args:
-        settings: the run's settings.
-        values: by dotted key; ``games.<configuration>.…`` for those of one configuration.
-
-    Raises:
-        BadSettings: an invalid value, or the run has no such configuration.
+    Raises ``BadSettings`` for an invalid value or a configuration that the run does not have.
     """
     tree, changes = settings.model_dump(mode="json"), nest(values)
     games: dict[str, Any] = changes.pop(GAME_TABLES, {})

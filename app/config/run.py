@@ -60,15 +60,7 @@ class RunSettings(Settings):
 
     @classmethod
     def recorded(cls, settings: Mapping[str, Any], source: str) -> Self:
-        """Return the settings in a RUN_CONFIGURED.
-
-        Args:
-            settings: its settings.
-            source: who published it.
-
-        Raises:
-            ForeignSettings: the broker did not publish them, or another version wrote them.
-        """
+        """Return the settings in a RUN_CONFIGURED that ``source`` published. Raises ``ForeignSettings``."""
         if not is_broker(source):
             raise ForeignSettings(
                 f"{source} published settings of the run; only the broker may.", hint="Nothing to do: they are ignored."

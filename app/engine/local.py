@@ -131,11 +131,7 @@ async def _end(process: Process) -> None:
 
 
 class InlineEngine:
-    """Runs jobs in threads, for tests and small runs. A cancelled or lost job runs until its next report.
-
-    Args:
-        workers: how many jobs run at once.
-    """
+    """Runs jobs in threads, for tests and small runs. A cancelled or lost job runs until its next report."""
 
     def __init__(self, workers: int = 1) -> None:
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="job")

@@ -17,11 +17,7 @@ Job = Callable[[JsonObject, Report], JsonObject]
 class JobFailed(FlyballError):
     """The function raised. Running it again with the same spec will most likely fail again.
 
-    Attributes:
-        function: what was run.
-        kind: name of the exception's class, for instance ``TrainingDiverged``.
-        summary: the exception's text.
-        trace: the end of its traceback.
+    ``kind`` names the exception's class, ``summary`` is its text, and ``trace`` the end of its traceback.
     """
 
     def __init__(self, function: str, kind: str, summary: str, *, hint: str, trace: str) -> None:

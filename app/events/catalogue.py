@@ -45,13 +45,9 @@ ENVELOPES: dict[str, type[EnvelopeModel[Any]]] = {payload.event_type: _concrete(
 
 
 def resolve(name: str) -> type[Payload]:
-    """Find a payload class by type or event name.
+    """Find a payload class by type, with or without ``flyball.``, or by event name.
 
-    Args:
-        name: ``flyball.training.completed``, ``training.completed`` or ``TRAINING_COMPLETED``.
-
-    Raises:
-        UnknownEventType: no event type has this name; the hint gives the nearest.
+    Raises ``UnknownEventType``, whose hint gives the nearest name.
     """
     found = BY_TYPE.get(name) or BY_TYPE.get(TYPE_PREFIX + name) or BY_NAME.get(name.upper())
     if found is None:
@@ -91,7 +87,7 @@ def follow(
     about_config = data.scope is Scope.CONFIG
     if about_config:
         subject = subject or cause.subject
-    # The other attributes are the cause's, which was validated when it was read: a second look would only cost time.
+    # The other attributes are the cause's, which was validated when it was read.
     write = _assembled if time is None and (subject is not None) is about_config else _validated
     return write(
         data,

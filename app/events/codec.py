@@ -60,9 +60,7 @@ def id_in(body: bytes) -> str | None:
 def decode(body: bytes) -> Envelope[Payload]:
     """Decode an envelope, lifting an older version of its payload to the current one.
 
-    Raises:
-        MalformedEvent: not JSON, an unknown type, or wrong fields; the hint names them.
-        NoUpcast: the payload's version is newer than this program, or can't be lifted.
+    Raises ``MalformedEvent``, whose hint names the wrong field, and ``NoUpcast``.
     """
     try:
         return _decode_fast(body)
@@ -71,13 +69,7 @@ def decode(body: bytes) -> Envelope[Payload]:
 
 
 def _decode_fast(body: bytes) -> Envelope[Payload]:
-    """Decode a valid envelope of the current version.
-
-    Raises:
-        ValueError: it is something else, or not JSON.
-        KeyError: unknown event type.
-        RecursionError: it is nested too deeply.
-    """
+    """Decode a valid envelope of the current version. Raises ``ValueError``, ``KeyError`` or ``RecursionError``."""
     envelope = _open(body)
     dataversion, about_config, validate = _KINDS[envelope.type]
     if (
@@ -133,15 +125,11 @@ def _malformed(error: ValidationError) -> MalformedEvent:
 
 
 class NoUpcast(FlyballError):
-    """An event whose version can't be lifted to the current one."""
+    """An event that is newer than this program, or that no upcast leads to the current version."""
 
 
 def lift(event_type: str, data: dict[str, Any], version: int, target: int) -> dict[str, Any]:
-    """Lift ``data`` step by step from ``version`` to ``target``.
-
-    Raises:
-        NoUpcast: the event is newer than this program, or a step is missing.
-    """
+    """Lift ``data`` step by step from ``version`` to ``target``. Raises ``NoUpcast``."""
     if version > target:
         raise NoUpcast(
             f"{event_type} is of version {version}, this Flyball knows {target}.",

@@ -82,15 +82,9 @@ class Frame(Struct, frozen=True):
 
     @classmethod
     def parse(cls, buffer: bytes, start: int = 0, *, bodies: bool = True) -> "Frame":
-        """Read and verify the frame that fills ``buffer`` from ``start`` on.
+        """Read and verify the frame that fills ``buffer`` from ``start`` on; ``bodies``: False if it ends before them.
 
-        Args:
-            buffer: the bytes.
-            start: where the frame begins.
-            bodies: False when ``buffer`` ends with the header.
-
-        Raises:
-            DamagedFrame: a byte is wrong, missing or too many.
+        Raises ``DamagedFrame`` if a byte is wrong, missing or too many.
         """
         try:
             fixed = FIXED.unpack_from(buffer, start)
@@ -201,10 +195,7 @@ class FrameBuilder:
         return len(self._drafts)
 
     def take(self, drafts: Sequence[Draft], max_bytes: int) -> int:
-        """Add as many events from the start of ``drafts`` as fit, and return their number.
-
-        An empty frame takes one event of any size.
-        """
+        """Add the first events that fit, and return their number; an empty frame takes one of any size."""
         sizes = [len(draft.body) for draft in drafts[: MAX_EVENTS - len(self)]]
         if self._size + sum(sizes) > max_bytes:
             fitting = bisect_right(list(accumulate(sizes)), max_bytes - self._size)
@@ -293,15 +284,9 @@ class Record(Struct, frozen=True):
 
     @classmethod
     def open(cls, raw: bytes, *, expected: int | None = None, bodies: bool = True) -> "Record":
-        """Read and verify a record.
+        """Read and verify a record; ``bodies``: False when ``raw`` ends with the frame's header.
 
-        Args:
-            raw: its bytes.
-            expected: the position of its first event, if known.
-            bodies: False when ``raw`` ends with the frame's header.
-
-        Raises:
-            DamagedRecord: a byte is wrong, missing or too many, or the position is not the expected one.
+        Raises ``DamagedRecord`` if a byte is wrong, missing or too many, or if it is not at the ``expected`` position.
         """
         try:
             magic, crc, first, recorded_us, length = STAMP.unpack_from(raw)
@@ -366,9 +351,7 @@ class Stored(Struct, frozen=True):
     def open(self, reporter: str, on_dead: Callable[[DeadLetter], None]) -> Event[Payload] | None:
         """Read the event; ``None`` for one that can't be read or contradicts its frame's header.
 
-        Args:
-            reporter: the reader's name, for dead letters.
-            on_dead: called with such an event.
+        ``on_dead`` is called with such an event, reported by ``reporter``.
         """
         try:
             envelope = decode(self.body)
@@ -385,7 +368,7 @@ class Stored(Struct, frozen=True):
 
 
 def stored_in(record: Record, *, after: int = 0, types: AbstractSet[str] | None = None) -> list[Stored]:
-    """Return the events of a record, unread; see ``read_events``."""
+    """Return the events of a record as ``read_events`` does, but unread."""
     frame, recorded_us, source = record.frame, record.recorded_us, record.source
     if types is not None and types.isdisjoint(frame.types):
         return []
@@ -408,14 +391,9 @@ def read_events(
     reporter: str,
     on_dead: Callable[[DeadLetter], None],
 ) -> list[Event[Payload]]:
-    """Read the events of a record.
+    """Read the events of a record that are ``after`` a position and of these ``types``; None for all.
 
-    Args:
-        record: the record.
-        after: skip events up to this position.
-        types: read only these event types; None for all.
-        reporter: the reader's name, for dead letters.
-        on_dead: called with every event that can't be read or contradicts the frame's header.
+    Those that can't be read are left out; see ``Stored.open``.
     """
     return [
         event

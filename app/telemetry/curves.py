@@ -65,10 +65,9 @@ def _rating_points(data: EvaluationCompleted) -> Iterator[Point]:
 
 
 class Board:
-    """Writes TensorBoard files, whose imports take half a second and wait until there is something to write.
+    """Adds a TensorBoard file to a folder; both are created at the first write.
 
-    Args:
-        folder: created at the first write; every board adds a file to it.
+    TensorBoard is imported then, because that takes half a second.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -121,10 +120,9 @@ class Board:
 
 
 class TensorBoardCurves:
-    """Writes the points of events. An event taken twice is written twice, at the same place of the same curve.
+    """Writes the points of events into a subfolder for each configuration; each start of a process adds files.
 
-    Args:
-        folder: holds a folder for each configuration; each start of a process adds files to it.
+    An event taken twice is written twice, at the same place of the same curve.
     """
 
     reads: ClassVar[frozenset[type[Payload]]] = CURVES

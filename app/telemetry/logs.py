@@ -84,7 +84,7 @@ class LogFile:
 
     Args:
         path: the file; created with its folders when missing.
-        max_bytes: its size at which it is rotated.
+        max_bytes: size at which it is rotated.
         files: how many are kept, including the one being written.
     """
 
@@ -200,17 +200,10 @@ def _reason(event: EventDict) -> str:
 
 
 def configure(daemon: str, node: str, path: Path, level: str = "INFO", *, echo: bool = True) -> LogFile:
-    """Send all logs of this process to a file as JSON lines, and a copy of some to stderr.
+    """Send all logs of this process to a file as JSON lines; lines below ``level`` are left out.
 
-    Args:
-        daemon: attribute of every line.
-        node: attribute of every line.
-        path: the file.
-        level: DEBUG, INFO, WARNING or ERROR; lower ones are left out.
-        echo: whether to copy to stderr.
-
-    Returns:
-        The open file, to be closed at the end of the process.
+    Every line names the daemon and its node. With ``echo``, stderr gets a copy of some. Returns the open file, to be
+    closed at the end of the process.
     """
 
     def who(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
