@@ -1,7 +1,7 @@
 """Settings of the feedback controllers. Names or descriptions give the units; shares and scores are in [0, 1]."""
 
 from itertools import pairwise
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -33,17 +33,28 @@ Factor = Annotated[float, Field(gt=0, le=MAX_FACTOR)]
 FactorOrZero = Annotated[float, Field(ge=0, le=MAX_FACTOR)]
 
 
-def _ascending(settings: Settings, *names: str, equal: bool = True) -> None:
-    """Raise ``ValueError`` unless the named settings ascend; neighbours may be the same if ``equal``."""
-    for lower, higher in pairwise(names):
-        low, high = getattr(settings, lower), getattr(settings, higher)
-        if low > high or (low == high and not equal):
-            must = "must not lie below" if equal else "must lie above"
-            raise ValueError(f"{higher} {high:g} {must} {lower} {low:g}: raise {higher}, or lower {lower}")
+class OrderedSettings(Settings):
+    """Base of settings some of which ascend; neighbours may be the same, except among ``strictly_ascending``."""
+
+    ascending: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    strictly_ascending: ClassVar[tuple[tuple[str, ...], ...]] = ()
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        for names in (*self.ascending, *self.strictly_ascending):
+            for lower, higher in pairwise(names):
+                low, high = getattr(self, lower), getattr(self, higher)
+                equal = names in self.ascending
+                if low > high or (low == high and not equal):
+                    must = "must not lie below" if equal else "must lie above"
+                    raise ValueError(f"{higher} {high:g} {must} {lower} {low:g}: raise {higher}, or lower {lower}")
+        return self
 
 
-class StallSettings(Settings):
+class StallSettings(OrderedSettings):
     """Detection of a stall, and the exploration boost that answers it."""
+
+    ascending = (("boost", "boost_cap"),)
 
     check_seconds: Seconds = Field(600.0, description="period of the check for a stall")
     velocity: float = Field(
@@ -61,14 +72,11 @@ class StallSettings(Settings):
     boost_cap: float = Field(2.25, gt=1, le=MAX_BOOST, description="largest product of these factors")
     boost_hours: Hours = Field(2.0, description="how long a boost lasts, and least time until the next")
 
-    @model_validator(mode="after")
-    def _one_boost_is_below_the_cap(self) -> Self:
-        _ascending(self, "boost", "boost_cap")
-        return self
 
-
-class QualitySettings(Settings):
+class QualitySettings(OrderedSettings):
     """Penalties for bad data, and the block after a failed parity check."""
+
+    strictly_ascending = (("penalty_below", "lift_at"),)  # hysteresis
 
     penalty_below: Share = Field(0.3, description="quality score below which self-play is penalised")
     lift_at: Share = Field(0.4, description="quality score from which on the penalty is lifted")
@@ -76,25 +84,17 @@ class QualitySettings(Settings):
     smoothing: float = Field(0.3, gt=0, le=1, description="weight of the newest shard in the moving average")
     parity_clear_checks: int = Field(3, ge=1, description="shards without a failure in a row that lift a parity block")
 
-    @model_validator(mode="after")
-    def _hysteresis(self) -> Self:
-        _ascending(self, "penalty_below", "lift_at", equal=False)
-        return self
 
-
-class IntensitySettings(Settings):
+class IntensitySettings(OrderedSettings):
     """Training intensity by quality score; below ``reduced`` training pauses."""
+
+    ascending = (("reduced", "normal", "accelerated", "hot_path"),)
 
     hot_path: Share = Field(0.9, description="lowest quality score of this intensity")
     accelerated: Share = Field(0.8, description="lowest quality score of this intensity")
     normal: Share = Field(0.65, description="lowest quality score of this intensity")
     reduced: Share = Field(0.5, description="lowest quality score of this intensity")
     cooldown_seconds: SecondsOrZero = Field(60.0, description="least time between two changes of the intensity")
-
-    @model_validator(mode="after")
-    def _better_data_train_no_less(self) -> Self:
-        _ascending(self, "reduced", "normal", "accelerated", "hot_path")
-        return self
 
 
 class GauntletSettings(Settings):
@@ -114,8 +114,11 @@ class GauntletSettings(Settings):
     max_games_factor: float = Field(4.0, ge=1, le=MAX_FACTOR, description="most games per iteration / configured games")
 
 
-class LearningRateSettings(Settings):
+class LearningRateSettings(OrderedSettings):
     """Adaptation of the learning rate to the gain in rating."""
+
+    ascending = (("minimum", "maximum"),)
+    strictly_ascending = (("lower_at_elo", "raise_at_elo"),)
 
     evaluations: int = Field(5, ge=2, description="latest rating differences that are averaged")
     raise_at_elo: EloDifference = Field(10.0, description="mean difference from which on the learning rate rises")
@@ -127,12 +130,6 @@ class LearningRateSettings(Settings):
     minimum: float = Field(1e-6, ge=1e-12, le=1, description="lowest learning rate")
     maximum: float = Field(1e-3, ge=1e-12, le=1, description="highest learning rate")
     cooldown_hours: HoursOrZero = Field(1.0, description="least time between two changes")
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        _ascending(self, "minimum", "maximum")
-        _ascending(self, "lower_at_elo", "raise_at_elo", equal=False)
-        return self
 
 
 class AnomalySettings(Settings):
@@ -174,8 +171,10 @@ class WatchdogSettings(Settings):
         return self
 
 
-class LifecycleSettings(Settings):
+class LifecycleSettings(OrderedSettings):
     """Promotion by GSPRT, rollback on severe regressions."""
+
+    strictly_ascending = (("elo0", "elo1"),)
 
     elo0: EloDifference = Field(-40.0, description="strength relative to the champion that is rejected")
     elo1: EloDifference = Field(
@@ -187,11 +186,6 @@ class LifecycleSettings(Settings):
     rollback_at: str = Field(
         "severe", pattern="^(moderate|severe|critical)$", description="least severity that rolls the champion back"
     )
-
-    @model_validator(mode="after")
-    def _hypotheses(self) -> Self:
-        _ascending(self, "elo0", "elo1", equal=False)
-        return self
 
 
 class SchedulerSettings(Settings):
@@ -209,8 +203,10 @@ class SchedulerSettings(Settings):
     node_silent_seconds: Seconds = Field(30.0, description="time without heartbeats after which a node is lost")
 
 
-class NodeSettings(Settings):
+class NodeSettings(OrderedSettings):
     """Pauses and quarantine of workers (ADR-019)."""
+
+    ascending = (("pause_seconds", "longest_pause_seconds"), ("quarantine_seconds", "longest_quarantine_seconds"))
 
     failures: int = Field(3, ge=1, description="failed requests in a row that pause a worker")
     pause_seconds: float = Field(30.0, gt=0, le=1e6, description="the first pause; doubled with each further failure")
@@ -223,30 +219,21 @@ class NodeSettings(Settings):
     longest_quarantine_seconds: float = Field(21_600.0, gt=0, le=1e6, description="longest time between two probes")
     good_probes: int = Field(3, ge=1, description="good probes in a row that end a quarantine")
 
-    @model_validator(mode="after")
-    def _ascending_times(self) -> Self:
-        _ascending(self, "pause_seconds", "longest_pause_seconds")
-        _ascending(self, "quarantine_seconds", "longest_quarantine_seconds")
-        return self
 
-
-class TriggerSettings(Settings):
+class TriggerSettings(OrderedSettings):
     """Rows that start a training, as multiples of ``rows_per_training``, by intensity.
 
     By default good data does not start a training sooner. Only rows of the current model are trained on; rows played
     during a training and its evaluations are lost, and many small trainings lose more of them (measured, ADR-012).
     """
 
+    ascending = (("hot_path", "accelerated", "normal", "reduced"),)
+
     cooldown_seconds: SecondsOrZero = Field(0.0, description="least time between two trainings")
     hot_path: Factor = Field(1.0, description="rows at this intensity / rows_per_training")
     accelerated: Factor = Field(1.0, description="rows at this intensity / rows_per_training")
     normal: Factor = Field(1.0, description="rows at this intensity / rows_per_training")
     reduced: Factor = Field(2.0, description="rows at this intensity / rows_per_training")
-
-    @model_validator(mode="after")
-    def _better_data_train_no_later(self) -> Self:
-        _ascending(self, "hot_path", "accelerated", "normal", "reduced")
-        return self
 
 
 class FeedbackSettings(Settings):

@@ -1,8 +1,8 @@
 """Settings of the league: admission, retention and matchmaking."""
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from app.config.settings import Settings
 
@@ -71,17 +71,8 @@ class TournamentSettings(Settings):
 
 
 class LeagueSettings(Settings):
-    """Settings of the league. ``matchmaking`` may be the name of a preset."""
+    """Settings of the league. In ``flyball.toml``, ``matchmaking`` may be the name of a preset."""
 
     admission: AdmissionSettings = AdmissionSettings()
     matchmaking: MatchmakingSettings = MatchmakingSettings()
     tournaments: TournamentSettings = TournamentSettings()
-
-    @field_validator("matchmaking", mode="before")
-    @classmethod
-    def _preset(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            if value not in MATCHMAKING:
-                raise ValueError(f"there is no matchmaking {value!r}; there are {', '.join(MATCHMAKING)}")
-            return MATCHMAKING[value]
-        return value

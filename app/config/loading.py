@@ -8,7 +8,7 @@ file or variable and the nearest key. A change (``--set KEY=VALUE``) applies to 
 import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -62,7 +62,9 @@ class Loaded:
 
     def values(self) -> dict[str, Any]:
         """Return every effective value by dotted key, as in ``flyball.toml``."""
-        return _values(self.run, self.deployment)
+        top = self.run.model_dump(mode="json") | {"configs": [config.key for config in self.run.configs]}
+        games = {config.key: config.model_dump(mode="json", exclude={"key"}) for config in self.run.configs}
+        return flatten(top | {"deployment": self.deployment.model_dump(mode="json"), GAME_TABLES: games})
 
 
 def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_file: Path | None = None) -> Loaded:
@@ -96,7 +98,8 @@ def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_fi
         raise _unknown(unknown[0], games, origins["configs"])
     run = _validated(RunSettings, document | {"configs": [games[key] for key in keys]}, "", origins)
     _check_thresholds(run, origins)
-    return Loaded(run, deployment, games, {key: origins.get(key, DEFAULT) for key in _values(run, deployment)})
+    loaded = Loaded(run, deployment, games, origins)
+    return replace(loaded, origins={key: origins.get(key, DEFAULT) for key in loaded.values()})
 
 
 def _file_layer(path: Path) -> Layer:
@@ -221,8 +224,8 @@ def _games(tables: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, G
                 f"[{GAME_TABLES}.{key}] ({origin}) lacks {' and '.join(sorted(missing))}.",
                 hint="A new configuration names its game and how many players it is for.",
             )
-        base = flatten(GAMES[ConfigKey(key)].model_dump()) if key in GAMES else {"key": key}
-        games[key] = _validated(GameConfig, nest(base | flatten(table)), f"{GAME_TABLES}.{key}.", origins)
+        base = GAMES[ConfigKey(key)].model_dump() if key in GAMES else {"key": key}
+        games[key] = _validated(GameConfig, _merged(base, table), f"{GAME_TABLES}.{key}.", origins)
     return games
 
 
@@ -233,20 +236,17 @@ def _unknown(key: str, games: Mapping[str, Any], origin: str) -> UnknownConfig:
     return UnknownConfig(f"There is no configuration {key!r} ({origin}).", hint=f"{hint} {new}")
 
 
-def _validated(model: type[M], data: Mapping[str, Any], prefix: str, origins: Mapping[str, str]) -> M:
+def _validated(
+    model: type[M], data: Mapping[str, Any], prefix: str, origins: Mapping[str, str], default: str = DEFAULT
+) -> M:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        loc, what = _first(error)
-        key = (prefix + loc).rstrip(".")
-        origin = origins.get(key) or origins.get(key.rpartition(".")[0], DEFAULT)
+        first = error.errors(include_url=False)[0]
+        key = (prefix + ".".join(map(str, first["loc"]))).rstrip(".")
+        origin = origins.get(key) or origins.get(key.rpartition(".")[0], default)
+        what = first["msg"].removeprefix("Value error, ")
         raise BadSettings(f"{key} ({origin}): {what}.", hint="See: flyball config show") from error
-
-
-def _first(error: ValidationError) -> tuple[str, str]:
-    """Return the dotted key and the message of the first thing that a validation found."""
-    first = error.errors(include_url=False)[0]
-    return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
 
 
 def _check_thresholds(run: RunSettings, origins: Mapping[str, str]) -> None:
@@ -263,12 +263,6 @@ def _check_thresholds(run: RunSettings, origins: Mapping[str, str]) -> None:
                 "quality at which training begins.",
                 hint=f"Lower {key}, or raise feedback.intensity.reduced.",
             )
-
-
-def _values(run: RunSettings, deployment: Deployment) -> dict[str, Any]:
-    top = run.model_dump(mode="json", exclude={"configs"}) | {"configs": [config.key for config in run.configs]}
-    games = {config.key: config.model_dump(mode="json", exclude={"key"}) for config in run.configs}
-    return flatten(top | {"deployment": deployment.model_dump(mode="json"), GAME_TABLES: games})
 
 
 def parse(assignments: Sequence[str]) -> dict[str, Any]:
@@ -308,21 +302,12 @@ def changed(settings: RunSettings, values: Mapping[str, Any]) -> dict[str, JsonV
     configs = {config["key"]: config for config in tree["configs"]}
     if unknown := games.keys() - configs.keys():
         raise BadSettings(f"The run has no configuration {min(unknown)!r}.", hint=f"It has: {', '.join(configs)}.")
-    merged = _merged(tree, changes) | {
-        "configs": [_merged(config, games.get(key, {})) for key, config in configs.items()]
-    }
-    try:
-        return RunSettings.model_validate(merged).model_dump(mode="json")
-    except ValidationError as error:
-        key, what = _first(error)
-        raise BadSettings(f"{key} ({SET}): {what}.", hint="See: flyball config show") from error
+    tree["configs"] = [_merged(config, games.get(key, {})) for key, config in configs.items()]
+    return _validated(RunSettings, _merged(tree, changes), "", {}, SET).model_dump(mode="json")
 
 
 def _merged(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(tree)
-    for name, value in changes.items():
-        merged[name] = _merged(merged[name], value) if isinstance(value, Mapping) else value
-    return merged
+    return nest(flatten(tree) | flatten(changes))
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
