@@ -1,6 +1,6 @@
 """Frozen settings of runs and game configurations."""
 
-from app.config.deployment import DEFAULT_RUN_FOLDER, Deployment, LogLevel, RunFolder
+from app.config.deployment import Deployment, RunFolder
 from app.config.feedback import FeedbackSettings
 from app.config.games import GAMES
 from app.config.league import (

@@ -9,8 +9,6 @@ from pydantic import Field, field_validator
 
 from app.config.settings import Settings
 
-DEFAULT_RUN_FOLDER = Path("run")
-
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 

@@ -20,7 +20,7 @@ from app.core.ids import (
     derive_id,
     is_broker,
 )
-from app.core.rng import Wheel, derive_point, derive_points, derive_seed, lineups
+from app.core.rng import Wheel, derive_point, derive_seed, lineups
 from app.core.statistics import (
     ELO_SCALE,
     LEAST_P,
@@ -28,7 +28,6 @@ from app.core.statistics import (
     Elo,
     EloPerHour,
     Rate,
-    Verdict,
     expected_score,
     gsprt_llr,
     p_text,

@@ -15,9 +15,6 @@ from app.events import CheckpointAdded, EvaluationCompleted, Event, Payload, Tra
 if TYPE_CHECKING:
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-CURVES: frozenset[type[Payload]] = frozenset({CheckpointAdded, EvaluationCompleted, TrainingCompleted})
-"""The events that have points."""
-
 MICROSECONDS = 1_000_000
 
 
@@ -30,7 +27,7 @@ class Point(NamedTuple):
 
 
 def points(data: Payload) -> Iterator[Point]:
-    """Iterate over the points of an event: none, but for the types of ``CURVES``.
+    """Iterate over the points of an event: none, but for those that ``TensorBoardCurves`` reads.
 
     Trainings: ``train/policy_loss``, ``train/entropy`` … Evaluations: ``evaluation/elo``, ``evaluation/score/random`` …
     and rating snapshots; gate games, which decide a promotion and rate nothing, have a score of their own.
@@ -125,7 +122,7 @@ class TensorBoardCurves:
     An event taken twice is written twice, at the same place of the same curve.
     """
 
-    reads: ClassVar[frozenset[type[Payload]]] = CURVES
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset({CheckpointAdded, EvaluationCompleted, TrainingCompleted})
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -116,13 +116,11 @@ def documents() -> dict[str, dict[str, Any]]:
     return schemas | {ASYNCAPI_FILE: asyncapi_document(files)}
 
 
-def same_shape(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two schemas admit the same events: titles and descriptions may differ."""
-    return bool(shape(one) == shape(other))
-
-
 def shape(schema: Any, *, names: bool = False) -> Any:
-    """Drop a schema's annotations and order; with ``names``, the keys name properties or definitions and stay."""
+    """Drop a schema's annotations and order, so that schemas that admit the same events are equal.
+
+    With ``names``, the keys name properties or definitions and stay.
+    """
     if isinstance(schema, list):
         return sorted((shape(item) for item in schema), key=repr)
     if not isinstance(schema, Mapping):
@@ -148,7 +146,7 @@ def findings(published: Mapping[str, str]) -> list[Finding]:
             found.append(Finding(f"{name} is missing: {REWRITE}.", rewrites=True))
         elif text == render(document):
             continue
-        elif name == ASYNCAPI_FILE or same_shape(json.loads(text), document):
+        elif name == ASYNCAPI_FILE or shape(json.loads(text)) == shape(document):
             found.append(Finding(f"{name} is out of date: {REWRITE}.", rewrites=True))
         else:
             found.append(Finding(f"{name} no longer describes its events: {RAISE}.", rewrites=False))
