@@ -5,8 +5,7 @@ from app.events.codec import MalformedEvent, NoUpcast, decode, id_in
 from app.events.decisions import *
 from app.events.envelope import Cause, Envelope, Event, encode
 from app.events.facts import *
-from app.events.payload import Kind, Payload, Scope, Value
+from app.events.payload import *
 from app.events.reducer import Emission, HandlerReducer, Reducer, Step, handles
 from app.events.requests import *
 from app.events.rows import Row
-from app.events.values import *

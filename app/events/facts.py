@@ -5,11 +5,11 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, JsonValue, model_validator
 
 from app.core import DaemonName, EventId, ModelHash, Name, NodeName, PlayerName, ShardKey
-from app.events.payload import Fact, Scope
-from app.events.values import (
+from app.events.payload import (
     MOST_ITEMS,
     AgentRating,
     Count,
+    Fact,
     Figure,
     LeagueRole,
     MatchResult,
@@ -20,6 +20,7 @@ from app.events.values import (
     Rating,
     RatingError,
     SampledOpponent,
+    Scope,
     Seconds,
     Severity,
     ShardRef,
