@@ -18,8 +18,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
 from app.config.deployment import Deployment, RunFolder
 from app.config.games import GAMES
-from app.config.league import MATCHMAKING
-from app.config.run import PROFILES, RunSettings
+from app.config.run import MATCHMAKING, PROFILES, RunSettings
 from app.config.settings import GameConfig
 from app.core import ConfigKey, FlyballError
 
