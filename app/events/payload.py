@@ -1,4 +1,4 @@
-"""What events are made of: the base of all payloads, the three kinds of event, and value types.
+"""The bases of all payloads, the three kinds of event, and value types.
 
 Numbers have ranges and texts bounds, so that no event stops a fold.
 """
@@ -117,7 +117,7 @@ Text = Annotated[str, BeforeValidator(_cut), Field(max_length=TEXT_LENGTH)]
 """An error or a reason, for people. A longer text is cut."""
 
 Reason = Literal["tournament", "retest"]
-"""Why single matches are played.
+"""Reason for playing single matches.
 
 Tournaments are among members of the league: they refine ratings, and nothing waits for them. A retest is of a model
 that is doubted, against the opponent that the doubt is about, and decides whether it stays.
@@ -127,7 +127,7 @@ Purpose = Literal["rating", "gate"] | Reason
 """Games that rate a model are kept apart from those that decide its promotion."""
 
 LeagueRole = Literal["recent", "anchor", "elite", "lasting"]
-"""Why a checkpoint is in the league; all but recent ones stay for ever.
+"""Reason for a checkpoint to be in the league; all but recent ones stay for ever.
 
 The newest two with the role ``lasting`` are the anchors that every model is rated against (ADR-017).
 """
