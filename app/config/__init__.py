@@ -1,19 +1,23 @@
 """Frozen settings of runs and game configurations."""
 
-from app.config.deployment import DEFAULT_RUN_FOLDER, Deployment, LogLevel, RunFolder
+from app.config.deployment import Deployment, RunFolder
 from app.config.feedback import FeedbackSettings
 from app.config.games import GAMES
-from app.config.league import (
-    MATCHMAKING,
-    AdmissionSettings,
-    Curve,
-    LeagueSettings,
-    MatchmakingSettings,
-    TournamentSettings,
-)
 from app.config.loading import flatten, nest
 from app.config.pipeline import SELF, CloningSettings, PipelinePpoSettings, PipelineSettings, TrainingSettings, suited
-from app.config.run import LAPTOP, PROFILES, DeadlineSettings, ForeignSettings, RunSettings
+from app.config.run import (
+    LAPTOP,
+    MATCHMAKING,
+    PROFILES,
+    AdmissionSettings,
+    Curve,
+    DeadlineSettings,
+    ForeignSettings,
+    LeagueSettings,
+    MatchmakingSettings,
+    RunSettings,
+    TournamentSettings,
+)
 from app.config.settings import (
     Builtin,
     EvaluationSettings,
@@ -23,38 +27,3 @@ from app.config.settings import (
     SelfplaySettings,
     Settings,
 )
-
-__all__ = [
-    "DEFAULT_RUN_FOLDER",
-    "GAMES",
-    "LAPTOP",
-    "MATCHMAKING",
-    "PROFILES",
-    "SELF",
-    "AdmissionSettings",
-    "Builtin",
-    "CloningSettings",
-    "Curve",
-    "DeadlineSettings",
-    "Deployment",
-    "EvaluationSettings",
-    "FeedbackSettings",
-    "ForeignSettings",
-    "GameConfig",
-    "LeagueSettings",
-    "LogLevel",
-    "MatchmakingSettings",
-    "NetworkSettings",
-    "PipelinePpoSettings",
-    "PipelineSettings",
-    "PpoSettings",
-    "RunFolder",
-    "RunSettings",
-    "SelfplaySettings",
-    "Settings",
-    "TournamentSettings",
-    "TrainingSettings",
-    "flatten",
-    "nest",
-    "suited",
-]

@@ -1,6 +1,5 @@
 """Settings of an installation: hosts, addresses, monitoring; and the paths in a run folder."""
 
-from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
@@ -10,23 +9,19 @@ from pydantic import Field, field_validator
 
 from app.config.settings import Settings
 
-DEFAULT_RUN_FOLDER = Path("run")
-
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
 class Deployment(Settings):
     """Settings that change nothing about what is played and learned, and are not journaled."""
 
-    node: str = Field(default="laptop", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-    endpoint: str | None = Field(default=None, description="of the broker; unset: a socket of the run folder")
-    heartbeat_seconds: float = Field(default=5.0, gt=0)
-    drain_seconds: float = Field(default=10.0, ge=0, description="for running jobs when a daemon is asked to stop")
+    node: str = Field("laptop", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    endpoint: str | None = Field(None, description="of the broker; unset: a socket of the run folder")
+    heartbeat_seconds: float = Field(5.0, gt=0)
+    drain_seconds: float = Field(10.0, ge=0, description="for running jobs when a daemon is asked to stop")
     log_level: LogLevel = "INFO"
-    threads_per_job: int = Field(default=1, ge=1)
-    evaluation_processes: int = Field(
-        default=1, ge=1, description="processes that play an evaluation's batches at once"
-    )
+    threads_per_job: int = Field(1, ge=1)
+    evaluation_processes: int = Field(1, ge=1, description="processes that play an evaluation's batches at once")
 
     @field_validator("endpoint")
     @classmethod
@@ -57,45 +52,21 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-@dataclass(frozen=True, slots=True)
 class RunFolder:
     """Names the paths in a run folder. Creates nothing."""
 
-    path: Path
-
-    @property
-    def settings(self) -> Path:
-        """The settings file."""
-        return self.path / "flyball.toml"
-
-    @property
-    def journal(self) -> Path:
-        """The journal."""
-        return self.path / "journal.sqlite"
-
-    @property
-    def up_lock(self) -> Path:
-        """The file that `up` keeps locked while it runs."""
-        return self.path / "up.lock"
-
-    @property
-    def store(self) -> Path:
-        """The folder of models and experience."""
-        return self.path / "store"
-
-    @property
-    def curves(self) -> Path:
-        """The folder of training curves, with a subfolder for each configuration."""
-        return self.path / "curves"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.settings = path / "flyball.toml"
+        self.journal = path / "journal.sqlite"
+        self.store = path / "store"  # models and experience
+        self.curves = path / "curves"  # a subfolder for each configuration
+        self.up_lock = path / "up.lock"  # locked by `up` while it runs
+        self.board = path / "state" / "board.json"  # the counts of `up` and `status`
 
     def state(self, daemon: str) -> Path:
         """Return the file with a daemon's state."""
         return self.path / "state" / f"{daemon}.sqlite"
-
-    @property
-    def board(self) -> Path:
-        """The file with the counts of `up` and `status`."""
-        return self.path / "state" / "board.json"
 
     def outbox(self, daemon: str) -> Path:
         """Return the file with the frames that a daemon could not send yet."""

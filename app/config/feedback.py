@@ -1,7 +1,7 @@
 """Settings of the feedback controllers. Names or descriptions give the units; shares and scores are in [0, 1]."""
 
 from itertools import pairwise
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -28,190 +28,141 @@ SecondsOrZero = Annotated[float, Field(ge=0, le=MAX_SECONDS)]
 Hours = Annotated[float, Field(gt=0, le=MAX_HOURS)]
 HoursOrZero = Annotated[float, Field(ge=0, le=MAX_HOURS)]
 EloDifference = Annotated[float, Field(ge=-MAX_ELO, le=MAX_ELO)]
+Velocity = Annotated[float, Field(gt=0, le=MAX_VELOCITY)]
 Factor = Annotated[float, Field(gt=0, le=MAX_FACTOR)]
+FactorOrZero = Annotated[float, Field(ge=0, le=MAX_FACTOR)]
 
 
-def _ascending(settings: Settings, *names: str, equal: bool = True) -> None:
-    """Raise ``ValueError`` unless the named settings ascend; neighbours may be the same if ``equal``."""
-    for lower, higher in pairwise(names):
-        low, high = getattr(settings, lower), getattr(settings, higher)
-        if low > high or (low == high and not equal):
-            must = "must not lie below" if equal else "must lie above"
-            raise ValueError(f"{higher} {high:g} {must} {lower} {low:g}: raise {higher}, or lower {lower}")
+class OrderedSettings(Settings):
+    """Base of settings some of which ascend; neighbours may be the same, except among ``strictly_ascending``."""
+
+    ascending: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    strictly_ascending: ClassVar[tuple[tuple[str, ...], ...]] = ()
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        for names in (*self.ascending, *self.strictly_ascending):
+            for lower, higher in pairwise(names):
+                low, high = getattr(self, lower), getattr(self, higher)
+                equal = names in self.ascending
+                if low > high or (low == high and not equal):
+                    must = "must not lie below" if equal else "must lie above"
+                    raise ValueError(f"{higher} {high:g} {must} {lower} {low:g}: raise {higher}, or lower {lower}")
+        return self
 
 
-class StallSettings(Settings):
+class StallSettings(OrderedSettings):
     """Detection of a stall, and the exploration boost that answers it."""
 
-    check_seconds: Seconds = Field(default=600.0, description="period of the check for a stall")
+    ascending = (("boost", "boost_cap"),)
+
+    check_seconds: Seconds = Field(600.0, description="period of the check for a stall")
     velocity: float = Field(
-        default=5.0,
-        ge=-MAX_VELOCITY,
-        le=MAX_VELOCITY,
-        description="Elo/h; a slope that is certainly below it is a stall",
+        5.0, ge=-MAX_VELOCITY, le=MAX_VELOCITY, description="Elo/h; a slope that is certainly below it is a stall"
     )
-    window_hours: Hours = Field(default=6.0, description="shortest time over which the slope of ratings is measured")
-    confidence: Factor = Field(default=2.576, description="standard errors from slope to bound; 2.576: 99.5% one-sided")
-    margin: float = Field(
-        default=1.75,
-        ge=0,
-        le=MAX_FACTOR,
-        description="standard errors by which slopes over shorter times must also lie below velocity",
+    window_hours: Hours = Field(6.0, description="shortest time over which the slope of ratings is measured")
+    confidence: Factor = Field(2.576, description="standard errors from slope to bound; 2.576: 99.5% one-sided")
+    margin: FactorOrZero = Field(
+        1.75, description="standard errors by which slopes over shorter times must also lie below velocity"
     )
-    precision: float = Field(
-        default=5.0,
-        gt=0,
-        le=MAX_VELOCITY,
-        description="Elo/h; slopes are measured over longer times until their bounds are this close",
+    precision: Velocity = Field(
+        5.0, description="Elo/h; slopes are measured over longer times until their bounds are this close"
     )
-    boost: float = Field(
-        default=1.5, gt=1, le=MAX_BOOST, description="factor of each boost on the sampling temperature"
-    )
-    boost_cap: float = Field(default=2.25, gt=1, le=MAX_BOOST, description="largest product of these factors")
-    boost_hours: Hours = Field(default=2.0, description="how long a boost lasts, and least time until the next")
-
-    @model_validator(mode="after")
-    def _one_boost_is_below_the_cap(self) -> Self:
-        _ascending(self, "boost", "boost_cap")
-        return self
+    boost: float = Field(1.5, gt=1, le=MAX_BOOST, description="factor of each boost on the sampling temperature")
+    boost_cap: float = Field(2.25, gt=1, le=MAX_BOOST, description="largest product of these factors")
+    boost_hours: Hours = Field(2.0, description="how long a boost lasts, and least time until the next")
 
 
-class QualitySettings(Settings):
+class QualitySettings(OrderedSettings):
     """Penalties for bad data, and the block after a failed parity check."""
 
-    penalty_below: Share = Field(default=0.3, description="quality score below which self-play is penalised")
-    lift_at: Share = Field(default=0.4, description="quality score from which on the penalty is lifted")
-    rate_multiplier: float = Field(
-        default=0.5, ge=1e-6, lt=1, description="factor on the rate of self-play under a penalty"
-    )
-    smoothing: float = Field(default=0.3, gt=0, le=1, description="weight of the newest shard in the moving average")
-    parity_clear_checks: int = Field(
-        default=3, ge=1, description="shards without a failure in a row that lift a parity block"
-    )
+    strictly_ascending = (("penalty_below", "lift_at"),)  # hysteresis
 
-    @model_validator(mode="after")
-    def _hysteresis(self) -> Self:
-        _ascending(self, "penalty_below", "lift_at", equal=False)
-        return self
+    penalty_below: Share = Field(0.3, description="quality score below which self-play is penalised")
+    lift_at: Share = Field(0.4, description="quality score from which on the penalty is lifted")
+    rate_multiplier: float = Field(0.5, ge=1e-6, lt=1, description="factor on the rate of self-play under a penalty")
+    smoothing: float = Field(0.3, gt=0, le=1, description="weight of the newest shard in the moving average")
+    parity_clear_checks: int = Field(3, ge=1, description="shards without a failure in a row that lift a parity block")
 
 
-class IntensitySettings(Settings):
+class IntensitySettings(OrderedSettings):
     """Training intensity by quality score; below ``reduced`` training pauses."""
 
-    hot_path: Share = Field(default=0.9, description="lowest quality score of this intensity")
-    accelerated: Share = Field(default=0.8, description="lowest quality score of this intensity")
-    normal: Share = Field(default=0.65, description="lowest quality score of this intensity")
-    reduced: Share = Field(default=0.5, description="lowest quality score of this intensity")
-    cooldown_seconds: SecondsOrZero = Field(default=60.0, description="least time between two changes of the intensity")
+    ascending = (("reduced", "normal", "accelerated", "hot_path"),)
 
-    @model_validator(mode="after")
-    def _better_data_train_no_less(self) -> Self:
-        _ascending(self, "reduced", "normal", "accelerated", "hot_path")
-        return self
+    hot_path: Share = Field(0.9, description="lowest quality score of this intensity")
+    accelerated: Share = Field(0.8, description="lowest quality score of this intensity")
+    normal: Share = Field(0.65, description="lowest quality score of this intensity")
+    reduced: Share = Field(0.5, description="lowest quality score of this intensity")
+    cooldown_seconds: SecondsOrZero = Field(60.0, description="least time between two changes of the intensity")
 
 
 class GauntletSettings(Settings):
     """Adaptation of hyperparameters to the results of a gauntlet."""
 
-    strong_win_rate: Share = Field(
-        default=0.8, description="against heuristic; above it temperature falls, quality threshold rises"
-    )
-    weak_win_rate: Share = Field(default=0.7, description="against random; certainly below it epochs and games rise")
-    cooldown_hours: HoursOrZero = Field(default=1.0, description="least time between two changes")
-    temperature_factor: float = Field(default=0.8, gt=0, lt=1, description="factor on the base temperature")
-    min_temperature: float = Field(
-        default=0.5, ge=MIN_TEMPERATURE, le=MAX_TEMPERATURE, description="lowest base temperature"
-    )
-    quality_threshold_step: float = Field(default=0.05, gt=0, le=1, description="added to the quality threshold")
+    strong_win_rate: Share = Field(0.8, description="against heuristic; above it temperature falls, threshold rises")
+    weak_win_rate: Share = Field(0.7, description="against random; certainly below it epochs and games rise")
+    cooldown_hours: HoursOrZero = Field(1.0, description="least time between two changes")
+    temperature_factor: float = Field(0.8, gt=0, lt=1, description="factor on the base temperature")
+    min_temperature: float = Field(0.5, ge=MIN_TEMPERATURE, le=MAX_TEMPERATURE, description="lowest base temperature")
+    quality_threshold_step: float = Field(0.05, gt=0, le=1, description="added to the quality threshold")
     max_quality_threshold: Share = Field(
-        default=0.5, description="highest quality threshold; at most intensity.reduced, below which training pauses"
+        0.5, description="highest quality threshold; at most intensity.reduced, below which training pauses"
     )
-    work_factor: float = Field(default=1.5, gt=1, le=MAX_FACTOR, description="factor on epochs and games per iteration")
-    max_epochs: int = Field(default=8, ge=1, le=1000, description="most epochs of a training")
-    max_games_factor: float = Field(
-        default=4.0, ge=1, le=MAX_FACTOR, description="most games per iteration, as a multiple of the configured games"
-    )
+    work_factor: float = Field(1.5, gt=1, le=MAX_FACTOR, description="factor on epochs and games per iteration")
+    max_epochs: int = Field(8, ge=1, le=1000, description="most epochs of a training")
+    max_games_factor: float = Field(4.0, ge=1, le=MAX_FACTOR, description="most games per iteration / configured games")
 
 
-class LearningRateSettings(Settings):
+class LearningRateSettings(OrderedSettings):
     """Adaptation of the learning rate to the gain in rating."""
 
-    evaluations: int = Field(default=5, ge=2, description="latest rating differences that are averaged")
-    raise_at_elo: EloDifference = Field(
-        default=10.0, description="mean difference from which on the learning rate rises"
-    )
-    lower_at_elo: EloDifference = Field(
-        default=-10.0, description="mean difference up to which the learning rate falls"
-    )
-    confidence: float = Field(
-        default=3.0, ge=0, le=MAX_FACTOR, description="standard errors that the mean difference must exceed"
-    )
-    raise_factor: float = Field(
-        default=1.1, gt=1, le=MAX_FACTOR, description="factor on the learning rate when it rises"
-    )
-    lower_factor: float = Field(default=0.8, gt=0, lt=1, description="factor on the learning rate when it falls")
-    anomalies: int = Field(
-        default=2, ge=1, description="trainings in a row with a loss anomaly that lower the learning rate"
-    )
-    minimum: float = Field(default=1e-6, ge=1e-12, le=1, description="lowest learning rate")
-    maximum: float = Field(default=1e-3, ge=1e-12, le=1, description="highest learning rate")
-    cooldown_hours: HoursOrZero = Field(default=1.0, description="least time between two changes")
+    ascending = (("minimum", "maximum"),)
+    strictly_ascending = (("lower_at_elo", "raise_at_elo"),)
 
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        _ascending(self, "minimum", "maximum")
-        _ascending(self, "lower_at_elo", "raise_at_elo", equal=False)
-        return self
+    evaluations: int = Field(5, ge=2, description="latest rating differences that are averaged")
+    raise_at_elo: EloDifference = Field(10.0, description="mean difference from which on the learning rate rises")
+    lower_at_elo: EloDifference = Field(-10.0, description="mean difference up to which the learning rate falls")
+    confidence: FactorOrZero = Field(3.0, description="standard errors that the mean difference must exceed")
+    raise_factor: float = Field(1.1, gt=1, le=MAX_FACTOR, description="factor on the learning rate when it rises")
+    lower_factor: float = Field(0.8, gt=0, lt=1, description="factor on the learning rate when it falls")
+    anomalies: int = Field(2, ge=1, description="trainings in a row with a loss anomaly that lower the learning rate")
+    minimum: float = Field(1e-6, ge=1e-12, le=1, description="lowest learning rate")
+    maximum: float = Field(1e-3, ge=1e-12, le=1, description="highest learning rate")
+    cooldown_hours: HoursOrZero = Field(1.0, description="least time between two changes")
 
 
 class AnomalySettings(Settings):
     """Detection of loss anomalies."""
 
-    weight: float = Field(
-        default=0.1, gt=0, lt=1, description="weight of the newest training in the moving mean and variance"
-    )
-    warm_up: int = Field(default=10, ge=2, description="trainings before the first anomaly can be detected")
-    deviations: Factor = Field(default=6.0, description="standard deviations above the mean that make an anomaly")
+    weight: float = Field(0.1, gt=0, lt=1, description="weight of the newest training in the moving mean and variance")
+    warm_up: int = Field(10, ge=2, description="trainings before the first anomaly can be detected")
+    deviations: Factor = Field(6.0, description="standard deviations above the mean that make an anomaly")
 
 
 class CurriculumSettings(Settings):
     """Shares of self-play of the configurations. The mean of all weights is 1."""
 
-    rebalance_seconds: Seconds = Field(default=600.0, description="least time between two changes")
-    minimum: float = Field(default=0.5, ge=1 / MAX_FACTOR, le=1, description="lowest weight")
-    maximum: float = Field(default=2.0, ge=1, le=MAX_FACTOR, description="highest weight")
-    least_velocity: float = Field(
-        default=5.0,
-        gt=0,
-        le=MAX_VELOCITY,
-        description="Elo/h; lower bound on the mean velocity that others are compared with",
-    )
-    min_change: float = Field(default=0.05, ge=0, description="smallest change of a weight that is worth a decision")
+    rebalance_seconds: Seconds = Field(600.0, description="least time between two changes")
+    minimum: float = Field(0.5, ge=1 / MAX_FACTOR, le=1, description="lowest weight")
+    maximum: float = Field(2.0, ge=1, le=MAX_FACTOR, description="highest weight")
+    least_velocity: Velocity = Field(5.0, description="Elo/h; least mean velocity that others are compared with")
+    min_change: float = Field(0.05, ge=0, description="smallest change of a weight that is worth a decision")
 
 
 class WatchdogSettings(Settings):
     """The sequential test for regressions: a Bernoulli CUSUM against one fixed opponent."""
 
-    design_drop_elo: float = Field(
-        default=100.0, gt=0, le=MAX_ELO, description="drop in strength that the test is designed to detect"
-    )
-    threshold: Factor = Field(
-        default=2.6, description="sum that raises an alarm; larger: slower detection, fewer false alarms"
-    )
-    drift_elo: float = Field(
-        default=15.0, ge=0, le=MAX_ELO, description="standard deviation of strength between successive good models"
-    )
-    suspicion: float = Field(default=0.5, gt=0, le=1, description="share of the threshold that prompts a retest")
-    retest_games: int = Field(
-        default=20, ge=2, le=10_000, description="games of one retest; few, because more retests may follow"
-    )
-    most_matches: int = Field(default=20, ge=1, description="most matches of one model, its rating included")
+    design_drop_elo: float = Field(100.0, gt=0, le=MAX_ELO, description="drop in strength that the test should detect")
+    threshold: Factor = Field(2.6, description="sum that raises an alarm; larger: slower detection, fewer false alarms")
+    drift_elo: float = Field(15.0, ge=0, le=MAX_ELO, description="standard deviation between successive good models")
+    suspicion: float = Field(0.5, gt=0, le=1, description="share of the threshold that prompts a retest")
+    retest_games: int = Field(20, ge=2, le=10_000, description="games of one retest; few, because others may follow")
+    most_matches: int = Field(20, ge=1, description="most matches of one model, its rating included")
     severity_elo: tuple[float, float, float, float] = Field(
-        default=(20.0, 35.0, 50.0, 75.0), description="smallest drops that are minor, moderate, severe and critical"
+        (20.0, 35.0, 50.0, 75.0), description="smallest drops that are minor, moderate, severe and critical"
     )
-    clear_games: int = Field(
-        default=100, ge=1, description="rated games without evidence of a drop that clear an alarm"
-    )
+    clear_games: int = Field(100, ge=1, description="rated games without evidence of a drop that clear an alarm")
 
     @model_validator(mode="after")
     def _severities(self) -> Self:
@@ -220,100 +171,69 @@ class WatchdogSettings(Settings):
         return self
 
 
-class LifecycleSettings(Settings):
+class LifecycleSettings(OrderedSettings):
     """Promotion by GSPRT, rollback on severe regressions."""
 
-    elo0: EloDifference = Field(default=-40.0, description="strength relative to the champion that is rejected")
-    elo1: EloDifference = Field(
-        default=0.0, description="strength relative to the champion that is promoted; an equal model has learned more"
-    )
-    alpha: float = Field(
-        default=0.05, ge=1e-9, lt=0.5, description="probability of promoting a candidate of strength elo0"
-    )
-    beta: float = Field(
-        default=0.05, ge=1e-9, lt=0.5, description="probability of rejecting a candidate of strength elo1"
-    )
-    max_games: int = Field(default=2000, ge=2, description="games after which an undecided candidate is rejected")
-    rollback_at: str = Field(
-        default="severe",
-        pattern="^(moderate|severe|critical)$",
-        description="least severity of a regression that rolls the champion back",
-    )
+    strictly_ascending = (("elo0", "elo1"),)
 
-    @model_validator(mode="after")
-    def _hypotheses(self) -> Self:
-        _ascending(self, "elo0", "elo1", equal=False)
-        return self
+    elo0: EloDifference = Field(-40.0, description="strength relative to the champion that is rejected")
+    elo1: EloDifference = Field(
+        0.0, description="strength relative to the champion that is promoted; an equal model has learned more"
+    )
+    alpha: float = Field(0.05, ge=1e-9, lt=0.5, description="probability of promoting a candidate of strength elo0")
+    beta: float = Field(0.05, ge=1e-9, lt=0.5, description="probability of rejecting a candidate of strength elo1")
+    max_games: int = Field(2000, ge=2, description="games after which an undecided candidate is rejected")
+    rollback_at: str = Field(
+        "severe", pattern="^(moderate|severe|critical)$", description="least severity that rolls the champion back"
+    )
 
 
 class SchedulerSettings(Settings):
     """Allocation of self-play to configurations and workers."""
 
-    staleness_hours: Hours = Field(
-        default=1.0, description="time since the last training at which staleness counts most"
-    )
+    staleness_hours: Hours = Field(1.0, description="time since the last training at which staleness counts most")
     starvation_floor: float = Field(
-        default=0.25,
-        ge=1 / MAX_FACTOR,
-        le=1,
-        description="least worker time of a configuration, as a share of an equal share",
+        0.25, ge=1 / MAX_FACTOR, le=1, description="least worker time of a configuration, as a share of an equal share"
     )
     waiting_seconds: SecondsOrZero = Field(
-        default=10.0, description="longest usual duration of a request that may wait for a busy worker"
+        10.0, description="longest usual duration of a request that may wait for a busy worker"
     )
-    idle_seconds: Seconds = Field(
-        default=60.0, description="pause between requests while training is blocked or paused"
-    )
-    lease_seconds: Seconds = Field(
-        default=600.0, description="time without a result or a heartbeat naming the request until it is repeated"
-    )
-    node_silent_seconds: Seconds = Field(default=30.0, description="time without heartbeats after which a node is lost")
+    idle_seconds: Seconds = Field(60.0, description="pause between requests while training is blocked or paused")
+    lease_seconds: Seconds = Field(600.0, description="time without a result or heartbeat until a request is repeated")
+    node_silent_seconds: Seconds = Field(30.0, description="time without heartbeats after which a node is lost")
 
 
-class NodeSettings(Settings):
+class NodeSettings(OrderedSettings):
     """Pauses and quarantine of workers (ADR-019)."""
 
-    failures: int = Field(default=3, ge=1, description="failed requests in a row that pause a worker")
-    pause_seconds: float = Field(
-        default=30.0, gt=0, le=1e6, description="the first pause; doubled with each further failure"
-    )
-    longest_pause_seconds: float = Field(default=1800.0, gt=0, le=1e6, description="the longest pause")
-    far_below: float = Field(
-        default=0.2, gt=0, le=1, description="a shard this far below the lowest score of all other workers is bad"
-    )
-    bad_shards: int = Field(default=3, ge=1, description="bad shards in a row that quarantine a worker")
+    ascending = (("pause_seconds", "longest_pause_seconds"), ("quarantine_seconds", "longest_quarantine_seconds"))
+
+    failures: int = Field(3, ge=1, description="failed requests in a row that pause a worker")
+    pause_seconds: float = Field(30.0, gt=0, le=1e6, description="the first pause; doubled with each further failure")
+    longest_pause_seconds: float = Field(1800.0, gt=0, le=1e6, description="the longest pause")
+    far_below: float = Field(0.2, gt=0, le=1, description="a shard this far below all other workers' scores is bad")
+    bad_shards: int = Field(3, ge=1, description="bad shards in a row that quarantine a worker")
     quarantine_seconds: float = Field(
-        default=600.0, gt=0, le=1e6, description="time until the first probe; doubled with each bad probe"
+        600.0, gt=0, le=1e6, description="until the first probe; doubled with each bad one"
     )
-    longest_quarantine_seconds: float = Field(
-        default=21_600.0, gt=0, le=1e6, description="longest time between two probes"
-    )
-    good_probes: int = Field(default=3, ge=1, description="good probes in a row that end a quarantine")
-
-    @model_validator(mode="after")
-    def _ascending_times(self) -> Self:
-        _ascending(self, "pause_seconds", "longest_pause_seconds")
-        _ascending(self, "quarantine_seconds", "longest_quarantine_seconds")
-        return self
+    longest_quarantine_seconds: float = Field(21_600.0, gt=0, le=1e6, description="longest time between two probes")
+    good_probes: int = Field(3, ge=1, description="good probes in a row that end a quarantine")
 
 
-class TriggerSettings(Settings):
+class TriggerSettings(OrderedSettings):
     """Rows that start a training, as multiples of ``rows_per_training``, by intensity.
 
     By default good data does not start a training sooner. Only rows of the current model are trained on; rows played
     during a training and its evaluations are lost, and many small trainings lose more of them (measured, ADR-012).
     """
 
-    cooldown_seconds: SecondsOrZero = Field(default=0.0, description="least time between two trainings")
-    hot_path: Factor = Field(default=1.0, description="rows at this intensity / rows_per_training")
-    accelerated: Factor = Field(default=1.0, description="rows at this intensity / rows_per_training")
-    normal: Factor = Field(default=1.0, description="rows at this intensity / rows_per_training")
-    reduced: Factor = Field(default=2.0, description="rows at this intensity / rows_per_training")
+    ascending = (("hot_path", "accelerated", "normal", "reduced"),)
 
-    @model_validator(mode="after")
-    def _better_data_train_no_later(self) -> Self:
-        _ascending(self, "hot_path", "accelerated", "normal", "reduced")
-        return self
+    cooldown_seconds: SecondsOrZero = Field(0.0, description="least time between two trainings")
+    hot_path: Factor = Field(1.0, description="rows at this intensity / rows_per_training")
+    accelerated: Factor = Field(1.0, description="rows at this intensity / rows_per_training")
+    normal: Factor = Field(1.0, description="rows at this intensity / rows_per_training")
+    reduced: Factor = Field(2.0, description="rows at this intensity / rows_per_training")
 
 
 class FeedbackSettings(Settings):

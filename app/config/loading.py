@@ -8,7 +8,7 @@ file or variable and the nearest key. A change (``--set KEY=VALUE``) applies to 
 import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -18,8 +18,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
 from app.config.deployment import Deployment, RunFolder
 from app.config.games import GAMES
-from app.config.league import MATCHMAKING
-from app.config.run import PROFILES, RunSettings
+from app.config.run import MATCHMAKING, PROFILES, RunSettings
 from app.config.settings import GameConfig
 from app.core import ConfigKey, FlyballError
 
@@ -39,6 +38,8 @@ NO_RUN_SETTING = frozenset({"profile", "configs", "deployment"})
 """Keys of ``flyball.toml`` that RUN_CONFIGURED does not hold in this form."""
 
 M = TypeVar("M", bound=BaseModel)
+Layer = dict[str, tuple[Any, str]]
+"""Values and their origins by dotted key."""
 
 
 class BadSettings(FlyballError):
@@ -50,64 +51,42 @@ class UnknownConfig(BadSettings):
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
-    """Values by dotted key, and their origin, in which ``{}`` stands for the key's variable."""
-
-    origin: str
-    values: Mapping[str, Any]
-
-    def origin_of(self, key: str) -> str:
-        """Return the origin of a key's value."""
-        return self.origin.format(variable(key))
-
-
-@dataclass(frozen=True, slots=True)
 class Loaded:
-    """Settings and their origins.
+    """Settings and their origins."""
 
-    Attributes:
-        run: what is played and learned; journaled.
-        deployment: how and where this installation runs.
-        games: all configurations that could be chosen.
-        origins: for each dotted key: default, the file's name, ``environment FLYBALL_X`` or ``command line``.
-    """
-
-    run: RunSettings
-    deployment: Deployment
-    games: Mapping[str, GameConfig]
-    origins: Mapping[str, str]
+    run: RunSettings  # what is played and learned; journaled
+    deployment: Deployment  # how and where this installation runs
+    games: Mapping[str, GameConfig]  # all configurations that could be chosen
+    origins: Mapping[str, str]  # by dotted key: default, the file's name, "environment FLYBALL_X", or "command line"
 
     def values(self) -> dict[str, Any]:
         """Return every effective value by dotted key, as in ``flyball.toml``."""
-        return _values(self.run, self.deployment)
+        top = self.run.model_dump(mode="json") | {"configs": [config.key for config in self.run.configs]}
+        games = {config.key: config.model_dump(mode="json", exclude={"key"}) for config in self.run.configs}
+        return flatten(top | {"deployment": self.deployment.model_dump(mode="json"), GAME_TABLES: games})
 
 
 def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_file: Path | None = None) -> Loaded:
-    """Load the settings of the run in a folder.
+    """Load the settings of the run in a folder, which may not exist yet.
 
     Args:
-        run_dir: the run folder; may not exist yet.
+        run_dir: the run folder.
         overrides: nested tables as in ``flyball.toml``, from the command line.
         config_file: read instead of ``flyball.toml`` in the run folder.
 
-    Raises:
-        BadSettings: an unknown key or an invalid value; names its origin.
-        UnknownConfig: a chosen configuration is not defined.
+    Raises ``BadSettings``, also as ``UnknownConfig``.
     """
     if config_file is not None and not config_file.is_file():
         raise BadSettings(f"There is no settings file {config_file}.", hint="Look at --config-file.")
     layers = (
         _file_layer(config_file or RunFolder(run_dir).settings),
         _environment_layer(),
-        _checked(Layer(COMMAND_LINE, flatten(overrides or {})), f"the {COMMAND_LINE}"),
+        _layer(flatten(overrides or {}), f"the {COMMAND_LINE}", COMMAND_LINE),
     )
-    values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    for layer in layers:
-        values |= layer.values
-        origins |= {key: layer.origin_of(key) for key in layer.values}
+    effective: Layer = {key: sourced for layer in layers for key, sourced in layer.items()}
+    tables = nest({key: value for key, (value, _) in effective.items()})
+    origins = {key: origin for key, (_, origin) in effective.items()}
     keys, origins["configs"] = _chosen(layers)
-    tables = nest(values)
     deployment = _validated(Deployment, tables.get("deployment", {}), "deployment.", origins)
     games = _games(tables.get(GAME_TABLES, {}), origins)
     document = {name: value for name, value in tables.items() if name in RunSettings.model_fields}
@@ -118,7 +97,8 @@ def load(run_dir: Path, overrides: Mapping[str, Any] | None = None, *, config_fi
         raise _unknown(unknown[0], games, origins["configs"])
     run = _validated(RunSettings, document | {"configs": [games[key] for key in keys]}, "", origins)
     _check_thresholds(run, origins)
-    return Loaded(run, deployment, games, {key: origins.get(key, DEFAULT) for key in _values(run, deployment)})
+    loaded = Loaded(run, deployment, games, origins)
+    return replace(loaded, origins={key: origins.get(key, DEFAULT) for key in loaded.values()})
 
 
 def _file_layer(path: Path) -> Layer:
@@ -129,7 +109,7 @@ def _file_layer(path: Path) -> Layer:
         tree = {}
     except (OSError, ValueError) as error:
         raise BadSettings(f"{path} cannot be read: {error}.", hint="It has to be TOML, in UTF-8.") from error
-    return _checked(Layer(path.name, flatten(tree)), str(path))
+    return _layer(flatten(tree), str(path), path.name)
 
 
 def _environment_layer() -> Layer:
@@ -143,7 +123,7 @@ def _environment_layer() -> Layer:
         tree = EnvSettingsSource(DOCUMENT, env_prefix=ENV_PREFIX, env_nested_delimiter="__")()
     except SettingsError as error:
         raise BadSettings(f"{error}.", hint='Lists are written as JSON: ["one", "two"].') from error
-    return Layer("environment {}", _without_preset(flatten(tree), "the environment"))
+    return _layer(flatten(tree), "the environment", "environment {}")
 
 
 def variable(key: str) -> str:
@@ -151,11 +131,14 @@ def variable(key: str) -> str:
     return ENV_PREFIX + key.upper().replace(".", "__")
 
 
-def _checked(layer: Layer, where: str) -> Layer:
-    """Return a layer of known keys, presets expanded. Raises ``BadSettings`` for an unknown key or preset."""
-    for key in layer.values:
+def _layer(values: Mapping[str, Any], where: str, origin: str) -> Layer:
+    """Return values with their origins, presets expanded; ``{}`` in the origin stands for the key's variable.
+
+    Raises ``BadSettings`` for an unknown key or preset.
+    """
+    for key in values:
         _check_key(key, where)
-    return Layer(layer.origin, _without_preset(layer.values, where))
+    return {key: (value, origin.replace("{}", variable(key))) for key, value in _without_preset(values, where).items()}
 
 
 def _document() -> type[BaseSettings]:
@@ -214,14 +197,14 @@ def _without_preset(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
 def _chosen(layers: Sequence[Layer]) -> tuple[Sequence[str], str]:
     """Return the keys of the configurations to run, from the last layer that names any or a profile, and its origin."""
     for layer in reversed(layers):
-        if (keys := layer.values.get("configs")) is not None:
-            origin = layer.origin_of("configs")
+        keys, origin = layer.get("configs", (None, ""))
+        if keys is not None:
             if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
                 message = f"configs ({origin}) has to be a list of configuration keys."
                 raise BadSettings(message, hint='Write ["hearts_4p"].')
             return keys, origin
-        if (profile := layer.values.get("profile")) is not None:
-            origin = layer.origin_of("profile")
+        profile, origin = layer.get("profile", (None, ""))
+        if profile is not None:
             if profile not in PROFILES:
                 raise BadSettings(f"There is no profile {profile!r} ({origin}).", hint=f"Use {' or '.join(PROFILES)}.")
             return PROFILES[profile], origin
@@ -240,8 +223,8 @@ def _games(tables: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, G
                 f"[{GAME_TABLES}.{key}] ({origin}) lacks {' and '.join(sorted(missing))}.",
                 hint="A new configuration names its game and how many players it is for.",
             )
-        base = flatten(GAMES[ConfigKey(key)].model_dump()) if key in GAMES else {"key": key}
-        games[key] = _validated(GameConfig, nest(base | flatten(table)), f"{GAME_TABLES}.{key}.", origins)
+        base = GAMES[ConfigKey(key)].model_dump() if key in GAMES else {"key": key}
+        games[key] = _validated(GameConfig, _merged(base, table), f"{GAME_TABLES}.{key}.", origins)
     return games
 
 
@@ -252,20 +235,17 @@ def _unknown(key: str, games: Mapping[str, Any], origin: str) -> UnknownConfig:
     return UnknownConfig(f"There is no configuration {key!r} ({origin}).", hint=f"{hint} {new}")
 
 
-def _validated(model: type[M], data: Mapping[str, Any], prefix: str, origins: Mapping[str, str]) -> M:
+def _validated(
+    model: type[M], data: Mapping[str, Any], prefix: str, origins: Mapping[str, str], default: str = DEFAULT
+) -> M:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        loc, what = _first(error)
-        key = (prefix + loc).rstrip(".")
-        origin = origins.get(key) or origins.get(key.rpartition(".")[0], DEFAULT)
+        first = error.errors(include_url=False)[0]
+        key = (prefix + ".".join(map(str, first["loc"]))).rstrip(".")
+        origin = origins.get(key) or origins.get(key.rpartition(".")[0], default)
+        what = first["msg"].removeprefix("Value error, ")
         raise BadSettings(f"{key} ({origin}): {what}.", hint="See: flyball config show") from error
-
-
-def _first(error: ValidationError) -> tuple[str, str]:
-    """Return the dotted key and the message of the first thing that a validation found."""
-    first = error.errors(include_url=False)[0]
-    return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
 
 
 def _check_thresholds(run: RunSettings, origins: Mapping[str, str]) -> None:
@@ -284,24 +264,17 @@ def _check_thresholds(run: RunSettings, origins: Mapping[str, str]) -> None:
             )
 
 
-def _values(run: RunSettings, deployment: Deployment) -> dict[str, Any]:
-    top = run.model_dump(mode="json", exclude={"configs"}) | {"configs": [config.key for config in run.configs]}
-    games = {config.key: config.model_dump(mode="json", exclude={"key"}) for config in run.configs}
-    return flatten(top | {"deployment": deployment.model_dump(mode="json"), GAME_TABLES: games})
-
-
 def parse(assignments: Sequence[str]) -> dict[str, Any]:
-    """Read ``key=value`` pairs: dotted keys as in ``flyball.toml``, values as in TOML; other values are text.
+    """Read pairs as ``pair`` does, with keys as in ``flyball.toml``.
 
-    Raises:
-        BadSettings: a pair has no value, or its key is no setting of a run; names the nearest.
+    Raises ``BadSettings`` when a key is no setting of a run, and names the nearest.
     """
     values = dict(pair(assignment, "feedback.stall.velocity=3") for assignment in assignments)
-    known = _checked(Layer(SET, values), SET).values
+    known = _layer(values, SET, SET)
     for key in known:
         if key.partition(".")[0] in NO_RUN_SETTING:
             raise BadSettings(f"{key} ({SET}) does not decide anything in a run.", hint="See: flyball config show")
-    return dict(known)
+    return {key: value for key, (value, _) in known.items()}
 
 
 def pair(assignment: str, example: str) -> tuple[str, Any]:
@@ -319,35 +292,21 @@ def pair(assignment: str, example: str) -> tuple[str, Any]:
 
 
 def changed(settings: RunSettings, values: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """Return a run's settings with some of them changed, as RUN_CONFIGURED holds them.
+    """Return a run's settings as RUN_CONFIGURED holds them, some changed by dotted key, as in ``flyball.toml``.
 
-    Args:
-        settings: the run's settings.
-        values: by dotted key; ``games.<configuration>.…`` for those of one configuration.
-
-    Raises:
-        BadSettings: an invalid value, or the run has no such configuration.
+    Raises ``BadSettings`` for an invalid value or a configuration that the run does not have.
     """
     tree, changes = settings.model_dump(mode="json"), nest(values)
     games: dict[str, Any] = changes.pop(GAME_TABLES, {})
     configs = {config["key"]: config for config in tree["configs"]}
     if unknown := games.keys() - configs.keys():
         raise BadSettings(f"The run has no configuration {min(unknown)!r}.", hint=f"It has: {', '.join(configs)}.")
-    merged = _merged(tree, changes) | {
-        "configs": [_merged(config, games.get(key, {})) for key, config in configs.items()]
-    }
-    try:
-        return RunSettings.model_validate(merged).model_dump(mode="json")
-    except ValidationError as error:
-        key, what = _first(error)
-        raise BadSettings(f"{key} ({SET}): {what}.", hint="See: flyball config show") from error
+    tree["configs"] = [_merged(config, games.get(key, {})) for key, config in configs.items()]
+    return _validated(RunSettings, _merged(tree, changes), "", {}, SET).model_dump(mode="json")
 
 
 def _merged(tree: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(tree)
-    for name, value in changes.items():
-        merged[name] = _merged(merged[name], value) if isinstance(value, Mapping) else value
-    return merged
+    return nest(flatten(tree) | flatten(changes))
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

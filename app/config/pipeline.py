@@ -4,7 +4,17 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from app.config.settings import GAE_LAMBDA, GAMMA, OPENINGS, EvaluationSettings, GameConfig, PpoSettings, Settings
+from app.config.deployment import LogLevel
+from app.config.settings import (
+    EvaluationSettings,
+    GaeLambda,
+    GameConfig,
+    Gamma,
+    Openings,
+    PpoSettings,
+    Rewards,
+    Settings,
+)
 from app.core import HEURISTIC, RANDOM, ConfigKey
 
 SELF = "self"
@@ -14,28 +24,26 @@ SELF = "self"
 class EnvSettings(Settings):
     """Games of an iteration."""
 
-    reward_mode: Literal["terminal", "per_trick", "shaped"] = Field(
-        default="terminal", description="distribution of rewards over a game; except in Hearts only terminal"
-    )
-    normalize_rewards: Literal[True] = Field(default=True, description="outcomes are always in [-1, 1]")
-    collect_all_seats: bool = Field(default=True, description="learn from every seat of self-play games")
+    reward_mode: Rewards = "terminal"
+    normalize_rewards: Literal[True] = Field(True, description="outcomes are always in [-1, 1]")
+    collect_all_seats: bool = Field(True, description="learn from every seat of self-play games")
     game: str | None = Field(
-        default=None, description="game string that replaces the configuration's, such as 'hearts(hands=4)'"
+        None, description="game string that replaces the configuration's, such as 'hearts(hands=4)'"
     )
 
 
 class CollectionSettings(Settings):
     """Games of an iteration, and opponents."""
 
-    games_per_iteration: int = Field(default=256, ge=1, description="games before each update")
-    num_iterations: int = Field(default=100, ge=1, description="iterations of collecting and updating")
+    games_per_iteration: int = Field(256, ge=1, description="games before each update")
+    num_iterations: int = Field(100, ge=1, description="iterations of collecting and updating")
     initial_policy: Literal["random", "behavioral_clone"] = Field(
-        default="random", description="random, or a behavioral clone: see cloning"
+        "random", description="random, or a behavioral clone: see cloning"
     )
-    temperature: float = Field(default=1.0, gt=0, le=10, description="divides the policy's logits before sampling")
-    opening_plies: int = Field(default=0, ge=0, description=OPENINGS)
+    temperature: float = Field(1.0, gt=0, le=10, description="divides the policy's logits before sampling")
+    opening_plies: Openings = 0
     opponents: dict[str, float] = Field(
-        default={SELF: 1.0}, description="shares of games by opponent: 'self', or a bot in all other seats"
+        {SELF: 1.0}, description="shares of games by opponent: 'self', or a bot in all other seats"
     )
 
     @model_validator(mode="after")
@@ -48,29 +56,27 @@ class CollectionSettings(Settings):
 class CloningSettings(Settings):
     """Behavioural cloning before the first iteration."""
 
-    teacher: str = Field(default="heuristic", description="a bot of the game; it plays all seats")
-    experience: str = Field(default="", description="file of decisions to learn from, instead of the teacher's games")
-    rounds: int = Field(default=1, ge=1, description="rounds of playing games and learning from them")
-    games_per_round: int = Field(default=4096, ge=1, description="games of the teacher in each round")
-    epochs: int = Field(default=1, ge=1, description="passes over each round's rows")
-    batch_size: int = Field(default=256, ge=8, description="decisions in a step of the optimiser")
-    learning_rate: float = Field(default=1e-3, gt=0, le=1, description="learning rate of Adam")
-    value_coef: float = Field(default=0.5, ge=0, description="weight of the critic's loss")
-    max_grad_norm: float = Field(
-        default=0.5, gt=0, description="maximum norm of a gradient; longer ones are scaled down"
-    )
+    teacher: str = Field("heuristic", description="a bot of the game; it plays all seats")
+    experience: str = Field("", description="file of decisions to learn from, instead of the teacher's games")
+    rounds: int = Field(1, ge=1, description="rounds of playing games and learning from them")
+    games_per_round: int = Field(4096, ge=1, description="games of the teacher in each round")
+    epochs: int = Field(1, ge=1, description="passes over each round's rows")
+    batch_size: int = Field(256, ge=8, description="decisions in a step of the optimiser")
+    learning_rate: float = Field(1e-3, gt=0, le=1, description="learning rate of Adam")
+    value_coef: float = Field(0.5, ge=0, description="weight of the critic's loss")
+    max_grad_norm: float = Field(0.5, gt=0, description="maximum norm of a gradient; longer ones are scaled down")
 
 
 class TrunkSettings(Settings):
     """The network: a trunk of two layers, ``hidden_dim`` and half as wide, or of those in ``hidden``."""
 
-    obs_dim: int | None = Field(default=None, ge=1, description="checked against the game's")
-    action_dim: int | None = Field(default=None, ge=1, description="checked against the game's")
-    hidden_dim: int = Field(default=256, ge=2, description="units of the first layer; the second has half of them")
+    obs_dim: int | None = Field(None, ge=1, description="checked against the game's")
+    action_dim: int | None = Field(None, ge=1, description="checked against the game's")
+    hidden_dim: int = Field(256, ge=2, description="units of the first layer; the second has half of them")
     hidden: tuple[int, ...] | None = Field(
-        default=None, min_length=1, description="units of each layer, for instance [512, 256], instead of hidden_dim"
+        None, min_length=1, description="units of each layer, for instance [512, 256], instead of hidden_dim"
     )
-    shared_trunk: Literal[True] = Field(default=True, description="one trunk for actor and critic, always")
+    shared_trunk: Literal[True] = Field(True, description="one trunk for actor and critic, always")
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -81,23 +87,19 @@ class TrunkSettings(Settings):
 class PipelinePpoSettings(PpoSettings):
     """PPO, with schedules over the iterations."""
 
-    learning_rate: float = Field(default=3e-4, gt=0, le=1, description="learning rate of the first iteration")
-    learning_rate_end: float | None = Field(default=None, gt=0, le=1, description="learning rate of the last iteration")
-    gamma: float = Field(default=0.99, gt=0, le=1, description=GAMMA)
-    gae_lambda: float = Field(default=0.95, ge=0, le=1, description=GAE_LAMBDA)
-    entropy_coef: float = Field(default=0.01, ge=0, description="weight of the entropy in the first iteration")
-    entropy_coef_end: float | None = Field(
-        default=None, ge=0, description="weight of the entropy in the last iteration"
-    )
-    entropy_trainings: int = Field(
-        default=100, ge=1, description="unused by flyball train; see collection.num_iterations"
-    )
+    learning_rate: float = Field(3e-4, gt=0, le=1, description="learning rate of the first iteration")
+    learning_rate_end: float | None = Field(None, gt=0, le=1, description="learning rate of the last iteration")
+    gamma: Gamma = 0.99
+    gae_lambda: GaeLambda = 0.95
+    entropy_coef: float = Field(0.01, ge=0, description="weight of the entropy in the first iteration")
+    entropy_coef_end: float | None = Field(None, ge=0, description="weight of the entropy in the last iteration")
+    entropy_trainings: int = Field(100, ge=1, description="unused by flyball train; see collection.num_iterations")
     schedule: Literal["linear", "cosine"] = Field(
-        default="linear", description="interpolation from the first to the last values"
+        "linear", description="interpolation from the first to the last values"
     )
-    epochs: int = Field(default=4, ge=1, description="passes over the rows; also called ppo_epochs")
-    normalize_advantages: bool = Field(default=True, description="to mean 0 and standard deviation 1 in each batch")
-    target_kl: float = Field(default=0.05, gt=0, description="KL divergence above which an epoch is the last")
+    epochs: int = Field(4, ge=1, description="passes over the rows; also called ppo_epochs")
+    normalize_advantages: bool = Field(True, description="to mean 0 and standard deviation 1 in each batch")
+    target_kl: float = Field(0.05, gt=0, description="KL divergence above which an epoch is the last")
 
     @model_validator(mode="before")
     @classmethod
@@ -112,51 +114,39 @@ class PipelinePpoSettings(PpoSettings):
 class TrainingSettings(Settings):
     """When to stop, evaluate and save, and on what to compute."""
 
-    max_episodes: int | None = Field(default=None, ge=1, description="games after which no iteration starts")
-    early_stopping: bool = Field(
-        default=False, description="end the run once the outcome no longer rises: see patience"
-    )
-    patience: int = Field(default=20, ge=3, description="latest evaluations that early stopping considers")
+    max_episodes: int | None = Field(None, ge=1, description="games after which no iteration starts")
+    early_stopping: bool = Field(False, description="end the run once the outcome no longer rises: see patience")
+    patience: int = Field(20, ge=3, description="latest evaluations that early stopping considers")
     least_rise: float = Field(
-        default=0.02,
-        description="rise of the outcome over these evaluations; early stopping ends a run that certainly rises less",
+        0.02, description="early stopping ends a run whose outcome certainly rises less over them"
     )
     checkpoint_frequency: int = Field(
-        default=5, ge=1, description="iterations between checkpoints; a resumed run repeats fewer"
+        5, ge=1, description="iterations between checkpoints; a resumed run repeats fewer"
     )
-    eval_frequency: int = Field(default=1, ge=1, description="iterations between evaluations")
-    eval_games: int = Field(default=100, ge=1, description="rounded up to whole rotations of the seats")
-    eval_opponent: str = Field(default="random", description="a bot, in all other seats")
+    eval_frequency: int = Field(1, ge=1, description="iterations between evaluations")
+    eval_games: int = Field(100, ge=1, description="rounded up to whole rotations of the seats")
+    eval_opponent: str = Field("random", description="a bot, in all other seats")
     eval_temperature: float = Field(
-        default=EvaluationSettings().temperature,
-        ge=0,
-        le=10,
-        description="sampling temperature of the policy; 0 is greedy",
+        EvaluationSettings().temperature, ge=0, le=10, description="of the policy's sampling; 0 is greedy"
     )
-    final_games: int = Field(
-        default=1000, ge=0, description="games of the best policy against each bot, on fresh deals"
-    )
-    max_recoveries: int = Field(default=5, ge=0, description="diverged updates before the run fails")
+    final_games: int = Field(1000, ge=0, description="games of the best policy against each bot, on fresh deals")
+    max_recoveries: int = Field(5, ge=0, description="diverged updates before the run fails")
     threads: int = Field(
-        default=1,
-        ge=1,
-        description="threads of the arithmetic; results differ in the last bits between numbers of threads",
+        1, ge=1, description="threads of the arithmetic; their number changes the last bits of results"
     )
-    device: Literal["cpu", "cuda"] = Field(default="cpu", description="device that computes the updates")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="device that computes the updates")
 
 
 class LoggingSettings(Settings):
     """Outputs other than checkpoints."""
 
-    tensorboard: bool = Field(default=True, description="write TensorBoard curves to the output folder")
-    csv_log: str = Field(default="training_log.csv", description="CSV file in the output folder; '' for none")
+    tensorboard: bool = Field(True, description="write TensorBoard curves to the output folder")
+    csv_log: str = Field("training_log.csv", description="CSV file in the output folder; '' for none")
     wandb: Literal["off", "offline", "online"] = Field(
-        default="off", description="Weights & Biases: pip install 'flyball[wandb]'"
+        "off", description="Weights & Biases: pip install 'flyball[wandb]'"
     )
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        default="INFO", description="WARNING and ERROR hide the progress"
-    )
-    print_frequency: int = Field(default=1, ge=1, description="iterations between lines of progress")
+    log_level: LogLevel = Field("INFO", description="WARNING and ERROR hide the progress")
+    print_frequency: int = Field(1, ge=1, description="iterations between lines of progress")
 
 
 class PipelineSettings(Settings):

@@ -1,14 +1,13 @@
-"""The settings of a run, the first event of its journal (RUN_CONFIGURED)."""
+"""The settings of a run, the first event of its journal (RUN_CONFIGURED), and those of its league."""
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from app.config.feedback import MAX_SECONDS, FeedbackSettings
+from app.config.feedback import MAX_SECONDS, FeedbackSettings, Seconds, Share
 from app.config.games import GAMES
-from app.config.league import LeagueSettings
 from app.config.settings import GameConfig, Settings
 from app.core import ConfigKey, FlyballError, Name, is_broker
 
@@ -31,28 +30,97 @@ class DeadlineSettings(Settings):
     ``evaluation.batch_seconds`` of its game.
     """
 
-    selfplay_seconds: float = Field(default=7200.0, gt=0, le=MAX_SECONDS, description="self-play of one request")
-    inspection_seconds: float = Field(default=600.0, gt=0, le=MAX_SECONDS, description="inspection of a shard")
-    training_seconds: float = Field(default=7200.0, gt=0, le=MAX_SECONDS, description="one training")
-    distribution_seconds: float = Field(default=600.0, gt=0, le=MAX_SECONDS, description="distribution of a model")
+    selfplay_seconds: Seconds = Field(7200.0, description="self-play of one request")
+    inspection_seconds: Seconds = Field(600.0, description="inspection of a shard")
+    training_seconds: Seconds = Field(7200.0, description="one training")
+    distribution_seconds: Seconds = Field(600.0, description="distribution of a model")
+
+
+Curve = Literal["even", "hard", "var"]
+"""Weight of a category's member for a win probability p: 1, (1 - p)^2, or p (1 - p)."""
+
+
+class AdmissionSettings(Settings):
+    """The geometric admission schedule, and retention. Steps are trainings."""
+
+    founders: int = Field(2, ge=1, description="checkpoints admitted before the schedule applies")
+    recent_every: int = Field(10, ge=1, description="steps between recent checkpoints")
+    recent_for: int = Field(100, ge=1, description="steps after which a recent checkpoint retires")
+    anchor_every: int = Field(100, ge=1, description="steps between anchors, which never retire")
+    lasting_elo: float = Field(
+        300.0, gt=0, description="Elo above the newest lasting anchor (at first the random bot) for the next one"
+    )
+    elite_margin: float = Field(50.0, ge=0, description="Elo above the best rating for a new elite")
+    capacity: int = Field(64, ge=1, description="checkpoints; anchors, elites and the current model stay beyond it")
+    remembered_for: int = Field(500, ge=0, description="steps that a retired checkpoint's games are kept")
+
+
+class MatchmakingSettings(Settings):
+    """Shares of the categories; the shares of empty ones go to the others in proportion.
+
+    ``prioritised`` is AlphaStar's: the whole league, weighted by ``curve`` (Vinyals et al. 2019).
+    """
+
+    mirror: float = Field(0.3, ge=0)
+    peers: float = Field(0.4, ge=0)
+    exploitable: float = Field(0.2, ge=0)
+    baselines: float = Field(0.1, ge=0)
+    prioritised: float = Field(0.0, ge=0)
+    curve: Curve = Field("even", description="weights within peers, exploitable and prioritised")
+    peer_elo: float = Field(100.0, gt=0, description="largest Elo difference of peers")
+    prior_games: float = Field(10.0, gt=0, description="weight of the ratings' prediction, in games")
+    lost_games: int = Field(10, ge=1, description="games before an opponent counts as formerly winning")
+    cold_start: int = Field(2, ge=0, description="league size from which on others than baselines are opponents")
+
+    @model_validator(mode="after")
+    def _somebody_to_meet(self) -> Self:
+        if not self.mirror + self.peers + self.exploitable + self.baselines + self.prioritised > 0:
+            raise ValueError("all shares of matchmaking are 0: give at least one category a share")
+        return self
+
+
+MATCHMAKING: dict[str, MatchmakingSettings] = {
+    "balanced": MatchmakingSettings(),
+    "alphastar": MatchmakingSettings(
+        mirror=0.35, peers=0, exploitable=0, baselines=0, prioritised=0.65, curve="hard", cold_start=0
+    ),
+    "alphastar_var": MatchmakingSettings(
+        mirror=0.35, peers=0, exploitable=0, baselines=0, prioritised=0.65, curve="var", cold_start=0
+    ),
+    "mirror": MatchmakingSettings(mirror=1, peers=0, exploitable=0, baselines=0, cold_start=0),
+}
+"""Presets. ``alphastar`` is the mix of AlphaStar's main agents; its forgotten players are among the prioritised."""
+
+
+class TournamentSettings(Settings):
+    """Matches among members of the league, played when nothing else is to be evaluated."""
+
+    placement: int = Field(10, ge=0, description="members that a new one plays for its placement")
+    games: int = Field(40, ge=2, le=10_000, description="games of each pairing")
+    round_robin_every: int = Field(100, ge=0, description="steps between round robins; 0: none")
+
+
+class LeagueSettings(Settings):
+    """Settings of the league. In ``flyball.toml``, ``matchmaking`` may be the name of a preset."""
+
+    admission: AdmissionSettings = AdmissionSettings()
+    matchmaking: MatchmakingSettings = MatchmakingSettings()
+    tournaments: TournamentSettings = TournamentSettings()
 
 
 class RunSettings(Settings):
     """Settings of a run."""
 
-    seed: int = Field(default=0, ge=0, lt=1 << 63)
-    tick_seconds: float = Field(default=10.0, ge=1e-3, le=MAX_SECONDS, description="period of CLOCK_TICK")
-    selfplay_workers: tuple[Name, ...] = Field(default=("selfplay_worker@laptop",), min_length=1)
-    min_quality: float = Field(
-        default=0.3,
-        ge=0,
-        le=1,
-        description="quality score below which a shard is not trained on; at most feedback.intensity.reduced",
+    seed: int = Field(0, ge=0, lt=1 << 63)
+    tick_seconds: float = Field(10.0, ge=1e-3, le=MAX_SECONDS, description="period of CLOCK_TICK")
+    selfplay_workers: tuple[Name, ...] = Field(("selfplay_worker@laptop",), min_length=1)
+    min_quality: Share = Field(
+        0.3, description="quality score below which a shard is not trained on; at most feedback.intensity.reduced"
     )
     deadlines: DeadlineSettings = DeadlineSettings()
     feedback: FeedbackSettings = FeedbackSettings()
     league: LeagueSettings = LeagueSettings()
-    configs: tuple[GameConfig, ...] = Field(default=tuple(GAMES[key] for key in LAPTOP), min_length=1)
+    configs: tuple[GameConfig, ...] = Field(tuple(GAMES[key] for key in LAPTOP), min_length=1)
 
     @model_validator(mode="after")
     def _keys_differ(self) -> Self:
@@ -63,15 +131,7 @@ class RunSettings(Settings):
 
     @classmethod
     def recorded(cls, settings: Mapping[str, Any], source: str) -> Self:
-        """Return the settings in a RUN_CONFIGURED.
-
-        Args:
-            settings: its settings.
-            source: who published it.
-
-        Raises:
-            ForeignSettings: the broker did not publish them, or another version wrote them.
-        """
+        """Return the settings in a RUN_CONFIGURED that ``source`` published. Raises ``ForeignSettings``."""
         if not is_broker(source):
             raise ForeignSettings(
                 f"{source} published settings of the run; only the broker may.", hint="Nothing to do: they are ignored."

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -54,11 +54,14 @@ def _holds_boolean(value: Any) -> bool:
 class NetworkSettings(Settings):
     """An actor-critic network with one shared trunk."""
 
-    hidden: tuple[int, ...] = Field(default=(256, 128), min_length=1)
+    hidden: tuple[int, ...] = Field((256, 128), min_length=1)
 
 
-GAMMA = "discount factor from one decision of a seat to its next"
-GAE_LAMBDA = "lambda of GAE; 1: advantages from the game's outcome; 0: from the critic's next value"
+Gamma = Annotated[float, Field(gt=0, le=1, description="discount factor from one decision of a seat to its next")]
+GaeLambda = Annotated[
+    float,
+    Field(ge=0, le=1, description="lambda of GAE; 1: advantages from the outcome; 0: from the critic's next value"),
+]
 
 
 class PpoSettings(Settings):
@@ -69,68 +72,62 @@ class PpoSettings(Settings):
     critic judges a move soon after it (lambda 0.75 rather than 0.95).
     """
 
-    learning_rate: float = Field(default=1e-3, ge=1e-12, le=1, description="learning rate of Adam")
-    gamma: float = Field(default=1.0, gt=0, le=1, description=GAMMA)
-    gae_lambda: float = Field(default=0.75, ge=0, le=1, description=GAE_LAMBDA)
-    clip_epsilon: float = Field(default=0.2, gt=0, lt=1, description="probability ratios are clipped to 1 ± this")
-    value_coef: float = Field(default=0.5, ge=0, description="weight of the critic's loss")
-    entropy_coef: float = Field(default=0.03, ge=0, description="weight of the entropy in the first training")
+    learning_rate: float = Field(1e-3, ge=1e-12, le=1, description="learning rate of Adam")
+    gamma: Gamma = 1.0
+    gae_lambda: GaeLambda = 0.75
+    clip_epsilon: float = Field(0.2, gt=0, lt=1, description="probability ratios are clipped to 1 ± this")
+    value_coef: float = Field(0.5, ge=0, description="weight of the critic's loss")
+    entropy_coef: float = Field(0.03, ge=0, description="weight of the entropy in the first training")
     entropy_coef_end: float | None = Field(
-        default=None, ge=0, description="weight of the entropy after entropy_trainings; unset: constant"
+        None, ge=0, description="weight of the entropy after entropy_trainings; unset: constant"
     )
-    entropy_trainings: int = Field(default=100, ge=1, description="trainings until entropy_coef_end is reached")
-    max_grad_norm: float = Field(
-        default=0.5, gt=0, description="maximum norm of a gradient; longer ones are scaled down"
-    )
-    epochs: int = Field(default=3, ge=1, description="passes over the rows")
-    batch_size: int = Field(default=256, ge=8, description="rows in a step of the optimiser")
-    target_kl: float = Field(default=0.1, gt=0, description="KL divergence above which an epoch is the last")
-    max_kl: float = Field(default=1.0, gt=0, description="KL divergence above which an update is discarded as diverged")
-    min_entropy: float = Field(default=1e-3, ge=0, description="entropy in nats below which a policy has collapsed")
-    symmetries: bool = Field(default=True, description="also learn from symmetric images of the positions")
+    entropy_trainings: int = Field(100, ge=1, description="trainings until entropy_coef_end is reached")
+    max_grad_norm: float = Field(0.5, gt=0, description="maximum norm of a gradient; longer ones are scaled down")
+    epochs: int = Field(3, ge=1, description="passes over the rows")
+    batch_size: int = Field(256, ge=8, description="rows in a step of the optimiser")
+    target_kl: float = Field(0.1, gt=0, description="KL divergence above which an epoch is the last")
+    max_kl: float = Field(1.0, gt=0, description="KL divergence above which an update is discarded as diverged")
+    min_entropy: float = Field(1e-3, ge=0, description="entropy in nats below which a policy has collapsed")
+    symmetries: bool = Field(True, description="also learn from symmetric images of the positions")
 
 
+Rewards = Annotated[
+    Literal["terminal", "per_trick", "shaped"],
+    Field(description="distribution of rewards over a game; except in Hearts only terminal"),
+]
+Openings = Annotated[int, Field(ge=0, description="a game begins with 0 to this many random decisions")]
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 10.0
-OPENINGS = "a game begins with 0 to this many random decisions"
 
 
 class SelfplaySettings(Settings):
     """Self-play of a configuration."""
 
-    games_per_request: int = Field(default=256, ge=1, le=1_000_000)
+    games_per_request: int = Field(256, ge=1, le=1_000_000)
     temperature: float = Field(
-        default=1.0, ge=MIN_TEMPERATURE, le=MAX_TEMPERATURE, description="divides the logits before sampling"
+        1.0, ge=MIN_TEMPERATURE, le=MAX_TEMPERATURE, description="divides the logits before sampling"
     )
-    rewards: Literal["terminal", "per_trick", "shaped"] = Field(
-        default="terminal", description="distribution of rewards over a game; except in Hearts only terminal"
-    )
-    opening_plies: int = Field(default=0, ge=0, description=OPENINGS)
+    rewards: Rewards = "terminal"
+    opening_plies: Openings = 0
 
 
 class EvaluationSettings(Settings):
     """The gauntlet played after each training."""
 
-    random_games: int = Field(default=200, ge=1)
-    model_games: int = Field(
-        default=100, ge=1, description="games against the champion and the newest lasting anchor each"
-    )
-    anchors: int = Field(default=2, ge=0, description="newest lasting anchors to play")
-    members: int = Field(
-        default=3, ge=0, description="other league members to play, drawn among those near in strength"
-    )
-    anchor_games: int = Field(default=50, ge=1, description="games against each other opponent")
+    random_games: int = Field(200, ge=1)
+    model_games: int = Field(100, ge=1, description="games against the champion and the newest lasting anchor each")
+    anchors: int = Field(2, ge=0, description="newest lasting anchors to play")
+    members: int = Field(3, ge=0, description="other league members to play, drawn among those near in strength")
+    anchor_games: int = Field(50, ge=1, description="games against each other opponent")
     saturated_games: int = Field(
-        default=20, ge=1, description="games against opponents with a one-sided score against the champion (over 90%)"
+        20, ge=1, description="games against opponents with a one-sided score against the champion (over 90%)"
     )
     temperature: float = Field(
-        default=0.3, ge=0, le=10, description="of both sides; 0 is greedy: then only chance and openings vary the games"
+        0.3, ge=0, le=10, description="of both sides; 0 is greedy: then only chance and openings vary the games"
     )
-    batch_games: int = Field(default=256, ge=1, description="games that one process plays at once")
-    batch_seconds: float = Field(default=600.0, gt=0, description="time after which a batch counts as hanging")
+    batch_games: int = Field(256, ge=1, description="games that one process plays at once")
+    batch_seconds: float = Field(600.0, gt=0, description="time after which a batch counts as hanging")
     opening_plies: int = Field(
-        default=4,
-        ge=0,
-        description="random decisions at the start of a game, equal for all seatings; 0 where cards are dealt",
+        4, ge=0, description="random decisions that begin a game, equal for all seatings; 0 where cards are dealt"
     )
 
 
@@ -141,14 +138,13 @@ class GameConfig(Settings):
     game: str = Field(description="an OpenSpiel game string, for instance 'hex(board_size=7)'")
     players: int = Field(ge=2, le=7)
     engine: Literal["openspiel", "flyball"] = Field(
-        default="openspiel",
-        description="implementation of the rules; flyball's own are Hearts, Othello and standard connect four",
+        "openspiel", description="implementation of the rules; flyball has Hearts, Othello and standard connect four"
     )
-    max_moves: int | None = Field(default=None, ge=1, description="a longer game is truncated, not drawn")
+    max_moves: int | None = Field(None, ge=1, description="a longer game is truncated, not drawn")
     rows_per_training: int = Field(
-        default=8192, ge=1, le=10**9, description="fresh rows that start a training at normal intensity"
+        8192, ge=1, le=10**9, description="fresh rows that start a training at normal intensity"
     )
-    builtins: tuple[Builtin, ...] = Field(default=("random",), description="built-in players of its league")
+    builtins: tuple[Builtin, ...] = Field(("random",), description="built-in players of its league")
     network: NetworkSettings = NetworkSettings()
     ppo: PpoSettings = PpoSettings()
     selfplay: SelfplaySettings = SelfplaySettings()

@@ -38,19 +38,12 @@ Relation = Literal["even", "ahead", "behind"]
 
 @dataclass(frozen=True, slots=True)
 class SteadyTime:
-    """Recorded time at one reading of the clocks; all in microseconds.
+    """Recorded time at one reading of the clocks; all in microseconds."""
 
-    Attributes:
-        now_us: recorded time, since 1970 UTC.
-        monotonic_us: the monotonic clock at this reading.
-        ahead_since_us: the monotonic clock when the time of day jumped ahead; None when it is not ahead.
-        offset_us: time of day less recorded time.
-    """
-
-    now_us: int
-    monotonic_us: int
-    ahead_since_us: int | None = None
-    offset_us: int = 0
+    now_us: int  # recorded time, since 1970 UTC
+    monotonic_us: int  # the monotonic clock at this reading
+    ahead_since_us: int | None = None  # the monotonic clock when the time of day jumped ahead; None: it is not ahead
+    offset_us: int = 0  # time of day less recorded time
 
     @property
     def relation(self) -> Relation:
@@ -66,12 +59,7 @@ class SteadyTime:
         return cls(now_us, monotonic_us, offset_us=day_us - now_us)
 
     def advance(self, day_us: int, monotonic_us: int) -> "SteadyTime":
-        """Return recorded time at the next reading of the clocks.
-
-        Args:
-            day_us: time of day, since 1970 UTC; may be anything.
-            monotonic_us: the monotonic clock, not less than at the last reading.
-        """
+        """Return recorded time at the next reading of the clocks; the time of day may be anything."""
         elapsed = monotonic_us - self.monotonic_us
         even, slowed = self.now_us + elapsed, self.now_us + int(SLOWED * elapsed)
         if day_us > even + SMALL_JUMP_US:

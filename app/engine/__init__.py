@@ -1,20 +1,4 @@
-"""Where jobs run: child processes of this machine, or threads of this process."""
+"""Engines, which run jobs: child processes of this machine, or threads of this process."""
 
-from app.engine.inline import InlineEngine
-from app.engine.local import LocalEngine, python_module
-from app.engine.port import Engine, EngineClosed, JobFailed, JobTimedOut, JsonObject, Report, WorkerLost
-from app.engine.scatter import scatter
-
-__all__ = [
-    "Engine",
-    "EngineClosed",
-    "InlineEngine",
-    "JobFailed",
-    "JobTimedOut",
-    "JsonObject",
-    "LocalEngine",
-    "Report",
-    "WorkerLost",
-    "python_module",
-    "scatter",
-]
+from app.engine.local import InlineEngine, LocalEngine, python_module
+from app.engine.port import Engine, EngineClosed, JobFailed, JobTimedOut, JsonObject, Report, WorkerLost, scatter

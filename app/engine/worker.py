@@ -17,8 +17,7 @@ LENGTH_BYTES = 4
 _TRACE_ENTRIES = 8
 
 
-def resolve(function: str) -> Job:
-    """Return the job named ``"package.module:name"``. Raises ``FlyballError`` when there is none."""
+def _job(function: str) -> Job:
     module, _, name = function.partition(":")
     try:
         job = getattr(import_module(module), name)
@@ -34,7 +33,7 @@ def resolve(function: str) -> Job:
 def perform(function: str, spec: JsonObject, send: Callable[[JsonObject], None]) -> None:
     """Run a job and send its frames: any number of ``progress``, then one ``result`` or ``error``."""
     try:
-        result = resolve(function)(spec, lambda progress: send({"progress": progress}))
+        result = _job(function)(spec, lambda progress: send({"progress": progress}))
         send({"result": result})
     except Exception as error:  # noqa: BLE001  # the boundary: whatever a job raises is reported to its caller
         summary, hint = (error.message, error.hint) if isinstance(error, FlyballError) else (str(error), "")

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from difflib import get_close_matches
-from inspect import getmembers, isclass
+from inspect import isclass
 from typing import Any, Literal, cast
 
 from pydantic import create_model
@@ -17,18 +17,13 @@ class UnknownEventType(FlyballError):
     """No event type has this name."""
 
 
-def _collect() -> tuple[type[Payload], ...]:
-    modules = (facts, requests, decisions)
-    members = {member for module in modules for _, member in getmembers(module, isclass)}
-    return tuple(
-        sorted(
-            (m for m in members if issubclass(m, Payload) and "event_type" in vars(m)),
-            key=lambda payload: payload.event_type,
-        )
+_defined = (member for module in (facts, requests, decisions) for member in vars(module).values() if isclass(member))
+CATALOGUE: tuple[type[Payload], ...] = tuple(
+    sorted(
+        (member for member in _defined if issubclass(member, Payload) and "event_type" in vars(member)),
+        key=lambda payload: payload.event_type,
     )
-
-
-CATALOGUE: tuple[type[Payload], ...] = _collect()
+)
 """All payload classes, sorted by type."""
 
 BY_TYPE: dict[str, type[Payload]] = {payload.event_type: payload for payload in CATALOGUE}
@@ -50,13 +45,9 @@ ENVELOPES: dict[str, type[EnvelopeModel[Any]]] = {payload.event_type: _concrete(
 
 
 def resolve(name: str) -> type[Payload]:
-    """Find a payload class by type or event name.
+    """Find a payload class by type, with or without ``flyball.``, or by event name.
 
-    Args:
-        name: ``flyball.training.completed``, ``training.completed`` or ``TRAINING_COMPLETED``.
-
-    Raises:
-        UnknownEventType: no event type has this name; the hint gives the nearest.
+    Raises ``UnknownEventType``, whose hint gives the nearest name.
     """
     found = BY_TYPE.get(name) or BY_TYPE.get(TYPE_PREFIX + name) or BY_NAME.get(name.upper())
     if found is None:
@@ -96,7 +87,7 @@ def follow(
     about_config = data.scope is Scope.CONFIG
     if about_config:
         subject = subject or cause.subject
-    # The other attributes are the cause's, which was validated when it was read: a second look would only cost time.
+    # The other attributes are the cause's, which was validated when it was read.
     write = _assembled if time is None and (subject is not None) is about_config else _validated
     return write(
         data,

@@ -5,10 +5,10 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from app.core import ConfigKey, ModelHash, Name
-from app.events.payload import Decision, Scope
-from app.events.values import (
+from app.events.payload import (
     MOST_ITEMS,
     Count,
+    Decision,
     Evidence,
     Figure,
     Intensity,
@@ -17,6 +17,7 @@ from app.events.values import (
     Parameter,
     PositiveCount,
     Rating,
+    Scope,
     Seconds,
     Share,
     Text,

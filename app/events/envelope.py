@@ -30,13 +30,9 @@ SEQUENCE_DIGITS = 19
 """As many as the largest position has (2**63 - 1): the specification wants sequences that sort as text."""
 
 
-def _unset(value: object) -> bool:
-    return value is None
-
-
 def _optional(**constraints: Any) -> Any:
     """Return the field of an attribute that is left out when unset; ``None`` inside ``data`` is written."""
-    return Field(default=None, exclude_if=_unset, **constraints)
+    return Field(default=None, exclude_if=lambda value: value is None, **constraints)
 
 
 class Envelope(Struct, Generic[P_co], frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -92,11 +88,7 @@ class EnvelopeModel(BaseModel, Generic[P_co]):
         return Envelope(**dict(self))
 
 
-def _payload(data: Payload) -> Raw:
-    return Raw(data.__pydantic_serializer__.to_json(data))
-
-
-_write = Encoder(enc_hook=_payload).encode
+_write = Encoder(enc_hook=lambda payload: Raw(payload.__pydantic_serializer__.to_json(payload))).encode
 
 
 def encode(envelope: Envelope[Payload]) -> bytes:
@@ -121,19 +113,12 @@ class Cause(Row, frozen=True):
 
 
 class Event(Struct, Generic[P_co], frozen=True):
-    """One recorded event.
-
-    Attributes:
-        envelope: what the producer wrote.
-        sequence: position in the journal, from 1, without gaps.
-        recorded_us: when the broker recorded it, microseconds since 1970 UTC, never decreasing.
-        source: the producer, ``daemon@node``.
-    """
+    """One recorded event."""
 
     envelope: Envelope[P_co]
-    sequence: int
-    recorded_us: int
-    source: str
+    sequence: int  # position in the journal, from 1, without gaps
+    recorded_us: int  # when the broker recorded it, microseconds since 1970 UTC, never decreasing
+    source: str  # the producer, ``daemon@node``
 
     @property
     def id(self) -> EventId:

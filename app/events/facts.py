@@ -5,11 +5,11 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, JsonValue, model_validator
 
 from app.core import DaemonName, EventId, ModelHash, Name, NodeName, PlayerName, ShardKey
-from app.events.payload import Fact, Scope
-from app.events.values import (
+from app.events.payload import (
     MOST_ITEMS,
     AgentRating,
     Count,
+    Fact,
     Figure,
     LeagueRole,
     MatchResult,
@@ -20,6 +20,7 @@ from app.events.values import (
     Rating,
     RatingError,
     SampledOpponent,
+    Scope,
     Seconds,
     Severity,
     ShardRef,
@@ -270,10 +271,14 @@ class OpponentSampled(Fact, type="league.opponent_sampled", name="OPPONENT_SAMPL
     opponents: tuple[SampledOpponent, ...] = Field(min_length=1, max_length=MOST_ITEMS)
 
 
-class DaemonFact(Fact):
-    """Base of what daemons say of themselves."""
+class SystemFact(Fact):
+    """Base of what concerns no single configuration."""
 
     scope: ClassVar[Scope] = Scope.SYSTEM
+
+
+class DaemonFact(SystemFact):
+    """Base of what daemons say of themselves."""
 
     daemon: DaemonName
     node: NodeName
@@ -315,12 +320,6 @@ class DaemonFailed(DaemonFact, type="daemon.failed", name="DAEMON_FAILED", notab
     """A daemon met an error it could not handle and leaves; its supervisor restarts it."""
 
     error: Text
-
-
-class SystemFact(Fact):
-    """Base of what concerns no single configuration."""
-
-    scope: ClassVar[Scope] = Scope.SYSTEM
 
 
 class NodeLost(SystemFact, type="node.lost", name="NODE_LOST", notable=True):

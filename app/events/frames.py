@@ -32,7 +32,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, pairwise
 from struct import pack
 from typing import NamedTuple, NoReturn
 from zlib import crc32
@@ -64,57 +64,63 @@ def _damaged_frame(what: str) -> DamagedFrame:
 
 
 class Frame(Struct, frozen=True):
-    """A verified header, and the bytes it was read from.
+    """A verified header, and the bytes it was read from."""
 
-    Attributes:
-        buffer: bytes that hold the frame (a record holds a stamp before it).
-        start: where the frame begins in ``buffer``.
-        producer: who wrote it.
-        epoch: identifies one run of the producer.
-        base: number of the first event within the epoch, from 0.
-        ids: 64-bit hash of each event's id.
-        types: the distinct event types, in order of appearance.
-        subjects: the distinct subjects, in order of appearance.
-        type_refs: index into ``types`` for each event.
-        subject_refs: index into ``subjects`` for each event.
-        lengths: bytes of each body.
-        bodies_at: where the bodies begin in ``buffer``.
-        header_crc: checksum of the header, which covers that of the bodies.
-    """
-
-    buffer: bytes
+    buffer: bytes  # holds the frame from ``start`` on; in a record, a stamp precedes it
     start: int
     producer: str
-    epoch: int
-    base: int
-    ids: tuple[int, ...]
-    types: tuple[str, ...]
+    epoch: int  # identifies one run of the producer
+    base: int  # number of the first event within the epoch, from 0
+    ids: tuple[int, ...]  # 64-bit hash of each event's id
+    types: tuple[str, ...]  # distinct, in order of appearance, as are the subjects
     subjects: tuple[str, ...]
-    type_refs: tuple[int, ...]
+    type_refs: tuple[int, ...]  # for each event the index into ``types``
     subject_refs: tuple[int, ...]
-    lengths: tuple[int, ...]
-    bodies_at: int
-    header_crc: int
-    bodies_crc: int
+    lengths: tuple[int, ...]  # bytes of each body
+    bodies_at: int  # where the bodies begin in ``buffer``
+    header_crc: int  # covers the checksum of the bodies
 
     @classmethod
     def parse(cls, buffer: bytes, start: int = 0, *, bodies: bool = True) -> "Frame":
-        """Read and verify the frame that fills ``buffer`` from ``start`` on.
+        """Read and verify the frame that fills ``buffer`` from ``start`` on; ``bodies``: False if it ends before them.
 
-        Args:
-            buffer: the bytes.
-            start: where the frame begins.
-            bodies: False when ``buffer`` ends with the header.
-
-        Raises:
-            DamagedFrame: a byte is wrong, missing or too many.
+        Raises ``DamagedFrame`` if a byte is wrong, missing or too many.
         """
         try:
-            frame = _parse_header(buffer, start)
+            fixed = FIXED.unpack_from(buffer, start)
+            magic, crc, bodies_crc, epoch, base, count, length, types, subjects, producer = fixed
+            if magic != MAGIC:
+                raise _damaged_frame("it does not begin like one")
+            end = start + length
+            if length < FIXED.size or end > len(buffer) or crc32(buffer[start + AFTER_CRC : end]) != crc:
+                raise _damaged_frame("the checksum of its header is wrong")
+            at = start + FIXED.size
+            columns = _columns(count).unpack_from(buffer, at)
+            table = buffer[at + EVENT_BYTES * count : end]
+            names = (_short_names if len(table) <= SHORT_BYTES else _names)(table, types + subjects, producer)
         except (struct.error, UnicodeDecodeError) as error:
             raise _damaged_frame(f"its header cannot be read ({error})") from error
-        if bodies:
-            frame.verify_bodies()
+        frame = cls(
+            buffer=buffer,
+            start=start,
+            producer=names[0],
+            epoch=epoch,
+            base=base,
+            ids=columns[:count],
+            types=names[1 : 1 + types],
+            subjects=names[1 + types :],
+            lengths=columns[count : 2 * count],
+            type_refs=columns[2 * count : 3 * count],
+            subject_refs=columns[3 * count :],
+            bodies_at=end,
+            header_crc=crc,
+        )
+        if not 0 < count <= MAX_EVENTS or max(frame.type_refs) >= types or max(frame.subject_refs) >= subjects:
+            raise _damaged_frame("its header contradicts itself")
+        if bodies and len(buffer) - end != sum(frame.lengths):
+            raise _damaged_frame("its length is wrong")
+        if bodies and crc32(buffer[end:]) != bodies_crc:
+            raise _damaged_frame("the checksum of its bodies is wrong")
         return frame
 
     @property
@@ -134,25 +140,6 @@ class Frame(Struct, frozen=True):
             return [buffer[self.bodies_at :]]
         return [buffer[a:b] for a, b in pairwise(accumulate(self.lengths, initial=self.bodies_at))]
 
-    def verify_bodies(self) -> None:
-        """Check length and checksum of the bodies. Raises ``DamagedFrame``."""
-        bodies = self.buffer[self.bodies_at :]
-        if len(bodies) != sum(self.lengths):
-            raise _damaged_frame("its length is wrong")
-        if crc32(bodies) != self.bodies_crc:
-            raise _damaged_frame("the checksum of its bodies is wrong")
-
-
-def _read_ids(buffer: bytes, start: int, end: int) -> tuple[int, ...]:
-    """Return the id hashes of the frame whose header fills ``buffer[start:end]``. Raises ``DamagedFrame``.
-
-    Nothing else is parsed, because a starting broker reads a million of them.
-    """
-    magic, crc, _, _, _, count, length, _, _, _ = FIXED.unpack_from(buffer, start)
-    if magic != MAGIC or start + length != end or crc32(memoryview(buffer)[start + AFTER_CRC : end]) != crc:
-        raise _damaged_frame("the checksum of its header is wrong")
-    return struct.unpack_from(f"<{count}Q", buffer, start + FIXED.size)
-
 
 def peek(buffer: bytes) -> tuple[int, int, int] | None:
     """Return (epoch, base, count) of a frame without verifying it; None for bytes that don't begin like a frame."""
@@ -162,47 +149,12 @@ def peek(buffer: bytes) -> tuple[int, int, int] | None:
     return epoch, base, count
 
 
-def _parse_header(buffer: bytes, start: int) -> Frame:
-    magic, crc, bodies_crc, epoch, base, count, length, types, subjects, producer = FIXED.unpack_from(buffer, start)
-    if magic != MAGIC:
-        raise _damaged_frame("it does not begin like one")
-    end = start + length
-    if length < FIXED.size or end > len(buffer) or crc32(buffer[start + AFTER_CRC : end]) != crc:
-        raise _damaged_frame("the checksum of its header is wrong")
-    at = start + FIXED.size
-    columns = _columns(count).unpack_from(buffer, at)
-    names = _names(buffer[at + EVENT_BYTES * count : end], types + subjects, producer)
-    frame = Frame(
-        buffer=buffer,
-        start=start,
-        producer=names[0],
-        epoch=epoch,
-        base=base,
-        ids=columns[:count],
-        types=names[1 : 1 + types],
-        subjects=names[1 + types :],
-        lengths=columns[count : 2 * count],
-        type_refs=columns[2 * count : 3 * count],
-        subject_refs=columns[3 * count :],
-        bodies_at=end,
-        header_crc=crc,
-        bodies_crc=bodies_crc,
-    )
-    if not 0 < count <= MAX_EVENTS or max(frame.type_refs) >= types or max(frame.subject_refs) >= subjects:
-        raise _damaged_frame("its header contradicts itself")
-    return frame
-
-
 @lru_cache(maxsize=64)
 def _columns(count: int) -> struct.Struct:
     return struct.Struct(f"<{count}Q{count}I{count}H{count}H")
 
 
 def _names(table: bytes, count: int, producer: int) -> tuple[str, ...]:
-    return (_short_names if len(table) <= SHORT_BYTES else _split_names)(table, count, producer)
-
-
-def _split_names(table: bytes, count: int, producer: int) -> tuple[str, ...]:
     lengths = struct.unpack_from(f"<{count}H", table)
     ends = list(accumulate((producer, *lengths), initial=2 * count))
     if ends[-1] != len(table):
@@ -210,7 +162,7 @@ def _split_names(table: bytes, count: int, producer: int) -> tuple[str, ...]:
     return tuple(str(table[a:b], "utf-8") for a, b in pairwise(ends))
 
 
-_short_names = lru_cache(maxsize=4096)(_split_names)
+_short_names = lru_cache(maxsize=4096)(_names)
 """A cache, because producers repeat the same few names, mostly with one event in a frame."""
 
 
@@ -236,58 +188,45 @@ class FrameBuilder:
 
     def __init__(self, producer: str) -> None:
         self._producer = producer
-        self._ids: list[int] = []
-        self._bodies: list[bytes] = []
-        self._type_refs: list[int] = []
-        self._subject_refs: list[int] = []
-        self._types: dict[str, int] = {}
-        self._subjects: dict[str, int] = {}
+        self._drafts: list[Draft] = []
         self._size = 0
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._drafts)
 
     def take(self, drafts: Sequence[Draft], max_bytes: int) -> int:
-        """Add as many events from the start of ``drafts`` as fit, and return their number.
-
-        An empty frame takes one event of any size.
-        """
-        sizes = [len(draft.body) for draft in drafts[: MAX_EVENTS - len(self._ids)]]
+        """Add the first events that fit, and return their number; an empty frame takes one of any size."""
+        sizes = [len(draft.body) for draft in drafts[: MAX_EVENTS - len(self)]]
         if self._size + sum(sizes) > max_bytes:
             fitting = bisect_right(list(accumulate(sizes)), max_bytes - self._size)
-            sizes = sizes[: fitting if self._ids else max(1, fitting)]
-        if sizes:
-            self.add(drafts[: len(sizes)])
-            self._size += sum(sizes)
+            sizes = sizes[: fitting if self._drafts else max(1, fitting)]
+        self.add(drafts[: len(sizes)])
+        self._size += sum(sizes)
         return len(sizes)
 
-    def add(self, drafts: Sequence[Draft]) -> None:
+    def add(self, drafts: Iterable[Draft]) -> None:
         """Add events without checking a bound."""
-        ids, types, subjects, bodies = zip(*drafts, strict=True)
-        self._ids += ids
-        self._bodies += bodies
-        self._type_refs += _refer(self._types, types)
-        self._subject_refs += _refer(self._subjects, subjects)
+        self._drafts += drafts
 
     def build(self, epoch: int, base: int) -> bytes:
         """Pack the frame that holds the events ``base``, ``base + 1``, … of ``epoch``."""
-        names = [self._producer.encode(), *(name.encode() for name in chain(self._types, self._subjects))]
-        bodies = b"".join(self._bodies)
-        n, lengths = len(self._ids), map(len, self._bodies)
-        columns = pack(f"<{n}Q{n}I{n}H{n}H", *self._ids, *lengths, *self._type_refs, *self._subject_refs)
-        tail = b"".join((columns, pack(f"<{len(names) - 1}H", *map(len, names[1:])), *names))
+        ids, of_types, of_subjects, of_bodies = zip(*self._drafts, strict=True)
+        types, subjects, bodies = _numbers(of_types), _numbers(of_subjects), b"".join(of_bodies)
+        refs = (*map(types.__getitem__, of_types), *map(subjects.__getitem__, of_subjects))
+        columns = _columns(len(ids)).pack(*ids, *map(len, of_bodies), *refs)
+        producer, *names = (name.encode() for name in (self._producer, *types, *subjects))
+        tail = b"".join((columns, pack(f"<{len(names)}H", *map(len, names)), producer, *names))
         fixed = FIXED.pack(
-            MAGIC, 0, crc32(bodies), epoch, base, n, FIXED.size + len(tail),
-            len(self._types), len(self._subjects), len(names[0]),
+            MAGIC, 0, crc32(bodies), epoch, base, len(ids), FIXED.size + len(tail),
+            len(types), len(subjects), len(producer),
         )  # fmt: skip
         crc = crc32(tail, crc32(fixed[AFTER_CRC:]))
         return b"".join((MAGIC, crc.to_bytes(4, "little"), fixed[AFTER_CRC:], tail, bodies))
 
 
-def _refer(table: dict[str, int], names: Sequence[str]) -> Iterable[int]:
-    for name in dict.fromkeys(names):
-        table.setdefault(name, len(table))
-    return map(table.__getitem__, names)
+def _numbers(names: Iterable[str]) -> dict[str, int]:
+    """Number distinct names in order of appearance."""
+    return {name: number for number, name in enumerate(dict.fromkeys(names))}
 
 
 def without(frame: Frame, dropped: set[int]) -> bytes:
@@ -302,23 +241,14 @@ def without(frame: Frame, dropped: set[int]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An event, or a frame, that could not be read, recorded or folded.
+    """An event, or a frame, that could not be read, recorded or folded."""
 
-    Attributes:
-        position: of the event in the journal; 0 when it was refused before being recorded.
-        producer: name of the sender.
-        reporter: the broker, or the name of the subscriber that failed.
-        error: the reason, in a sentence.
-        body: the event, or the whole frame when that could not be read.
-        number: the dead letter's number in its journal; 0 before it is kept.
-    """
-
-    position: int
-    producer: str
-    reporter: str
-    error: str
-    body: bytes
-    number: int = 0
+    position: int  # of the event in the journal; 0 when it was refused before being recorded
+    producer: str  # name of the sender
+    reporter: str  # the broker, or the name of the subscriber that failed
+    error: str  # the reason, in a sentence
+    body: bytes  # the event, or the whole frame when that could not be read
+    number: int = 0  # in its journal; 0 before it is kept
 
 
 RECORD_MAGIC = b"FBR1"
@@ -339,20 +269,12 @@ def damaged(position: int | None, what: str) -> DamagedRecord:
 
 
 class Record(Struct, frozen=True):
-    """A stamped frame.
+    """A stamped frame."""
 
-    Attributes:
-        raw: all bytes, or those before the bodies when only the header was read.
-        first: position of the first event.
-        recorded_us: time of recording, microseconds since 1970 UTC.
-        source: the sender, as authenticated by the broker.
-        frame: the frame.
-    """
-
-    raw: bytes
-    first: int
-    recorded_us: int
-    source: str
+    raw: bytes  # all bytes, or those before the bodies when only the header was read
+    first: int  # position of the first event
+    recorded_us: int  # time of recording, microseconds since 1970 UTC
+    source: str  # the sender, as authenticated by the broker
     frame: Frame
 
     @property
@@ -362,15 +284,9 @@ class Record(Struct, frozen=True):
 
     @classmethod
     def open(cls, raw: bytes, *, expected: int | None = None, bodies: bool = True) -> "Record":
-        """Read and verify a record.
+        """Read and verify a record; ``bodies``: False when ``raw`` ends with the frame's header.
 
-        Args:
-            raw: its bytes.
-            expected: the position of its first event, if known.
-            bodies: False when ``raw`` ends with the frame's header.
-
-        Raises:
-            DamagedRecord: a byte is wrong, missing or too many, or the position is not the expected one.
+        Raises ``DamagedRecord`` if a byte is wrong, missing or too many, or if it is not at the ``expected`` position.
         """
         try:
             magic, crc, first, recorded_us, length = STAMP.unpack_from(raw)
@@ -387,11 +303,18 @@ class Record(Struct, frozen=True):
 
 
 def ids_of(head: bytes, first: int) -> tuple[int, ...]:
-    """Return the id hashes of the record at position ``first`` from its header. Raises ``DamagedRecord``."""
+    """Return the id hashes of the record at position ``first`` from its header. Raises ``DamagedRecord``.
+
+    Nothing else is parsed, because a starting broker reads a million of them.
+    """
     try:
-        return _read_ids(head, STAMP.size + STAMP.unpack_from(head)[4], len(head))
-    except (DamagedFrame, struct.error) as error:
-        raise damaged(first, str(error).removeprefix(PREFIX).partition(".")[0]) from error
+        start = STAMP.size + STAMP.unpack_from(head)[4]
+        magic, crc, _, _, _, count, length, _, _, _ = FIXED.unpack_from(head, start)
+        if magic != MAGIC or start + length != len(head) or crc32(memoryview(head)[start + AFTER_CRC :]) != crc:
+            raise damaged(first, "the checksum of its header is wrong")
+        return struct.unpack_from(f"<{count}Q", head, start + FIXED.size)
+    except struct.error as error:
+        raise damaged(first, str(error)) from error
 
 
 def seal(frame: Frame, *, first: int, recorded_us: int, source: str) -> Record:
@@ -428,30 +351,24 @@ class Stored(Struct, frozen=True):
     def open(self, reporter: str, on_dead: Callable[[DeadLetter], None]) -> Event[Payload] | None:
         """Read the event; ``None`` for one that can't be read or contradicts its frame's header.
 
-        Args:
-            reporter: the reader's name, for dead letters.
-            on_dead: called with such an event.
+        ``on_dead`` is called with such an event, reported by ``reporter``.
         """
         try:
             envelope = decode(self.body)
             if envelope.type != self.type or (envelope.subject or "") != self.subject:
-                raise _contradiction(self, envelope)
+                raise MalformedEvent(
+                    f"Malformed event: its frame says {self.type!r} about {self.subject!r}, the event itself "
+                    f"{envelope.type!r} about {envelope.subject!r}.",
+                    hint="Look at the program that sent it: rights and filters go by the frame.",
+                )
         except FlyballError as error:
             on_dead(DeadLetter(self.sequence, self.source, reporter, str(error), self.body))
             return None
         return Event(envelope, self.sequence, self.recorded_us, self.source)
 
 
-def _contradiction(stored: Stored, envelope: Envelope[Payload]) -> MalformedEvent:
-    return MalformedEvent(
-        f"Malformed event: its frame says {stored.type!r} about {stored.subject!r}, the event itself "
-        f"{envelope.type!r} about {envelope.subject!r}.",
-        hint="Look at the program that sent it: rights and filters go by the frame.",
-    )
-
-
 def stored_in(record: Record, *, after: int = 0, types: AbstractSet[str] | None = None) -> list[Stored]:
-    """Return the events of a record, unread; see ``read_events``."""
+    """Return the events of a record as ``read_events`` does, but unread."""
     frame, recorded_us, source = record.frame, record.recorded_us, record.source
     if types is not None and types.isdisjoint(frame.types):
         return []
@@ -474,17 +391,15 @@ def read_events(
     reporter: str,
     on_dead: Callable[[DeadLetter], None],
 ) -> list[Event[Payload]]:
-    """Read the events of a record.
+    """Read the events of a record that are ``after`` a position and of these ``types``; None for all.
 
-    Args:
-        record: the record.
-        after: skip events up to this position.
-        types: read only these event types; None for all.
-        reporter: the reader's name, for dead letters.
-        on_dead: called with every event that can't be read or contradicts the frame's header.
+    Those that can't be read are left out; see ``Stored.open``.
     """
-    opened = (stored.open(reporter, on_dead) for stored in stored_in(record, after=after, types=types))
-    return [event for event in opened if event is not None]
+    return [
+        event
+        for stored in stored_in(record, after=after, types=types)
+        if (event := stored.open(reporter, on_dead)) is not None
+    ]
 
 
 def refuse(letter: DeadLetter) -> NoReturn:

@@ -1,9 +1,14 @@
-"""The base of all payloads, and the three kinds of event."""
+"""The bases of all payloads, the three kinds of event, and value types.
+
+Numbers have ranges and texts bounds, so that no event stops a fold.
+"""
 
 from enum import StrEnum
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from app.core import PLAYERS_OF, Elo, EloPerHour, EventId, ModelHash, Name, PlayerName, Rate, ShardKey
 
 TYPE_PREFIX = "flyball."
 
@@ -79,3 +84,177 @@ class Decision(Payload):
     """A knob that was set, by its one owner."""
 
     kind = Kind.DECISION
+
+
+TEXT_LENGTH = 4000
+MOST_ITEMS = 10_000
+
+Intensity = Literal["paused", "reduced", "normal", "accelerated", "hot_path"]
+Severity = Literal["minor", "moderate", "severe", "critical"]
+Parameter = Literal["learning_rate", "epochs", "games_per_iteration", "quality_threshold", "base_temperature"]
+
+Count = Annotated[int, Field(ge=0, le=10**12)]
+PositiveCount = Annotated[int, Field(ge=1, le=10**12)]
+Position = Annotated[int, Field(ge=0, lt=1 << 63, description="in the journal")]
+Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Seconds = Annotated[float, Field(ge=0, le=1e9)]
+Period = Annotated[float, Field(ge=1e-6, le=1e9, description="seconds")]
+Figure = Annotated[float, Field(ge=-1e12, le=1e12)]
+Temperature = Annotated[float, Field(ge=1e-3, le=1e3)]
+LearningRate = Annotated[float, Field(ge=1e-12, le=1)]
+Rating = Annotated[Elo, Field(ge=-100_000, le=100_000)]
+RatingError = Annotated[float, Field(ge=0.01, le=100_000, description="standard error, Elo")]
+Velocity = Annotated[EloPerHour, Field(ge=-1e12, le=1e12)]
+
+
+def _cut(text: object) -> object:
+    """Shorten a text and replace what UTF-8 can't encode, so that any failure can be reported."""
+    return text.encode(errors="replace").decode()[:TEXT_LENGTH] if isinstance(text, str) else text
+
+
+Text = Annotated[str, BeforeValidator(_cut), Field(max_length=TEXT_LENGTH)]
+"""An error or a reason, for people. A longer text is cut."""
+
+Reason = Literal["tournament", "retest"]
+"""Reason for playing single matches.
+
+Tournaments are among members of the league: they refine ratings, and nothing waits for them. A retest is of a model
+that is doubted, against the opponent that the doubt is about, and decides whether it stays.
+"""
+
+Purpose = Literal["rating", "gate"] | Reason
+"""Games that rate a model are kept apart from those that decide its promotion."""
+
+LeagueRole = Literal["recent", "anchor", "elite", "lasting"]
+"""Reason for a checkpoint to be in the league; all but recent ones stay for ever.
+
+The newest two with the role ``lasting`` are the anchors that every model is rated against (ADR-017).
+"""
+
+Category = Literal["mirror", "peers", "exploitable", "baselines", "prioritised"]
+"""Matchmaking's category of an opponent (the last is AlphaStar's)."""
+
+
+class SampledOpponent(Value):
+    """One draw of matchmaking: an opponent by its name in the league, why it was chosen, how many games it plays."""
+
+    agent: PlayerName
+    category: Category
+    games: PositiveCount
+
+
+class OpponentPick(Value):
+    """An opponent that matchmaking may choose: why, and with which probability."""
+
+    agent: PlayerName
+    category: Category
+    probability: float = Field(ge=1e-12, le=1)
+
+
+class AgentRating(Value):
+    """An agent's rating; ``games`` is how many it rests on."""
+
+    agent: PlayerName
+    elo: Rating
+    elo_stderr: RatingError
+    games: PositiveCount
+
+
+class Lineup(Value):
+    """Games with the same players. The hero takes every seat in turn; ``opponents`` sit in those after its, in order.
+
+    An opponent may be the hero's model: a mirror, whose moves are as good to learn from as the hero's.
+    """
+
+    opponents: tuple[PlayerName, ...] = Field(min_length=1, max_length=MOST_ITEMS)
+    games: PositiveCount
+
+
+ShardWorker = Annotated[
+    Name | None, Field(description="daemon@node that played it; null: recorded before it was named")
+]
+
+
+class ShardRef(Value):
+    """A shard of experience: its place, its worker and its content."""
+
+    key: ShardKey
+    worker: ShardWorker
+    rows: PositiveCount
+    games: PositiveCount
+    model: ModelHash
+    seed: Seed
+
+
+class MatchResult(Value):
+    """Games of one model against one opponent, seats rotated.
+
+    ``score`` is the mean of each game's score: 1 won, 1/2 drawn, 0 lost with two players; with more, the share of
+    opponents beaten, ties half. Games that were cut off are half a point there, and neither wins, draws nor losses:
+    wins + draws + losses + truncated = games.
+
+    ``rotations`` counts the games by what shares an opening or a deal: P games, the model in each seat. It says how
+    many rotations brought none of the 2 P (P - 1) half points that there are (a game has one for every opponent tied,
+    two for every opponent beaten), how many one, and so on. With two players these are the five counts of the
+    pentanomial model.
+    """
+
+    opponent: Name = Field(description="its role, for instance 'champion'; a built-in player's name")
+    opponent_model: ModelHash | None
+    opponent_elo: Rating | None = Field(description="None for one that was not rated then")
+    games: PositiveCount
+    wins: Count
+    draws: Count
+    losses: Count
+    truncated: Count
+    distinct_games: PositiveCount
+    score: Rate
+    rotations: tuple[Count, ...] = Field(max_length=100)
+
+    @property
+    def player(self) -> str:
+        """The opponent: its model's hash, or the name of a built-in player."""
+        return self.opponent_model or self.opponent
+
+    @model_validator(mode="after")
+    def _games_add_up(self) -> Self:
+        if self.wins + self.draws + self.losses + self.truncated != self.games:
+            raise ValueError(f"wins, draws, losses and truncated games do not add up to {self.games} games")
+        if self.distinct_games > self.games:
+            raise ValueError(f"{self.distinct_games} distinct games are more than {self.games} games")
+        return self
+
+    @model_validator(mode="after")
+    def _rotations_are_of_these_games(self) -> Self:
+        players = PLAYERS_OF.get(len(self.rotations))
+        if players is None or not 0 <= self.games - players * sum(self.rotations) < players:
+            raise ValueError(
+                f"{sum(self.rotations)} rotations in {len(self.rotations)} counts are not those of {self.games} games; "
+                "count each rotation of P games by its half points, from 0 to 2 P (P - 1)"
+            )
+        return self
+
+
+class TrainingMetrics(Value):
+    """Metrics of one PPO update; means over its last epoch."""
+
+    policy_loss: Figure
+    value_loss: Figure
+    entropy: Figure
+    approx_kl: Figure
+    clip_fraction: Figure
+    explained_variance: Figure | None
+    seconds: Seconds
+
+
+class Evidence(Value):
+    """Why a decision was taken: the evaluation, and the figure that decided."""
+
+    evaluation_id: EventId
+    statistic: Text
+    value: Figure
+    threshold: Figure
+    games: Count
+    elo: Rating
+    elo_stderr: RatingError

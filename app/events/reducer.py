@@ -19,17 +19,13 @@ R = TypeVar("R", bound=Row)
 
 
 class Emission(NamedTuple):
-    """An event to emit.
-
-    Attributes:
-        data: the payload.
-        subject: the configuration; ``None``: the cause's.
-        evidence: the earlier event that it follows from, when the cause only set the time, as ticks do.
-    """
+    """An event to emit."""
 
     data: Payload
-    subject: str | None = None
-    evidence: Cause | None = None
+    subject: str | None = None  # the configuration; None: the cause's
+    evidence: Cause | None = (
+        None  # the earlier event that it follows from, when the cause only set the time, as ticks do
+    )
 
 
 class Step(Struct, Generic[R], frozen=True):
@@ -40,17 +36,11 @@ class Step(Struct, Generic[R], frozen=True):
 
 
 class Reducer(Protocol[R]):
-    """A pure controller. Built from the run's settings, it holds nothing that changes.
+    """A pure controller. Built from the run's settings, it holds nothing that changes."""
 
-    Attributes:
-        name: unique; part of the id of everything it emits.
-        reads: the payload types it is given.
-        emits: the payload types it may emit; anything else is refused by its host.
-    """
-
-    name: ClassVar[str]
-    reads: ClassVar[frozenset[type[Payload]]]
-    emits: ClassVar[frozenset[type[Payload]]]
+    name: ClassVar[str]  # unique; part of the id of everything it emits
+    reads: ClassVar[frozenset[type[Payload]]]  # the payload types it is given
+    emits: ClassVar[frozenset[type[Payload]]]  # the payload types it may emit; its host refuses anything else
 
     @property
     def row(self) -> type[R]:

@@ -5,14 +5,14 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from app.core import ModelHash, Name, PlayerName
-from app.events.payload import Request
-from app.events.values import (
+from app.events.payload import (
     MOST_ITEMS,
     Count,
     LearningRate,
     Lineup,
     PositiveCount,
     Reason,
+    Request,
     Seed,
     ShardRef,
     Temperature,

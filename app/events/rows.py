@@ -24,7 +24,7 @@ class Row(Struct, frozen=True, forbid_unknown_fields=True):
 
     def to_builtins(self) -> Any:
         """Return it as dictionaries, lists, texts and numbers."""
-        return to_builtins(self, enc_hook=_plain)
+        return to_builtins(self, enc_hook=lambda payload: payload.model_dump(mode="json"))
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Self:
@@ -47,10 +47,6 @@ class Row(Struct, frozen=True, forbid_unknown_fields=True):
 
 def _written(payload: BaseModel) -> Raw:
     return Raw(payload.model_dump_json().encode())
-
-
-def _plain(payload: BaseModel) -> Any:
-    return payload.model_dump(mode="json")
 
 
 def _read(kind: type[BaseModel], value: object) -> BaseModel:

@@ -1,18 +1,5 @@
 """Structured logs after OpenTelemetry's data model, and training curves."""
 
-from app.telemetry.curves import CURVES, Board, Point, TensorBoardCurves, points
+from app.telemetry.curves import Board, TensorBoardCurves, points
 from app.telemetry.figures import FIGURE_FORMATS, NoPlots, drawn
 from app.telemetry.logs import LogFile, configure
-
-__all__ = [
-    "CURVES",
-    "FIGURE_FORMATS",
-    "Board",
-    "LogFile",
-    "NoPlots",
-    "Point",
-    "TensorBoardCurves",
-    "configure",
-    "drawn",
-    "points",
-]

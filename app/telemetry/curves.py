@@ -15,9 +15,6 @@ from app.events import CheckpointAdded, EvaluationCompleted, Event, Payload, Tra
 if TYPE_CHECKING:
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-CURVES: frozenset[type[Payload]] = frozenset({CheckpointAdded, EvaluationCompleted, TrainingCompleted})
-"""The events that have points."""
-
 MICROSECONDS = 1_000_000
 
 
@@ -30,7 +27,7 @@ class Point(NamedTuple):
 
 
 def points(data: Payload) -> Iterator[Point]:
-    """Iterate over the points of an event: none, but for the types of ``CURVES``.
+    """Iterate over the points of an event: none, but for those that ``TensorBoardCurves`` reads.
 
     Trainings: ``train/policy_loss``, ``train/entropy`` … Evaluations: ``evaluation/elo``, ``evaluation/score/random`` …
     and rating snapshots; gate games, which decide a promotion and rate nothing, have a score of their own.
@@ -65,10 +62,9 @@ def _rating_points(data: EvaluationCompleted) -> Iterator[Point]:
 
 
 class Board:
-    """Writes TensorBoard files, whose imports take half a second and wait until there is something to write.
+    """Adds a TensorBoard file to a folder; both are created at the first write.
 
-    Args:
-        folder: created at the first write; every board adds a file to it.
+    TensorBoard is imported then, because that takes half a second.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -121,13 +117,12 @@ class Board:
 
 
 class TensorBoardCurves:
-    """Writes the points of events. An event taken twice is written twice, at the same place of the same curve.
+    """Writes the points of events into a subfolder for each configuration; each start of a process adds files.
 
-    Args:
-        folder: holds a folder for each configuration; each start of a process adds files to it.
+    An event taken twice is written twice, at the same place of the same curve.
     """
 
-    reads: ClassVar[frozenset[type[Payload]]] = CURVES
+    reads: ClassVar[frozenset[type[Payload]]] = frozenset({CheckpointAdded, EvaluationCompleted, TrainingCompleted})
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

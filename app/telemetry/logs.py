@@ -13,7 +13,6 @@ import traceback
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TextIO
 
 import structlog
@@ -52,12 +51,7 @@ def render(_: WrappedLogger, __: str, record: EventDict) -> str:
 
 
 def _exception(exc_info: object) -> dict[str, str]:
-    if not exc_info:
-        return {}
-    if isinstance(exc_info, BaseException):
-        error: BaseException | None = exc_info
-    else:
-        error = exc_info[1] if isinstance(exc_info, tuple) else sys.exc_info()[1]
+    error = _error(exc_info)
     if error is None:
         return {}
     kind = type(error)
@@ -66,6 +60,14 @@ def _exception(exc_info: object) -> dict[str, str]:
         "exception.message": str(error),
         "exception.stacktrace": "".join(traceback.format_exception(error)),
     }
+
+
+def _error(exc_info: object) -> BaseException | None:
+    """Return the exception to log: ``exc_info`` itself, the one in a tuple, or for True the one being handled."""
+    if isinstance(exc_info, BaseException):
+        return exc_info
+    handled = exc_info if isinstance(exc_info, tuple) else sys.exc_info()
+    return handled[1] if exc_info else None
 
 
 MAX_BYTES = 64 << 20
@@ -82,7 +84,7 @@ class LogFile:
 
     Args:
         path: the file; created with its folders when missing.
-        max_bytes: its size at which it is rotated.
+        max_bytes: size at which it is rotated.
         files: how many are kept, including the one being written.
     """
 
@@ -143,9 +145,7 @@ class LogFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -192,24 +192,18 @@ class _Echo:
 
 
 def _reason(event: EventDict) -> str:
-    error = sys.exc_info()[1] if event.get("exc_info") is True else event.get("exc_info")
-    if isinstance(error, BaseExceptionGroup):
-        return "; ".join(f"{type(one).__name__}: {one}" for one in error.exceptions)
-    return f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else str(event.get("error", ""))
+    error = _error(event.get("exc_info"))
+    if error is None:
+        return str(event.get("error", ""))
+    errors = error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)
+    return "; ".join(f"{type(one).__name__}: {one}" for one in errors)
 
 
 def configure(daemon: str, node: str, path: Path, level: str = "INFO", *, echo: bool = True) -> LogFile:
-    """Send all logs of this process to a file as JSON lines, and a copy of some to stderr.
+    """Send all logs of this process to a file as JSON lines; lines below ``level`` are left out.
 
-    Args:
-        daemon: attribute of every line.
-        node: attribute of every line.
-        path: the file.
-        level: DEBUG, INFO, WARNING or ERROR; lower ones are left out.
-        echo: whether to copy to stderr.
-
-    Returns:
-        The open file, to be closed at the end of the process.
+    Every line names the daemon and its node. With ``echo``, stderr gets a copy of some. Returns the open file, to be
+    closed at the end of the process.
     """
 
     def who(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

@@ -9,7 +9,7 @@ import pytest
 from app.bus import MemoryBus
 from app.config import GAMES, DeadlineSettings, RunSettings
 from app.engine import LocalEngine
-from app.engine.scatter import TIMEOUTS
+from app.engine.port import TIMEOUTS
 from app.events import RunConfigured, TrainingFailed, TrainingRequested, originate
 from app.journal import MemoryJournal, MemoryStateStore, history
 from daemons.clock import SystemClock

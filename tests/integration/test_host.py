@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from app.bus import MemoryBus
 from app.controllers.fold import Fold
 from app.engine import JobFailed, WorkerLost
-from app.engine.scatter import DEATHS
+from app.engine.port import DEATHS
 from app.events import (
     DaemonHeartbeat,
     DaemonReady,

@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from app.events import CheckpointAdded, Event, Payload, originate
 from app.events.envelope import EPOCH
-from app.telemetry import CURVES, TensorBoardCurves, points
+from app.telemetry import TensorBoardCurves, points
 
 CONFIG = "connect_four_2p"
 
@@ -93,6 +93,7 @@ def test_a_new_start_goes_on_with_the_same_curve(tmp_path: Path) -> None:
 
 def test_events_without_points_make_no_file(tmp_path: Path) -> None:
     curves = TensorBoardCurves(tmp_path)
-    assert curves.reads == CURVES
+    joined = {"model": "a" * 64, "parent": None, "step": 7, "elo": 120.0, "elo_stderr": 9.0, "games": 9}
+    curves.take(event(CheckpointAdded(**joined, roles=("recent",))))
     curves.close()
     assert list(tmp_path.iterdir()) == []

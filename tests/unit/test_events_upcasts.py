@@ -28,7 +28,6 @@ from app.events import (
     decode,
     encode,
     originate,
-    upcast,
 )
 from app.events.codec import UPCASTS, lift
 
@@ -124,13 +123,6 @@ def test_what_an_upcast_makes_is_validated(register: Callable[..., None]) -> Non
     with pytest.raises(MalformedEvent) as caught:
         decode(old(0, {}))
     assert "data.period_seconds" in caught.value.hint
-
-
-def test_upcast_registers_the_function_it_decorates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(UPCASTS, (TYPE, 9), raising=False)
-    monkeypatch.setitem(UPCASTS, (TYPE, 9), lambda data: data)
-    assert upcast(TYPE, 9)(minutes_to_seconds) is minutes_to_seconds
-    assert UPCASTS[TYPE, 9] is minutes_to_seconds
 
 
 WORKER = "selfplay_worker@laptop"

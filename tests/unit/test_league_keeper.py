@@ -4,7 +4,7 @@ import pytest
 from driving import KEY, Driven, match, rated, run_settings
 from leagues import model
 
-from app.config import AdmissionSettings, LeagueSettings
+from app.config import MATCHMAKING, AdmissionSettings, LeagueSettings
 from app.controllers import LeagueKeeper
 from app.core import Elo
 from app.events import (
@@ -213,7 +213,7 @@ class TestMatchmaking:
 
     def test_other_settings_are_heeded_at_once(self, keeper):
         promote(keeper, 0)
-        mirror = LeagueSettings.model_validate({"matchmaking": "mirror"})
+        mirror = LeagueSettings(matchmaking=MATCHMAKING["mirror"])
         settings = keeper.settings.replace(league=mirror)
         configured = RunConfigured(run_id="run", settings=settings.model_dump(mode="json"))
         (decided,) = keeper.feed(configured, key=None)

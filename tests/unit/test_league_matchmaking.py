@@ -171,11 +171,7 @@ def test_win_probability_moves_from_the_ratings_to_the_games_played() -> None:
     assert win_probability(league, checkpoint(7), other, 10) == 0.5  # nobody knows
 
 
-def test_presets_are_named_in_the_settings() -> None:
+def test_matchmaking_without_any_share_is_refused() -> None:
     assert LeagueSettings().matchmaking == BALANCED
-    assert LeagueSettings.model_validate({"matchmaking": "alphastar"}).matchmaking == MATCHMAKING["alphastar"]
-    assert LeagueSettings.model_validate({"matchmaking": {"mirror": 0.5}}).matchmaking.mirror == 0.5
-    with pytest.raises(ValidationError, match="there is no matchmaking 'alpha'; there are balanced, alphastar"):
-        LeagueSettings.model_validate({"matchmaking": "alpha"})
     with pytest.raises(ValidationError, match="give at least one category a share"):
         MatchmakingSettings(mirror=0, peers=0, exploitable=0, baselines=0)

@@ -7,12 +7,11 @@ Source: AsyncAPI 3.0.0 (https://www.asyncapi.com/docs/reference/specification/v3
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from app.events.catalogue import BY_TYPE, CATALOGUE, ENVELOPES
+from app.events.catalogue import CATALOGUE, ENVELOPES
 from app.events.codec import UPCASTS
 from app.events.payload import Payload, Scope
 
@@ -23,7 +22,20 @@ CHANNEL = "journal"
 
 def asyncapi_document(files: Mapping[type[Payload], str]) -> dict[str, Any]:
     """Return the AsyncAPI document: one channel, the journal; ``files`` names each event's schema file."""
-    messages = {payload.event_name: _message(payload, file) for payload, file in files.items()}
+    messages = {
+        payload.event_name: {
+            "name": payload.event_type,
+            "title": payload.event_name,
+            "summary": payload.__doc__,
+            "tags": [{"name": payload.kind.value}, {"name": payload.scope.value}],
+            "correlationId": {"location": "$message.payload#/correlationid"},
+            "payload": {"schemaFormat": SCHEMA_FORMAT, "schema": {"$ref": f"./{file}"}},
+        }
+        for payload, file in files.items()
+    }
+    channel = {"$ref": f"#/channels/{CHANNEL}"}
+    publish = "Publish an event; the broker records, stamps and acknowledges it."
+    follow = "Read events from any position on; at least once."
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -42,25 +54,10 @@ def asyncapi_document(files: Mapping[type[Payload], str]) -> dict[str, Any]:
             }
         },
         "operations": {
-            "publish": _operation("send", "Publish an event; the broker records, stamps and acknowledges it."),
-            "follow": _operation("receive", "Read events from any position on; at least once."),
+            "publish": {"action": "send", "summary": publish, "channel": channel},
+            "follow": {"action": "receive", "summary": follow, "channel": channel},
         },
         "components": {"messages": messages},
-    }
-
-
-def _operation(action: str, summary: str) -> dict[str, Any]:
-    return {"action": action, "summary": summary, "channel": {"$ref": f"#/channels/{CHANNEL}"}}
-
-
-def _message(payload: type[Payload], file: str) -> dict[str, Any]:
-    return {
-        "name": payload.event_type,
-        "title": payload.event_name,
-        "summary": payload.__doc__,
-        "tags": [{"name": payload.kind.value}, {"name": payload.scope.value}],
-        "correlationId": {"location": "$message.payload#/correlationid"},
-        "payload": {"schemaFormat": SCHEMA_FORMAT, "schema": {"$ref": f"./{file}"}},
     }
 
 
@@ -68,6 +65,7 @@ DIALECT = "http://json-schema.org/draft-07/schema#"
 """The draft that every AsyncAPI tool reads; pydantic's schemas use nothing newer except the name ``$defs``."""
 
 REWRITE = "run `python -m app.events.schemas write`"
+RAISE = "raise the payload's version and add an upcast, or delete the file if no journal holds such events"
 
 ANNOTATIONS = frozenset({"title", "description"})
 NAMES = frozenset({"properties", "definitions"})
@@ -118,13 +116,11 @@ def documents() -> dict[str, dict[str, Any]]:
     return schemas | {ASYNCAPI_FILE: asyncapi_document(files)}
 
 
-def same_shape(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two schemas admit the same events: titles and descriptions may differ."""
-    return bool(shape(one) == shape(other))
-
-
 def shape(schema: Any, *, names: bool = False) -> Any:
-    """Drop a schema's annotations and order; with ``names``, the keys name properties or definitions and stay."""
+    """Drop a schema's annotations and order, so that schemas that admit the same events are equal.
+
+    With ``names``, the keys name properties or definitions and stay.
+    """
     if isinstance(schema, list):
         return sorted((shape(item) for item in schema), key=repr)
     if not isinstance(schema, Mapping):
@@ -133,51 +129,39 @@ def shape(schema: Any, *, names: bool = False) -> Any:
     return {key: shape(value, names=not names and key in NAMES) for key, value in sorted(kept.items())}
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A problem of the checked-in files.
+class Finding(NamedTuple):
+    """A problem of the checked-in files."""
 
-    Attributes:
-        text: the problem and what to do about it, in one sentence.
-        rewrites: whether ``write`` fixes it; otherwise people decide.
-    """
-
-    text: str
-    rewrites: bool
+    text: str  # the problem and what to do about it, in one sentence
+    rewrites: bool  # whether ``write`` fixes it; otherwise people decide
 
 
 def findings(published: Mapping[str, str]) -> list[Finding]:
     """Compare the checked-in files, given as text by file name, with the models."""
+    found: list[Finding] = []
     present = documents()
-    compared = (_compare(name, document, published.get(name)) for name, document in present.items())
-    left_over = (_left_over(name) for name in published if name not in present)
-    return [finding for finding in (*compared, *left_over, *map(_unreachable, CATALOGUE)) if finding]
-
-
-def _compare(name: str, document: Mapping[str, Any], text: str | None) -> Finding | None:
-    if text is None:
-        return Finding(f"{name} is missing: {REWRITE}.", rewrites=True)
-    if text == render(document):
-        return None
-    if name == ASYNCAPI_FILE or same_shape(json.loads(text), document):
-        return Finding(f"{name} is out of date: {REWRITE}.", rewrites=True)
-    what_to_do = "raise the payload's version and add an upcast, or delete the file if no journal holds such events"
-    return Finding(f"{name} no longer describes its events: {what_to_do}.", rewrites=False)
-
-
-def _left_over(name: str) -> Finding | None:
-    event_type, _, version = name.removesuffix(".json").rpartition(".v")
-    payload = BY_TYPE.get(event_type)
-    if payload is not None and version.isdecimal() and int(version) < payload.dataversion:
-        return None
-    return Finding(f"{name} describes no event of ours: delete it.", rewrites=False)
-
-
-def _unreachable(payload: type[Payload]) -> Finding | None:
-    missing = [step for step in range(1, payload.dataversion) if (payload.event_type, step) not in UPCASTS]
-    if not missing:
-        return None
-    return Finding(f"{payload.event_name} lacks the upcast from version {missing[0]}: add it.", rewrites=False)
+    for name, document in present.items():
+        text = published.get(name)
+        if text is None:
+            found.append(Finding(f"{name} is missing: {REWRITE}.", rewrites=True))
+        elif text == render(document):
+            continue
+        elif name == ASYNCAPI_FILE or shape(json.loads(text)) == shape(document):
+            found.append(Finding(f"{name} is out of date: {REWRITE}.", rewrites=True))
+        else:
+            found.append(Finding(f"{name} no longer describes its events: {RAISE}.", rewrites=False))
+    older = [(payload, version) for payload in CATALOGUE for version in range(1, payload.dataversion)]
+    known = {*present, *(file_name(payload.event_type, version) for payload, version in older)}
+    found += [
+        Finding(f"{name} describes no event of ours: delete it.", rewrites=False)
+        for name in sorted(published.keys() - known)
+    ]
+    found += [
+        Finding(f"{payload.event_name} lacks the upcast from version {version}: add it.", rewrites=False)
+        for payload, version in older
+        if (payload.event_type, version) not in UPCASTS
+    ]
+    return found
 
 
 def render(document: Mapping[str, Any]) -> str:
