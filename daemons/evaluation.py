@@ -42,7 +42,7 @@ from app.league import (
     totals_of,
 )
 from app.play.gauntlet import ATTEMPTS, MEMBER, GauntletSpec, Opponent, plan_gauntlet, plan_matches
-from daemons.jobs import Job, Json, QuietWorker
+from daemons.jobs import Job, Json, Worker
 from daemons.spec import DaemonSpec
 
 
@@ -208,7 +208,7 @@ class Champions(Row, frozen=True):
 Rows = Mapping[str, Champions]
 
 
-class Evaluator(QuietWorker[Asked]):
+class Evaluator(Worker[Asked]):
     """Runs ``app.play.matches:batch`` for batches of games: see ``plan_gauntlet`` for the opponents."""
 
     name: ClassVar[str] = "Evaluator"

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from app.bus import Batch, Bus
-from app.controllers.fold import VOIDED_KEY, Changed, Conclusion, Failure, Fold, VoidedEvents, written
+from app.controllers.fold import VOIDED_KEY, Changed, Conclusion, Failure, Fold, Recorded, VoidedEvents, written
 from app.core import Clock, EventId, derive_id
 from app.engine import Engine
 from app.events import (
@@ -36,15 +36,14 @@ from app.events import (
 from app.events.frames import DeadLetter
 from app.journal import StateStore
 from app.telemetry import TensorBoardCurves
-from daemons.accounts import Past
-from daemons.jobs import Job, JobRunner, Place, worker_of
+from daemons.accounts import ACCOUNTS, Accounts
+from daemons.jobs import Job, JobRunner, Place, Worker
 from daemons.notify import Notifier
 from daemons.saved_state import SavedState, program_of
 from daemons.spec import DaemonSpec
 
 FAREWELL_SECONDS = 2.0
 """How long a daemon that stops waits for the broker to record it."""
-
 
 READ_BY_ALL: frozenset[type[Payload]] = frozenset({RunConfigured, EventVoided})
 """Event types that every daemon reads, in addition to its reducers' own."""
@@ -122,8 +121,8 @@ class Host:
                     await self._handle(batch)
                     if self._fold.to_void and batch.position >= batch.head:
                         break
-                    if self._ready and self._jobs and (worker := worker_of(self._fold.reducers)):
-                        self._jobs.reconcile(group, worker, worker.jobs(self._configured(worker.name)))
+                    if self._ready and self._jobs:
+                        self._reconcile(self._jobs, group)
                 else:
                     return
             settled, self._ready = self._settled, False
@@ -142,34 +141,31 @@ class Host:
         Args:
             settled: a position up to which the daemon has published everything.
         """
-        past = await self._read_past(settled)
-        if not past.voided <= self._fold.voided:
-            self._leave_out(past.voided)
-        self._head = past.settled
-        if self._cursor < past.settled:
-            self._log.warning("rebuilding state from the journal", position=self._cursor, until=past.settled)
+        settled, recorded, voided = await self._read_past(settled)
+        if not voided <= self._fold.voided:
+            self._leave_out(voided)
+        self._head = settled
+        if self._cursor < settled:
+            self._log.warning("rebuilding state from the journal", position=self._cursor, until=settled)
             async with self._ports.bus.subscribe(self._spec.reads | READ_BY_ALL, after=self._cursor) as subscription:
                 async for batch in subscription:
-                    events = tuple(event for event in batch.events if event.sequence <= past.settled)
-                    outcome = self._fold.feed(events, past.recorded)
+                    events = tuple(event for event in batch.events if event.sequence <= settled)
+                    outcome = self._fold.feed(events, recorded)
                     await self._bury(outcome.failures)
                     self._unsaved |= outcome.changed
                     self._saved.dropped += outcome.dropped
                     self._show(events)
-                    self._cursor = min(batch.position, past.settled)
-                    if self._cursor == past.settled or batch.position >= batch.head:
+                    self._cursor = min(batch.position, settled)
+                    if self._cursor == settled or batch.position >= batch.head:
                         break
                     await asyncio.sleep(0)  # otherwise progress is not saved, and the watchdog not notified
-        if self._saved.dropped:
-            self._log.warning(
-                "decisions that differ from the recorded ones are dropped",
-                count=self._saved.dropped,
-                until=past.settled,
-            )
+        if count := self._saved.dropped:
+            text = "decisions that differ from the recorded ones are dropped"
+            self._log.warning(text, count=count, until=settled)
         self._saved.complete(self._cursor, written(self._unsaved))
         self._saved_cursor, self._unsaved = self._cursor, {}
 
-    def _leave_out(self, voided: frozenset[int]) -> None:
+    def _leave_out(self, voided: set[int]) -> None:
         """Start the rebuild at the first event, without those that operators voided."""
         self._log.warning("events were voided: rebuilding state without them", positions=sorted(voided))
         self._saved.start_over()
@@ -178,18 +174,27 @@ class Host:
         self._fold = Fold(self._spec.factories(self._place), voided=voided)
         self._concluded.clear()
 
-    async def _read_past(self, settled: int) -> Past:
-        """Read the daemon's settled position and conclusions, and the voided events."""
-        past = Past(self._spec.name, self._spec.emits, settled)
-        async with self._ports.bus.subscribe(past.reads, after=0) as subscription:
+    async def _read_past(self, settled: int) -> tuple[int, set[Recorded], set[int]]:
+        """Return how far the daemon's past is settled, its published conclusions, and the voided positions."""
+        accounts = Accounts({self._spec.name: settled})
+        recorded, voided = set[Recorded](), set[int]()
+        types = self._spec.emits | ACCOUNTS | {EventVoided}
+        async with self._ports.bus.subscribe(types, after=0) as subscription:
             end: int | None = None  # later events are not past
             async for batch in subscription:
-                past.add(batch.events)
+                for event in batch.events:
+                    match event.data:
+                        case DaemonFact() as fact:
+                            accounts.add(fact)
+                        case EventVoided(position=position):
+                            voided.add(position)
+                        case decision:
+                            recorded.add((event.id, decision.event_type))
                 end = batch.head if end is None else end
                 if batch.position >= end:
                     break
                 await asyncio.sleep(0)
-        return past
+        return accounts.settled[self._spec.name], recorded, voided
 
     async def _handle(self, batch: Batch) -> None:
         """Fold a batch, publish what follows from it, save.
@@ -214,7 +219,9 @@ class Host:
             if self._unsaved:
                 self._save()
             if not self._ready:
-                await self._become_ready()
+                self._ready = True
+                await self._say(DaemonReady(**self._who(), position=self._cursor, capacity=self._spec.capacity))
+                self._ports.notifier.tell("READY=1", f"STATUS=caught up at {self._cursor}")
 
     async def _bury(self, failures: Sequence[Failure]) -> None:
         """Keep events that a reducer could not fold as dead letters, and log them."""
@@ -241,15 +248,14 @@ class Host:
                 sink.take(event)
             sink.flush()
 
-    def _configured(self, worker: str) -> dict[str, Any]:
-        """Return a worker's rows about configurations that this run still plays."""
-        rows, settings = self._fold.rows(worker), self._fold.settings
-        return {key: row for key, row in rows.items() if settings and row.cause and row.cause.subject in settings}
-
-    async def _become_ready(self) -> None:
-        self._ready = True
-        await self._say(DaemonReady(**self._who(), position=self._cursor, capacity=self._spec.capacity))
-        self._ports.notifier.tell("READY=1", f"STATUS=caught up at {self._cursor}")
+    def _reconcile(self, jobs: JobRunner, group: asyncio.TaskGroup) -> None:
+        """Let the jobs run that the worker's rows ask for, as far as they are about configurations of this run."""
+        settings = self._fold.settings
+        for worker in self._fold.reducers:
+            if isinstance(worker, Worker) and settings:
+                rows = self._fold.rows(worker.name)
+                played = {key: row for key, row in rows.items() if row.cause and row.cause.subject in settings}
+                jobs.reconcile(group, worker, worker.jobs(played))
 
     async def _watch(self) -> None:
         """Notify systemd's watchdog while the event loop runs, with or without a broker.

@@ -1,25 +1,24 @@
-"""Running the jobs that workers want: level-triggered, bounded; the engine retries what a dying process loses."""
+"""Jobs of workers, run off the event loop: level-triggered, bounded; the engine retries what a dying process loses.
+
+A worker is a reducer that also wants jobs run. Its rows say which work is pending; ``jobs`` derives from them what
+should be running now. Nothing else is remembered, so a worker killed at any moment picks up by folding its rows and
+running what they still ask for. The result is a fact whose id follows from the request, so a repetition counts once.
+"""
 
 import asyncio
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import structlog
 
 from app.config import RunSettings
 from app.core import EventId, FlyballError
 from app.engine import Engine, scatter
-from app.events import Cause, HandlerReducer, Payload, Reducer, Row
+from app.events import Cause, HandlerReducer, Payload, Row
 
-# Workers: reducers that also want jobs run.
-#
-# A worker's rows say which work is pending; ``jobs`` derives from them what should be running now. Nothing else is
-# remembered, so a worker killed at any moment picks up by folding its rows and running what they still ask for. The
-# result is a fact whose id follows from the request, so a repetition counts once.
-
-R = TypeVar("R", bound=Row)
 Q = TypeVar("Q")
 Json = dict[str, Any]
 
@@ -71,44 +70,36 @@ class Job(Generic[Q]):
         return self.cause.id
 
 
-class Worker(Reducer[R], Protocol[R, Q]):
-    """A reducer whose rows ask for jobs. The methods are pure; the host runs the jobs and publishes the facts."""
-
-    def jobs(self, rows: Mapping[str, R]) -> Iterable[Job[Q]]:
-        """Return the jobs that should run now, most urgent first."""
-        ...
-
-    def started(self, job: Job[Q]) -> tuple[Payload, ...]:
-        """Return what to say when a job starts."""
-        ...
-
-    def progressed(self, job: Job[Q], report: Json) -> tuple[Payload, ...]:
-        """Return what to say when a job reports progress."""
-        ...
-
-    def completed(self, job: Job[Q], result: Json) -> tuple[Payload, ...]:
-        """Return what to say of a job's result."""
-        ...
-
-    def failed(self, job: Job[Q], error: FlyballError) -> tuple[Payload, ...]:
-        """Return what to say when a job failed for good."""
-        ...
-
-
 @dataclass(frozen=True)
-class QuietWorker(HandlerReducer, Generic[Q]):
-    """Base of workers: one handler for each event type; it says nothing of starts and progress."""
+class Worker(HandlerReducer, ABC, Generic[Q]):
+    """Base of workers. Their methods are pure; the host runs the jobs and publishes the facts that they return."""
+
+    name: ClassVar[str]
+    row: ClassVar[type[Row]]
+    emits: ClassVar[frozenset[type[Payload]]]
 
     settings: RunSettings
     place: Place
 
+    @abstractmethod
+    def jobs(self, rows: Mapping[str, Any]) -> Iterable[Job[Q]]:
+        """Return the jobs that should run now, most urgent first."""
+
     def started(self, job: Job[Q]) -> tuple[Payload, ...]:
-        """Say nothing."""
+        """Return what to say when a job starts."""
         return ()
 
     def progressed(self, job: Job[Q], report: Json) -> tuple[Payload, ...]:
-        """Say nothing."""
+        """Return what to say when a job reports progress."""
         return ()
+
+    @abstractmethod
+    def completed(self, job: Job[Q], result: Json) -> tuple[Payload, ...]:
+        """Return what to say of a job's result."""
+
+    @abstractmethod
+    def failed(self, job: Job[Q], error: FlyballError) -> tuple[Payload, ...]:
+        """Return what to say when a job failed for good."""
 
     def config_json(self, cause: Cause) -> Json:
         """Return the settings of the configuration that a request is about."""
@@ -124,7 +115,7 @@ class UnusableResult(FlyballError):
 
 
 class JobRunner:
-    """Runs at most ``capacity`` jobs of one worker, off the event loop.
+    """Runs at most ``capacity`` jobs of one worker at once.
 
     Args:
         engine: runs the jobs.
@@ -151,7 +142,7 @@ class JobRunner:
         """The jobs that run or come next, most urgent first; at most twice as many as run at once."""
         return self._wanted[: 2 * self._capacity]
 
-    def reconcile(self, group: asyncio.TaskGroup, worker: Worker[Any, Any], jobs: Iterable[Job[Any]]) -> None:
+    def reconcile(self, group: asyncio.TaskGroup, worker: Worker[Any], jobs: Iterable[Job[Any]]) -> None:
         """Start the wanted jobs that don't run yet, as far as there is room; cancel those no longer wanted.
 
         A finished job is not started again before the worker has read its published result.
@@ -163,11 +154,11 @@ class JobRunner:
         self._told &= wanted.keys()
         for job_id in self._running.keys() - wanted.keys():
             self._running.pop(job_id).cancel()
-        for job_id, job in wanted.items():
+        for job_id in self._wanted:
             if len(self._running) >= self._capacity:
                 return
-            if job_id not in self._running and job_id not in self._told:
-                self._running[job_id] = group.create_task(self._run(group, worker, job))
+            if job_id not in self._running:
+                self._running[job_id] = group.create_task(self._run(group, worker, wanted[job_id]))
 
     async def drain(self, seconds: float) -> None:
         """Start no more jobs and wait for those that run; after the deadline, cancel them: they stay wanted."""
@@ -177,7 +168,7 @@ class JobRunner:
         for task in (*self._running.values(), *self._saying):  # a job may have reported something meanwhile
             task.cancel()
 
-    async def _run(self, group: asyncio.TaskGroup, worker: Worker[Any, Any], job: Job[Any]) -> None:
+    async def _run(self, group: asyncio.TaskGroup, worker: Worker[Any], job: Job[Any]) -> None:
         numbers = itertools.count()
 
         async def say(verb: str, facts: Sequence[Payload]) -> None:
@@ -192,7 +183,15 @@ class JobRunner:
 
         await say("started", worker.started(job))
         try:
-            completed = _facts(worker.completed, job, job.gather(await self._parts(job, on_progress)))
+            results = await scatter(
+                self._engine,
+                job.function,
+                job.parts,
+                on_progress=on_progress,
+                deadline_seconds=job.deadline_seconds,
+                failures=job.attempts,
+            )
+            completed = _facts(worker.completed, job, job.gather(results))
         except FlyballError as error:
             self._log.error("job failed", event_id=job.id, function=job.function, error=str(error))
             await say("failed", worker.failed(job, error))
@@ -200,16 +199,6 @@ class JobRunner:
             await say("completed", completed)
         self._told.add(job.id)
         self._running.pop(job.id, None)
-
-    async def _parts(self, job: Job[Any], on_progress: Callable[[Json], None]) -> list[Json | FlyballError]:
-        return await scatter(
-            self._engine,
-            job.function,
-            job.parts,
-            on_progress=on_progress,
-            deadline_seconds=job.deadline_seconds,
-            failures=job.attempts,
-        )
 
 
 def _facts(tell: Callable[[Job[Any], Json], tuple[Payload, ...]], job: Job[Any], result: Json) -> tuple[Payload, ...]:
@@ -222,8 +211,3 @@ def _facts(tell: Callable[[Job[Any], Json], tuple[Payload, ...]], job: Job[Any],
         return tell(job, result)
     except (LookupError, TypeError, ValueError) as error:
         raise UnusableResult(f"No fact can be made of what it returned: {type(error).__name__}: {error}") from error
-
-
-def worker_of(reducers: Iterable[object]) -> Worker[Any, Any] | None:
-    """Return the one worker among a daemon's reducers, if there is one."""
-    return next((reducer for reducer in reducers if isinstance(reducer, QuietWorker)), None)  # type: ignore[return-value]

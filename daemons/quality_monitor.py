@@ -27,7 +27,7 @@ from app.events import (
     Step,
     handles,
 )
-from daemons.jobs import Job, Json, QuietWorker
+from daemons.jobs import Job, Json, Worker
 from daemons.shard_retention import Shelf
 from daemons.spec import DaemonSpec
 
@@ -63,7 +63,7 @@ class InspectionRow(Row, frozen=True):
 Rows = Mapping[str, InspectionRow]
 
 
-class QualityMonitor(QuietWorker[SelfplayComplete]):
+class QualityMonitor(Worker[SelfplayComplete]):
     """Runs ``app.play.inspection:inspect`` on each new shard."""
 
     name: ClassVar[str] = "QualityMonitor"

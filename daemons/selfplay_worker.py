@@ -17,7 +17,7 @@ from app.events import (
     Step,
     handles,
 )
-from daemons.jobs import Job, Json, QuietWorker
+from daemons.jobs import Job, Json, Worker
 from daemons.spec import DaemonSpec
 
 SelfplayJob = Job[SelfplayRequested]
@@ -33,7 +33,7 @@ class SelfplayPending(Row, frozen=True):
 Rows = Mapping[str, SelfplayPending]
 
 
-class SelfplayWorker(QuietWorker[SelfplayRequested]):
+class SelfplayWorker(Worker[SelfplayRequested]):
     """Runs ``app.play.selfplay:play`` for the requests addressed to it."""
 
     name: ClassVar[str] = "SelfplayWorker"

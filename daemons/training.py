@@ -19,7 +19,7 @@ from app.events import (
     TrainingStarted,
     handles,
 )
-from daemons.jobs import Job, Json, QuietWorker
+from daemons.jobs import Job, Json, Worker
 from daemons.spec import DaemonSpec
 
 TrainingJob = Job[TrainingRequested]
@@ -40,7 +40,7 @@ class TrainingPending(Row, frozen=True):
 Rows = Mapping[str, TrainingPending]
 
 
-class Trainer(QuietWorker[TrainingRequested]):
+class Trainer(Worker[TrainingRequested]):
     """Runs ``app.learning.jobs:train`` or ``:initialise`` for each request."""
 
     name: ClassVar[str] = "Trainer"

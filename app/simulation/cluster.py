@@ -53,7 +53,7 @@ def _following(facts: Iterable[Payload], job: Job[Any], by: str, now_us: int) ->
     return [follow(fact, job.cause, by=by, index=index, time=time) for index, fact in enumerate(facts)]
 
 
-def _answer(worker: Worker[Any, Any], job: Job[Any], outcome: Json | FlyballError, now_us: int) -> Envelopes:
+def _answer(worker: Worker[Any], job: Job[Any], outcome: Json | FlyballError, now_us: int) -> Envelopes:
     if isinstance(outcome, FlyballError):
         return _following(worker.failed(job, outcome), job, f"{worker.name}.failed", now_us)
     return _following(worker.completed(job, outcome), job, f"{worker.name}.completed", now_us)
@@ -70,7 +70,7 @@ class Station:
         compute: models a job.
     """
 
-    def __init__(self, worker: Worker[Any, Any], source: str, capacity: int, agenda: Agenda, compute: Compute) -> None:
+    def __init__(self, worker: Worker[Any], source: str, capacity: int, agenda: Agenda, compute: Compute) -> None:
         self._worker, self._source, self._capacity = worker, source, capacity
         self._agenda, self._compute = agenda, compute
         self.reads = worker.reads
