@@ -5,7 +5,6 @@ import gc
 import signal
 from collections.abc import Callable
 from contextlib import closing, nullcontext
-from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
@@ -80,7 +79,7 @@ def calm_collector() -> None:
 
 def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
     folder.path.mkdir(parents=True, exist_ok=True)
-    voice = BrokerVoice(loaded.deployment, boot_id(), version("flyball"))
+    voice = BrokerVoice(loaded.deployment.node, boot_id())
     Notifier().tell(f"EXTEND_TIMEOUT_USEC={OPENING_USEC}", "STATUS=checking the journal")
     with closing(SqliteJournal(folder.journal)) as journal:
         serve(journal, bus_endpoint(folder, loaded.deployment), loaded, voice, SystemClock())
