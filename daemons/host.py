@@ -5,7 +5,7 @@ batch again, comes to the same conclusions under the same ids, and the broker ta
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from os import getpid
@@ -14,8 +14,8 @@ from typing import Any
 import structlog
 
 from app.bus import Batch, Bus
-from app.controllers.fold import VOIDED_KEY, Changed, Conclusion, Failure, Fold, Recorded, VoidedEvents, written
-from app.core import Clock, EventId, derive_id
+from app.controllers.fold import VOIDED_KEY, Changed, Failure, Fold, Outcome, Recorded, VoidedEvents, written
+from app.core import Clock, derive_id
 from app.engine import Engine
 from app.events import (
     DaemonFact,
@@ -86,13 +86,14 @@ class Host:
     def __init__(self, spec: DaemonSpec, place: Place, boot: str, ports: Ports, rhythm: Rhythm) -> None:
         self._spec, self._place, self._boot = spec, place, boot
         self._ports, self._rhythm = ports, rhythm
+        self._who = {"daemon": spec.name, "node": place.node}
         self._log = structlog.get_logger("host")
         self._saved = SavedState(ports.states, spec.reducers)
         self._cursor = self._saved_cursor = self._saved.cursor
         self._unsaved: Changed = {}
         self._fold = Fold(spec.factories(place), self._saved.rows)
         self._head, self._said, self._ready = self._cursor, 0, False
-        self._concluded: dict[str, Conclusion] = {}
+        self._concluded: dict[str, Envelope[Payload]] = {}
         self._jobs = JobRunner(ports.engine, spec.capacity, self._say_of_job) if ports.engine else None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -108,10 +109,10 @@ class Host:
         self._save()
         with suppress(TimeoutError):  # the broker is away: the outbox keeps it
             async with asyncio.timeout(FAREWELL_SECONDS):
-                await self._say(DaemonStopped(**self._who(), position=self._settled))
+                await self._say(DaemonStopped(**self._who, position=self._settled))
 
     async def _live(self, group: asyncio.TaskGroup) -> None:
-        await self._say(DaemonStarted(**self._who(), pid=getpid(), version=program_of(self._spec.reducers)))
+        await self._say(DaemonStarted(**self._who, pid=getpid(), version=program_of(self._spec.reducers)))
         if self._saved.rebuilding:
             await self._rebuild(self._saved.settled)
         types = self._spec.reads | self._spec.emits | READ_BY_ALL
@@ -150,18 +151,14 @@ class Host:
             async with self._ports.bus.subscribe(self._spec.reads | READ_BY_ALL, after=self._cursor) as subscription:
                 async for batch in subscription:
                     events = tuple(event for event in batch.events if event.sequence <= settled)
-                    outcome = self._fold.feed(events, recorded)
-                    await self._bury(outcome.failures)
-                    self._unsaved |= outcome.changed
+                    outcome = await self._feed(events, recorded)
                     self._saved.dropped += outcome.dropped
-                    self._show(events)
                     self._cursor = min(batch.position, settled)
                     if self._cursor == settled or batch.position >= batch.head:
                         break
                     await asyncio.sleep(0)  # otherwise progress is not saved, and the watchdog not notified
         if count := self._saved.dropped:
-            text = "decisions that differ from the recorded ones are dropped"
-            self._log.warning(text, count=count, until=settled)
+            self._log.warning("decisions that differ from the recorded ones are dropped", count=count, until=settled)
         self._saved.complete(self._cursor, written(self._unsaved))
         self._saved_cursor, self._unsaved = self._cursor, {}
 
@@ -202,51 +199,51 @@ class Host:
         While catching up, conclusions are held back: those that an earlier life published come by in the journal,
         however long ago that was. Only what never came by is published, when the daemon is ready.
         """
-        outcome = self._fold.feed(batch.events)
-        await self._bury(outcome.failures)  # first: rows wait to be saved only together with their cursor
-        self._concluded |= {one.envelope.id: one for one in outcome.conclusions}
-        self._unsaved |= outcome.changed
+        outcome = await self._feed(batch.events)
+        self._concluded |= {envelope.id: envelope for envelope in outcome.envelopes}
         for event in batch.events:
             self._concluded.pop(event.id, None)
-        self._show(batch.events)
         self._cursor, self._head = batch.position, batch.head
         if self._fold.to_void and not self._ready:
             return
         if self._ready or batch.position >= batch.head:
             if self._concluded:
-                await self._publish([conclusion.envelope for conclusion in self._concluded.values()])
+                await self._publish(list(self._concluded.values()))
                 self._concluded.clear()
             if self._unsaved:
                 self._save()
             if not self._ready:
                 self._ready = True
-                await self._say(DaemonReady(**self._who(), position=self._cursor, capacity=self._spec.capacity))
+                await self._say(DaemonReady(**self._who, position=self._cursor, capacity=self._spec.capacity))
                 self._ports.notifier.tell("READY=1", f"STATUS=caught up at {self._cursor}")
 
-    async def _bury(self, failures: Sequence[Failure]) -> None:
-        """Keep events that a reducer could not fold as dead letters, and log them."""
-        for failure in failures:
-            event = failure.event
-            self._log.error(
-                "event could not be folded",
-                reducer=failure.by,
-                sequence=event.sequence,
-                event_name=event.data.event_name,
-                config_key=event.subject,
-                error=failure.error,
-                remedy="see: flyball journal repair",
-            )
-            reporter = f"{self._place.name}/{failure.by}"
-            await self._ports.bus.bury(
-                DeadLetter(event.sequence, event.source, reporter, failure.error, encode(event.envelope))
-            )
-
-    def _show(self, events: Sequence[Event[Payload]]) -> None:
-        """Hand events to the sink, completely, before the cursor passes them."""
+    async def _feed(self, events: Sequence[Event[Payload]], recorded: Collection[Recorded] | None = None) -> Outcome:
+        """Fold events, keep those that a reducer could not fold as dead letters, and hand all to the sink."""
+        outcome = self._fold.feed(events, recorded)
+        for failure in outcome.failures:  # before rows wait to be saved, because a heartbeat saves the cursor with them
+            await self._bury(failure)
+        self._unsaved |= outcome.changed
         if sink := self._ports.sink:
             for event in events:
                 sink.take(event)
             sink.flush()
+        return outcome
+
+    async def _bury(self, failure: Failure) -> None:
+        event = failure.event
+        self._log.error(
+            "event could not be folded",
+            reducer=failure.by,
+            sequence=event.sequence,
+            event_name=event.data.event_name,
+            config_key=event.subject,
+            error=failure.error,
+            remedy="see: flyball journal repair",
+        )
+        reporter = f"{self._place.name}/{failure.by}"
+        await self._ports.bus.bury(
+            DeadLetter(event.sequence, event.source, reporter, failure.error, encode(event.envelope))
+        )
 
     def _reconcile(self, jobs: JobRunner, group: asyncio.TaskGroup) -> None:
         """Let the jobs run that the worker's rows ask for, as far as they are about configurations of this run."""
@@ -276,10 +273,9 @@ class Host:
         while True:
             await asyncio.sleep(self._rhythm.heartbeat_seconds)
             self._save()
-            lag, jobs, requests = self._head - self._cursor, 0, tuple[EventId, ...]()
-            if self._jobs:
-                jobs, requests = self._jobs.running, self._jobs.held
-            beat = DaemonHeartbeat(**self._who(), position=self._settled, lag=lag, jobs=jobs, requests=requests)
+            jobs, requests = (self._jobs.running, self._jobs.held) if self._jobs else (0, ())
+            lag = self._head - self._cursor
+            beat = DaemonHeartbeat(**self._who, position=self._settled, lag=lag, jobs=jobs, requests=requests)
             await self._say(beat)
 
     def _save(self) -> None:
@@ -293,9 +289,6 @@ class Host:
             return
         self._saved.save(self._cursor, written(self._unsaved))
         self._saved_cursor, self._unsaved = self._cursor, {}
-
-    def _who(self) -> dict[str, str]:
-        return {"daemon": self._spec.name, "node": self._place.node}
 
     async def _say(self, fact: DaemonFact) -> None:
         self._said += 1
