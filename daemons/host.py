@@ -14,11 +14,12 @@ from typing import Any
 import structlog
 
 from app.bus import Batch, Bus
-from app.controllers.fold import VOIDED_KEY, Changed, Failure, Fold, Outcome, Recorded, VoidedEvents, written
-from app.core import Clock, derive_id
+from app.controllers.fold import Failure, Fold, Outcome, Recorded
+from app.core import Clock, FlyballError, derive_id
 from app.engine import Engine
 from app.events import (
     DaemonFact,
+    DaemonFailed,
     DaemonHeartbeat,
     DaemonReady,
     DaemonStarted,
@@ -43,7 +44,7 @@ from daemons.saved_state import SavedState, program_of
 from daemons.spec import DaemonSpec
 
 FAREWELL_SECONDS = 2.0
-"""How long a daemon that stops waits for the broker to record it."""
+"""How long a daemon that leaves waits for the broker to record it."""
 
 READ_BY_ALL: frozenset[type[Payload]] = frozenset({RunConfigured, EventVoided})
 """Event types that every daemon reads, in addition to its reducers' own."""
@@ -89,8 +90,7 @@ class Host:
         self._who = {"daemon": spec.name, "node": place.node}
         self._log = structlog.get_logger("host")
         self._saved = SavedState(ports.states, spec.reducers)
-        self._cursor = self._saved_cursor = self._saved.cursor
-        self._unsaved: Changed = {}
+        self._cursor = self._saved.cursor
         self._fold = Fold(spec.factories(place), self._saved.rows)
         self._head, self._said, self._ready = self._cursor, 0, False
         self._concluded: dict[str, Envelope[Payload]] = {}
@@ -98,18 +98,28 @@ class Host:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set; then drain. Raises what went wrong, in an ExceptionGroup."""
-        async with asyncio.TaskGroup() as group:
-            living = [group.create_task(task) for task in (self._live(group), self._beat(), self._watch())]
-            await stop.wait()
-            self._ports.notifier.tell("STOPPING=1")
-            if self._jobs:
-                await self._jobs.drain(self._rhythm.drain_seconds)
-            for task in living:
-                task.cancel()
+        try:
+            async with asyncio.TaskGroup() as group:
+                living = [group.create_task(task) for task in (self._live(group), self._beat(), self._watch())]
+                await stop.wait()
+                self._ports.notifier.tell("STOPPING=1")
+                if self._jobs:
+                    await self._jobs.drain(self._rhythm.drain_seconds)
+                for task in living:
+                    task.cancel()
+        except BaseExceptionGroup as failed:
+            error = "; ".join(str(one) or type(one).__name__ for one in failed.exceptions)
+            with suppress(FlyballError):  # the error that matters is raised
+                await self._leave(DaemonFailed(**self._who, error=error))
+            raise
         self._save()
-        with suppress(TimeoutError):  # the broker is away: the outbox keeps it
+        await self._leave(DaemonStopped(**self._who, position=self._settled))
+
+    async def _leave(self, fact: DaemonFact) -> None:
+        """Say why the daemon leaves. If the broker is away, the outbox keeps it."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL_SECONDS):
-                await self._say(DaemonStopped(**self._who, position=self._settled))
+                await self._say(fact)
 
     async def _live(self, group: asyncio.TaskGroup) -> None:
         await self._say(DaemonStarted(**self._who, pid=getpid(), version=program_of(self._spec.reducers)))
@@ -132,7 +142,7 @@ class Host:
     @property
     def _settled(self) -> int:
         """A position up to which the daemon has published everything; unless it is ready, its saved state's."""
-        return self._cursor if self._ready else self._saved_cursor
+        return self._cursor if self._ready else self._saved.cursor
 
     async def _rebuild(self, settled: int) -> None:
         """Fold the settled past, from the last saved progress on; then replace the old rows.
@@ -144,7 +154,11 @@ class Host:
         """
         settled, recorded, voided = await self._read_past(settled)
         if not voided <= self._fold.voided:
-            self._leave_out(voided)
+            self._log.warning("events were voided: rebuilding state without them", positions=sorted(voided))
+            self._saved.start_over(voided)
+            self._fold = Fold(self._spec.factories(self._place), voided=voided)
+            self._cursor = 0
+            self._concluded.clear()
         self._head = settled
         if self._cursor < settled:
             self._log.warning("rebuilding state from the journal", position=self._cursor, until=settled)
@@ -159,17 +173,7 @@ class Host:
                     await asyncio.sleep(0)  # otherwise progress is not saved, and the watchdog not notified
         if count := self._saved.dropped:
             self._log.warning("decisions that differ from the recorded ones are dropped", count=count, until=settled)
-        self._saved.complete(self._cursor, written(self._unsaved))
-        self._saved_cursor, self._unsaved = self._cursor, {}
-
-    def _leave_out(self, voided: set[int]) -> None:
-        """Start the rebuild at the first event, without those that operators voided."""
-        self._log.warning("events were voided: rebuilding state without them", positions=sorted(voided))
-        self._saved.start_over()
-        self._cursor = 0
-        self._unsaved = {VOIDED_KEY: VoidedEvents(positions=tuple(sorted(voided)))}
-        self._fold = Fold(self._spec.factories(self._place), voided=voided)
-        self._concluded.clear()
+        self._saved.complete(self._cursor)
 
     async def _read_past(self, settled: int) -> tuple[int, set[Recorded], set[int]]:
         """Return how far the daemon's past is settled, its published conclusions, and the voided positions."""
@@ -210,7 +214,7 @@ class Host:
             if self._concluded:
                 await self._publish(list(self._concluded.values()))
                 self._concluded.clear()
-            if self._unsaved:
+            if self._saved.changed:
                 self._save()
             if not self._ready:
                 self._ready = True
@@ -222,7 +226,7 @@ class Host:
         outcome = self._fold.feed(events, recorded)
         for failure in outcome.failures:  # before rows wait to be saved, because a heartbeat saves the cursor with them
             await self._bury(failure)
-        self._unsaved |= outcome.changed
+        self._saved.changed |= outcome.changed
         if sink := self._ports.sink:
             for event in events:
                 sink.take(event)
@@ -285,10 +289,8 @@ class Host:
         """
         if self._fold.to_void or self._concluded:
             return
-        if not self._unsaved and self._cursor == self._saved_cursor:
-            return
-        self._saved.save(self._cursor, written(self._unsaved))
-        self._saved_cursor, self._unsaved = self._cursor, {}
+        if self._saved.changed or self._cursor != self._saved.cursor:
+            self._saved.save(self._cursor)
 
     async def _say(self, fact: DaemonFact) -> None:
         self._said += 1

@@ -16,7 +16,7 @@ from msgspec import MsgspecError
 from pydantic import ValidationError
 
 from app.config import RunSettings
-from app.controllers.fold import HOST, SETTINGS_KEY, RowKey
+from app.controllers.fold import HOST, SETTINGS_KEY, VOIDED_KEY, Changed, RowKey, VoidedEvents, written
 from app.events import Row
 from app.events.schemas import shape
 from app.journal import StateStore
@@ -100,8 +100,9 @@ class SavedState:
         reducers: the classes of the daemon's reducers.
 
     Attributes:
-        cursor: where to go on.
+        cursor: where to go on: the position that was saved last.
         rows: rows to go on from.
+        changed: rows to save with the next cursor.
         settled: the cursor of the rows that a rebuild replaces; 0 when there are none.
         dropped: steps that the rebuild has dropped so far.
         rebuilding: whether a rebuild is due or under way.
@@ -116,6 +117,7 @@ class SavedState:
         self.settled, saved = store.load()
         old, rebuilt, progress = _parted(saved)
         self.cursor, self.rows, self.dropped, self.rebuilding = 0, dict[RowKey, bytes](), 0, True
+        self.changed: Changed = {}
         self._new: dict[RowKey, bytes | None] = {}
         if progress and progress.schemas == self._schemas.decode():
             self.cursor, self.dropped, self.rows = progress.position, progress.dropped, rebuilt
@@ -133,30 +135,32 @@ class SavedState:
         self._new[SCHEMAS_KEY] = self._schemas
         self.cursor, self.rows, self.rebuilding = self.settled, carried, False
 
-    def start_over(self) -> None:
-        """Restart the rebuild at the first event, without its saved progress."""
+    def start_over(self, voided: Iterable[int]) -> None:
+        """Restart the rebuild at the first event, without its saved progress and without the voided events."""
         self.settled, saved = self._store.load()
         self._new = dict.fromkeys(saved.keys() - _parted(saved)[0].keys())
+        self.changed = {VOIDED_KEY: VoidedEvents(positions=tuple(sorted(voided)))}
         self.dropped, self.rebuilding = 0, True
 
-    def save(self, cursor: int, changed: Mapping[RowKey, bytes | None]) -> None:
-        """Save rows that changed, and the cursor, in one transaction."""
+    def save(self, cursor: int) -> None:
+        """Save the cursor and the rows that changed, in one transaction."""
+        rows = written(self.changed)
         if self.rebuilding:
             progress = Progress(position=cursor, dropped=self.dropped, schemas=self._schemas.decode())
-            rows = {(REBUILD + kind, name): row for (kind, name), row in changed.items()}
+            rows = {(REBUILD + kind, name): row for (kind, name), row in rows.items()}
             self._store.save(self.settled, {**self._new, **rows, PROGRESS_KEY: progress.to_json()})
         else:
-            self._store.save(cursor, {**self._new, **changed})
-        self._new = {}
+            self._store.save(cursor, {**self._new, **rows})
+        self.cursor, self.changed, self._new = cursor, {}, {}
 
-    def complete(self, cursor: int, changed: Mapping[RowKey, bytes | None]) -> None:
+    def complete(self, cursor: int) -> None:
         """Replace the old rows with those of the rebuild, in one transaction."""
         _, saved = self._store.load()
         _, rebuilt, progress = _parted(saved)
         kept = rebuilt if progress and not self._new else {}
-        self._new, self.rebuilding = {SCHEMAS_KEY: self._schemas}, False
+        self._new, self.rebuilding = {**dict.fromkeys(saved), **kept, SCHEMAS_KEY: self._schemas}, False
         if saved or cursor:
-            self.save(cursor, {**dict.fromkeys(saved), **kept, **changed, **self._new})
+            self.save(cursor)
 
 
 def _parted(saved: Mapping[RowKey, bytes]) -> tuple[dict[RowKey, bytes], dict[RowKey, bytes], Progress | None]:
