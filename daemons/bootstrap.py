@@ -8,48 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import get_args
 
+from app import events
 from app.controllers import Controller
 from app.controllers.fold import Hosted
 from app.core import BROKER, FlyballError
-from app.events import (
-    CATALOGUE,
-    AdaptiveParamsChanged,
-    ClockTick,
-    CurriculumRebalanced,
-    DaemonFact,
-    DaemonFailed,
-    DaemonStarted,
-    DistributionFailed,
-    EvaluationOverdue,
-    EvaluationProgress,
-    EventVoided,
-    ExplorationBoost,
-    HyperparameterUpdated,
-    MatchmakingUpdated,
-    ModelPromoted,
-    ModelRolledBack,
-    NodeDegraded,
-    NodeLost,
-    NodeQuarantined,
-    NodeRecovered,
-    NodeReleased,
-    OpponentSampled,
-    Parameter,
-    Payload,
-    PlateauDetected,
-    PromotionRejected,
-    QualityPenaltyApplied,
-    RegressionCleared,
-    RollbackRequested,
-    RunConfigured,
-    SelfplayRequested,
-    TrainingBlockedByQuality,
-    TrainingIntensityChanged,
-    TrainingProgress,
-    TrainingRequested,
-    TrainingStarted,
-    TrainingUnblocked,
-)
+from app.events import CATALOGUE, DaemonFact, Parameter, Payload
 from daemons.registry import DAEMONS
 from daemons.spec import DaemonSpec
 
@@ -57,42 +20,42 @@ Edges = Mapping[type[Payload], frozenset[str]]
 
 OUTSIDERS: Mapping[str, frozenset[type[Payload]]] = {
     "every daemon": frozenset(payload for payload in CATALOGUE if issubclass(payload, DaemonFact)),
-    BROKER: frozenset({RunConfigured, ClockTick}),
-    "an operator": frozenset({RollbackRequested, EventVoided}),
+    BROKER: frozenset({events.RunConfigured, events.ClockTick}),
+    "an operator": frozenset({events.RollbackRequested, events.EventVoided}),
 }
 """Emitters that are no reducers, with their types: daemons' hosts, the broker, and people with ``flyball emit``."""
 
 KNOBS: Mapping[str, frozenset[type[Payload]]] = {
-    "exploration boost": frozenset({ExplorationBoost}),
-    "self-play rate": frozenset({QualityPenaltyApplied}),
-    "training intensity": frozenset({TrainingIntensityChanged}),
-    "training block": frozenset({TrainingBlockedByQuality, TrainingUnblocked}),
-    "epochs, games per iteration, quality threshold, base temperature": frozenset({HyperparameterUpdated}),
-    "learning rate": frozenset({AdaptiveParamsChanged}),
-    "curriculum weights": frozenset({CurriculumRebalanced}),
-    "which model is current": frozenset({ModelPromoted, PromotionRejected, ModelRolledBack}),
-    "self-play's opponents": frozenset({MatchmakingUpdated}),
-    "quarantine of workers": frozenset({NodeQuarantined, NodeReleased}),
-    "allocation of games": frozenset({SelfplayRequested}),
-    "when to train": frozenset({TrainingRequested}),
+    "exploration boost": frozenset({events.ExplorationBoost}),
+    "self-play rate": frozenset({events.QualityPenaltyApplied}),
+    "training intensity": frozenset({events.TrainingIntensityChanged}),
+    "training block": frozenset({events.TrainingBlockedByQuality, events.TrainingUnblocked}),
+    "epochs, games per iteration, quality threshold, base temperature": frozenset({events.HyperparameterUpdated}),
+    "learning rate": frozenset({events.AdaptiveParamsChanged}),
+    "curriculum weights": frozenset({events.CurriculumRebalanced}),
+    "which model is current": frozenset({events.ModelPromoted, events.PromotionRejected, events.ModelRolledBack}),
+    "self-play's opponents": frozenset({events.MatchmakingUpdated}),
+    "quarantine of workers": frozenset({events.NodeQuarantined, events.NodeReleased}),
+    "allocation of games": frozenset({events.SelfplayRequested}),
+    "when to train": frozenset({events.TrainingRequested}),
 }
 """Knobs, each with the events that set it."""
 
 TERMINAL: Mapping[type[Payload], str] = {
-    DaemonFailed: "the status shows the error; the supervisor has started the daemon again",
-    DaemonStarted: "the status counts starts",
-    EventVoided: "every daemon's host skips the voided event, and people read it",
-    NodeDegraded: "the scheduler, which emits it, pauses the worker; the status shows it",
-    NodeRecovered: "the scheduler, which emits it, resumes requests to the worker; the status shows it",
-    NodeLost: "the scheduler, which emits it, gives the node's work to others at once; people read it",
-    OpponentSampled: "the request that comes with it says who plays; people read why, and tests the shares",
-    PlateauDetected: "the boost that answers it comes with it, from the same controller; people read it",
-    RegressionCleared: "people read it",
-    EvaluationOverdue: "the status shows it, with what an operator can do",
-    DistributionFailed: "the distributor, which emits it, tries again; people read it",
-    EvaluationProgress: "dashboards show it",
-    TrainingProgress: "the curves show it",
-    TrainingStarted: "the status shows it",
+    events.DaemonFailed: "the status shows the error; the supervisor has started the daemon again",
+    events.DaemonStarted: "the status counts starts",
+    events.EventVoided: "every daemon's host skips the voided event, and people read it",
+    events.NodeDegraded: "the scheduler, which emits it, pauses the worker; the status shows it",
+    events.NodeRecovered: "the scheduler, which emits it, resumes requests to the worker; the status shows it",
+    events.NodeLost: "the scheduler, which emits it, gives the node's work to others at once; people read it",
+    events.OpponentSampled: "the request that comes with it says who plays; people read why, and tests the shares",
+    events.PlateauDetected: "the boost that answers it comes with it, from the same controller; people read it",
+    events.RegressionCleared: "people read it",
+    events.EvaluationOverdue: "the status shows it, with what an operator can do",
+    events.DistributionFailed: "the distributor, which emits it, tries again; people read it",
+    events.EvaluationProgress: "dashboards show it",
+    events.TrainingProgress: "the curves show it",
+    events.TrainingStarted: "the status shows it",
 }
 """Types that no reducer reads, each with the reason why that is right."""
 
@@ -147,9 +110,9 @@ def check(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> None:
             )
     claims: dict[str, frozenset[str]] = {}
     for knob, types in KNOBS.items():
-        events = ", ".join(sorted(payload.event_name for payload in types))
+        settings = ", ".join(sorted(payload.event_name for payload in types))
         setters = frozenset[str]().union(*(emitted.get(payload, ()) for payload in types))
-        claims[f"{events}: several owners set one knob ({knob})"] = setters
+        claims[f"{settings}: several owners set one knob ({knob})"] = setters
     claims |= {f"Several own one parameter ({parameter})": names for parameter, names in owners(daemons).items()}
     for claim, names in claims.items():
         if len(names) > 1:
