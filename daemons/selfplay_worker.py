@@ -43,14 +43,10 @@ class SelfplayWorker(Worker[SelfplayRequested]):
     @handles(SelfplayRequested)
     def requested(self, rows: Rows, event: Event[SelfplayRequested]) -> Step[SelfplayPending]:
         """Take up a request. Older ones of the configuration for another model have been written off."""
-        request = event.data
+        request, key = event.data, event.subject
         if request.worker != self.place.name:
             return Step()
-        older = [
-            name
-            for name, row in rows.items()
-            if row.cause.subject == event.subject and row.request.model != request.model
-        ]
+        older = [name for name, row in rows.items() if row.cause.subject == key and row.request.model != request.model]
         return Step({**dict.fromkeys(older), event.id: SelfplayPending(cause=event.cause, request=request)})
 
     @handles(NodeQuarantined)
@@ -83,6 +79,7 @@ class SelfplayWorker(Worker[SelfplayRequested]):
     def completed(self, job: SelfplayJob, result: Json) -> tuple[Payload, ...]:
         """Say what was played and where the rows lie."""
         request = job.request
+        others = dict.fromkeys(name for lineup in request.lineups for name in lineup.opponents if name != request.model)
         shard = ShardRef(
             key=result["shard"],
             worker=self.place.name,
@@ -95,7 +92,7 @@ class SelfplayWorker(Worker[SelfplayRequested]):
             request_id=job.id,
             probe=request.probe,
             shard=shard,
-            opponents=_opponents(request),
+            opponents=tuple(others),
             temperature=request.temperature,
             mean_length=result["mean_length"],
             truncated_games=result["truncated"],
@@ -106,12 +103,6 @@ class SelfplayWorker(Worker[SelfplayRequested]):
     def failed(self, job: SelfplayJob, error: FlyballError) -> tuple[Payload, ...]:
         """Say that the games could not be played."""
         return (SelfplayFailed(request_id=job.id, worker=self.place.name, error=str(error)),)
-
-
-def _opponents(request: SelfplayRequested) -> tuple[str, ...]:
-    """Return who else played, each once."""
-    names = dict.fromkeys(name for lineup in request.lineups for name in lineup.opponents)
-    return tuple(name for name in names if name != request.model)
 
 
 DAEMON = DaemonSpec("selfplay_worker", "plays games", worker=SelfplayWorker, capacity=1)
