@@ -30,9 +30,9 @@ from app.events.frames import Frame, frame_of, seal
 from app.journal import Journal
 from app.journal.history import last_settings, past_settings
 from daemons.clock import MICROSECOND, RecordingClock
-from daemons.notify import Notifier
 from daemons.spec import DaemonSpec
 from daemons.suitability import check_lasting
+from daemons.supervisor import Notifier
 
 
 class BrokerVoice:

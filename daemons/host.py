@@ -37,11 +37,10 @@ from app.events import (
 from app.events.frames import DeadLetter
 from app.journal import StateStore
 from app.telemetry import TensorBoardCurves
-from daemons.accounts import ACCOUNTS, Accounts
 from daemons.jobs import Job, JobRunner, Place, Worker
-from daemons.notify import Notifier
-from daemons.saved_state import SavedState, program_of
+from daemons.saved_state import ACCOUNTS, Accounts, SavedState, program_of
 from daemons.spec import DaemonSpec
+from daemons.supervisor import Notifier
 
 FAREWELL_SECONDS = 2.0
 """How long a daemon that leaves waits for the broker to record it."""
@@ -92,9 +91,9 @@ class Host:
         self._saved = SavedState(ports.states, spec.reducers)
         self._cursor = self._saved.cursor
         self._fold = Fold(spec.factories(place), self._saved.rows)
-        self._head, self._said, self._ready = self._cursor, 0, False
+        self._head, self._announced, self._ready = self._cursor, 0, False
         self._concluded: dict[str, Envelope[Payload]] = {}
-        self._jobs = JobRunner(ports.engine, spec.capacity, self._say_of_job) if ports.engine else None
+        self._jobs = JobRunner(ports.engine, spec.capacity, self._publish_facts) if ports.engine else None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set; then drain. Raises what went wrong, in an ExceptionGroup."""
@@ -119,10 +118,10 @@ class Host:
         """Say why the daemon leaves. If the broker is away, the outbox keeps it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL_SECONDS):
-                await self._say(fact)
+                await self._announce(fact)
 
     async def _live(self, group: asyncio.TaskGroup) -> None:
-        await self._say(DaemonStarted(**self._who, pid=getpid(), version=program_of(self._spec.reducers)))
+        await self._announce(DaemonStarted(**self._who, pid=getpid(), version=program_of(self._spec.reducers)))
         if self._saved.rebuilding:
             await self._rebuild(self._saved.settled)
         types = self._spec.reads | self._spec.emits | READ_BY_ALL
@@ -218,7 +217,7 @@ class Host:
                 self._save()
             if not self._ready:
                 self._ready = True
-                await self._say(DaemonReady(**self._who, position=self._cursor, capacity=self._spec.capacity))
+                await self._announce(DaemonReady(**self._who, position=self._cursor, capacity=self._spec.capacity))
                 self._ports.notifier.tell("READY=1", f"STATUS=caught up at {self._cursor}")
 
     async def _feed(self, events: Sequence[Event[Payload]], recorded: Collection[Recorded] | None = None) -> Outcome:
@@ -280,7 +279,7 @@ class Host:
             jobs, requests = (self._jobs.running, self._jobs.held) if self._jobs else (0, ())
             lag = self._head - self._cursor
             beat = DaemonHeartbeat(**self._who, position=self._settled, lag=lag, jobs=jobs, requests=requests)
-            await self._say(beat)
+            await self._announce(beat)
 
     def _save(self) -> None:
         """Save state and cursor together, unless conclusions that belong to them are not published yet.
@@ -292,12 +291,12 @@ class Host:
         if self._saved.changed or self._cursor != self._saved.cursor:
             self._saved.save(self._cursor)
 
-    async def _say(self, fact: DaemonFact) -> None:
-        self._said += 1
-        event_id = derive_id(self._place.name, self._boot, self._said)
+    async def _announce(self, fact: DaemonFact) -> None:
+        self._announced += 1
+        event_id = derive_id(self._place.name, self._boot, self._announced)
         await self._ports.bus.publish(originate(fact, event_id=event_id, time=self._ports.clock.now()))
 
-    async def _say_of_job(self, by: str, job: Job[Any], facts: Sequence[Payload]) -> None:
+    async def _publish_facts(self, by: str, job: Job[Any], facts: Sequence[Payload]) -> None:
         now = self._ports.clock.now()
         envelopes = [follow(fact, job.cause, by=by, index=i, time=now) for i, fact in enumerate(facts)]
         await self._publish(envelopes)

@@ -86,28 +86,28 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
         """Return the jobs that should run now, most urgent first."""
 
     def started(self, job: Job[Q]) -> tuple[Payload, ...]:
-        """Return what to say when a job starts."""
+        """Return facts about a job that starts."""
         return ()
 
     def progressed(self, job: Job[Q], report: Json) -> tuple[Payload, ...]:
-        """Return what to say when a job reports progress."""
+        """Return facts about what a job reports while it runs."""
         return ()
 
     @abstractmethod
     def completed(self, job: Job[Q], result: Json) -> tuple[Payload, ...]:
-        """Return what to say of a job's result."""
+        """Return facts about a job's result."""
 
     @abstractmethod
     def failed(self, job: Job[Q], error: FlyballError) -> tuple[Payload, ...]:
-        """Return what to say when a job failed for good."""
+        """Return facts about a job that failed for good."""
 
     def config_json(self, cause: Cause) -> Json:
         """Return the settings of the configuration that a request is about."""
         return self.settings.config(cause.subject or "").model_dump(mode="json")
 
 
-Say = Callable[[str, Job[Any], Sequence[Payload]], Coroutine[None, None, None]]
-"""Publishes facts about a job: (by, job, payloads). Who says them, and what of, is part of the facts' ids."""
+Publish = Callable[[str, Job[Any], Sequence[Payload]], Coroutine[None, None, None]]
+"""Publishes facts about a job: (by, job, payloads). Their ids follow from the first two."""
 
 
 class UnusableResult(FlyballError):
@@ -120,14 +120,14 @@ class JobRunner:
     Args:
         engine: runs the jobs.
         capacity: how many at once.
-        say: publishes what is to be said of a job.
+        publish: publishes facts about a job.
     """
 
-    def __init__(self, engine: Engine, capacity: int, say: Say) -> None:
-        self._engine, self._capacity, self._say = engine, capacity, say
+    def __init__(self, engine: Engine, capacity: int, publish: Publish) -> None:
+        self._engine, self._capacity, self._publish = engine, capacity, publish
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._saying: set[asyncio.Task[None]] = set()
-        self._told: set[str] = set()
+        self._publishing: set[asyncio.Task[None]] = set()
+        self._ended: set[str] = set()
         self._wanted: tuple[EventId, ...] = ()
         self._draining = False
         self._log = structlog.get_logger("jobs")
@@ -150,8 +150,8 @@ class JobRunner:
         if self._draining:
             return
         wanted = {job.id: job for job in jobs}
-        self._wanted = tuple(job_id for job_id in wanted if job_id not in self._told)
-        self._told &= wanted.keys()
+        self._wanted = tuple(job_id for job_id in wanted if job_id not in self._ended)
+        self._ended &= wanted.keys()
         for job_id in self._running.keys() - wanted.keys():
             self._running.pop(job_id).cancel()
         for job_id in self._wanted:
@@ -163,25 +163,25 @@ class JobRunner:
     async def drain(self, seconds: float) -> None:
         """Start no more jobs and wait for those that run; after the deadline, cancel them: they stay wanted."""
         self._draining = True
-        if tasks := {*self._running.values(), *self._saying}:
+        if tasks := {*self._running.values(), *self._publishing}:
             await asyncio.wait(tasks, timeout=seconds)
-        for task in (*self._running.values(), *self._saying):  # a job may have reported something meanwhile
+        for task in (*self._running.values(), *self._publishing):  # a job may have reported something meanwhile
             task.cancel()
 
     async def _run(self, group: asyncio.TaskGroup, worker: Worker[Any], job: Job[Any]) -> None:
         numbers = itertools.count()
 
-        async def say(verb: str, facts: Sequence[Payload]) -> None:
+        async def publish(verb: str, facts: Sequence[Payload]) -> None:
             if facts:
-                await self._say(f"{worker.name}.{verb}", job, facts)
+                await self._publish(f"{worker.name}.{verb}", job, facts)
 
         def on_progress(report: Json) -> None:
             facts = _facts(worker.progressed, job, report)
-            saying = group.create_task(say(f"progressed.{next(numbers)}", facts))
-            self._saying.add(saying)
-            saying.add_done_callback(self._saying.discard)
+            publishing = group.create_task(publish(f"progressed.{next(numbers)}", facts))
+            self._publishing.add(publishing)
+            publishing.add_done_callback(self._publishing.discard)
 
-        await say("started", worker.started(job))
+        await publish("started", worker.started(job))
         try:
             results = await scatter(
                 self._engine,
@@ -194,20 +194,20 @@ class JobRunner:
             completed = _facts(worker.completed, job, job.gather(results))
         except FlyballError as error:
             self._log.error("job failed", event_id=job.id, function=job.function, error=str(error))
-            await say("failed", worker.failed(job, error))
+            await publish("failed", worker.failed(job, error))
         else:
-            await say("completed", completed)
-        self._told.add(job.id)
+            await publish("completed", completed)
+        self._ended.add(job.id)
         self._running.pop(job.id, None)
 
 
-def _facts(tell: Callable[[Job[Any], Json], tuple[Payload, ...]], job: Job[Any], result: Json) -> tuple[Payload, ...]:
+def _facts(about: Callable[[Job[Any], Json], tuple[Payload, ...]], job: Job[Any], result: Json) -> tuple[Payload, ...]:
     """Return the facts about what a job returned or reported.
 
     Raises:
-        UnusableResult: there are none, as it is out of their bounds. The job fails: run again, it would say the same.
+        UnusableResult: it is out of the facts' bounds. The job fails, because run again it would return the same.
     """
     try:
-        return tell(job, result)
+        return about(job, result)
     except (LookupError, TypeError, ValueError) as error:
         raise UnusableResult(f"No fact can be made of what it returned: {type(error).__name__}: {error}") from error

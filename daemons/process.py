@@ -23,10 +23,9 @@ from daemons.clock import SystemClock, boot_id
 from daemons.evaluation import Evaluator
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import Place
-from daemons.notify import Notifier
-from daemons.registry import spec_of
 from daemons.run_folder import bus_endpoint
 from daemons.spec import DaemonSpec
+from daemons.supervisor import Notifier
 
 F = TypeVar("F", SqliteStateStore, SqliteOutbox)
 
@@ -37,21 +36,17 @@ OPENING_USEC = 3_600_000_000
 """Longest check and migration of the journal at a start, in microseconds: enough for a terabyte."""
 
 
-def run_daemon(name: str, loaded: Loaded, folder: RunFolder) -> int:
+def run_daemon(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> int:
     """Run a daemon until SIGTERM or SIGINT. Returns the exit code: 0 drained, 1 failed.
 
     The one place where any exception is caught: it is logged, and the supervisor restarts the daemon.
-
-    Raises:
-        UnknownDaemon: there is none of this name.
     """
-    spec = spec_of(name)
-    configure(name, loaded.deployment.node, folder.log(name), loaded.deployment.log_level)
+    configure(spec.name, loaded.deployment.node, folder.log(spec.name), loaded.deployment.log_level)
     log = structlog.get_logger("daemon")
     try:
         check()
         calm_collector()
-        if name == BROKER:
+        if spec.name == BROKER:
             _run_broker(loaded, folder)
         else:
             asyncio.run(_run_hosted(spec, loaded, folder))

@@ -8,7 +8,7 @@ training is blocked or paused games go on, and they must not fill the disk.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from app.config import RunSettings
 from app.controllers import Needs
@@ -128,11 +128,9 @@ Rows = Mapping[str, InspectionRow]
 class QualityMonitor(Worker[SelfplayComplete]):
     """Runs ``app.play.inspection:inspect`` on each new shard."""
 
-    name: ClassVar[str] = "QualityMonitor"
-    row: ClassVar[type[InspectionRow]] = InspectionRow
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {InspectionFailed, NodeProbed, ParityChecked, QualityDegraded, QualityScoreUpdated}
-    )
+    name = "QualityMonitor"
+    row = InspectionRow
+    emits = frozenset({InspectionFailed, NodeProbed, ParityChecked, QualityDegraded, QualityScoreUpdated})
 
     @handles(SelfplayComplete)
     def delivered(self, rows: Rows, event: Event[SelfplayComplete]) -> Step[InspectionRow]:

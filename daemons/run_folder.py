@@ -70,10 +70,10 @@ def is_held(folder: RunFolder) -> bool:
 
 
 def bus_endpoint(folder: RunFolder, deployment: Deployment) -> str:
-    """Return the broker's address: what the settings say, or a socket in the run folder.
+    """Return the broker's address: as configured, or a socket in the run folder.
 
     When the path is too long for a socket, ``sockets`` in the run folder is a link to a private folder with a
-    shorter path. All processes find the same, whatever their environment says of temporary folders.
+    shorter path. All processes find the same, whatever their environments' temporary folders.
 
     Raises:
         UnsafeFolder: the private folder is not ours alone.

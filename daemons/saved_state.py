@@ -1,10 +1,12 @@
 """A daemon's saved state: carried over from another version, or rebuilt beside the old rows (ADR-021).
 
 Saved rows of another version are recognised by their schemas, and carried over where readable. A reducer that changes
-the meaning of a field must therefore rename the field.
+the meaning of a field must therefore rename the field. How far the rows are settled follows from what the daemon has
+published about itself (``Accounts``).
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
@@ -17,7 +19,7 @@ from pydantic import ValidationError
 
 from app.config import RunSettings
 from app.controllers.fold import HOST, SETTINGS_KEY, VOIDED_KEY, Changed, RowKey, VoidedEvents, written
-from app.events import Row
+from app.events import DaemonFact, DaemonHeartbeat, DaemonReady, DaemonStarted, DaemonStopped, Payload, Row
 from app.events.schemas import shape
 from app.journal import StateStore
 
@@ -172,3 +174,36 @@ def _parted(saved: Mapping[RowKey, bytes]) -> tuple[dict[RowKey, bytes], dict[Ro
         elif (kind, name) != PROGRESS_KEY:
             own[kind, name] = row
     return own, rebuilt, Progress.from_json(saved[PROGRESS_KEY]) if PROGRESS_KEY in saved else None
+
+
+ACCOUNTS: frozenset[type[Payload]] = frozenset({DaemonStarted, DaemonReady, DaemonHeartbeat, DaemonStopped})
+
+
+class Accounts:
+    """The positions up to which daemons have published everything, by their own accounts.
+
+    DAEMON_READY, DAEMON_HEARTBEAT and DAEMON_STOPPED hold the daemon's position. Unless the daemon is still catching
+    up, it has published all conclusions from events up to there.
+
+    Args:
+        settled: position by daemon, up to which everything is published.
+        ready: daemons, as daemon@node, that are ready.
+    """
+
+    def __init__(self, settled: Mapping[str, int] | None = None, ready: Iterable[str] = ()) -> None:
+        self.settled = Counter(settled or {})
+        self.ready = set(ready)
+
+    def add(self, fact: DaemonFact) -> None:
+        """Take in a daemon's event about itself."""
+        who = f"{fact.daemon}@{fact.node}"
+        if isinstance(fact, DaemonStarted):
+            self.ready.discard(who)
+        elif isinstance(fact, DaemonReady):
+            self.ready.add(who)
+        if isinstance(fact, DaemonReady | DaemonHeartbeat | DaemonStopped) and who in self.ready:
+            self.reach(fact.daemon, fact.position)
+
+    def reach(self, daemon: str, position: int) -> None:
+        """Note that a daemon has published all conclusions up to a position."""
+        self.settled[daemon] = max(self.settled[daemon], position)

@@ -1,7 +1,6 @@
 """The self-play worker: plays the games it is asked for."""
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
 
 from app.core import FlyballError
 from app.events import (
@@ -36,9 +35,9 @@ Rows = Mapping[str, SelfplayPending]
 class SelfplayWorker(Worker[SelfplayRequested]):
     """Runs ``app.play.selfplay:play`` for the requests addressed to it."""
 
-    name: ClassVar[str] = "SelfplayWorker"
-    row: ClassVar[type[SelfplayPending]] = SelfplayPending
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayComplete, SelfplayFailed})
+    name = "SelfplayWorker"
+    row = SelfplayPending
+    emits = frozenset({SelfplayComplete, SelfplayFailed})
 
     @handles(SelfplayRequested)
     def requested(self, rows: Rows, event: Event[SelfplayRequested]) -> Step[SelfplayPending]:

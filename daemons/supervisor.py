@@ -1,4 +1,4 @@
-"""The supervisor: keeps child processes running, and ends them in order.
+"""The supervisor keeps child processes running, and ends them in order; a child may also be supervised by systemd.
 
 Children have a session of their own, so Ctrl-C in the terminal reaches the supervisor alone. They hold the reading
 end of a pipe on stdin: when the supervisor is gone, however it went, the pipe ends and so do they (``end_with_stdin``).
@@ -7,6 +7,7 @@ end of a pipe on stdin: when the supervisor is gone, however it went, the pipe e
 import asyncio
 import os
 import signal
+import socket
 import threading
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Mapping, Sequence
@@ -269,3 +270,22 @@ def end_with_stdin() -> None:
         os._exit(1)  # sys.exit would end this thread only
 
     threading.Thread(target=watch, name="end-with-stdin", daemon=True).start()
+
+
+class Notifier:
+    """Sends states to the socket that systemd names in ``NOTIFY_SOCKET``; without one, does nothing (sd_notify(3)).
+
+    The packages for it are unmaintained or need libsystemd.
+    """
+
+    def __init__(self, address: str | None = None) -> None:
+        address = address if address is not None else os.environ.get("NOTIFY_SOCKET", "")
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+
+    def tell(self, *states: str) -> None:
+        """Send states such as ``READY=1``, ``WATCHDOG=1``, ``STOPPING=1``, ``STATUS=text``."""
+        if not self._address:
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
+            notify.connect(self._address)
+            notify.sendall("\n".join(states).encode())

@@ -1,7 +1,7 @@
 """The trainer: one PPO update for each request, or a configuration's initial model."""
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 from app.core import FlyballError
 from app.engine import JobFailed, JobTimedOut
@@ -43,11 +43,9 @@ Rows = Mapping[str, TrainingPending]
 class Trainer(Worker[TrainingRequested]):
     """Runs ``app.learning.jobs:train`` or ``:initialise`` for each request."""
 
-    name: ClassVar[str] = "Trainer"
-    row: ClassVar[type[TrainingPending]] = TrainingPending
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {TrainingStarted, TrainingProgress, TrainingCompleted, TrainingFailed}
-    )
+    name = "Trainer"
+    row = TrainingPending
+    emits = frozenset({TrainingStarted, TrainingProgress, TrainingCompleted, TrainingFailed})
 
     @handles(TrainingRequested)
     def requested(self, rows: Rows, event: Event[TrainingRequested]) -> Step[TrainingPending]:

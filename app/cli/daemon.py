@@ -35,7 +35,7 @@ def run(place: Place, name: str, *, supervised: bool) -> None:
         # without its broker a daemon does nothing, and goes on doing it for days
         start = f"flyball --run {place.folder.path} daemon run {BROKER}"
         note(f"Waiting for a broker at {endpoint}. To start one: {start} (`up` runs it with all other daemons).")
-    sys.exit(run_daemon(spec.name, loaded, place.folder))
+    sys.exit(run_daemon(spec, loaded, place.folder))
 
 
 @daemon.command(name="list")

@@ -29,8 +29,8 @@ from app.events import (
     TrainingRequested,
 )
 from app.journal import MemoryStateStore, history
-from daemons.notify import Notifier
 from daemons.registry import DAEMONS
+from daemons.supervisor import Notifier
 
 
 class PowerCut(Exception):
