@@ -36,12 +36,7 @@ from daemons.supervisor import Notifier
 
 
 class BrokerVoice:
-    """The broker's own events.
-
-    Args:
-        node: where it runs.
-        boot: names this start of the process.
-    """
+    """The broker's own events. ``boot`` names this start of the process."""
 
     def __init__(self, node: str, boot: str) -> None:
         self.source = f"{BROKER}@{node}"

@@ -9,7 +9,6 @@ from app.controllers import FeedbackFold
 from app.events import CATALOGUE, Kind, Payload, Scope
 from daemons.bootstrap import TERMINAL, consumers, emitters
 from daemons.registry import DAEMONS
-from daemons.spec import DaemonSpec
 
 STATES = FeedbackFold.name
 COLOURS = {Kind.FACT: "#d6eaf8", Kind.REQUEST: "#fcf3cf", Kind.DECISION: "#f5b7b1"}
@@ -38,28 +37,28 @@ class Graph:
         return sorted({name for node in self.nodes for name in node.emitters} - hosted)
 
 
-def whole(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Graph:
+def whole() -> Graph:
     """Return all types and reducers. FeedbackState is shown once, though each daemon with controllers folds it."""
-    emitted, read = emitters(daemons), consumers(daemons)
+    emitted, read = emitters(), consumers()
     nodes = tuple(
         Node(payload, tuple(sorted(emitted.get(payload, ()))), tuple(sorted(read.get(payload, ()))))
         for payload in CATALOGUE
     )
     hosted = {
         name: tuple(reducer.name for reducer in spec.reducers if reducer is not FeedbackFold)
-        for name, spec in daemons.items()
+        for name, spec in DAEMONS.items()
         if spec.reducers
     }
     return Graph(nodes, {"controllers' shared state": (STATES,), **hosted})
 
 
-def compact(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Graph:
+def compact() -> Graph:
     """Return what a reader wants to see first: requests, decisions and main facts.
 
     Left out are failures, types about the whole system that are no decisions, and types without readers. Readers that
     are left out: a worker of its own results, and FeedbackState, except of decisions that it alone reads.
     """
-    graph, nodes = whole(daemons), list[Node]()
+    graph, nodes = whole(), list[Node]()
     for node in graph.nodes:
         payload = node.payload
         is_decision = payload.kind is Kind.DECISION

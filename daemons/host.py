@@ -75,12 +75,7 @@ class Ports:
 class Host:
     """Runs the reducers of one daemon, and the jobs of its worker if it has one.
 
-    Args:
-        spec: what runs in it.
-        place: where it runs.
-        boot: names this start of the process.
-        ports: the adapters.
-        rhythm: heartbeat and drain times.
+    ``boot`` names this start of the process.
     """
 
     def __init__(self, spec: DaemonSpec, place: Place, boot: str, ports: Ports, rhythm: Rhythm) -> None:
@@ -147,9 +142,6 @@ class Host:
         """Fold the settled past, from the last saved progress on; then replace the old rows.
 
         Steps whose decisions differ from the recorded ones are dropped, so that history stays as it was.
-
-        Args:
-            settled: a position up to which the daemon has published everything.
         """
         settled, recorded, voided = await self._read_past(settled)
         if not voided <= self._fold.voided:

@@ -115,13 +115,7 @@ class UnusableResult(FlyballError):
 
 
 class JobRunner:
-    """Runs at most ``capacity`` jobs of one worker at once.
-
-    Args:
-        engine: runs the jobs.
-        capacity: how many at once.
-        publish: publishes facts about a job.
-    """
+    """Runs at most ``capacity`` jobs of one worker at once."""
 
     def __init__(self, engine: Engine, capacity: int, publish: Publish) -> None:
         self._engine, self._capacity, self._publish = engine, capacity, publish

@@ -104,13 +104,7 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
 
 
 def opened(kind: Callable[[Path], F], path: Path, consequence: str) -> F:
-    """Open a file of a daemon's own; set a damaged one aside and begin a new one.
-
-    Args:
-        kind: opens it.
-        path: where it is.
-        consequence: what becomes of its content.
-    """
+    """Open a file of a daemon's own; set a damaged one aside, log the consequence, and begin a new one."""
     file: F | None = None
     try:
         file = kind(path)

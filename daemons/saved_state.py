@@ -97,10 +97,6 @@ class SavedState:
     Rows of another version are carried over where they can be read. Where they can't, or where there are none, a
     rebuild is due: its rows are saved beside the old ones, which it replaces when it is complete.
 
-    Args:
-        store: where they are saved.
-        reducers: the classes of the daemon's reducers.
-
     Attributes:
         cursor: where to go on: the position that was saved last.
         rows: rows to go on from.

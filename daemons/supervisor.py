@@ -128,7 +128,7 @@ class Supervisor:
     Args:
         specs: in order of starting. The first is what the others need: it is stopped last.
         clock: measures uptimes.
-        report: called with every event of a process.
+        report: called with every change of a process.
         drain_seconds: a child that takes longer to stop is killed.
         backoff: waits between starts.
     """
