@@ -2,15 +2,16 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
+from importlib.metadata import version
 from itertools import count
 
 import structlog
 
 from app.bus import Broker
-from app.config import Deployment, RunSettings
+from app.config import RunSettings
 from app.config.loading import Loaded
 from app.core import BROKER, Clock, derive_id
 from app.events import (
@@ -28,21 +29,19 @@ from app.events.envelope import EPOCH
 from app.events.frames import Frame, frame_of, seal
 from app.journal import Journal
 from app.journal.history import last_settings, past_settings
-from daemons.clock import RecordingClock
-from daemons.notify import Notifier
+from daemons.clock import MICROSECOND, RecordingClock
 from daemons.spec import DaemonSpec
 from daemons.suitability import check_lasting
-
-MICROSECOND = timedelta(microseconds=1)
+from daemons.supervisor import Notifier
 
 
 class BrokerVoice:
-    """Events of the broker: its life, and the clock's ticks."""
+    """The broker's own events. ``boot`` names this start of the process."""
 
-    def __init__(self, deployment: Deployment, boot: str, version: str) -> None:
-        self.source = f"{BROKER}@{deployment.node}"
-        self._who = {"daemon": BROKER, "node": deployment.node}
-        self._boot, self._version, self._said = boot, version, count()
+    def __init__(self, node: str, boot: str) -> None:
+        self.source = f"{BROKER}@{node}"
+        self.who = {"daemon": BROKER, "node": node}
+        self._boot, self._said = boot, count()
 
     def write(self, now: datetime, *facts: Payload) -> list[Envelope[Payload]]:
         """Write facts as events of their own."""
@@ -50,27 +49,12 @@ class BrokerVoice:
             originate(fact, event_id=derive_id(self.source, self._boot, next(self._said)), time=now) for fact in facts
         ]
 
-    def hello(self, now: datetime, head: int) -> list[Envelope[Payload]]:
-        """Say that the broker has started and is ready."""
-        started = DaemonStarted(**self._who, pid=os.getpid(), version=self._version)
-        return self.write(now, started, DaemonReady(**self._who, position=head, capacity=0))
-
-    def beat(self, now: datetime, head: int, period: float) -> list[Envelope[Payload]]:
-        """Say that time has passed, and that the broker lives."""
-        heartbeat = DaemonHeartbeat(**self._who, position=head, lag=0, jobs=0, requests=())
-        return self.write(now, ClockTick(period_seconds=period), heartbeat)
-
-    def goodbye(self, now: datetime, head: int) -> list[Envelope[Payload]]:
-        """Say that the broker leaves."""
-        return self.write(now, DaemonStopped(**self._who, position=head))
-
-
-def record(journal: Journal, envelopes: Sequence[Envelope[Payload]], source: str, now: datetime) -> None:
-    """Append the broker's own events before it serves, or after."""
-    now_us = max((now - EPOCH) // MICROSECOND, journal.recorded_us)
-    frame = Frame.parse(frame_of(envelopes, producer=source, epoch=journal.head, base=0))
-    sealed = seal(frame, first=journal.head + 1, recorded_us=now_us, source=source)
-    journal.append([sealed], marks={(source, journal.head): len(envelopes)})
+    def record(self, journal: Journal, now: datetime, *facts: Payload) -> None:
+        """Append facts before the broker serves, or after."""
+        now_us = max((now - EPOCH) // MICROSECOND, journal.recorded_us)
+        frame = Frame.parse(frame_of(self.write(now, *facts), producer=self.source, epoch=journal.head, base=0))
+        sealed = seal(frame, first=journal.head + 1, recorded_us=now_us, source=self.source)
+        journal.append([sealed], marks={(self.source, journal.head): len(facts)})
 
 
 def configure(journal: Journal, settings: RunSettings, voice: BrokerVoice, now: datetime) -> None:
@@ -78,8 +62,7 @@ def configure(journal: Journal, settings: RunSettings, voice: BrokerVoice, now: 
     check_lasting(past_settings(journal), settings)
     if last_settings(journal) != settings:
         run_id = derive_id("run", settings.seed, journal.head)
-        configured = RunConfigured(run_id=run_id, settings=settings.model_dump(mode="json"))
-        record(journal, voice.write(now, configured), voice.source, now)
+        voice.record(journal, now, RunConfigured(run_id=run_id, settings=settings.model_dump(mode="json")))
 
 
 @contextmanager
@@ -107,34 +90,36 @@ def serve(journal: Journal, endpoint: str, loaded: Loaded, voice: BrokerVoice, c
     settings, deployment = loaded.run, loaded.deployment
     notifier = Notifier()
     clock = RecordingClock(clock, journal.recorded_us, structlog.get_logger("broker").warning)
+    watchdog_due = clock.monotonic()
+
+    def on_loop() -> None:
+        nonlocal watchdog_due
+        if clock.monotonic() >= watchdog_due:
+            watchdog_due = clock.monotonic() + deployment.heartbeat_seconds
+            notifier.tell("WATCHDOG=1")
+
+    def on_tick(now: datetime) -> list[Envelope[Payload]]:
+        beat = DaemonHeartbeat(**voice.who, position=journal.head, lag=0, jobs=0, requests=())
+        return voice.write(now, ClockTick(period_seconds=settings.tick_seconds), beat)
+
     with stop_signals() as (stopped, wake_fd):
         configure(journal, settings, voice, clock.now())
-        record(journal, voice.hello(clock.now(), journal.head), voice.source, clock.now())
+        started = DaemonStarted(**voice.who, pid=os.getpid(), version=version("flyball"))
+        voice.record(journal, clock.now(), started, DaemonReady(**voice.who, position=journal.head, capacity=0))
         broker = Broker(
             journal,
             endpoint,
             clock,
             node=deployment.node,
             tick_s=settings.tick_seconds,
-            on_tick=lambda now: voice.beat(now, journal.head, settings.tick_seconds),
-            on_loop=_watchdog(notifier, clock, deployment.heartbeat_seconds),
+            on_tick=on_tick,
+            on_loop=on_loop,
             give_up=stopped,
         )
         notifier.tell("READY=1")
         broker.run(stopped, wake_fd=wake_fd)
         notifier.tell("STOPPING=1")
-        record(journal, voice.goodbye(clock.now(), journal.head), voice.source, clock.now())
-
-
-def _watchdog(notifier: Notifier, clock: Clock, period: float) -> Callable[[], None]:
-    due = [clock.monotonic()]
-
-    def on_loop() -> None:
-        if clock.monotonic() >= due[0]:
-            due[0] = clock.monotonic() + period
-            notifier.tell("WATCHDOG=1")
-
-    return on_loop
+        voice.record(journal, clock.now(), DaemonStopped(**voice.who, position=journal.head))
 
 
 DAEMON = DaemonSpec(BROKER, "records every event, hands each to those who read it, ticks")

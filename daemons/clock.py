@@ -16,11 +16,11 @@ class SystemClock:
     """The machine's clock."""
 
     def now(self) -> datetime:
-        """Return the time of day in UTC."""
+        """See ``Clock.now``."""
         return datetime.now(UTC)  # noqa: TID251 - this is the clock
 
     def monotonic(self) -> float:
-        """Return seconds from an arbitrary start; never goes back."""
+        """See ``Clock.monotonic``."""
         return time.monotonic()
 
 
@@ -35,46 +35,38 @@ class RecordingClock:
 
     def __init__(self, clock: Clock, recorded_us: int, alarm: Callable[[str], None]) -> None:
         self._clock, self._alarm = clock, alarm
-        self._time = SteadyTime.begin(recorded_us, self._day_us(), self._monotonic_us())
+        self._time = SteadyTime.begin(recorded_us, *self._readings())
         self._relation: Relation = "even"
         self._tell()
 
     def now(self) -> datetime:
         """Return recorded time."""
-        self._time = self._time.advance(self._day_us(), self._monotonic_us())
+        self._time = self._time.advance(*self._readings())
         self._tell()
         return EPOCH + self._time.now_us * MICROSECOND
 
     def monotonic(self) -> float:
-        """Return seconds from an arbitrary start; never goes back."""
+        """See ``Clock.monotonic``."""
         return self._clock.monotonic()
 
     def _tell(self) -> None:
-        if self._time.relation != self._relation:
-            self._relation = self._time.relation
-            self._alarm(_alarm(self._time))
+        time = self._time
+        if time.relation == self._relation:
+            return
+        self._relation = time.relation
+        by = f"{abs(time.offset_us) / SECOND_US:,.0f} s"
+        texts: dict[Relation, str] = {
+            "ahead": f"The machine's clock jumped {by} ahead; recorded time follows if it stays there.",
+            "behind": f"The machine's clock is {by} behind recorded time, which goes on at {SLOWED:.0%} of its speed.",
+            "even": "Recorded time and the machine's clock agree again.",
+        }
+        self._alarm(texts[time.relation])
 
-    def _day_us(self) -> int:
-        return (self._clock.now() - EPOCH) // MICROSECOND
-
-    def _monotonic_us(self) -> int:
-        return int(self._clock.monotonic() * SECOND_US)
-
-
-def _alarm(time: SteadyTime) -> str:
-    seconds = f"{abs(time.offset_us) / SECOND_US:,.0f} s"
-    match time.relation:
-        case "ahead":
-            return f"The machine's clock jumped {seconds} ahead; recorded time follows if it stays there."
-        case "behind":
-            return f"The machine's clock is {seconds} behind recorded time, which goes on at {SLOWED:.0%} of its speed."
-        case "even":
-            return "Recorded time and the machine's clock agree again."
+    def _readings(self) -> tuple[int, int]:
+        """Return the time of day and the monotonic clock, in microseconds."""
+        return (self._clock.now() - EPOCH) // MICROSECOND, int(self._clock.monotonic() * SECOND_US)
 
 
 def boot_id() -> str:
-    """Return a name for this start of this process, the one id that follows from nothing.
-
-    What a process says of itself is not what an earlier one said.
-    """
+    """Return a name for this start of this process: its events about itself differ from those of earlier starts."""
     return token_hex(16)

@@ -21,7 +21,7 @@ from app.events import (
     Step,
     handles,
 )
-from daemons.jobs import Job, Json, QuietWorker
+from daemons.jobs import Job, Json, Worker
 from daemons.spec import DaemonSpec
 
 KEPT = 20
@@ -82,7 +82,7 @@ EMPTY = Kept(
 Rows = Mapping[str, Kept]
 
 
-class Distributor(QuietWorker[Wanted], Controller):
+class Distributor(Worker[Wanted], Controller):
     """Runs ``app.store.checkpoints:distribute`` for each model that became current.
 
     And now and then where candidates are kept out again and again: trained every few seconds, they would fill the disk.

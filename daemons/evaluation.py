@@ -43,7 +43,7 @@ from app.league import (
     totals_of,
 )
 from app.play.gauntlet import ATTEMPTS, MEMBER, GauntletSpec, Opponent, plan_gauntlet, plan_matches
-from daemons.jobs import Job, Json, QuietWorker
+from daemons.jobs import Job, Json, Worker
 from daemons.spec import DaemonSpec
 
 
@@ -193,7 +193,7 @@ def _rating(rated: Agent | Champion) -> Estimate | None:
 Rows = Mapping[str, EvaluatorRow]
 
 
-class Evaluator(QuietWorker[Asked], Controller):
+class Evaluator(Worker[Asked], Controller):
     """Runs ``app.play.matches:batch`` for batches of games: see ``plan_gauntlet`` for the opponents."""
 
     name: ClassVar[str] = "Evaluator"

@@ -1,7 +1,7 @@
-"""The graph of events: which reducer, in which daemon, emits and reads which types. Drawn from the wiring itself."""
+"""The graph of events, drawn from the wiring: which reducer, in which daemon, emits and reads which types."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,16 +9,14 @@ from app.controllers import FeedbackFold
 from app.events import CATALOGUE, Kind, Payload, Scope
 from daemons.bootstrap import TERMINAL, consumers, emitters
 from daemons.registry import DAEMONS
-from daemons.spec import DaemonSpec
 
-Format = Literal["mermaid", "dot", "json"]
 STATES = FeedbackFold.name
-FAILURE = "_FAILED"
+COLOURS = {Kind.FACT: "#d6eaf8", Kind.REQUEST: "#fcf3cf", Kind.DECISION: "#f5b7b1"}
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An event type with those who emit it and those who read it, by name."""
+    """An event type with its emitters and readers, by name."""
 
     payload: type[Payload]
     emitters: tuple[str, ...]
@@ -39,84 +37,63 @@ class Graph:
         return sorted({name for node in self.nodes for name in node.emitters} - hosted)
 
 
-def whole(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Graph:
+def whole() -> Graph:
     """Return all types and reducers. FeedbackState is shown once, though each daemon with controllers folds it."""
-    emitted, read = emitters(daemons), consumers(daemons)
+    emitted, read = emitters(), consumers()
     nodes = tuple(
         Node(payload, tuple(sorted(emitted.get(payload, ()))), tuple(sorted(read.get(payload, ()))))
         for payload in CATALOGUE
     )
     hosted = {
         name: tuple(reducer.name for reducer in spec.reducers if reducer is not FeedbackFold)
-        for name, spec in daemons.items()
+        for name, spec in DAEMONS.items()
         if spec.reducers
     }
     return Graph(nodes, {"controllers' shared state": (STATES,), **hosted})
 
 
-def compact(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Graph:
+def compact() -> Graph:
     """Return what a reader wants to see first: requests, decisions and main facts.
 
-    Left out are types about the whole system other than decisions, failures, what nobody reads, a worker's reading of
-    its own results, and what FeedbackState reads beside others.
+    Left out are failures, types about the whole system that are no decisions, and types without readers. Readers that
+    are left out: a worker of its own results, and FeedbackState, except of decisions that it alone reads.
     """
-    graph = whole(daemons)
-    nodes = tuple(_compacted(node) for node in graph.nodes if _is_main(node))
-    return Graph(tuple(node for node in nodes if node.readers), graph.daemons)
+    graph, nodes = whole(), list[Node]()
+    for node in graph.nodes:
+        payload = node.payload
+        is_decision = payload.kind is Kind.DECISION
+        if payload in TERMINAL or payload.event_name.endswith("_FAILED"):
+            continue
+        others = tuple(name for name in node.readers if name not in node.emitters)
+        readers = tuple(name for name in others if name != STATES) or (others if is_decision else ())
+        if readers and (is_decision or payload.scope is Scope.CONFIG):
+            nodes.append(Node(payload, node.emitters, readers))
+    return Graph(tuple(nodes), graph.daemons)
 
 
-def _is_main(node: Node) -> bool:
-    payload = node.payload
-    of_interest = payload.scope is Scope.CONFIG or payload.kind is Kind.DECISION
-    return of_interest and not payload.event_name.endswith(FAILURE) and payload not in TERMINAL
-
-
-def _compacted(node: Node) -> Node:
-    readers = tuple(name for name in node.readers if name not in node.emitters)
-    others = tuple(name for name in readers if name != STATES)
-    only_state = readers if node.payload.kind is Kind.DECISION else ()
-    return Node(node.payload, node.emitters, others or only_state)
-
-
-def render(graph: Graph, form: Format) -> str:
+def render(graph: Graph, form: Literal["mermaid", "dot", "json"]) -> str:
     """Write a graph as a Mermaid flowchart, as Graphviz DOT, or as JSON."""
     return {"mermaid": _mermaid, "dot": _dot, "json": _json}[form](graph)
 
 
-SHAPES = {Kind.FACT: ("([", "])"), Kind.REQUEST: ("[/", "/]"), Kind.DECISION: ("{{", "}}")}
-COLOURS = {Kind.FACT: "#d6eaf8", Kind.REQUEST: "#fcf3cf", Kind.DECISION: "#f5b7b1"}
-DOT_SHAPES = {Kind.FACT: "ellipse", Kind.REQUEST: "parallelogram", Kind.DECISION: "hexagon"}
-
-
 def _mermaid(graph: Graph) -> str:
-    return "\n".join(["flowchart LR", *_mermaid_daemons(graph), *_mermaid_types(graph), *_mermaid_styles(graph)]) + "\n"
-
-
-def _mermaid_daemons(graph: Graph) -> Iterable[str]:
+    shapes = {Kind.FACT: '(["{}"])', Kind.REQUEST: '[/"{}"/]', Kind.DECISION: '{{{{"{}"}}}}'}
+    lines = ["flowchart LR"]
     for number, (daemon, reducers) in enumerate(graph.daemons.items()):
-        yield f'  subgraph d{number}["{daemon}"]'
-        yield from (f"    {name}" for name in reducers)
-        yield "  end"
-    for name in graph.others:
-        yield f'  {_id(name)}["{name}"]'
-
-
-def _mermaid_types(graph: Graph) -> Iterable[str]:
+        lines += [f'  subgraph d{number}["{daemon}"]', *(f"    {name}" for name in reducers), "  end"]
+    lines += [f'  {_id(name)}["{name}"]' for name in graph.others]
     for node in graph.nodes:
-        name, (left, right) = node.payload.event_name, SHAPES[node.payload.kind]
-        yield f'  {name}{left}"{name}"{right}'
+        name = node.payload.event_name
+        lines.append(f"  {name}{shapes[node.payload.kind].format(name)}")
         if node.emitters:
-            yield f"  {' & '.join(map(_id, node.emitters))} --> {name}"
+            lines.append(f"  {' & '.join(map(_id, node.emitters))} --> {name}")
         if node.readers:
-            yield f"  {name} --> {' & '.join(map(_id, node.readers))}"
-
-
-def _mermaid_styles(graph: Graph) -> Iterable[str]:
+            lines.append(f"  {name} --> {' & '.join(map(_id, node.readers))}")
     for kind, colour in COLOURS.items():
-        names = ",".join(node.payload.event_name for node in graph.nodes if node.payload.kind is kind)
-        yield f"  classDef {kind.value} fill:{colour},stroke:#555,color:#111"
-        if names:
-            yield f"  class {names} {kind.value}"
+        lines.append(f"  classDef {kind.value} fill:{colour},stroke:#555,color:#111")
+        if names := ",".join(node.payload.event_name for node in graph.nodes if node.payload.kind is kind):
+            lines.append(f"  class {names} {kind.value}")
+    return "\n".join(lines) + "\n"
 
 
 def _id(name: str) -> str:
@@ -124,13 +101,14 @@ def _id(name: str) -> str:
 
 
 def _dot(graph: Graph) -> str:
+    shapes = {Kind.FACT: "ellipse", Kind.REQUEST: "parallelogram", Kind.DECISION: "hexagon"}
     lines = ["digraph events {", "  rankdir=LR;", '  node [fontname="sans-serif"];']
     for number, (daemon, reducers) in enumerate(graph.daemons.items()):
         names = " ".join(f'"{name}";' for name in reducers)
         lines.append(f'  subgraph cluster_{number} {{ label="{daemon}"; node [shape=box]; {names} }}')
     for node in graph.nodes:
         name, kind = node.payload.event_name, node.payload.kind
-        lines.append(f'  "{name}" [shape={DOT_SHAPES[kind]}, style=filled, fillcolor="{COLOURS[kind]}"];')
+        lines.append(f'  "{name}" [shape={shapes[kind]}, style=filled, fillcolor="{COLOURS[kind]}"];')
         lines += [f'  "{emitter}" -> "{name}";' for emitter in node.emitters]
         lines += [f'  "{name}" -> "{reader}";' for reader in node.readers]
     return "\n".join([*lines, "}"]) + "\n"

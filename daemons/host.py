@@ -5,7 +5,7 @@ batch again, comes to the same conclusions under the same ids, and the broker ta
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from os import getpid
@@ -14,11 +14,12 @@ from typing import Any
 import structlog
 
 from app.bus import Batch, Bus
-from app.controllers.fold import VOIDED_KEY, Changed, Conclusion, Failure, Fold, VoidedEvents, written
-from app.core import Clock, EventId, derive_id
+from app.controllers.fold import Failure, Fold, Outcome, Recorded
+from app.core import Clock, FlyballError, derive_id
 from app.engine import Engine
 from app.events import (
     DaemonFact,
+    DaemonFailed,
     DaemonHeartbeat,
     DaemonReady,
     DaemonStarted,
@@ -36,15 +37,13 @@ from app.events import (
 from app.events.frames import DeadLetter
 from app.journal import StateStore
 from app.telemetry import TensorBoardCurves
-from daemons.accounts import Past
-from daemons.jobs import Job, JobRunner, Place, worker_of
-from daemons.notify import Notifier
-from daemons.saved_state import SavedState, program_of
+from daemons.jobs import Job, JobRunner, Place, Worker
+from daemons.saved_state import ACCOUNTS, Accounts, SavedState, program_of
 from daemons.spec import DaemonSpec
+from daemons.supervisor import Notifier
 
 FAREWELL_SECONDS = 2.0
-"""How long a daemon that stops waits for the broker to record it."""
-
+"""How long a daemon that leaves waits for the broker to record it."""
 
 READ_BY_ALL: frozenset[type[Payload]] = frozenset({RunConfigured, EventVoided})
 """Event types that every daemon reads, in addition to its reducers' own."""
@@ -76,43 +75,48 @@ class Ports:
 class Host:
     """Runs the reducers of one daemon, and the jobs of its worker if it has one.
 
-    Args:
-        spec: what runs in it.
-        place: where it runs.
-        boot: names this start of the process.
-        ports: the adapters.
-        rhythm: heartbeat and drain times.
+    ``boot`` names this start of the process.
     """
 
     def __init__(self, spec: DaemonSpec, place: Place, boot: str, ports: Ports, rhythm: Rhythm) -> None:
         self._spec, self._place, self._boot = spec, place, boot
         self._ports, self._rhythm = ports, rhythm
+        self._who = {"daemon": spec.name, "node": place.node}
         self._log = structlog.get_logger("host")
         self._saved = SavedState(ports.states, spec.reducers)
-        self._cursor = self._saved_cursor = self._saved.cursor
-        self._unsaved: Changed = {}
+        self._cursor = self._saved.cursor
         self._fold = Fold(spec.factories(place), self._saved.rows)
-        self._head, self._said, self._ready = self._cursor, 0, False
-        self._concluded: dict[str, Conclusion] = {}
-        self._jobs = JobRunner(ports.engine, spec.capacity, self._say_of_job) if ports.engine else None
+        self._head, self._announced, self._ready = self._cursor, 0, False
+        self._concluded: dict[str, Envelope[Payload]] = {}
+        self._jobs = JobRunner(ports.engine, spec.capacity, self._publish_facts) if ports.engine else None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set; then drain. Raises what went wrong, in an ExceptionGroup."""
-        async with asyncio.TaskGroup() as group:
-            living = [group.create_task(task) for task in (self._live(group), self._beat(), self._watch())]
-            await stop.wait()
-            self._ports.notifier.tell("STOPPING=1")
-            if self._jobs:
-                await self._jobs.drain(self._rhythm.drain_seconds)
-            for task in living:
-                task.cancel()
+        try:
+            async with asyncio.TaskGroup() as group:
+                living = [group.create_task(task) for task in (self._live(group), self._beat(), self._watch())]
+                await stop.wait()
+                self._ports.notifier.tell("STOPPING=1")
+                if self._jobs:
+                    await self._jobs.drain(self._rhythm.drain_seconds)
+                for task in living:
+                    task.cancel()
+        except BaseExceptionGroup as failed:
+            error = "; ".join(str(one) or type(one).__name__ for one in failed.exceptions)
+            with suppress(FlyballError):  # the error that matters is raised
+                await self._leave(DaemonFailed(**self._who, error=error))
+            raise
         self._save()
-        with suppress(TimeoutError):  # the broker is away: the outbox keeps it
+        await self._leave(DaemonStopped(**self._who, position=self._settled))
+
+    async def _leave(self, fact: DaemonFact) -> None:
+        """Say why the daemon leaves. If the broker is away, the outbox keeps it."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL_SECONDS):
-                await self._say(DaemonStopped(**self._who(), position=self._settled))
+                await self._announce(fact)
 
     async def _live(self, group: asyncio.TaskGroup) -> None:
-        await self._say(DaemonStarted(**self._who(), pid=getpid(), version=program_of(self._spec.reducers)))
+        await self._announce(DaemonStarted(**self._who, pid=getpid(), version=program_of(self._spec.reducers)))
         if self._saved.rebuilding:
             await self._rebuild(self._saved.settled)
         types = self._spec.reads | self._spec.emits | READ_BY_ALL
@@ -122,9 +126,8 @@ class Host:
                     await self._handle(batch)
                     if self._fold.to_void and batch.position >= batch.head:
                         break
-                    if self._ready and self._jobs and (worker := worker_of(self._fold.reducers)):
-                        wanted = worker.jobs(self._configured(worker.name), self._fold.states)
-                        self._jobs.reconcile(group, worker, wanted)
+                    if self._ready and self._jobs:
+                        self._reconcile(self._jobs, group)
                 else:
                     return
             settled, self._ready = self._settled, False
@@ -133,64 +136,57 @@ class Host:
     @property
     def _settled(self) -> int:
         """A position up to which the daemon has published everything; unless it is ready, its saved state's."""
-        return self._cursor if self._ready else self._saved_cursor
+        return self._cursor if self._ready else self._saved.cursor
 
     async def _rebuild(self, settled: int) -> None:
         """Fold the settled past, from the last saved progress on; then replace the old rows.
 
         Steps whose decisions differ from the recorded ones are dropped, so that history stays as it was.
-
-        Args:
-            settled: a position up to which the daemon has published everything.
         """
-        past = await self._read_past(settled)
-        if not past.voided <= self._fold.voided:
-            self._leave_out(past.voided)
-        self._head = past.settled
-        if self._cursor < past.settled:
-            self._log.warning("rebuilding state from the journal", position=self._cursor, until=past.settled)
+        settled, recorded, voided = await self._read_past(settled)
+        if not voided <= self._fold.voided:
+            self._log.warning("events were voided: rebuilding state without them", positions=sorted(voided))
+            self._saved.start_over(voided)
+            self._fold = Fold(self._spec.factories(self._place), voided=voided)
+            self._cursor = 0
+            self._concluded.clear()
+        self._head = settled
+        if self._cursor < settled:
+            self._log.warning("rebuilding state from the journal", position=self._cursor, until=settled)
             async with self._ports.bus.subscribe(self._spec.reads | READ_BY_ALL, after=self._cursor) as subscription:
                 async for batch in subscription:
-                    events = tuple(event for event in batch.events if event.sequence <= past.settled)
-                    outcome = self._fold.feed(events, past.recorded)
-                    await self._bury(outcome.failures)
-                    self._unsaved |= outcome.changed
+                    events = tuple(event for event in batch.events if event.sequence <= settled)
+                    outcome = await self._feed(events, recorded)
                     self._saved.dropped += outcome.dropped
-                    self._show(events)
-                    self._cursor = min(batch.position, past.settled)
-                    if self._cursor == past.settled or batch.position >= batch.head:
+                    self._cursor = min(batch.position, settled)
+                    if self._cursor == settled or batch.position >= batch.head:
                         break
                     await asyncio.sleep(0)  # otherwise progress is not saved, and the watchdog not notified
-        if self._saved.dropped:
-            self._log.warning(
-                "decisions that differ from the recorded ones are dropped",
-                count=self._saved.dropped,
-                until=past.settled,
-            )
-        self._saved.complete(self._cursor, written(self._unsaved))
-        self._saved_cursor, self._unsaved = self._cursor, {}
+        if count := self._saved.dropped:
+            self._log.warning("decisions that differ from the recorded ones are dropped", count=count, until=settled)
+        self._saved.complete(self._cursor)
 
-    def _leave_out(self, voided: frozenset[int]) -> None:
-        """Start the rebuild at the first event, without those that operators voided."""
-        self._log.warning("events were voided: rebuilding state without them", positions=sorted(voided))
-        self._saved.start_over()
-        self._cursor = 0
-        self._unsaved = {VOIDED_KEY: VoidedEvents(positions=tuple(sorted(voided)))}
-        self._fold = Fold(self._spec.factories(self._place), voided=voided)
-        self._concluded.clear()
-
-    async def _read_past(self, settled: int) -> Past:
-        """Read the daemon's settled position and conclusions, and the voided events."""
-        past = Past(self._spec.name, self._spec.emits, settled)
-        async with self._ports.bus.subscribe(past.reads, after=0) as subscription:
+    async def _read_past(self, settled: int) -> tuple[int, set[Recorded], set[int]]:
+        """Return how far the daemon's past is settled, its published conclusions, and the voided positions."""
+        accounts = Accounts({self._spec.name: settled})
+        recorded, voided = set[Recorded](), set[int]()
+        types = self._spec.emits | ACCOUNTS | {EventVoided}
+        async with self._ports.bus.subscribe(types, after=0) as subscription:
             end: int | None = None  # later events are not past
             async for batch in subscription:
-                past.add(batch.events)
+                for event in batch.events:
+                    match event.data:
+                        case DaemonFact() as fact:
+                            accounts.add(fact)
+                        case EventVoided(position=position):
+                            voided.add(position)
+                        case decision:
+                            recorded.add((event.id, decision.event_type))
                 end = batch.head if end is None else end
                 if batch.position >= end:
                     break
                 await asyncio.sleep(0)
-        return past
+        return accounts.settled[self._spec.name], recorded, voided
 
     async def _handle(self, batch: Batch) -> None:
         """Fold a batch, publish what follows from it, save.
@@ -198,59 +194,60 @@ class Host:
         While catching up, conclusions are held back: those that an earlier life published come by in the journal,
         however long ago that was. Only what never came by is published, when the daemon is ready.
         """
-        outcome = self._fold.feed(batch.events)
-        await self._bury(outcome.failures)  # first: rows wait to be saved only together with their cursor
-        self._concluded |= {one.envelope.id: one for one in outcome.conclusions}
-        self._unsaved |= outcome.changed
+        outcome = await self._feed(batch.events)
+        self._concluded |= {envelope.id: envelope for envelope in outcome.envelopes}
         for event in batch.events:
             self._concluded.pop(event.id, None)
-        self._show(batch.events)
         self._cursor, self._head = batch.position, batch.head
         if self._fold.to_void and not self._ready:
             return
         if self._ready or batch.position >= batch.head:
             if self._concluded:
-                await self._publish([conclusion.envelope for conclusion in self._concluded.values()])
+                await self._publish(list(self._concluded.values()))
                 self._concluded.clear()
-            if self._unsaved:
+            if self._saved.changed:
                 self._save()
             if not self._ready:
-                await self._become_ready()
+                self._ready = True
+                await self._announce(DaemonReady(**self._who, position=self._cursor, capacity=self._spec.capacity))
+                self._ports.notifier.tell("READY=1", f"STATUS=caught up at {self._cursor}")
 
-    async def _bury(self, failures: Sequence[Failure]) -> None:
-        """Keep events that a reducer could not fold as dead letters, and log them."""
-        for failure in failures:
-            event = failure.event
-            self._log.error(
-                "event could not be folded",
-                reducer=failure.by,
-                sequence=event.sequence,
-                event_name=event.data.event_name,
-                config_key=event.subject,
-                error=failure.error,
-                remedy="see: flyball journal repair",
-            )
-            reporter = f"{self._place.name}/{failure.by}"
-            await self._ports.bus.bury(
-                DeadLetter(event.sequence, event.source, reporter, failure.error, encode(event.envelope))
-            )
-
-    def _show(self, events: Sequence[Event[Payload]]) -> None:
-        """Hand events to the sink, completely, before the cursor passes them."""
+    async def _feed(self, events: Sequence[Event[Payload]], recorded: Collection[Recorded] | None = None) -> Outcome:
+        """Fold events, keep those that a reducer could not fold as dead letters, and hand all to the sink."""
+        outcome = self._fold.feed(events, recorded)
+        for failure in outcome.failures:  # before rows wait to be saved, because a heartbeat saves the cursor with them
+            await self._bury(failure)
+        self._saved.changed |= outcome.changed
         if sink := self._ports.sink:
             for event in events:
                 sink.take(event)
             sink.flush()
+        return outcome
 
-    def _configured(self, worker: str) -> dict[str, Any]:
-        """Return a worker's rows about configurations that this run still plays."""
-        rows, settings = self._fold.rows(worker), self._fold.settings
-        return {key: row for key, row in rows.items() if settings and row.cause and row.cause.subject in settings}
+    async def _bury(self, failure: Failure) -> None:
+        event = failure.event
+        self._log.error(
+            "event could not be folded",
+            reducer=failure.by,
+            sequence=event.sequence,
+            event_name=event.data.event_name,
+            config_key=event.subject,
+            error=failure.error,
+            remedy="see: flyball journal repair",
+        )
+        reporter = f"{self._place.name}/{failure.by}"
+        await self._ports.bus.bury(
+            DeadLetter(event.sequence, event.source, reporter, failure.error, encode(event.envelope))
+        )
 
-    async def _become_ready(self) -> None:
-        self._ready = True
-        await self._say(DaemonReady(**self._who(), position=self._cursor, capacity=self._spec.capacity))
-        self._ports.notifier.tell("READY=1", f"STATUS=caught up at {self._cursor}")
+    def _reconcile(self, jobs: JobRunner, group: asyncio.TaskGroup) -> None:
+        """Let the jobs run that the worker's rows ask for, as far as they are about configurations of this run."""
+        settings = self._fold.settings
+        for worker in self._fold.reducers:
+            if isinstance(worker, Worker) and settings:
+                rows = self._fold.rows(worker.name)
+                played = {key: row for key, row in rows.items() if row.cause and row.cause.subject in settings}
+                jobs.reconcile(group, worker, worker.jobs(played, self._fold.states))
 
     async def _watch(self) -> None:
         """Notify systemd's watchdog while the event loop runs, with or without a broker.
@@ -271,11 +268,10 @@ class Host:
         while True:
             await asyncio.sleep(self._rhythm.heartbeat_seconds)
             self._save()
-            lag, jobs, requests = self._head - self._cursor, 0, tuple[EventId, ...]()
-            if self._jobs:
-                jobs, requests = self._jobs.running, self._jobs.held
-            beat = DaemonHeartbeat(**self._who(), position=self._settled, lag=lag, jobs=jobs, requests=requests)
-            await self._say(beat)
+            jobs, requests = (self._jobs.running, self._jobs.held) if self._jobs else (0, ())
+            lag = self._head - self._cursor
+            beat = DaemonHeartbeat(**self._who, position=self._settled, lag=lag, jobs=jobs, requests=requests)
+            await self._announce(beat)
 
     def _save(self) -> None:
         """Save state and cursor together, unless conclusions that belong to them are not published yet.
@@ -284,20 +280,15 @@ class Host:
         """
         if self._fold.to_void or self._concluded:
             return
-        if not self._unsaved and self._cursor == self._saved_cursor:
-            return
-        self._saved.save(self._cursor, written(self._unsaved))
-        self._saved_cursor, self._unsaved = self._cursor, {}
+        if self._saved.changed or self._cursor != self._saved.cursor:
+            self._saved.save(self._cursor)
 
-    def _who(self) -> dict[str, str]:
-        return {"daemon": self._spec.name, "node": self._place.node}
-
-    async def _say(self, fact: DaemonFact) -> None:
-        self._said += 1
-        event_id = derive_id(self._place.name, self._boot, self._said)
+    async def _announce(self, fact: DaemonFact) -> None:
+        self._announced += 1
+        event_id = derive_id(self._place.name, self._boot, self._announced)
         await self._ports.bus.publish(originate(fact, event_id=event_id, time=self._ports.clock.now()))
 
-    async def _say_of_job(self, by: str, job: Job[Any], facts: Sequence[Payload]) -> None:
+    async def _publish_facts(self, by: str, job: Job[Any], facts: Sequence[Payload]) -> None:
         now = self._ports.clock.now()
         envelopes = [follow(fact, job.cause, by=by, index=i, time=now) for i, fact in enumerate(facts)]
         await self._publish(envelopes)

@@ -1,10 +1,16 @@
-"""Running the jobs that workers want: level-triggered, bounded; the engine retries what a dying process loses."""
+"""Jobs of workers, run off the event loop: level-triggered, bounded; the engine retries what a dying process loses.
+
+A worker is a reducer that also wants jobs run. Its rows say which work is pending; ``jobs`` derives from them what
+should be running now. Nothing else is remembered, so a worker killed at any moment picks up by folding its rows and
+running what they still ask for. The result is a fact whose id follows from the request, so a repetition counts once.
+"""
 
 import asyncio
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import structlog
 
@@ -12,15 +18,8 @@ from app.config import RunSettings
 from app.controllers import States
 from app.core import EventId, FlyballError
 from app.engine import Engine, scatter
-from app.events import Cause, HandlerReducer, Payload, Reducer, Row
+from app.events import Cause, HandlerReducer, Payload, Row
 
-# Workers: reducers that also want jobs run.
-#
-# A worker's rows say which work is pending; ``jobs`` derives from them what should be running now. Nothing else is
-# remembered, so a worker killed at any moment picks up by folding its rows and running what they still ask for. The
-# result is a fact whose id follows from the request, so a repetition counts once.
-
-R = TypeVar("R", bound=Row)
 Q = TypeVar("Q")
 Json = dict[str, Any]
 
@@ -72,52 +71,44 @@ class Job(Generic[Q]):
         return self.cause.id
 
 
-class Worker(Reducer[R], Protocol[R, Q]):
-    """A reducer whose rows ask for jobs. The methods are pure; the host runs the jobs and publishes the facts."""
-
-    def jobs(self, rows: Mapping[str, R], states: States) -> Iterable[Job[Q]]:
-        """Return the jobs that should run now, most urgent first. States are empty unless it is a controller."""
-        ...
-
-    def started(self, job: Job[Q]) -> tuple[Payload, ...]:
-        """Return what to say when a job starts."""
-        ...
-
-    def progressed(self, job: Job[Q], report: Json) -> tuple[Payload, ...]:
-        """Return what to say when a job reports progress."""
-        ...
-
-    def completed(self, job: Job[Q], result: Json) -> tuple[Payload, ...]:
-        """Return what to say of a job's result."""
-        ...
-
-    def failed(self, job: Job[Q], error: FlyballError) -> tuple[Payload, ...]:
-        """Return what to say when a job failed for good."""
-        ...
-
-
 @dataclass(frozen=True)
-class QuietWorker(HandlerReducer, Generic[Q]):
-    """Base of workers: one handler for each event type; it says nothing of starts and progress."""
+class Worker(HandlerReducer, ABC, Generic[Q]):
+    """Base of workers. Their methods are pure; the host runs the jobs and publishes the facts that they return."""
+
+    name: ClassVar[str]
+    row: ClassVar[type[Row]]
+    emits: ClassVar[frozenset[type[Payload]]]
 
     settings: RunSettings
     place: Place
 
+    @abstractmethod
+    def jobs(self, rows: Mapping[str, Any], states: States) -> Iterable[Job[Q]]:
+        """Return the jobs that should run now, most urgent first. Only a controller is shown states."""
+
     def started(self, job: Job[Q]) -> tuple[Payload, ...]:
-        """Say nothing."""
+        """Return facts about a job that starts."""
         return ()
 
     def progressed(self, job: Job[Q], report: Json) -> tuple[Payload, ...]:
-        """Say nothing."""
+        """Return facts about what a job reports while it runs."""
         return ()
+
+    @abstractmethod
+    def completed(self, job: Job[Q], result: Json) -> tuple[Payload, ...]:
+        """Return facts about a job's result."""
+
+    @abstractmethod
+    def failed(self, job: Job[Q], error: FlyballError) -> tuple[Payload, ...]:
+        """Return facts about a job that failed for good."""
 
     def config_json(self, cause: Cause) -> Json:
         """Return the settings of the configuration that a request is about."""
         return self.settings.config(cause.subject or "").model_dump(mode="json")
 
 
-Say = Callable[[str, Job[Any], Sequence[Payload]], Coroutine[None, None, None]]
-"""Publishes facts about a job: (by, job, payloads). Who says them, and what of, is part of the facts' ids."""
+Publish = Callable[[str, Job[Any], Sequence[Payload]], Coroutine[None, None, None]]
+"""Publishes facts about a job: (by, job, payloads). Their ids follow from the first two."""
 
 
 class UnusableResult(FlyballError):
@@ -125,19 +116,13 @@ class UnusableResult(FlyballError):
 
 
 class JobRunner:
-    """Runs at most ``capacity`` jobs of one worker, off the event loop.
+    """Runs at most ``capacity`` jobs of one worker at once."""
 
-    Args:
-        engine: runs the jobs.
-        capacity: how many at once.
-        say: publishes what is to be said of a job.
-    """
-
-    def __init__(self, engine: Engine, capacity: int, say: Say) -> None:
-        self._engine, self._capacity, self._say = engine, capacity, say
+    def __init__(self, engine: Engine, capacity: int, publish: Publish) -> None:
+        self._engine, self._capacity, self._publish = engine, capacity, publish
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._saying: set[asyncio.Task[None]] = set()
-        self._told: set[str] = set()
+        self._publishing: set[asyncio.Task[None]] = set()
+        self._ended: set[str] = set()
         self._wanted: tuple[EventId, ...] = ()
         self._draining = False
         self._log = structlog.get_logger("jobs")
@@ -152,7 +137,7 @@ class JobRunner:
         """The jobs that run or come next, most urgent first; at most twice as many as run at once."""
         return self._wanted[: 2 * self._capacity]
 
-    def reconcile(self, group: asyncio.TaskGroup, worker: Worker[Any, Any], jobs: Iterable[Job[Any]]) -> None:
+    def reconcile(self, group: asyncio.TaskGroup, worker: Worker[Any], jobs: Iterable[Job[Any]]) -> None:
         """Start the wanted jobs that don't run yet, as far as there is room; cancel those no longer wanted.
 
         A finished job is not started again before the worker has read its published result.
@@ -160,71 +145,64 @@ class JobRunner:
         if self._draining:
             return
         wanted = {job.id: job for job in jobs}
-        self._wanted = tuple(job_id for job_id in wanted if job_id not in self._told)
-        self._told &= wanted.keys()
+        self._wanted = tuple(job_id for job_id in wanted if job_id not in self._ended)
+        self._ended &= wanted.keys()
         for job_id in self._running.keys() - wanted.keys():
             self._running.pop(job_id).cancel()
-        for job_id, job in wanted.items():
+        for job_id in self._wanted:
             if len(self._running) >= self._capacity:
                 return
-            if job_id not in self._running and job_id not in self._told:
-                self._running[job_id] = group.create_task(self._run(group, worker, job))
+            if job_id not in self._running:
+                self._running[job_id] = group.create_task(self._run(group, worker, wanted[job_id]))
 
     async def drain(self, seconds: float) -> None:
         """Start no more jobs and wait for those that run; after the deadline, cancel them: they stay wanted."""
         self._draining = True
-        if tasks := {*self._running.values(), *self._saying}:
+        if tasks := {*self._running.values(), *self._publishing}:
             await asyncio.wait(tasks, timeout=seconds)
-        for task in (*self._running.values(), *self._saying):  # a job may have reported something meanwhile
+        for task in (*self._running.values(), *self._publishing):  # a job may have reported something meanwhile
             task.cancel()
 
-    async def _run(self, group: asyncio.TaskGroup, worker: Worker[Any, Any], job: Job[Any]) -> None:
+    async def _run(self, group: asyncio.TaskGroup, worker: Worker[Any], job: Job[Any]) -> None:
         numbers = itertools.count()
 
-        async def say(verb: str, facts: Sequence[Payload]) -> None:
+        async def publish(verb: str, facts: Sequence[Payload]) -> None:
             if facts:
-                await self._say(f"{worker.name}.{verb}", job, facts)
+                await self._publish(f"{worker.name}.{verb}", job, facts)
 
         def on_progress(report: Json) -> None:
             facts = _facts(worker.progressed, job, report)
-            saying = group.create_task(say(f"progressed.{next(numbers)}", facts))
-            self._saying.add(saying)
-            saying.add_done_callback(self._saying.discard)
+            publishing = group.create_task(publish(f"progressed.{next(numbers)}", facts))
+            self._publishing.add(publishing)
+            publishing.add_done_callback(self._publishing.discard)
 
-        await say("started", worker.started(job))
+        await publish("started", worker.started(job))
         try:
-            completed = _facts(worker.completed, job, job.gather(await self._parts(job, on_progress)))
+            results = await scatter(
+                self._engine,
+                job.function,
+                job.parts,
+                on_progress=on_progress,
+                deadline_seconds=job.deadline_seconds,
+                failures=job.attempts,
+            )
+            completed = _facts(worker.completed, job, job.gather(results))
         except FlyballError as error:
             self._log.error("job failed", event_id=job.id, function=job.function, error=str(error))
-            await say("failed", worker.failed(job, error))
+            await publish("failed", worker.failed(job, error))
         else:
-            await say("completed", completed)
-        self._told.add(job.id)
+            await publish("completed", completed)
+        self._ended.add(job.id)
         self._running.pop(job.id, None)
 
-    async def _parts(self, job: Job[Any], on_progress: Callable[[Json], None]) -> list[Json | FlyballError]:
-        return await scatter(
-            self._engine,
-            job.function,
-            job.parts,
-            on_progress=on_progress,
-            deadline_seconds=job.deadline_seconds,
-            failures=job.attempts,
-        )
 
-
-def _facts(tell: Callable[[Job[Any], Json], tuple[Payload, ...]], job: Job[Any], result: Json) -> tuple[Payload, ...]:
+def _facts(about: Callable[[Job[Any], Json], tuple[Payload, ...]], job: Job[Any], result: Json) -> tuple[Payload, ...]:
     """Return the facts about what a job returned or reported.
 
     Raises:
-        UnusableResult: there are none, as it is out of their bounds. The job fails: run again, it would say the same.
+        UnusableResult: it is out of the facts' bounds. The job fails, because run again it would return the same.
     """
     try:
-        return tell(job, result)
+        return about(job, result)
     except (LookupError, TypeError, ValueError) as error:
         raise UnusableResult(f"No fact can be made of what it returned: {type(error).__name__}: {error}") from error
-
-
-def worker_of(reducers: Iterable[object]) -> Worker[Any, Any] | None:
-    """Return the one worker among a daemon's reducers, if there is one."""
-    return next((reducer for reducer in reducers if isinstance(reducer, QuietWorker)), None)  # type: ignore[return-value]

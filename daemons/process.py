@@ -5,7 +5,6 @@ import gc
 import signal
 from collections.abc import Callable
 from contextlib import closing, nullcontext
-from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,9 +13,8 @@ import structlog
 from app.bus import ZmqBus
 from app.config import RunFolder
 from app.config.loading import Loaded
-from app.core import BROKER, FlyballError, derive_id
+from app.core import BROKER, FlyballError
 from app.engine import LocalEngine
-from app.events import DaemonFailed, originate
 from app.journal import DamagedDatabase, SqliteJournal, SqliteOutbox, SqliteStateStore
 from app.telemetry import configure
 from daemons.bootstrap import check
@@ -25,10 +23,9 @@ from daemons.clock import SystemClock, boot_id
 from daemons.evaluation import Evaluator
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import Place
-from daemons.notify import Notifier
-from daemons.registry import spec_of
 from daemons.run_folder import bus_endpoint
 from daemons.spec import DaemonSpec
+from daemons.supervisor import Notifier
 
 F = TypeVar("F", SqliteStateStore, SqliteOutbox)
 
@@ -38,23 +35,18 @@ PATIENCE_SECONDS = 7 * 24 * 3600.0
 OPENING_USEC = 3_600_000_000
 """Longest check and migration of the journal at a start, in microseconds: enough for a terabyte."""
 
-LAST_WORDS_SECONDS = 2.0
-"""How long a failed daemon tries to tell the bus why."""
 
-
-def run_daemon(name: str, loaded: Loaded, folder: RunFolder) -> int:
+def run_daemon(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> int:
     """Run a daemon until SIGTERM or SIGINT. Returns the exit code: 0 drained, 1 failed.
 
-    Raises ``UnknownDaemon``. The one place where any exception is caught: whatever it is, it is logged, told to the
-    bus if possible, and the supervisor restarts the daemon.
+    The one place where any exception is caught: it is logged, and the supervisor restarts the daemon.
     """
-    spec = spec_of(name)
-    configure(name, loaded.deployment.node, folder.log(name), loaded.deployment.log_level)
+    configure(spec.name, loaded.deployment.node, folder.log(spec.name), loaded.deployment.log_level)
     log = structlog.get_logger("daemon")
     try:
         check()
         calm_collector()
-        if name == BROKER:
+        if spec.name == BROKER:
             _run_broker(loaded, folder)
         else:
             asyncio.run(_run_hosted(spec, loaded, folder))
@@ -68,10 +60,10 @@ def run_daemon(name: str, loaded: Loaded, folder: RunFolder) -> int:
 
 
 def calm_collector() -> None:
-    """Make the garbage collector look less often, and never again at what was there from the start.
+    """Collect garbage less often, and never look again at what was there from the start.
 
-    A daemon's objects are many and live long: ids, rows, modules. Going through all of them stops the loop, and what
-    events leave behind is freed by counting references.
+    A daemon's objects are many and live long. Going through all of them stops the event loop, and what events leave
+    behind is freed by counting references.
     """
     gc.collect()
     gc.freeze()
@@ -79,8 +71,7 @@ def calm_collector() -> None:
 
 
 def _run_broker(loaded: Loaded, folder: RunFolder) -> None:
-    folder.path.mkdir(parents=True, exist_ok=True)
-    voice = BrokerVoice(loaded.deployment, boot_id(), version("flyball"))
+    voice = BrokerVoice(loaded.deployment.node, boot_id())
     Notifier().tell(f"EXTEND_TIMEOUT_USEC={OPENING_USEC}", "STATUS=checking the journal")
     with closing(SqliteJournal(folder.journal)) as journal:
         serve(journal, bus_endpoint(folder, loaded.deployment), loaded, voice, SystemClock())
@@ -106,9 +97,6 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
         rhythm = Rhythm(deployment.heartbeat_seconds, deployment.drain_seconds)
         try:
             await Host(spec, place, boot_id(), ports, rhythm).run(stop)
-        except BaseExceptionGroup as group:
-            await _last_words(spec, place, bus, group)
-            raise
         finally:
             if engine:
                 await engine.close()
@@ -116,21 +104,14 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
 
 
 def opened(kind: Callable[[Path], F], path: Path, consequence: str) -> F:
-    """Open a file of a daemon's own; set a damaged one aside and begin a new one.
-
-    Args:
-        kind: opens it.
-        path: where it is.
-        consequence: what becomes of its content.
-    """
+    """Open a file of a daemon's own; set a damaged one aside, log the consequence, and begin a new one."""
+    file: F | None = None
     try:
         file = kind(path)
-        try:
-            file.load()
-        except DamagedDatabase:
-            file.close()
-            raise
+        file.load()
     except DamagedDatabase as error:
+        if file:
+            file.close()
         aside = path.with_name(path.name + ".damaged")
         path.replace(aside)
         for rest in ("-wal", "-shm"):
@@ -139,15 +120,3 @@ def opened(kind: Callable[[Path], F], path: Path, consequence: str) -> F:
         structlog.get_logger("daemon").error("damaged file set aside", **what)
         return kind(path)
     return file
-
-
-async def _last_words(spec: DaemonSpec, place: Place, bus: ZmqBus, group: BaseExceptionGroup[BaseException]) -> None:
-    """Tell the bus why the daemon leaves, if the bus still listens."""
-    error = "; ".join(str(one) or type(one).__name__ for one in group.exceptions)
-    fact = DaemonFailed(daemon=spec.name, node=place.node, error=error)
-    envelope = originate(fact, event_id=derive_id(place.name, boot_id()), time=SystemClock().now())
-    try:
-        async with asyncio.timeout(LAST_WORDS_SECONDS):
-            await bus.publish(envelope)
-    except (TimeoutError, FlyballError) as unheard:
-        structlog.get_logger("daemon").warning("nobody heard why", error=str(unheard))

@@ -8,10 +8,12 @@ training is blocked or paused games go on, and they must not fill the disk.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from app.controllers import Controller, States, state_of
-from app.core import FlyballError, ShardKey
+from app.config import RunSettings
+from app.controllers import Controller, FeedbackState, States, state_of
+from app.controllers.needs import is_usable, latest_shards
+from app.core import EventId, FlyballError, ShardKey
 from app.engine import JobFailed
 from app.events import (
     Cause,
@@ -25,11 +27,14 @@ from app.events import (
     QualityScoreUpdated,
     Row,
     SelfplayComplete,
+    ShardRef,
     Step,
+    TrainingCompleted,
+    TrainingFailed,
+    TrainingRequested,
     handles,
 )
-from daemons.jobs import Job, Json, QuietWorker
-from daemons.shard_retention import Shelf
+from daemons.jobs import Job, Json, Worker
 from daemons.spec import DaemonSpec
 
 Inspection = Job[SelfplayComplete]
@@ -42,6 +47,58 @@ UNFIT = frozenset({"DamagedBlob", "ForeignShard", "MissingBlob", "RepeatedShard"
 
 STAYING = 16
 """How many shards before each stay in any case: ``app.play.inspection`` compares its games with them."""
+
+WINDOWS = 2
+"""How many of the trigger's windows are kept: other shards may be inspected before the request that it decided for is
+recorded. One that comes later still finds its shards gone: that training fails, and the next is on newer ones."""
+
+
+class Shelf(Row, frozen=True):
+    """One configuration's inspected shards: no more are kept than trainings need.
+
+    A shard that waits for its verdict is on no shelf yet, so it is not deleted.
+
+    Attributes:
+        fit: good enough to be trained on, and not asked for yet; of each model the latest.
+        request: the training under way.
+        asked: the shards that it is on.
+        spent: nobody will train on them any more.
+    """
+
+    fit: tuple[ShardRef, ...] = ()
+    request: EventId | None = None
+    asked: tuple[ShardKey, ...] = ()
+    spent: tuple[ShardKey, ...] = ()
+
+    def without(self, keys: Iterable[ShardKey]) -> "Shelf":
+        """Let shards go, unless they are wanted all the same: one that was delivered twice was refused once."""
+        wanted = {*(shard.key for shard in self.fit), *self.asked}
+        gone = (key for key in keys if key not in wanted)
+        return self.replace(spent=tuple(dict.fromkeys((*self.spent, *gone))))
+
+    def with_judged(self, shard: ShardRef, score: float, settings: RunSettings, state: FeedbackState) -> "Shelf":
+        """Keep a shard that is good enough; let its model's go that are older than any training reaches back."""
+        if not is_usable(state, settings, score):
+            return self.without([shard.key])
+        same = (*(known for known in self.fit if known.model == shard.model), shard)
+        kept = latest_shards(state, settings, same, windows=WINDOWS)
+        others = tuple(known for known in self.fit if known.model != shard.model)
+        fallen = [known.key for known in same if known not in kept]
+        wanted = tuple(key for key in self.spent if key != shard.key)  # refused before, under another request
+        return self.replace(fit=(*others, *kept), spent=wanted).without(fallen)
+
+    def for_training(self, request_id: EventId, request: TrainingRequested) -> "Shelf":
+        """Set aside what a training is on; a request before it is void, and so are shards of models left behind."""
+        asked = tuple(shard.key for shard in request.shards)
+        rest = [shard for shard in self.fit if shard.key not in asked]
+        left_behind = [shard.key for shard in rest if shard.model != request.base_model]
+        shelf = self.replace(
+            fit=tuple(shard for shard in rest if shard.model == request.base_model),
+            request=request_id,
+            asked=asked,
+            spent=tuple(key for key in self.spent if key not in asked),
+        )
+        return shelf.without((*self.asked, *left_behind))
 
 
 class InspectionRow(Row, frozen=True):
@@ -64,14 +121,12 @@ class InspectionRow(Row, frozen=True):
 Rows = Mapping[str, InspectionRow]
 
 
-class QualityMonitor(QuietWorker[SelfplayComplete], Controller):
+class QualityMonitor(Worker[SelfplayComplete], Controller):
     """Runs ``app.play.inspection:inspect`` on each new shard."""
 
-    name: ClassVar[str] = "QualityMonitor"
-    row: ClassVar[type[InspectionRow]] = InspectionRow
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {InspectionFailed, NodeProbed, ParityChecked, QualityDegraded, QualityScoreUpdated}
-    )
+    name = "QualityMonitor"
+    row = InspectionRow
+    emits = frozenset({InspectionFailed, NodeProbed, ParityChecked, QualityDegraded, QualityScoreUpdated})
 
     @handles(SelfplayComplete)
     def delivered(self, rows: Rows, event: Event[SelfplayComplete], states: States) -> Step[InspectionRow]:
@@ -92,22 +147,34 @@ class QualityMonitor(QuietWorker[SelfplayComplete], Controller):
             if row.cause and row.played and row.played.shard.worker == event.data.worker and not row.played.probe:
                 key = row.cause.subject or ""
                 config = changed.get(key) or rows[key]
-                changed |= {name: None, key: config.replace(shelf=config.shelf.refused(row.played.shard.key))}
+                changed |= {name: None, key: config.replace(shelf=config.shelf.without([row.played.shard.key]))}
         return Step(changed)
 
-    @handles(QualityScoreUpdated, QualityDegraded, InspectionFailed, NodeProbed)
-    def judged(self, rows: Rows, event: Event[Any], states: States) -> Step[InspectionRow]:
-        """Drop the shard that has its verdict."""
-        changed = dict(self.shelved(rows, event, states).rows)
-        if event.data.request_id in rows:
-            changed[event.data.request_id] = None
-        return Step(changed)
+    @handles(QualityScoreUpdated)
+    def scored(self, rows: Rows, event: Event[QualityScoreUpdated], states: States) -> Step[InspectionRow]:
+        """Put a shard on the shelf if it is good enough."""
+        data = event.data
+        shelf = _shelf(rows, event).with_judged(data.shard, data.score, self.settings, state_of(states, event.subject))
+        return _shelved(rows, event, shelf, data.request_id)
 
-    @handles(*Shelf.trainings)
-    def shelved(self, rows: Rows, event: Event[Any], states: States) -> Step[InspectionRow]:
-        """Note which shards are needed no more."""
-        row, state = rows.get(event.subject, InspectionRow()), state_of(states, event.subject)
-        return Step({event.subject: row.replace(shelf=row.shelf.after(event, self.settings, state))})
+    @handles(QualityDegraded, InspectionFailed, NodeProbed)
+    def refused(self, rows: Rows, event: Event[Any], states: States) -> Step[InspectionRow]:
+        """Drop a shard that must not be trained on."""
+        shelf = _shelf(rows, event).without([event.data.shard])
+        return _shelved(rows, event, shelf, event.data.request_id)
+
+    @handles(TrainingRequested)
+    def training_requested(self, rows: Rows, event: Event[TrainingRequested], states: States) -> Step[InspectionRow]:
+        """Keep the shards that the training is on."""
+        return _shelved(rows, event, _shelf(rows, event).for_training(event.cause.id, event.data))
+
+    @handles(TrainingCompleted, TrainingFailed)
+    def training_ended(self, rows: Rows, event: Event[Any], states: States) -> Step[InspectionRow]:
+        """Let the shards go that the training was on."""
+        shelf = _shelf(rows, event)
+        if event.data.request_id != shelf.request:
+            return Step()
+        return _shelved(rows, event, shelf.replace(request=None, asked=()).without(shelf.asked))
 
     def jobs(self, rows: Rows, states: States) -> Iterable[Inspection]:
         """Return the shards that wait, oldest first."""
@@ -122,31 +189,31 @@ class QualityMonitor(QuietWorker[SelfplayComplete], Controller):
                 "discard": list(row.discard),
                 "seed": played.shard.seed,
             }
-            yield Job(
-                cause,
-                played,
-                "app.play.inspection:inspect",
-                (spec,),
-                self.settings.deadlines.inspection_seconds,
-            )
+            seconds = self.settings.deadlines.inspection_seconds
+            yield Job(cause, played, "app.play.inspection:inspect", (spec,), seconds)
 
     def completed(self, job: Inspection, result: Json) -> tuple[Payload, ...]:
         """Say how good the shard is; one whose games don't replay is unfit."""
-        played, failures, score = job.request, result["failures"], result["score"]
-        request, shard = played.request_id, played.shard
+        played, failures, shard = job.request, result["failures"], job.request.shard
+        verdict: Payload
+        if failures:
+            verdict = _unfit(played, f"parity: {failures[0]}")
+        elif played.probe:
+            verdict = _probed(played, result["score"], None)
+        else:
+            verdict = QualityScoreUpdated(
+                request_id=played.request_id, shard=shard, score=result["score"], components=result["components"]
+            )
         if played.probe:
-            return (_unfit(played, f"parity: {failures[0]}") if failures else _probed(played, score, None),)
+            return (verdict,)
         parity = ParityChecked(
-            request_id=request,
+            request_id=played.request_id,
             worker=shard.worker,
             shard=shard.key,
             checked=result["checked"],
             failures=len(failures),
         )
-        if failures:
-            return parity, _unfit(played, f"parity: {failures[0]}")
-        components = result["components"]
-        return parity, QualityScoreUpdated(request_id=request, shard=shard, score=score, components=components)
+        return parity, verdict
 
     def failed(self, job: Inspection, error: FlyballError) -> tuple[Payload, ...]:
         """Report that the shard is unfit, or that its inspection failed."""
@@ -154,6 +221,16 @@ class QualityMonitor(QuietWorker[SelfplayComplete], Controller):
         if isinstance(error, JobFailed) and error.kind in UNFIT:
             return (_unfit(played, f"{error.kind}: {error.summary}"),)
         return (InspectionFailed(request_id=played.request_id, shard=played.shard.key, error=str(error)),)
+
+
+def _shelf(rows: Rows, event: Event[Any]) -> Shelf:
+    return rows.get(event.subject, InspectionRow()).shelf
+
+
+def _shelved(rows: Rows, event: Event[Any], shelf: Shelf, *answered: EventId) -> Step[InspectionRow]:
+    """Return the step to a configuration's new shelf, and to no more waiting for what is answered."""
+    row = rows.get(event.subject, InspectionRow()).replace(shelf=shelf)
+    return Step({event.subject: row, **{request: None for request in answered if request in rows}})
 
 
 def _unfit(played: SelfplayComplete, reason: str) -> QualityDegraded | NodeProbed:

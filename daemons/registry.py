@@ -39,7 +39,7 @@ DAEMONS: Mapping[str, DaemonSpec] = {
         distribution,
     )
 }
-"""All daemons by name, in the order in which starting them is quickest."""
+"""All daemons by name, in the order in which starting them is quickest. Any other order works as well."""
 
 
 def spec_of(name: str) -> DaemonSpec:
@@ -47,8 +47,3 @@ def spec_of(name: str) -> DaemonSpec:
     if name not in DAEMONS:
         raise UnknownDaemon(f"There is no daemon {name!r}.", hint=f"There are: {', '.join(DAEMONS)}.")
     return DAEMONS[name]
-
-
-def start_order() -> tuple[str, ...]:
-    """Return the daemons in the order in which starting them is quickest. Any other order works as well."""
-    return tuple(DAEMONS)

@@ -1,4 +1,4 @@
-"""Where the broker of a run folder is reached."""
+"""A run's folder: made, held by one supervisor, with the address of its broker."""
 
 import fcntl
 import os
@@ -11,6 +11,11 @@ from pathlib import Path
 from app.config import Deployment, RunFolder
 from app.core import FlyballError, derive_id
 
+MAX_SOCKET_PATH = 100
+"""Bytes. The kernel's bound is 107 (unix(7), sun_path); ZeroMQ's own names need a few."""
+
+SOCKET_NAME = "bus.sock"
+
 
 class UnusableFolder(FlyballError):
     """A folder in which no run can be."""
@@ -20,12 +25,12 @@ class AlreadyRunning(FlyballError):
     """Daemons run in this folder already."""
 
 
-def prepare(folder: RunFolder) -> None:
-    """Make the run folder if it is not there, and see that files can be made in it and in its folders.
+class UnsafeFolder(FlyballError):
+    """A folder for sockets belongs to somebody else, or others may enter it."""
 
-    Raises:
-        UnusableFolder: they can't.
-    """
+
+def prepare(folder: RunFolder) -> None:
+    """Make the run folder if it is not there. Raises ``UnusableFolder`` if no files can be made in it."""
     path = folder.path
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -41,11 +46,7 @@ def prepare(folder: RunFolder) -> None:
 
 @contextmanager
 def held(folder: RunFolder) -> Iterator[None]:
-    """Keep other supervisors out of a folder that is prepared: two would share the daemons out between them.
-
-    Raises:
-        AlreadyRunning: another process holds it.
-    """
+    """Keep other supervisors out of a prepared folder. Raises ``AlreadyRunning`` if another one holds it."""
     with folder.up_lock.open("wb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,55 +69,41 @@ def is_held(folder: RunFolder) -> bool:
     return False
 
 
-MAX_SOCKET_PATH = 100
-"""Bytes. The kernel's bound is 107 (unix(7), sun_path); ZeroMQ's own names need a few."""
-
-SOCKET_NAME = "bus.sock"
-
-
-class UnsafeFolder(FlyballError):
-    """A folder for sockets belongs to somebody else, or others may enter it."""
-
-
 def bus_endpoint(folder: RunFolder, deployment: Deployment) -> str:
-    """Return the broker's address: what the settings say, or a socket in the run folder.
+    """Return the broker's address: as configured, or a socket in the run folder.
 
     When the path is too long for a socket, ``sockets`` in the run folder is a link to a private folder with a
-    shorter one: everybody finds the same, whatever their environment says of temporary folders.
+    shorter path. All processes find the same, whatever their environments' temporary folders.
 
     Raises:
         UnsafeFolder: the private folder is not ours alone.
     """
     if deployment.endpoint is not None:
         return deployment.endpoint
-    path = folder.path.absolute() / SOCKET_NAME
-    if len(os.fsencode(path)) > MAX_SOCKET_PATH:
-        path = _linked(folder.path.absolute()) / SOCKET_NAME
-    return f"ipc://{path}"
+    place = folder.path.absolute()
+    if len(os.fsencode(place / SOCKET_NAME)) > MAX_SOCKET_PATH:
+        place = _linked(place)
+    return f"ipc://{place / SOCKET_NAME}"
 
 
 def _linked(folder: Path) -> Path:
     link = folder / "sockets"
     if not link.is_dir():  # never made, or lost with a temporary folder
+        base = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+        private = base / f"flyball-{derive_id(str(folder))[:16]}"
+        private.mkdir(mode=0o700, exist_ok=True)
+        _check_private(private, os.getuid())
         folder.mkdir(parents=True, exist_ok=True)
         scratch = link.with_name(f"sockets.{os.getpid()}")
         scratch.unlink(missing_ok=True)
-        scratch.symlink_to(_private(folder))
+        scratch.symlink_to(private)
         scratch.replace(link)
     target = link.readlink()
-    _check(target, link.lstat().st_uid)
+    _check_private(target, link.lstat().st_uid)
     return target
 
 
-def _private(folder: Path) -> Path:
-    base = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
-    path = base / f"flyball-{derive_id(str(folder))[:16]}"
-    path.mkdir(mode=0o700, exist_ok=True)
-    _check(path, os.getuid())
-    return path
-
-
-def _check(path: Path, owner: int) -> None:
+def _check_private(path: Path, owner: int) -> None:
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or found.st_mode & 0o077:
         raise UnsafeFolder(

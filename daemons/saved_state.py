@@ -1,6 +1,12 @@
-"""A daemon's saved state: carried over from another version, or rebuilt beside the old rows (ADR-021)."""
+"""A daemon's saved state: carried over from another version, or rebuilt beside the old rows (ADR-021).
+
+Saved rows of another version are recognised by their schemas, and carried over where readable. A reducer that changes
+the meaning of a field must therefore rename the field. How far the rows are settled follows from what the daemon has
+published about itself (``Accounts``).
+"""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
@@ -12,14 +18,10 @@ from msgspec import MsgspecError
 from pydantic import ValidationError
 
 from app.config import RunSettings
-from app.controllers.fold import HOST, SETTINGS_KEY, RowKey
-from app.events import Row
+from app.controllers.fold import HOST, SETTINGS_KEY, VOIDED_KEY, Changed, RowKey, VoidedEvents, written
+from app.events import DaemonFact, DaemonHeartbeat, DaemonReady, DaemonStarted, DaemonStopped, Payload, Row
 from app.events.schemas import shape
 from app.journal import StateStore
-
-# Saved rows of another version: recognised by their schemas, carried over where readable.
-#
-# A reducer that changes the meaning of a field must rename the field.
 
 SCHEMAS_KEY: RowKey = (HOST, "schemas")
 
@@ -53,63 +55,20 @@ def carried_over(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> dict
     kinds = {reducer.name: reducer.row for reducer in reducers}
     carried = dict(saved)
     try:
-        for (owner, name), row in saved.items():
-            kind = RunSettings if (owner, name) == SETTINGS_KEY else kinds.get(owner)
-            if kind is not None:
-                carried[owner, name] = _carried(kind, row)
-    except (MsgspecError, ValidationError, json.JSONDecodeError):
+        for key, row in saved.items():
+            if key == SETTINGS_KEY:
+                carried[key] = RunSettings.model_validate_json(row, extra="ignore").model_dump_json().encode()
+            elif kind := kinds.get(key[0]):
+                carried[key] = kind.from_json(row).to_json()
+    except (MsgspecError, ValidationError):
         return None
     return carried
 
 
-def _fitted(value: Any, schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Any:
-    """Return a JSON value without the fields of objects that a schema does not know."""
-    while "$ref" in schema:
-        schema = definitions[schema["$ref"].rpartition("/")[2]]
-    if "anyOf" in schema:
-        return _fitted(value, _likeliest(value, schema["anyOf"], definitions), definitions)
-    if isinstance(value, dict):
-        fields, others = schema.get("properties"), schema.get("additionalProperties")
-        if fields is not None:
-            return {name: _fitted(value[name], fields[name], definitions) for name in value if name in fields}
-        if isinstance(others, dict):
-            return {name: _fitted(one, others, definitions) for name, one in value.items()}
-    if isinstance(value, list):
-        first = schema.get("prefixItems", [])
-        rest = schema.get("items") or {}
-        kinds = [*first, *[rest] * (len(value) - len(first))]
-        return [_fitted(one, kind, definitions) for one, kind in zip(value, kinds, strict=False)]
-    return value
-
-
-def _likeliest(value: Any, options: Sequence[Mapping[str, Any]], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the option that knows most fields of a value."""
-
-    def known(option: Mapping[str, Any]) -> int:
-        while "$ref" in option:
-            option = definitions[option["$ref"].rpartition("/")[2]]
-        if isinstance(value, dict) and option.get("type") == "object":
-            return 1 + len(option.get("properties", {}).keys() & value)
-        return int(isinstance(value, list) and option.get("type") == "array")
-
-    return max(options, key=known)
-
-
-def _carried(kind: type[Row | RunSettings], row: bytes) -> bytes:
-    schema = _schema(kind)
-    fitted = json.dumps(_fitted(json.loads(row), schema, schema.get("$defs", {})))
-    if issubclass(kind, Row):
-        return kind.from_json(fitted).to_json()
-    return kind.model_validate_json(fitted).model_dump_json().encode()
-
-
 @cache
 def _digest(kind: type[Row | RunSettings]) -> str:
-    return sha256(json.dumps(shape(_schema(kind))).encode()).hexdigest()
-
-
-def _schema(kind: type[Row | RunSettings]) -> dict[str, Any]:
-    return kind.json_schema() if issubclass(kind, Row) else kind.model_json_schema()
+    schema = kind.json_schema() if issubclass(kind, Row) else kind.model_json_schema()
+    return sha256(json.dumps(shape(schema)).encode()).hexdigest()
 
 
 REBUILD = "rebuild "
@@ -138,13 +97,10 @@ class SavedState:
     Rows of another version are carried over where they can be read. Where they can't, or where there are none, a
     rebuild is due: its rows are saved beside the old ones, which it replaces when it is complete.
 
-    Args:
-        store: where they are saved.
-        reducers: the classes of the daemon's reducers.
-
     Attributes:
-        cursor: where to go on.
+        cursor: where to go on: the position that was saved last.
         rows: rows to go on from.
+        changed: rows to save with the next cursor.
         settled: the cursor of the rows that a rebuild replaces; 0 when there are none.
         dropped: steps that the rebuild has dropped so far.
         rebuilding: whether a rebuild is due or under way.
@@ -154,59 +110,96 @@ class SavedState:
     """
 
     def __init__(self, store: StateStore, reducers: Sequence[Any]) -> None:
-        self._store, self._log = store, structlog.get_logger("host")
+        self._store, log = store, structlog.get_logger("host")
         self._schemas = schemas_of(reducers)
+        self.settled, saved = store.load()
+        old, rebuilt, progress = _parted(saved)
+        self.cursor, self.rows, self.dropped, self.rebuilding = 0, dict[RowKey, bytes](), 0, True
+        self.changed: Changed = {}
         self._new: dict[RowKey, bytes | None] = {}
-        self.cursor, saved = store.load()
-        self.settled, self.dropped, self.rebuilding = self.cursor, 0, True
-        progress = _progress(saved)
-        old = {key: row for key, row in saved.items() if not _of_rebuild(key)}
         if progress and progress.schemas == self._schemas.decode():
-            self.cursor, self.dropped, self.rows = progress.position, progress.dropped, _rebuilt(saved)
-        elif self.cursor and (carried := old if readable(old, reducers) else carried_over(old, reducers)) is not None:
-            self.rebuilding, self.rows = False, carried
-            if carried is not old:
-                self._log.warning("saved state is of another version: carried over", position=self.cursor)
-                self._new |= carried
-            self._new |= {**dict.fromkeys(saved.keys() - old.keys()), SCHEMAS_KEY: self._schemas}
-        else:
-            if self.cursor:
-                self._log.warning("saved state of another version can't be read: rebuilding", position=self.cursor)
-            self.cursor, self.rows = 0, {}
-            self._new = dict.fromkeys(saved.keys() - old.keys())
+            self.cursor, self.dropped, self.rows = progress.position, progress.dropped, rebuilt
+            return
+        self._new |= dict.fromkeys(saved.keys() - old.keys())
+        if not self.settled:
+            return
+        carried = old if readable(old, reducers) else carried_over(old, reducers)
+        if carried is None:
+            log.warning("saved state of another version can't be read: rebuilding", position=self.settled)
+            return
+        if carried is not old:
+            log.warning("saved state is of another version: carried over", position=self.settled)
+            self._new |= carried
+        self._new[SCHEMAS_KEY] = self._schemas
+        self.cursor, self.rows, self.rebuilding = self.settled, carried, False
 
-    def start_over(self) -> None:
-        """Restart the rebuild at the first event, without its saved progress."""
+    def start_over(self, voided: Iterable[int]) -> None:
+        """Restart the rebuild at the first event, without its saved progress and without the voided events."""
         self.settled, saved = self._store.load()
-        self._new = {key: None for key in saved if _of_rebuild(key)}
+        self._new = dict.fromkeys(saved.keys() - _parted(saved)[0].keys())
+        self.changed = {VOIDED_KEY: VoidedEvents(positions=tuple(sorted(voided)))}
         self.dropped, self.rebuilding = 0, True
 
-    def save(self, cursor: int, changed: Mapping[RowKey, bytes | None]) -> None:
-        """Save rows that changed, and the cursor, in one transaction."""
+    def save(self, cursor: int) -> None:
+        """Save the cursor and the rows that changed, in one transaction."""
+        rows = written(self.changed)
         if self.rebuilding:
             progress = Progress(position=cursor, dropped=self.dropped, schemas=self._schemas.decode())
-            rows = {(REBUILD + kind, name): row for (kind, name), row in changed.items()}
+            rows = {(REBUILD + kind, name): row for (kind, name), row in rows.items()}
             self._store.save(self.settled, {**self._new, **rows, PROGRESS_KEY: progress.to_json()})
         else:
-            self._store.save(cursor, {**self._new, **changed})
-        self._new = {}
+            self._store.save(cursor, {**self._new, **rows})
+        self.cursor, self.changed, self._new = cursor, {}, {}
 
-    def complete(self, cursor: int, changed: Mapping[RowKey, bytes | None]) -> None:
+    def complete(self, cursor: int) -> None:
         """Replace the old rows with those of the rebuild, in one transaction."""
         _, saved = self._store.load()
-        rebuilt = _rebuilt(saved) if _progress(saved) and not self._new else {}
-        self._new, self.rebuilding = {SCHEMAS_KEY: self._schemas}, False
+        _, rebuilt, progress = _parted(saved)
+        kept = rebuilt if progress and not self._new else {}
+        self._new, self.rebuilding = {**dict.fromkeys(saved), **kept, SCHEMAS_KEY: self._schemas}, False
         if saved or cursor:
-            self.save(cursor, {**dict.fromkeys(saved), **rebuilt, **changed, **self._new})
+            self.save(cursor)
 
 
-def _of_rebuild(key: RowKey) -> bool:
-    return key == PROGRESS_KEY or key[0].startswith(REBUILD)
+def _parted(saved: Mapping[RowKey, bytes]) -> tuple[dict[RowKey, bytes], dict[RowKey, bytes], Progress | None]:
+    """Part saved rows into a daemon's own, those of a rebuild, and the rebuild's progress."""
+    own, rebuilt = dict[RowKey, bytes](), dict[RowKey, bytes]()
+    for (kind, name), row in saved.items():
+        if kind.startswith(REBUILD):
+            rebuilt[kind.removeprefix(REBUILD), name] = row
+        elif (kind, name) != PROGRESS_KEY:
+            own[kind, name] = row
+    return own, rebuilt, Progress.from_json(saved[PROGRESS_KEY]) if PROGRESS_KEY in saved else None
 
 
-def _progress(saved: Mapping[RowKey, bytes]) -> Progress | None:
-    return Progress.from_json(saved[PROGRESS_KEY]) if PROGRESS_KEY in saved else None
+ACCOUNTS: frozenset[type[Payload]] = frozenset({DaemonStarted, DaemonReady, DaemonHeartbeat, DaemonStopped})
 
 
-def _rebuilt(saved: Mapping[RowKey, bytes]) -> dict[RowKey, bytes]:
-    return {(kind.removeprefix(REBUILD), name): row for (kind, name), row in saved.items() if kind.startswith(REBUILD)}
+class Accounts:
+    """The positions up to which daemons have published everything, by their own accounts.
+
+    DAEMON_READY, DAEMON_HEARTBEAT and DAEMON_STOPPED hold the daemon's position. Unless the daemon is still catching
+    up, it has published all conclusions from events up to there.
+
+    Args:
+        settled: position by daemon, up to which everything is published.
+        ready: daemons, as daemon@node, that are ready.
+    """
+
+    def __init__(self, settled: Mapping[str, int] | None = None, ready: Iterable[str] = ()) -> None:
+        self.settled = Counter(settled or {})
+        self.ready = set(ready)
+
+    def add(self, fact: DaemonFact) -> None:
+        """Take in a daemon's event about itself."""
+        who = f"{fact.daemon}@{fact.node}"
+        if isinstance(fact, DaemonStarted):
+            self.ready.discard(who)
+        elif isinstance(fact, DaemonReady):
+            self.ready.add(who)
+        if isinstance(fact, DaemonReady | DaemonHeartbeat | DaemonStopped) and who in self.ready:
+            self.reach(fact.daemon, fact.position)
+
+    def reach(self, daemon: str, position: int) -> None:
+        """Note that a daemon has published all conclusions up to a position."""
+        self.settled[daemon] = max(self.settled[daemon], position)

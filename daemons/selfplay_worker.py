@@ -1,7 +1,6 @@
 """The self-play worker: plays the games it is asked for."""
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
 
 from app.controllers import States
 from app.core import FlyballError
@@ -18,7 +17,7 @@ from app.events import (
     Step,
     handles,
 )
-from daemons.jobs import Job, Json, QuietWorker
+from daemons.jobs import Job, Json, Worker
 from daemons.spec import DaemonSpec
 
 SelfplayJob = Job[SelfplayRequested]
@@ -34,24 +33,20 @@ class SelfplayPending(Row, frozen=True):
 Rows = Mapping[str, SelfplayPending]
 
 
-class SelfplayWorker(QuietWorker[SelfplayRequested]):
+class SelfplayWorker(Worker[SelfplayRequested]):
     """Runs ``app.play.selfplay:play`` for the requests addressed to it."""
 
-    name: ClassVar[str] = "SelfplayWorker"
-    row: ClassVar[type[SelfplayPending]] = SelfplayPending
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayComplete, SelfplayFailed})
+    name = "SelfplayWorker"
+    row = SelfplayPending
+    emits = frozenset({SelfplayComplete, SelfplayFailed})
 
     @handles(SelfplayRequested)
     def requested(self, rows: Rows, event: Event[SelfplayRequested]) -> Step[SelfplayPending]:
         """Take up a request. Older ones of the configuration for another model have been written off."""
-        request = event.data
+        request, key = event.data, event.subject
         if request.worker != self.place.name:
             return Step()
-        older = [
-            name
-            for name, row in rows.items()
-            if row.cause.subject == event.subject and row.request.model != request.model
-        ]
+        older = [name for name, row in rows.items() if row.cause.subject == key and row.request.model != request.model]
         return Step({**dict.fromkeys(older), event.id: SelfplayPending(cause=event.cause, request=request)})
 
     @handles(NodeQuarantined)
@@ -84,6 +79,7 @@ class SelfplayWorker(QuietWorker[SelfplayRequested]):
     def completed(self, job: SelfplayJob, result: Json) -> tuple[Payload, ...]:
         """Say what was played and where the rows lie."""
         request = job.request
+        others = dict.fromkeys(name for lineup in request.lineups for name in lineup.opponents if name != request.model)
         shard = ShardRef(
             key=result["shard"],
             worker=self.place.name,
@@ -96,7 +92,7 @@ class SelfplayWorker(QuietWorker[SelfplayRequested]):
             request_id=job.id,
             probe=request.probe,
             shard=shard,
-            opponents=_opponents(request),
+            opponents=tuple(others),
             temperature=request.temperature,
             mean_length=result["mean_length"],
             truncated_games=result["truncated"],
@@ -107,12 +103,6 @@ class SelfplayWorker(QuietWorker[SelfplayRequested]):
     def failed(self, job: SelfplayJob, error: FlyballError) -> tuple[Payload, ...]:
         """Say that the games could not be played."""
         return (SelfplayFailed(request_id=job.id, worker=self.place.name, error=str(error)),)
-
-
-def _opponents(request: SelfplayRequested) -> tuple[str, ...]:
-    """Return who else played, each once."""
-    names = dict.fromkeys(name for lineup in request.lineups for name in lineup.opponents)
-    return tuple(name for name in names if name != request.model)
 
 
 DAEMON = DaemonSpec("selfplay_worker", "plays games", worker=SelfplayWorker, capacity=1)

@@ -8,7 +8,7 @@ from app.controllers import Controller, FeedbackFold
 from app.controllers.fold import Factory, Hosted
 from app.events import Payload
 from app.telemetry import TensorBoardCurves
-from daemons.jobs import Place, QuietWorker
+from daemons.jobs import Place, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class DaemonSpec:
     name: str
     purpose: str
     controllers: tuple[type[Hosted], ...] = ()
-    worker: type[QuietWorker[Any]] | None = None
+    worker: type[Worker[Any]] | None = None
     capacity: int = 0
     sink: type[TensorBoardCurves] | None = None
 

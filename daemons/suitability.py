@@ -4,13 +4,14 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import product
 
-from app.config import GameConfig, RunSettings
+from app.config import RunSettings
 from app.config.loading import BadSettings
 from app.core import HEURISTIC, FlyballError
 
 LASTING = ("game", "players", "network")
-"""Settings that can't change once a configuration has models."""
+"""Settings of a configuration that can't change once it has models."""
 
 
 def check_playable(settings: RunSettings) -> None:
@@ -37,7 +38,7 @@ def check_playable(settings: RunSettings) -> None:
 
 @contextmanager
 def _silent_stderr() -> Iterator[None]:
-    """Keep what OpenSpiel writes to stderr from it: the same that its exception says."""
+    """Drop what OpenSpiel writes to stderr: its exception says the same."""
     sys.stderr.flush()
     saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
@@ -59,18 +60,15 @@ def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
     Raises:
         BadSettings: a configuration that has a past would get another game, number of players or network.
     """
-    unseen = dict(now.by_key)
+    unseen = set(now.by_key)
     for before in past:
-        for key in unseen.keys() & before.by_key.keys():
-            _check_same(before.config(key), unseen.pop(key))
+        for key, name in product(unseen & before.by_key.keys(), LASTING):
+            recorded = getattr(before.config(key), name)
+            if recorded != getattr(now.config(key), name):
+                raise BadSettings(
+                    f"{key} was begun with {name} = {recorded}, and its models don't fit another.",
+                    hint="Set it back, or give the new one a key or a run folder of its own.",
+                )
+        unseen -= before.by_key.keys()
         if not unseen:
             return
-
-
-def _check_same(before: GameConfig, now: GameConfig) -> None:
-    for name in LASTING:
-        if getattr(before, name) != getattr(now, name):
-            raise BadSettings(
-                f"{now.key} was begun with {name} = {getattr(before, name)}, and its models don't fit another.",
-                hint="Set it back, or give the new one a key or a run folder of its own.",
-            )

@@ -1,4 +1,4 @@
-"""The supervisor: keeps child processes running, and ends them in order.
+"""The supervisor keeps child processes running, and ends them in order; a child may also be supervised by systemd.
 
 Children have a session of their own, so Ctrl-C in the terminal reaches the supervisor alone. They hold the reading
 end of a pipe on stdin: when the supervisor is gone, however it went, the pipe ends and so do they (``end_with_stdin``).
@@ -7,6 +7,7 @@ end of a pipe on stdin: when the supervisor is gone, however it went, the pipe e
 import asyncio
 import os
 import signal
+import socket
 import threading
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Mapping, Sequence
@@ -55,9 +56,9 @@ class StderrFile:
         return next((line for line in reversed(lines) if line), "")
 
     def _end(self, count: int, after: int = 0) -> bytes:
-        with self._path.open("rb") as said:
-            said.seek(max(after, said.seek(0, os.SEEK_END) - count))
-            return said.read()
+        with self._path.open("rb") as file:
+            file.seek(max(after, file.seek(0, os.SEEK_END) - count))
+            return file.read()
 
 
 HOPELESS = frozenset({2, 4})
@@ -65,8 +66,6 @@ HOPELESS = frozenset({2, 4})
 
 BOUND_SECONDS = 30.0
 """How often the length of a running process's file of errors is looked at."""
-
-What = Literal["started", "failed", "hopeless", "stopped", "killed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ class ChildReport:
     """
 
     name: str
-    what: What
+    what: Literal["started", "failed", "hopeless", "stopped", "killed"]
     pid: int
     reason: str = ""
     delay: float | None = None
@@ -129,7 +128,7 @@ class Supervisor:
     Args:
         specs: in order of starting. The first is what the others need: it is stopped last.
         clock: measures uptimes.
-        report: called with every event of a process.
+        report: called with every change of a process.
         drain_seconds: a child that takes longer to stop is killed.
         backoff: waits between starts.
     """
@@ -192,70 +191,74 @@ class _Child:
         self.cut_short = False
 
     async def keep(self, stop: asyncio.Event) -> None:
-        """Start the process, and restart it whenever it ends, until asked to stop."""
+        """Start the process, and restart it whenever it ends, until asked to stop or it is hopeless."""
         failures = 0
         while not self._leaving.is_set():
             began = self._clock.monotonic()
-            pid, code, reason = await self._run()
+            process = await self._start()
+            code = await self._wait(process)
             failures = self._backoff.count(failures, self._clock.monotonic() - began)
-            end = self._end_of(code)
-            delay = self._backoff.delay(failures) if end == "failed" else None
-            self._report(ChildReport(self._spec.name, end, pid, reason, delay))
-            self.fine = end == "stopped" and not reason
-            self.cut_short = self.fine and code != 0  # SIGTERM ended it: it did not handle signals yet
-            if end == "hopeless":
+            if self._leaving.is_set():
+                orderly = code in (0, -signal.SIGTERM)
+                reason = "" if orderly else self._reason(code)
+                self._report(ChildReport(self.name, "killed" if self._killed else "stopped", process.pid, reason))
+                self.fine = orderly and not self._killed
+                self.cut_short = self.fine and code != 0  # SIGTERM ended it: it did not handle signals yet
+            elif code in HOPELESS:
+                self._report(ChildReport(self.name, "hopeless", process.pid, self._reason(code)))
                 stop.set()
-            if delay is None:
                 break
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._leaving.wait(), delay)
+            else:
+                delay = self._backoff.delay(failures)
+                self._report(ChildReport(self.name, "failed", process.pid, self._reason(code), delay))
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._leaving.wait(), delay)
         self.gone.set()
 
-    async def _run(self) -> tuple[int, int, str]:
-        """Run the process to its end. Returns its id, its exit code, and why it ended if that was not asked for."""
-        process = await _spawn(self._spec, self._errors)
-        self._process = process
-        self._report(ChildReport(self._spec.name, "started", process.pid))
+    async def _start(self) -> Process:
+        with self._errors.open() as stderr:
+            process = self._process = await asyncio.create_subprocess_exec(
+                *self._spec.argv,
+                stdin=PIPE,
+                stdout=DEVNULL,
+                stderr=stderr,
+                env={**os.environ, **self._spec.env},
+                start_new_session=True,
+            )
+        self._report(ChildReport(self.name, "started", process.pid))
         if self._leaving.is_set():  # asked while the process was starting
             self.leave()
-        code = await self._end_of_process(process)
-        if self._leaving.is_set() and code in (0, -signal.SIGTERM):
-            return process.pid, code, ""
-        return process.pid, code, _reason(code, self._errors.last_line())
+        return process
 
-    async def _end_of_process(self, process: Process) -> int:
+    async def _wait(self, process: Process) -> int:
+        """Return the exit code at the end of the process, and keep its file of errors short until then."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(BOUND_SECONDS):
                     return await process.wait()
             self._errors.bound()
 
+    def _reason(self, code: int) -> str:
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        last = self._errors.last_line()
+        return f"{last} ({how})" if last else how
+
     def leave(self) -> None:
         """Ask the process to end, and start no other."""
         self._leaving.set()
-        self._signal(signal.SIGTERM)
+        if process := self._running():
+            with suppress(ProcessLookupError):
+                process.terminate()
 
     def kill(self) -> None:
         """End what is left of the process and its descendants in its session."""
-        if self._running():
+        if process := self._running():
             self._killed = True
-            self._signal(signal.SIGKILL)
-
-    def _running(self) -> bool:
-        return self._process is not None and self._process.returncode is None
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None and self._running():
             with suppress(ProcessLookupError):
-                if number is signal.SIGKILL:
-                    os.killpg(self._process.pid, number)
-                else:
-                    self._process.send_signal(number)
+                os.killpg(process.pid, signal.SIGKILL)
 
-    def _end_of(self, code: int) -> What:
-        if self._leaving.is_set():
-            return "killed" if self._killed else "stopped"
-        return "hopeless" if code in HOPELESS else "failed"
+    def _running(self) -> Process | None:
+        return self._process if self._process and self._process.returncode is None else None
 
 
 def end_with_stdin() -> None:
@@ -269,18 +272,20 @@ def end_with_stdin() -> None:
     threading.Thread(target=watch, name="end-with-stdin", daemon=True).start()
 
 
-async def _spawn(spec: ChildSpec, errors: StderrFile) -> Process:
-    with errors.open() as stderr:
-        return await asyncio.create_subprocess_exec(
-            *spec.argv,
-            stdin=PIPE,
-            stdout=DEVNULL,
-            stderr=stderr,
-            env={**os.environ, **spec.env},
-            start_new_session=True,
-        )
+class Notifier:
+    """Sends states to the socket that systemd names in ``NOTIFY_SOCKET``; without one, does nothing (sd_notify(3)).
 
+    The packages for it are unmaintained or need libsystemd.
+    """
 
-def _reason(code: int, last: str) -> str:
-    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    return f"{last} ({how})" if last else how
+    def __init__(self, address: str | None = None) -> None:
+        address = address if address is not None else os.environ.get("NOTIFY_SOCKET", "")
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+
+    def tell(self, *states: str) -> None:
+        """Send states such as ``READY=1``, ``WATCHDOG=1``, ``STOPPING=1``, ``STATUS=text``."""
+        if not self._address:
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
+            notify.connect(self._address)
+            notify.sendall("\n".join(states).encode())

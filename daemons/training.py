@@ -1,7 +1,7 @@
 """The trainer: one PPO update for each request, or a configuration's initial model."""
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 from app.controllers import States
 from app.core import FlyballError
@@ -20,7 +20,7 @@ from app.events import (
     TrainingStarted,
     handles,
 )
-from daemons.jobs import Job, Json, QuietWorker
+from daemons.jobs import Job, Json, Worker
 from daemons.spec import DaemonSpec
 
 TrainingJob = Job[TrainingRequested]
@@ -41,14 +41,12 @@ class TrainingPending(Row, frozen=True):
 Rows = Mapping[str, TrainingPending]
 
 
-class Trainer(QuietWorker[TrainingRequested]):
+class Trainer(Worker[TrainingRequested]):
     """Runs ``app.learning.jobs:train`` or ``:initialise`` for each request."""
 
-    name: ClassVar[str] = "Trainer"
-    row: ClassVar[type[TrainingPending]] = TrainingPending
-    emits: ClassVar[frozenset[type[Payload]]] = frozenset(
-        {TrainingStarted, TrainingProgress, TrainingCompleted, TrainingFailed}
-    )
+    name = "Trainer"
+    row = TrainingPending
+    emits = frozenset({TrainingStarted, TrainingProgress, TrainingCompleted, TrainingFailed})
 
     @handles(TrainingRequested)
     def requested(self, rows: Rows, event: Event[TrainingRequested]) -> Step[TrainingPending]:
@@ -63,22 +61,20 @@ class Trainer(QuietWorker[TrainingRequested]):
 
     def jobs(self, rows: Rows, states: States) -> Iterable[TrainingJob]:
         """Return the pending requests, oldest first."""
-        for row in sorted(rows.values(), key=lambda row: row.cause.sequence):
-            yield self._job(row.cause, row.request)
-
-    def _job(self, cause: Cause, request: TrainingRequested) -> TrainingJob:
-        spec: Json = {"store": self.place.store, "config": self.config_json(cause), "seed": request.seed}
         deadline = self.settings.deadlines.training_seconds
-        if request.base_model is None:
-            return Job(cause, request, "app.learning.jobs:initialise", (spec,), deadline)
-        settings = {"learning_rate": request.learning_rate, "epochs": request.epochs}
-        spec |= {
-            "base_model": request.base_model,
-            "shards": [shard.key for shard in request.shards],
-            "step": request.step,
-            "ppo": spec["config"]["ppo"] | settings,
-        }
-        return Job(cause, request, "app.learning.jobs:train", (spec,), deadline)
+        for row in sorted(rows.values(), key=lambda row: row.cause.sequence):
+            cause, request, function = row.cause, row.request, "app.learning.jobs:initialise"
+            spec: Json = {"store": self.place.store, "config": self.config_json(cause), "seed": request.seed}
+            if request.base_model is not None:
+                function = "app.learning.jobs:train"
+                settings = {"learning_rate": request.learning_rate, "epochs": request.epochs}
+                spec |= {
+                    "base_model": request.base_model,
+                    "shards": [shard.key for shard in request.shards],
+                    "step": request.step,
+                    "ppo": spec["config"]["ppo"] | settings,
+                }
+            yield Job(cause, request, function, (spec,), deadline)
 
     def started(self, job: TrainingJob) -> tuple[Payload, ...]:
         """Say that a training began."""
@@ -104,16 +100,15 @@ class Trainer(QuietWorker[TrainingRequested]):
 
     def failed(self, job: TrainingJob, error: FlyballError) -> tuple[Payload, ...]:
         """Report that the update was discarded, with the reason."""
-        return (TrainingFailed(request_id=job.id, reason=_reason(error), error=str(error)),)
-
-
-def _reason(error: FlyballError) -> Literal["diverged", "bad_data", "timed_out", "error"]:
-    if isinstance(error, JobTimedOut):
-        return "timed_out"
-    kind = error.kind if isinstance(error, JobFailed) else ""
-    if kind == DIVERGED:
-        return "diverged"
-    return "bad_data" if kind in BAD_DATA else "error"
+        reason: Literal["diverged", "bad_data", "timed_out", "error"] = "error"
+        match error:
+            case JobTimedOut():
+                reason = "timed_out"
+            case JobFailed(kind=kind) if kind == DIVERGED:
+                reason = "diverged"
+            case JobFailed(kind=kind) if kind in BAD_DATA:
+                reason = "bad_data"
+        return (TrainingFailed(request_id=job.id, reason=reason, error=str(error)),)
 
 
 DAEMON = DaemonSpec("training", "trains models", worker=Trainer, capacity=1)

@@ -7,7 +7,7 @@ import click
 from app.cli.options import Place, is_listening, json_option, placed
 from app.cli.output import note, write_json
 from app.core import BROKER
-from daemons.registry import spec_of
+from daemons.registry import DAEMONS, spec_of
 from daemons.run_folder import bus_endpoint
 
 
@@ -35,17 +35,14 @@ def run(place: Place, name: str, *, supervised: bool) -> None:
         # without its broker a daemon does nothing, and goes on doing it for days
         start = f"flyball --run {place.folder.path} daemon run {BROKER}"
         note(f"Waiting for a broker at {endpoint}. To start one: {start} (`up` runs it with all other daemons).")
-    sys.exit(run_daemon(spec.name, loaded, place.folder))
+    sys.exit(run_daemon(spec, loaded, place.folder))
 
 
 @daemon.command(name="list")
 @json_option
 def list_daemons(*, as_json: bool) -> None:
     """List all daemons, in the order of starting."""
-    from daemons.registry import DAEMONS, start_order
-
-    for name in start_order():
-        spec = DAEMONS[name]
+    for name, spec in DAEMONS.items():
         if as_json:
             write_json({"name": name, "purpose": spec.purpose, "capacity": spec.capacity})
         else:

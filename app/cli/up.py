@@ -35,7 +35,7 @@ from app.status.summary import event_text
 from app.status.tables import STATE_STYLES, status_table
 from app.telemetry import configure
 from daemons.clock import SystemClock
-from daemons.registry import start_order
+from daemons.registry import DAEMONS
 from daemons.run_folder import AlreadyRunning, bus_endpoint, held, prepare
 from daemons.suitability import check_lasting, check_playable
 from daemons.supervisor import ChildReport, ChildSpec, Supervisor
@@ -296,8 +296,7 @@ def child_specs(place: Place, loaded: Loaded) -> list[ChildSpec]:
     environment = child_environment(place, loaded)
     command = python_module("app.cli", "--run", str(place.folder.path.absolute()), "daemon", "run")
     return [
-        ChildSpec(name, (*command, name, "--supervised"), place.folder.errors(name), environment)
-        for name in start_order()
+        ChildSpec(name, (*command, name, "--supervised"), place.folder.errors(name), environment) for name in DAEMONS
     ]
 
 

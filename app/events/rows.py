@@ -8,10 +8,11 @@ from msgspec.structs import replace
 from pydantic import BaseModel
 
 
-class Row(Struct, frozen=True, forbid_unknown_fields=True):
+class Row(Struct, frozen=True):
     """Base of all rows, and of what they hold, payloads excepted.
 
-    What a row is read from is validated; what it is built from is not, because it changes at most events.
+    What a row is read from is validated, except that unknown fields are dropped: another version may have saved them.
+    What it is built from is not validated, because it changes at most events.
     """
 
     def replace(self, **changes: Any) -> Self:
@@ -50,4 +51,4 @@ def _written(payload: BaseModel) -> Raw:
 
 
 def _read(kind: type[BaseModel], value: object) -> BaseModel:
-    return kind.model_validate(value, strict=False)  # JSON has no tuples
+    return kind.model_validate(value, strict=False, extra="ignore")  # not strict: JSON has no tuples

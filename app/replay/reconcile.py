@@ -16,8 +16,8 @@ from pydantic import TypeAdapter
 from app.controllers.fold import Conclusion
 from app.events import DaemonFact, DaemonStarted, Envelope, Event, Payload, Value, decode, encode, id_in
 from app.events.frames import Stored
-from daemons.accounts import ACCOUNTS, Accounts
 from daemons.registry import DAEMONS
+from daemons.saved_state import ACCOUNTS, Accounts
 from daemons.spec import DaemonSpec
 
 Kind = Literal["changed", "missing", "unexpected"]

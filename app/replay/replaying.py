@@ -16,9 +16,8 @@ from app.events.frames import DeadLetter, Stored, stored_in
 from app.journal import JournalReader, StateStore, history
 from app.journal.history import voided_events
 from app.replay.reconcile import Difference, Handover, Reconciliation
-from daemons.accounts import ACCOUNTS
 from daemons.registry import DAEMONS
-from daemons.saved_state import SCHEMAS_KEY, readable, schemas_of
+from daemons.saved_state import ACCOUNTS, SCHEMAS_KEY, readable, schemas_of
 from daemons.spec import DaemonSpec
 
 LEDGER_KEY: RowKey = ("replay", "ledger")

@@ -54,7 +54,7 @@ def _following(facts: Iterable[Payload], job: Job[Any], by: str, now_us: int) ->
     return [follow(fact, job.cause, by=by, index=index, time=time) for index, fact in enumerate(facts)]
 
 
-def _answer(worker: Worker[Any, Any], job: Job[Any], outcome: Json | FlyballError, now_us: int) -> Envelopes:
+def _answer(worker: Worker[Any], job: Job[Any], outcome: Json | FlyballError, now_us: int) -> Envelopes:
     if isinstance(outcome, FlyballError):
         return _following(worker.failed(job, outcome), job, f"{worker.name}.failed", now_us)
     return _following(worker.completed(job, outcome), job, f"{worker.name}.completed", now_us)
@@ -83,7 +83,7 @@ class Station:
         compute: Compute,
     ) -> None:
         self.factory: Factory = factory
-        self._worker: Worker[Any, Any] = factory(settings)
+        self._worker: Worker[Any] = factory(settings)
         self._source, self._capacity = source, capacity
         self._agenda, self._compute = agenda, compute
         self._known: set[str] = set()

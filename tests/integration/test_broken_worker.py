@@ -21,8 +21,8 @@ from app.journal import MemoryJournal, MemoryStateStore, history
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import Place
-from daemons.notify import Notifier
 from daemons.registry import DAEMONS
+from daemons.supervisor import Notifier
 
 KEY, MODEL = "tic_tac_toe_2p", "a" * 64
 PLAYED = {"rows": 9, "games": 256, "mean_length": 9.0, "truncated": 0, "seconds": 0.1}

@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
-from bus_rig import StepClock, address, checked
+from bus_rig import StepClock, address
 
 from app.config import RunSettings
 from app.config.loading import load
-from app.events import RunConfigured
+from app.events import ClockTick, RunConfigured
 from app.journal import MemoryJournal, SqliteJournal, history
 from app.journal.history import last_settings
-from daemons.broker import BrokerVoice, configure, record, serve
+from daemons.broker import BrokerVoice, configure, serve
 
 CLOCK = StepClock()
+TICK = ClockTick(period_seconds=1.0)
 
 
 class EndlessJournal(MemoryJournal):
@@ -30,16 +31,16 @@ class EndlessJournal(MemoryJournal):
 
 
 def voice(folder: Path) -> BrokerVoice:
-    return BrokerVoice(load(folder).deployment, "boot", "0.1.0")
+    return BrokerVoice(load(folder).deployment.node, "boot")
 
 
 def test_the_latest_settings_are_found_without_reading_the_journal(tmp_path: Path) -> None:
     journal, says = SqliteJournal(tmp_path / "j.db"), voice(tmp_path)
     assert last_settings(journal) is None
-    record(journal, [checked(i) for i in range(3)], says.source, CLOCK.now())
+    says.record(journal, CLOCK.now(), *[TICK] * 3)
     for seed in (1, 2):
         configure(journal, RunSettings(seed=seed), says, CLOCK.now())
-        record(journal, [checked(3 + seed)], says.source, CLOCK.now())
+        says.record(journal, CLOCK.now(), TICK)
     journal._db.connection.execute("UPDATE frames SET head = x'00' WHERE first < 6")  # reading these would fail
     assert last_settings(journal) == RunSettings(seed=2)
     head = journal.head

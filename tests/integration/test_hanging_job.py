@@ -15,8 +15,8 @@ from app.journal import MemoryJournal, MemoryStateStore, history
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import Place
-from daemons.notify import Notifier
 from daemons.registry import DAEMONS
+from daemons.supervisor import Notifier
 
 KEY = "tic_tac_toe_2p"
 HANG = """

@@ -14,6 +14,7 @@ from app.controllers.fold import Fold
 from app.engine import JobFailed, WorkerLost
 from app.engine.port import DEATHS
 from app.events import (
+    DaemonFailed,
     DaemonHeartbeat,
     DaemonReady,
     DaemonStopped,
@@ -28,8 +29,8 @@ from app.events import (
     TrainingRequested,
 )
 from app.journal import MemoryStateStore, history
-from daemons.notify import Notifier
 from daemons.registry import DAEMONS
+from daemons.supervisor import Notifier
 
 
 class PowerCut(Exception):
@@ -53,6 +54,7 @@ async def test_killed_between_publishing_and_saving_it_decides_once(stage):
     with pytest.raises(ExceptionGroup) as error:
         await stage.until(DaemonStopped, stage.host("training_trigger", states))
     assert error.group_contains(PowerCut)
+    assert [failed.error for failed in stage.of(DaemonFailed)] == ["PowerCut"]
     assert len(stage.of(TrainingRequested)) == 2
     await stage.until(DaemonHeartbeat, stage.host("training_trigger", states))
     assert len(stage.of(TrainingRequested)) == 2

@@ -30,10 +30,10 @@ from app.events import (
 from app.events.frames import DeadLetter
 from app.journal import MemoryStateStore, history
 from daemons.host import Host
-from daemons.notify import Notifier
 from daemons.registry import DAEMONS
 from daemons.saved_state import PROGRESS_KEY, SCHEMAS_KEY
 from daemons.spec import DaemonSpec
+from daemons.supervisor import Notifier
 
 
 def of_another_version(states: MemoryStateStore) -> None:

@@ -11,9 +11,9 @@ from app.journal import MemoryJournal, MemoryStateStore, history
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import Place
-from daemons.notify import Notifier
 from daemons.registry import DAEMONS
 from daemons.spec import DaemonSpec
+from daemons.supervisor import Notifier
 
 KEY, MODEL = "tic_tac_toe_2p", "a" * 64
 OTHER_KEY = "connect_four_2p"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from running_loop import BRISK, RunningLoop
 
-from daemons.registry import start_order
+from daemons.registry import DAEMONS
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def backwards(tmp_path: Path) -> Iterator[RunningLoop]:
         subprocess.Popen(
             [sys.executable, "-m", "app.cli", "--run", str(tmp_path), "daemon", "run", name], stdin=subprocess.DEVNULL
         )
-        for name in reversed(start_order())
+        for name in reversed(DAEMONS)
     ]
     try:
         yield RunningLoop(tmp_path, daemons[-1])
@@ -33,5 +33,5 @@ def backwards(tmp_path: Path) -> Iterator[RunningLoop]:
 @pytest.mark.timeout(500)
 def test_daemon_startup_order(backwards):
     backwards.wait_for_loops(1)
-    assert all(backwards.ready(name) for name in start_order())
+    assert all(backwards.ready(name) for name in DAEMONS)
     backwards.wait_for("curves", lambda: list((backwards.folder / "curves").rglob("events.*")))

@@ -132,7 +132,7 @@ class TestDemand:
         assert len(scheduler.feed(distributed())) == 1
         assert not scheduler.feed(TICK, heartbeat(), key=None, at=20)
 
-    def test_requests_for_a_model_that_was_replaced_are_not_waited_for(self, scheduler):
+    def test_requests_for_a_replaced_model_are_not_awaited(self, scheduler):
         scheduler.feed(ready("other"), distributed(), key=KEY)
         answer(scheduler, rows=NEED // 4)
         assert unanswered(scheduler)
@@ -244,7 +244,7 @@ class TestWorkers:
         asked = [request for key in keys for request in scheduler.feed(distributed(), key=key)]
         assert Counter(request.worker for request in asked) == {"selfplay_worker@a": 2, "selfplay_worker@b": 2}
 
-    def test_idle_workers_come_before_those_at_which_requests_would_wait(self):
+    def test_idle_workers_come_before_busy_ones(self):
         keys = list(GAMES)[:3]
         scheduler = Driven(SelfplayScheduler, run_settings(*keys))
         for node in ("a", "b", "c"):
@@ -261,7 +261,7 @@ class TestWorkers:
         assert len(answer(scheduler, one, seconds=seconds)) == waits
         assert len(complete(scheduler, other)) == 1, "now there is room"
 
-    def test_a_silent_worker_is_lost_and_its_request_asked_of_another(self, scheduler):
+    def test_a_silent_worker_is_lost_and_its_request_repeated(self, scheduler):
         scheduler.feed(distributed(), at=0)
         scheduler.feed(ready("other"), key=None, at=25)
         lost, request = scheduler.feed(TICK, key=None, at=31)
@@ -295,14 +295,14 @@ class TestWorkers:
         assert not scheduler.feed(distributed(), at=101)
         assert len(scheduler.feed(ready(), key=None, at=102)) == 1
 
-    def test_a_request_without_an_answer_is_repeated_when_its_lease_is_over(self, scheduler):
+    def test_an_unanswered_request_is_repeated_after_its_lease(self, scheduler):
         scheduler.feed(distributed(), at=0)
         for second in range(0, 600, 10):
             assert not scheduler.feed(heartbeat(), TICK, key=None, at=second)
         said = [p for second in (600, 615, 630) for p in scheduler.feed(heartbeat(), TICK, key=None, at=second)]
         assert [type(p) for p in said] == [SelfplayRequested]
 
-    def test_a_worker_may_be_lost_that_plays_for_a_configuration_that_is_not_played_any_more(self):
+    def test_a_worker_of_a_removed_configuration_may_be_lost(self):
         scheduler = Driven(SelfplayScheduler, run_settings(KEY, OTHER_KEY))
         scheduler.feed(ready(), key=None)
         scheduler.feed(distributed(), key=OTHER_KEY)
@@ -333,7 +333,7 @@ class TestWorkers:
         said = {at: scheduler.feed(heartbeat(), TICK, key=None, at=at) for at in (99, 100)}
         assert [at for at, requests in said.items() if requests] == [100]
 
-    def test_a_worker_of_any_capacity_is_asked_for_no_more_than_is_needed(self, scheduler):
+    def test_no_capacity_brings_more_requests_than_are_needed(self, scheduler):
         scheduler.feed(DaemonReady(daemon="selfplay_worker", node="huge", position=0, capacity=10**12), key=None)
         assert len(scheduler.feed(distributed())) == 1
         assert len(answer(scheduler, rows=NEED // 4)) == 3
@@ -378,7 +378,7 @@ class TestPriority:
 
     @settings(max_examples=25)
     @given(weights=st.lists(st.sampled_from([0.001, 0.5, 1.0, 2.0, 1000.0]), min_size=2, max_size=5))
-    def test_whatever_the_weights_nobody_falls_below_a_quarter_of_an_equal_share(self, weights):
+    def test_no_weights_leave_less_than_a_quarter_of_an_equal_share(self, weights):
         found = shares(dict(zip(GAMES, weights, strict=False)), turns=200)
         assert min(found.values()) >= 0.25 / len(weights)
 
@@ -450,12 +450,12 @@ class TestPace:
         ],
         ids=["blocked", "paused", "penalised"],
     )
-    def test_once_the_cause_is_gone_it_plays_at_once_and_as_often_as_before(self, scheduler, cause, end):
+    def test_when_the_cause_ends_it_plays_at_once_and_as_before(self, scheduler, cause, end):
         scheduler.feed(distributed(), cause, at=0)
         assert not answer(scheduler, rows=NEED // 2, seconds=1.0, at=10), "its time comes later"
         assert len(scheduler.feed(end, at=20)) == 1
         later = [p for at in range(21, 200) for p in scheduler.feed(heartbeat(), TICK, key=None, at=at)]
-        assert not later, "its former place in the line is no second turn"
+        assert not later, "its former place in the queue is no second turn"
 
     def test_games_that_took_longer_than_any_do_not_end_them(self, scheduler):
         scheduler.feed(distributed(), QualityPenaltyApplied(rate_multiplier=0.5, quality_score=0.1, threshold=0.3))
@@ -497,7 +497,7 @@ class TestSettingsThatWereDecided:
         (request,) = scheduler.feed(distributed())
         assert request.temperature == set_to
 
-    def test_more_games_per_iteration_are_more_requests_not_longer_ones(self, scheduler):
+    def test_more_games_per_iteration_are_more_requests(self, scheduler):
         usual = GAMES[KEY].selfplay.games_per_request
         scheduler.feed(distributed())
         decided = AdaptiveParamsChanged(epochs=3, games_per_iteration=2 * usual, learning_rate=1e-3, reason="x")

@@ -1,10 +1,9 @@
-"""SelfplayScheduler: whom a request's games are played against is what matchmaking decided for its model."""
+"""SelfplayScheduler: a request's opponents are those that matchmaking decided for its model."""
 
 import pytest
-from driving import KEY, NEW, OLD, OTHER_KEY, Driven, distributed
+from driving import NEW, OLD, OTHER_KEY, Driven, distributed
 
 from app.controllers import SelfplayScheduler
-from app.controllers.scheduler import CONFIG
 from app.events import DaemonReady, MatchmakingUpdated, OpponentPick, OpponentSampled
 
 DECIDED = MatchmakingUpdated(model=OLD, picks=(OpponentPick(agent="random", category="baselines", probability=1.0),))
@@ -17,13 +16,14 @@ def scheduler():
     return driven
 
 
-def test_opponents_are_those_that_were_decided_and_are_said_with_the_request(scheduler):
+def test_opponents_are_drawn_as_decided_and_published(scheduler):
     assert scheduler.feed(DECIDED) == []
-    request, sampled = scheduler.feed(distributed())
+    asked, drawn = scheduler.envelopes(distributed())
+    request, sampled = asked.data, drawn.data
     assert {one.opponents for one in request.lineups} == {("random",)}
     assert sum(one.games for one in request.lineups) == request.games
     assert isinstance(sampled, OpponentSampled)
-    assert sampled.request_id == scheduler.row(CONFIG + KEY).config.out[0].request
+    assert sampled.request_id == asked.id
     assert {(one.agent, one.category) for one in sampled.opponents} == {("random", "baselines")}
 
 

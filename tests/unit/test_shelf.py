@@ -17,8 +17,7 @@ from app.events import (
     TrainingRequested,
 )
 from app.play.inspection import COMPARED
-from daemons.quality_monitor import STAYING, InspectionRow, QualityMonitor
-from daemons.shard_retention import WINDOWS
+from daemons.quality_monitor import STAYING, WINDOWS, InspectionRow, QualityMonitor
 
 FIRST, SECOND, THIRD = "1" * 64, "2" * 64, "3" * 64
 REFUSED = QualityDegraded(request_id="r1", worker="selfplay_worker@laptop", shard=FIRST, reason="parity: game 0")

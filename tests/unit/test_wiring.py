@@ -1,5 +1,6 @@
 """Nothing is wired by hand: what reducers declare must fit together."""
 
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import ClassVar, get_args
 
@@ -15,6 +16,7 @@ from app.events import (
     Kind,
     ModelPromoted,
     Parameter,
+    Payload,
     RegressionCleared,
     RegressionDetected,
     Step,
@@ -22,8 +24,8 @@ from app.events import (
     TrainingUnblocked,
     Value,
 )
-from daemons.bootstrap import KNOBS, TERMINAL, LooseEnd, check, consumers, emitters, loose_ends, owners
-from daemons.registry import DAEMONS, UnknownDaemon, spec_of, start_order
+from daemons.bootstrap import KNOBS, TERMINAL, LooseEnd, check, consumers, emitters, owners
+from daemons.registry import DAEMONS, UnknownDaemon, spec_of
 from daemons.spec import DaemonSpec
 
 
@@ -99,6 +101,30 @@ def test_what_a_controller_does_not_own_it_cannot_set(record, parameter, refused
         assert draft(Setting(RunSettings()), cause, [said])
 
 
+def loose_ends(
+    daemons: Mapping[str, DaemonSpec] = DAEMONS, *, terminal: Mapping[type[Payload], str] = TERMINAL
+) -> Iterator[str]:
+    """Iterate over what is wrong with the wiring though everything would start: one sentence each.
+
+    A reducer does not consume its own events. FeedbackState shows controllers the knobs that decisions set, but it is
+    no consumer of facts: what it alone reads may lead nowhere.
+    """
+    emitted, read = emitters(daemons), consumers(daemons)
+    for payload in CATALOGUE:
+        bystanders = frozenset() if payload.kind is Kind.DECISION else frozenset({FeedbackFold.name})
+        name = payload.event_name
+        readers = read.get(payload, frozenset()) - emitted.get(payload, frozenset()) - bystanders
+        if payload not in emitted:
+            yield f"{name} has no emitter."
+        if not readers and payload not in terminal:
+            yield f"{name} has no consumer. Read it, or say in TERMINAL why nobody does."
+        if readers and payload in terminal:
+            yield f"{name} is read by {', '.join(sorted(readers))}: it is not TERMINAL."
+    for parameter, names in owners(daemons).items():
+        if not names:
+            yield f"Nobody owns {parameter}. Make it one of a controller's `parameters`."
+
+
 def test_every_type_has_an_emitter_and_a_consumer_or_a_reason_why_not():
     assert list(loose_ends()) == []
 
@@ -170,4 +196,4 @@ def test_an_unknown_daemon_is_refused_with_the_names_there_are():
 
 
 def test_the_broker_is_started_first():
-    assert start_order()[0] == "broker"
+    assert next(iter(DAEMONS)) == "broker"
