@@ -1,7 +1,7 @@
-"""The neutral baselines: what they must not be troubled by that the controllers are not troubled by either."""
+"""The neutral baselines: like the controllers, they ignore failed ratings of the current model."""
 
 import pytest
-from driving import NEED, NEW, OLD, Driven, distributed, scored
+from driving import NEED, NEW, OLD, Driven, distributed, scored, trained
 
 from app.events import DaemonReady, EvaluationFailed, SelfplayRequested, TrainingRequested
 from app.simulation.baselines import TrainAlways, UniformBesideTrigger, UniformScheduler
@@ -11,17 +11,18 @@ def unrated(model: str) -> EvaluationFailed:
     return EvaluationFailed(request_id="e", purpose="rating", model=model, error="no")
 
 
-def test_a_failed_rating_of_the_current_model_begins_no_second_training():
+def test_failed_rating_of_the_current_model_starts_no_training():
     driven = Driven(TrainAlways)
-    driven.feed(distributed())
+    driven.settle()
     (request,) = driven.feed(scored(rows=NEED))
     assert isinstance(request, TrainingRequested)
-    assert not driven.feed(scored(rows=NEED), unrated(OLD))
+    result = trained(NEW).replace(request_id=driven.state().lineage.training)
+    assert not driven.feed(scored(rows=NEED), result, unrated(OLD))
     assert len(driven.feed(unrated(NEW))) == 1
 
 
 @pytest.mark.parametrize("scheduler", [UniformScheduler, UniformBesideTrigger])
-def test_a_failed_rating_of_the_current_model_brings_no_games(scheduler):
+def test_failed_rating_of_the_current_model_brings_no_games(scheduler):
     driven = Driven(scheduler)
 
     def ready(node):

@@ -31,13 +31,12 @@ WANTED: dict[type, tuple[Payload, Payload]] = {
 
 @pytest.mark.parametrize("worker", WANTED)
 @pytest.mark.parametrize("keys", [(KEY, OTHER_KEY), (OTHER_KEY, KEY)], ids=" ".join)
-def test_what_was_recorded_at_once_runs_in_the_order_of_the_journal(record, worker, keys):
+def test_jobs_run_in_the_order_of_the_journal(record, worker, keys):
     settings = run_settings(KEY, OTHER_KEY).model_dump(mode="json")
     events = [record(RunConfigured(run_id="run", settings=settings), at=1)]
     events += [record(data, key, at=2) for data, key in zip(WANTED[worker], keys, strict=True)]
     outcome = Fold((partial(worker, place=PLACE),)).feed(events)
     for saved in (outcome.saved(), dict(reversed(outcome.saved().items()))):
         fold = Fold((partial(worker, place=PLACE),), saved)
-        (restarted,) = fold.reducers
         waiting = {key: row for key, row in fold.rows(worker.name).items() if row.cause}
-        assert [job.id for job in restarted.jobs(waiting)] == [event.id for event in events[1:]]
+        assert [job.id for job in fold.reducers[-1].jobs(waiting, fold.states)] == [event.id for event in events[1:]]

@@ -1,4 +1,4 @@
-"""A configuration whose training is paused comes back by itself: scheduler, trigger and feedback loop, closed."""
+"""A paused configuration trains again by itself: scheduler, trigger and feedback loop, closed."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from driving import HOUR, KEY, NEED, OLD, distributed, folded, run_settings, scored
+from driving import HOUR, KEY, NEED, OLD, folded, run_settings, scored, settled
 
 from app.controllers import FeedbackLoopController, SelfplayScheduler, TrainingTrigger
 from app.controllers.fold import Fold
@@ -35,7 +35,7 @@ ROWS = NEED // 4
 
 
 class ClosedLoop:
-    """The three controllers; what they say comes back to them, and games are answered at the next tick.
+    """The three controllers: their decisions are recorded at once, and games are answered at the next tick.
 
     Args:
         quality: the score of games played at a temperature and time in seconds.
@@ -44,11 +44,12 @@ class ClosedLoop:
     def __init__(self, quality: Callable[[float, float], float]) -> None:
         self.fold = Fold((SelfplayScheduler, TrainingTrigger, FeedbackLoopController))
         self.quality, self.now, self.position = quality, 0.0, 0
-        self.said: list[tuple[float, Payload]] = []
+        self.published: list[tuple[float, Payload]] = []
         self.asked: list[Envelope[SelfplayRequested]] = []
         self.feed(RunConfigured(run_id="r", settings=run_settings().model_dump(mode="json")), key=None)
         self.feed(DaemonReady(daemon="selfplay_worker", node="laptop", position=0, capacity=1), key=None)
-        self.feed(distributed())
+        for fact in settled(state_of(self.fold.states, KEY).lineage):
+            self.feed(fact)
 
     def feed(self, data: Payload, key: str | None = KEY) -> None:
         time = EPOCH + timedelta(seconds=self.now)
@@ -59,7 +60,7 @@ class ClosedLoop:
         while waiting:
             self.position += 1
             envelope = waiting.pop(0)
-            self.said.append((self.now, envelope.data))
+            self.published.append((self.now, envelope.data))
             if isinstance(envelope.data, SelfplayRequested):
                 self.asked.append(envelope)
             event = Event(envelope, self.position, round(self.now * 1e6), "broker@laptop")
@@ -78,8 +79,10 @@ class ClosedLoop:
                 self.feed(scored(score, model=OLD, rows=ROWS, request=envelope.id))
 
     def times(self, kind: type[Payload], **fields: Any) -> list[float]:
-        """Return the hours at which payloads of a type were said, those with these fields."""
-        return [at / HOUR for at, data in self.said if isinstance(data, kind) and fields.items() <= vars(data).items()]
+        """Return the hours at which payloads of a type with these fields were published."""
+        return [
+            at / HOUR for at, data in self.published if isinstance(data, kind) and fields.items() <= vars(data).items()
+        ]
 
 
 def poor_for_two_hours(_temperature: float, now: float) -> float:
@@ -114,7 +117,7 @@ def test_training_comes_back_by_itself(loop: ClosedLoop) -> None:
 def test_a_pause_is_answered_with_exploration() -> None:
     loop = ClosedLoop(lambda _temperature, _now: 0.4)
     loop.run(12)
-    boosts = [data for _, data in loop.said if isinstance(data, ExplorationBoost)]
+    boosts = [data for _, data in loop.published if isinstance(data, ExplorationBoost)]
     assert [boost.multiplier for boost in boosts[:2]] == [1.5, 2.25]
     assert max(boost.multiplier for boost in boosts) == 2.25
     assert "quality" in boosts[0].reason
@@ -123,14 +126,14 @@ def test_a_pause_is_answered_with_exploration() -> None:
 def test_a_long_pause_piles_up_no_more_than_a_training_needs() -> None:
     loop = ClosedLoop(lambda _temperature, _now: 0.4)
     loop.run(12)
-    kept = loop.fold.rows(TrainingTrigger.name)[KEY].shards
-    most = most_rows(state_of({}, KEY), run_settings())
-    assert sum(shard.rows for shard in kept) == most
-    counted = loop.fold.rows(SelfplayScheduler.name)[CONFIG + KEY].config.shards
-    assert sum(shard.rows for shard in counted) == most
+    loop.feed(TrainingIntensityChanged(intensity="reduced", previous="paused", quality_score=0.5))
+    request = loop.published[-1][1]
+    assert isinstance(request, TrainingRequested)
+    assert sum(shard.rows for shard in request.shards) == most_rows(state_of({}, KEY), run_settings())
+    assert loop.fold.rows(SelfplayScheduler.name)[CONFIG + KEY].config.shards == (), "it counted no others"
 
 
-def test_games_too_poor_to_train_on_are_asked_for_no_more_often() -> None:
+def test_games_too_poor_to_train_on_are_no_more_frequent() -> None:
     loop = ClosedLoop(lambda _temperature, _now: 0.2)
     loop.run(2)
     (paused,) = loop.times(TrainingIntensityChanged, intensity="paused")

@@ -52,7 +52,8 @@ def test_whatever_is_read_is_emitted_and_every_decision_has_one_owner():
 
 
 def test_an_event_that_nobody_emits_is_a_loose_end():
-    with pytest.raises(LooseEnd, match=r"EVALUATION_COMPLETED is read by .*LeagueKeeper.*, and nobody emits it"):
+    evaluators = "ELO_UPDATED|EVALUATION_COMPLETED|EVALUATION_FAILED"
+    with pytest.raises(LooseEnd, match=rf"({evaluators}) is read by .*FeedbackState.*, and nobody emits it"):
         check(NO_EVALUATOR)
 
 
