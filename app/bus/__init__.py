@@ -10,11 +10,21 @@ Guarantees (ADR-003; each has a test that names it):
 """
 
 from app.bus.broker import Broker
-from app.bus.errors import BrokerUnavailable, BusClosed, BusError, EventTooLarge, InsecureEndpoint, PublishRefused
 from app.bus.limits import BrokerLimits
-from app.bus.memory_bus import MemoryBus, MemorySubscription
-from app.bus.ports import BROKER_ONLY, Batch, Bus, NotPermitted, Subscription
-from app.bus.zmq_bus import ZmqBus, ZmqSubscription, retry_letter
+from app.bus.ports import (
+    BROKER_ONLY,
+    Batch,
+    BrokerUnavailable,
+    Bus,
+    BusClosed,
+    BusError,
+    EventTooLarge,
+    InsecureEndpoint,
+    PublishRefused,
+    Subscription,
+)
+from app.bus.publisher import JournalPublisher
+from app.bus.zmq_bus import ZmqBus
 
 __all__ = [
     "BROKER_ONLY",
@@ -27,12 +37,8 @@ __all__ = [
     "BusError",
     "EventTooLarge",
     "InsecureEndpoint",
-    "MemoryBus",
-    "MemorySubscription",
-    "NotPermitted",
+    "JournalPublisher",
     "PublishRefused",
     "Subscription",
     "ZmqBus",
-    "ZmqSubscription",
-    "retry_letter",
 ]

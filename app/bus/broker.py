@@ -13,13 +13,13 @@ from typing import Any
 
 import zmq
 
-from app.bus.errors import BusError, InsecureEndpoint
 from app.bus.hub import Hub, Message
 from app.bus.limits import BrokerLimits
-from app.bus.ports import Journal
+from app.bus.ports import BusError, InsecureEndpoint
 from app.bus.sequencer import microseconds
 from app.core import Clock
 from app.events import Envelope
+from app.journal import Journal
 
 MAX_WAIT_S = 0.25
 PROBE_S = 5.0

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import structlog
 
 from app.bus.limits import BrokerLimits
-from app.bus.ports import Journal
 from app.bus.wire import CLOSED, EVENTS, EVENTS_FORM, ID_FORM, Subscribe
 from app.core import FlyballError
 from app.events.frames import Record
+from app.journal import Journal
 
 READ_RECORDS = 1024
 SKIPPED_POSITIONS = 1024

@@ -12,12 +12,13 @@ from pydantic import ValidationError
 from app.bus import wire
 from app.bus.fanout import Fanout
 from app.bus.limits import BrokerLimits, RateLimiter
-from app.bus.ports import Journal, NotPermitted, check_rights
+from app.bus.ports import PublishRefused, check_rights
 from app.bus.sequencer import WINDOW, Gap, Run, Sequencer
 from app.bus.wire import ProtocolError
 from app.core import is_broker
 from app.events import Envelope
 from app.events.frames import DamagedFrame, DeadLetter, Frame, frame_of, peek
+from app.journal import Journal
 
 Message = tuple[bytes, list[bytes]]
 """A peer (ROUTER's name of a connection) and the parts sent to it."""
@@ -63,9 +64,7 @@ class Hub:
         self._rates = RateLimiter(limits.events_per_second)
         self._sessions: dict[bytes, Session] = {}
         self._epoch_sessions: Counter[tuple[str, int]] = Counter()
-        self._known_cursors = journal.cursors()
-        self._cursors: dict[str, int] = {}  # this and the next three: what the next transaction writes and answers
-        self._letters: list[DeadLetter] = []
+        self._dead_letters: list[DeadLetter] = []  # this and the next two: what the next transaction writes and answers
         self._acks: dict[tuple[bytes, int], list[Run]] = {}
         self._answers: list[Message] = []
         self._out: list[Message] = []
@@ -112,11 +111,11 @@ class Hub:
     def settle(self) -> None:
         """Make durable what came in since the last call, then acknowledge it."""
         records, marks = self._sequencer.take()
-        if records or marks or self._cursors or self._letters:
-            self._journal.append(records, marks=marks, cursors=self._cursors, letters=self._letters)
+        if records or marks or self._dead_letters:
+            self._journal.append(records, marks=marks, dead_letters=self._dead_letters)
         self._out += [(peer, wire.ack(epoch, runs)) for (peer, epoch), runs in self._acks.items()]
         self._out += self._answers
-        self._cursors, self._letters, self._acks, self._answers = {}, [], {}, []
+        self._dead_letters, self._acks, self._answers = [], {}, []
         self._fanout.extend(records)
 
     def messages(self) -> Iterator[Message]:
@@ -176,10 +175,10 @@ class Hub:
                 self._greet(peer, int(1000 * wait) + 1, "Too many events a second.")
                 return
             runs = self._sequencer.admit(frame, now_us, session.producer)
-        except (DamagedFrame, NotPermitted) as error:
+        except (DamagedFrame, PublishRefused) as error:
             epoch, base, count = peek(raw) or (0, 0, 0)
             self._sequencer.skip(session.producer, epoch, base, count)
-            self._letters.append(DeadLetter(0, session.producer, self._source, str(error), raw))
+            self._dead_letters.append(DeadLetter(0, session.producer, self._source, str(error), raw))
             refusal = wire.REJECT_FORM.pack(wire.REJECT, epoch, base, count)
             self._answers.append((peer, [refusal, str(error).encode()]))
         except Gap as gap:
@@ -190,11 +189,8 @@ class Hub:
 
     def _subscribe(self, peer: bytes, parts: list[bytes]) -> None:
         wanted = wire.Subscribe.model_validate_json(parts[1])
-        position = head = self._sequencer.head
-        if wanted.after is not None:
-            position = wanted.after
-        elif wanted.durable is not None:
-            position = self._known_cursors.get(wanted.durable, 0)
+        head = self._sequencer.head
+        position = head if wanted.after is None else wanted.after
         if position > head:
             why = f"The cursor {position} lies beyond the journal's end {head}: is this the right journal?"
         elif self._fanout.count(peer) >= self._limits.max_subscriptions:
@@ -217,26 +213,20 @@ class Hub:
         _, token = wire.TOKEN_FORM.unpack(parts[0])
         problem = ""
         match parts[1]:
-            case b"commit":
-                commit = wire.Commit.model_validate_json(parts[2])
-                if not (problem := self._beyond(commit.position)):
-                    self._cursors[commit.name] = self._known_cursors[commit.name] = commit.position
-            case b"letter":
-                letter = wire.Bury.model_validate_json(parts[2])
-                kept = DeadLetter(letter.position, letter.producer, letter.reporter, letter.error, parts[3])
-                if not (problem := self._beyond(letter.position)):
-                    self._letters.append(kept)
-            case b"forget":
-                number = wire.Forget.model_validate_json(parts[2]).number
+            case wire.BURY:
+                dead_letter = wire.Bury.model_validate_json(parts[2]).dead_letter(parts[3])
+                head = self._sequencer.head
+                if dead_letter.position > head:
+                    problem = f"The position {dead_letter.position} lies beyond the journal's end {head}."
+                else:
+                    self._dead_letters.append(dead_letter)
+            case wire.DISCARD:
+                number = wire.Discard.model_validate_json(parts[2]).number
                 if not self._journal.remove_dead_letter(number):
                     problem = f"There is no dead letter {number}."
             case other:
                 raise ProtocolError(f"There is no method {other!r}.")
         self._answers.append((peer, [wire.TOKEN_FORM.pack(wire.ANSWER, token), problem.encode()]))
-
-    def _beyond(self, position: int) -> str:
-        head = self._sequencer.head
-        return f"The position {position} lies beyond the journal's end {head}." if position > head else ""
 
 
 def _check_producer(frame: Frame, session: Session) -> None:

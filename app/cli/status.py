@@ -49,7 +49,7 @@ def status(place: Place, *, as_json: bool) -> None:
     """
     with open_run(place) as reader:
         board = read_board(place.folder, reader)
-        head, unfolded = reader.head, {letter.position for letter in open_dead_letters(reader)}
+        head, unfolded = reader.head, {dead.position for dead in open_dead_letters(reader)}
         lead_seconds = _lead_seconds(reader)
     loaded = place.load()
     silent_seconds = silent_after(board.settings, loaded.deployment)

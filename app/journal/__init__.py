@@ -1,4 +1,4 @@
-"""The journal, daemons' state and clients' outboxes: ports, and adapters to SQLite and memory."""
+"""The journal, daemons' state and clients' outboxes: ports, and their adapters to SQLite."""
 
 from app.journal.damage import LANDMARKS, Rebuilt, rebuild
 from app.journal.database import (
@@ -12,11 +12,10 @@ from app.journal.database import (
     StorageInUse,
 )
 from app.journal.history import history
-from app.journal.memory_journal import MemoryJournal
-from app.journal.outbox import MemoryOutbox, SqliteOutbox
+from app.journal.outbox import SqliteOutbox
 from app.journal.ports import Chunk, Journal, JournalReader, Outbox, StateKey, StateStore
 from app.journal.sqlite_journal import SqliteJournal, SqliteJournalReader
-from app.journal.state import MemoryStateStore, SqliteStateStore
+from app.journal.state import SqliteStateStore
 
 __all__ = [
     "LANDMARKS",
@@ -25,9 +24,6 @@ __all__ = [
     "DamagedState",
     "Journal",
     "JournalReader",
-    "MemoryJournal",
-    "MemoryOutbox",
-    "MemoryStateStore",
     "NotAJournal",
     "OtherFormat",
     "OutOfOrder",

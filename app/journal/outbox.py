@@ -60,33 +60,6 @@ class SqliteOutbox:
         self._db.close()
 
 
-class MemoryOutbox:
-    """Frames in memory: they outlive a bus, but not the program."""
-
-    def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
-        self._frames: dict[tuple[int, int], bytes] = {}
-        self._max_bytes = max_bytes
-
-    def put(self, frames: Sequence[bytes]) -> None:
-        """See ``Outbox.put``."""
-        kept = {key_of(frame): frame for frame in frames} | self._frames
-        check_bound(sum(map(len, kept.values())), self._max_bytes)
-        for frame in frames:
-            self._frames.setdefault(key_of(frame), frame)
-
-    def load(self) -> list[bytes]:
-        """See ``Outbox.load``."""
-        return list(self._frames.values())
-
-    def remove(self, keys: Collection[tuple[int, int]]) -> None:
-        """See ``Outbox.remove``."""
-        for key in keys:
-            self._frames.pop(key, None)
-
-    def close(self) -> None:
-        """Do nothing: the content stays for as long as the object."""
-
-
 def key_of(frame: bytes) -> tuple[int, int]:
     """Return the (epoch, base) that identify a frame among its producer's. Raises ``DamagedFrame``."""
     parsed = Frame.parse(frame)

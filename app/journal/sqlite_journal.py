@@ -77,11 +77,6 @@ class _JournalTables:
             rows = queries.rows_of(self._connection, "landmarks", "type = ?", event_type)
             return next((position for _, position in rows), 0)
 
-    def cursors(self) -> dict[str, int]:
-        """See ``JournalReader.cursors``."""
-        with explained(self._path):
-            return dict(sorted(queries.rows_of(self._connection, "cursors")))
-
     def dead_letters(self) -> list[DeadLetter]:
         """See ``JournalReader.dead_letters``; the newest 10,000 are kept."""
         with explained(self._path):
@@ -139,7 +134,7 @@ class SqliteJournal(_JournalTables):
             raise
         self.head = last.last if last else 0
         self.recorded_us = last.recorded_us if last else 0
-        self._letters = max((letter.number for letter in self.dead_letters()), default=0)
+        self._dead_letters = max((dead.number for dead in self.dead_letters()), default=0)
         self._wal_pages = CHECKPOINT_PAGES
 
     def append(
@@ -147,8 +142,7 @@ class SqliteJournal(_JournalTables):
         records: Sequence[Record] = (),
         *,
         marks: Mapping[tuple[str, int], int] | None = None,
-        cursors: Mapping[str, int] | None = None,
-        letters: Sequence[DeadLetter] = (),
+        dead_letters: Sequence[DeadLetter] = (),
     ) -> None:
         """See ``Journal.append``."""
         queries.check_order(self.head, records)
@@ -162,19 +156,16 @@ class SqliteJournal(_JournalTables):
                 queries.save_row(db, "marks", producer, queries.signed(epoch), sequence, used)
             for landmark in landmarks_in(records).items():
                 queries.save_row(db, "landmarks", *landmark)
-            for cursor in (cursors or {}).items():
-                queries.save_row(db, "cursors", *cursor)
-            number = self._letters
-            for letter in letters:
-                about = (letter.position, letter.reporter)
+            number = self._dead_letters
+            for dead in dead_letters:
                 query = "SELECT 1 FROM dead_letters WHERE position = ? AND reporter = ?"
-                if letter.position and db.execute(query, about).fetchone():
+                if dead.position and db.execute(query, (dead.position, dead.reporter)).fetchone():
                     continue
                 number += 1
-                content = (letter.position, letter.producer, letter.reporter, letter.error, letter.body)
+                content = (dead.position, dead.producer, dead.reporter, dead.error, dead.body)
                 queries.save_row(db, "dead_letters", number, *content)
                 db.execute("DELETE FROM dead_letters WHERE number <= ?", (number - MAX_DEAD_LETTERS,))
-        self._letters = number
+        self._dead_letters = number
         if records:
             self.head, self.recorded_us = records[-1].last, records[-1].recorded_us
         self._wal_pages += PAGES_PER_COMMIT + sum(len(record.raw) for record in records) // PAGE_BYTES

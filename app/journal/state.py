@@ -63,29 +63,5 @@ class SqliteStateStore:
         )
 
 
-class MemoryStateStore:
-    """State in memory."""
-
-    def __init__(self) -> None:
-        self._cursor = 0
-        self._rows: dict[StateKey, bytes] = {}
-
-    def load(self) -> tuple[int, dict[StateKey, bytes]]:
-        """See ``StateStore.load``."""
-        return self._cursor, dict(self._rows)
-
-    def save(self, cursor: int, changed: Mapping[StateKey, bytes | None]) -> None:
-        """See ``StateStore.save``."""
-        self._cursor = cursor
-        for key, value in changed.items():
-            if value is None:
-                self._rows.pop(key, None)
-            else:
-                self._rows[key] = value
-
-    def close(self) -> None:
-        """Do nothing: the content stays for as long as the object."""
-
-
 def _checksum(kind: str, name: str, value: bytes) -> int:
     return crc32(value, crc32(f"{len(kind)}:{kind}{name}".encode()))
