@@ -10,10 +10,10 @@ Guarantees (ADR-003; each has a test that names it):
 """
 
 from app.bus.broker import Broker
-from app.bus.limits import BrokerLimits
 from app.bus.ports import (
     BROKER_ONLY,
     Batch,
+    BrokerLimits,
     BrokerUnavailable,
     Bus,
     BusClosed,
@@ -23,7 +23,7 @@ from app.bus.ports import (
     PublishRefused,
     Subscription,
 )
-from app.bus.publisher import JournalPublisher
+from app.bus.sequencer import JournalPublisher
 from app.bus.zmq_bus import ZmqBus
 
 __all__ = [

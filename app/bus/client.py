@@ -74,10 +74,7 @@ class Packed:
 class Outgoing:
     """One producer's unacknowledged frames in order: first those in flight, then those that wait.
 
-    Args:
-        producer: its name.
-        epoch: names this life of the producer; never used before.
-        kept: frames from the outbox, which are sent first.
+    Those from the outbox (``kept``) are sent first.
     """
 
     def __init__(self, producer: str, epoch: int, kept: Iterable[bytes]) -> None:

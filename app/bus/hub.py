@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from app.bus import wire
 from app.bus.fanout import Fanout
-from app.bus.limits import BrokerLimits, RateLimiter
-from app.bus.ports import PublishRefused, check_rights
+from app.bus.ports import BrokerLimits, PublishRefused, check_rights
 from app.bus.sequencer import WINDOW, Gap, Run, Sequencer
 from app.bus.wire import ProtocolError
 from app.core import is_broker
@@ -24,6 +23,38 @@ Message = tuple[bytes, list[bytes]]
 """A peer (ROUTER's name of a connection) and the parts sent to it."""
 
 SILENCE_S = 5.0
+BURST_S = 2.0
+
+
+class RateLimiter:
+    """A token bucket for each producer, of two seconds' worth; a new connection brings no new bucket.
+
+    ``rate`` is in events per second.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self._rate, self._capacity = rate, BURST_S * rate
+        self._buckets: dict[str, tuple[float, float]] = {}  # tokens, and the time they were counted
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take(self, producer: str, count: int, now: float) -> float:
+        """Take tokens if there are any and return 0, else the seconds to wait. One call may overdraw."""
+        tokens = self._tokens(producer, now)
+        if tokens <= 0:
+            return -tokens / self._rate + 0.001
+        self._buckets[producer] = tokens - count, now
+        return 0.0
+
+    def drop_full(self, now: float) -> None:
+        """Drop full buckets: a new one is as good."""
+        for producer in [one for one in self._buckets if self._tokens(one, now) >= self._capacity]:
+            del self._buckets[producer]
+
+    def _tokens(self, producer: str, now: float) -> float:
+        tokens, then = self._buckets.get(producer, (self._capacity, now))
+        return min(tokens + (now - then) * self._rate, self._capacity)
 
 
 @dataclass(slots=True)
@@ -78,13 +109,9 @@ class Hub:
         }
 
     def receive(self, peer: bytes, parts: list[bytes], now: float, now_us: int) -> None:
-        """Take in a message.
+        """Take in a message, whatever is in it.
 
-        Args:
-            peer: who sent it.
-            parts: what they sent; anything at all may be in it.
-            now: seconds of the monotonic clock.
-            now_us: time of day, microseconds since 1970 UTC.
+        ``now`` is in seconds of the monotonic clock, ``now_us`` the time of day in microseconds since 1970 UTC.
         """
         kind = parts[0][:1] if parts else b""
         try:

@@ -1,6 +1,6 @@
 """The journal, daemons' state and clients' outboxes: ports, and their adapters to SQLite."""
 
-from app.journal.damage import LANDMARKS, Rebuilt, rebuild
+from app.journal.damage import rebuild
 from app.journal.database import (
     DamagedDatabase,
     DamagedState,
@@ -18,7 +18,6 @@ from app.journal.sqlite_journal import SqliteJournal, SqliteJournalReader
 from app.journal.state import SqliteStateStore
 
 __all__ = [
-    "LANDMARKS",
     "Chunk",
     "DamagedDatabase",
     "DamagedState",
@@ -28,7 +27,6 @@ __all__ = [
     "OtherFormat",
     "OutOfOrder",
     "Outbox",
-    "Rebuilt",
     "SqliteJournal",
     "SqliteJournalReader",
     "SqliteOutbox",

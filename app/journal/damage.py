@@ -77,12 +77,6 @@ def damage_after(db: sqlite3.Connection, after: int) -> Iterator[FlyballError]:
         yield DamagedDatabase(f"Damaged journal: its table landmarks lacks {missing!r}.")
 
 
-def check(db: sqlite3.Connection, after: int) -> None:
-    """Raise the first damage of the records after a position, and of the other tables."""
-    for error in damage_after(db, max(0, after)):
-        raise error
-
-
 def _damaged_records(db: sqlite3.Connection, after: int, derived: Derived) -> Iterator[DamagedRecord]:
     position = None if after else 0  # None: the end of the record before is unknown
     with closing(db.execute("SELECT first, head, bodies FROM frames WHERE first > ? ORDER BY first", (after,))) as rows:

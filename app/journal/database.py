@@ -124,7 +124,7 @@ class Database:
     Args:
         path: the file; created with its folders when missing.
         form: its format.
-        synchronous: FULL makes a commit durable on return, NORMAL keeps it consistent but may lose the last ones.
+        synchronous: FULL makes a commit durable on return; NORMAL may lose the last ones.
         reserve_bytes: size of a reserve file beside it, deleted when the disk is full so that closing succeeds.
 
     Raises:
@@ -301,11 +301,7 @@ def _objects(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep writers out of a file.
-
-    Raises:
-        StorageInUse: a process writes it.
-    """
+    """Keep writers out of a file. Raises ``StorageInUse``."""
     lock = _lock(path)
     try:
         yield

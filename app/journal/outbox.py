@@ -15,17 +15,7 @@ MAX_BYTES = 256 << 20
 
 
 class SqliteOutbox:
-    """Frames in a SQLite file, durable when ``put`` returns.
-
-    Args:
-        path: the file; created when missing.
-        max_bytes: bound on the frames kept.
-
-    Raises:
-        StorageInUse: another process writes it.
-        NotAJournal: the file is something else.
-        DamagedDatabase: its content has changed since it was written.
-    """
+    """Frames in a SQLite file, up to ``max_bytes``; durable when ``put`` returns. Raises what ``Database`` raises."""
 
     def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES) -> None:
         self._db = Database(path, FORMAT)

@@ -2,13 +2,13 @@
 
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from app.core import FlyballError
 from app.events.frames import DeadLetter, Record, damaged, ids_of
 from app.journal import queries
-from app.journal.damage import check, damage_after, landmarks_in
+from app.journal.damage import damage_after, landmarks_in
 from app.journal.database import (
     CHECKPOINT_PAGES,
     PAGE_BYTES,
@@ -30,7 +30,7 @@ PAGES_PER_COMMIT = 3
 
 
 class _JournalTables:
-    """The reading methods that the writer and read-only readers share."""
+    """The reading methods of the writer and of read-only readers; see ``JournalReader``."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path, self._connection = path, connection
@@ -105,35 +105,23 @@ class _JournalTables:
 
 
 class SqliteJournal(_JournalTables):
-    """The one writer of a journal file.
+    """The one writer of a journal file, which is created when missing, and migrated when it has an older format.
 
     Once ``append`` returns, its records survive kill -9 and a loss of power. Every row is checksummed, and a damaged
     one is refused. Opening checks the structure of the file, the latest records, and all rows of the other tables
-    (ADR-021).
-
-    Args:
-        path: the file; created when missing, migrated when it is of an older format.
-
-    Raises:
-        StorageInUse: another process writes it.
-        NotAJournal: the file is something else.
-        OtherFormat: a newer program wrote it.
-        DamagedDatabase: it is damaged.
-        DamagedRecord: one of its latest records is damaged.
+    (ADR-021); it raises ``DamagedRecord``, or what ``Database`` raises.
     """
 
     def __init__(self, path: Path) -> None:
         self._db = Database(path, queries.FORMAT, reserve_bytes=RESERVE_BYTES)
         super().__init__(path, self._db.connection)
-        try:
-            with explained(path):
-                last = queries.last_record(self._connection)
-                check(self._connection, after=(last.last if last else 0) - CHECKED_EVENTS)
-        except BaseException:
-            self._db.close()
-            raise
-        self.head = last.last if last else 0
-        self.recorded_us = last.recorded_us if last else 0
+        with ExitStack() as on_error, explained(path):
+            on_error.callback(self._db.close)
+            last = queries.last_record(self._connection)
+            self.head, self.recorded_us = (last.last, last.recorded_us) if last else (0, 0)
+            for damage in damage_after(self._connection, max(0, self.head - CHECKED_EVENTS)):
+                raise damage
+            on_error.pop_all()
         self._dead_letters = max((dead.number for dead in self.dead_letters()), default=0)
         self._wal_pages = CHECKPOINT_PAGES
 
@@ -202,13 +190,7 @@ class SqliteJournal(_JournalTables):
 
 
 class SqliteJournalReader(_JournalTables):
-    """Reads a journal file, whether or not a broker writes it.
-
-    Raises:
-        NotAJournal: there is none, or it is something else.
-        OtherFormat: it is of an older or a newer format.
-        DamagedDatabase: its header or its schema is damaged.
-    """
+    """Reads a journal file, whether or not a broker writes it. Raises what ``open_read_only`` raises."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, open_read_only(path, queries.FORMAT))

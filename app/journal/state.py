@@ -20,11 +20,7 @@ class SqliteStateStore:
     """State in a SQLite file.
 
     It is written with ``synchronous=NORMAL``: a loss of power may undo the last saves, state and cursor together, and
-    the events since are folded again from the journal.
-
-    Raises:
-        StorageInUse: another process writes it.
-        NotAJournal: the file is something else.
+    the events since are folded again from the journal. Raises what ``Database`` raises.
     """
 
     def __init__(self, path: Path) -> None:

@@ -4,7 +4,6 @@ from app.store.blobs import BlobStore, DamagedBlob, FileStore, MemoryStore, Miss
 from app.store.checkpoints import (
     Checkpoint,
     Manifest,
-    NoModel,
     UnusablePolicy,
     delete_checkpoint,
     export_checkpoint,
@@ -15,14 +14,13 @@ from app.store.checkpoints import (
 )
 from app.store.experience import (
     BadExperience,
-    Experience,
     experience_lines,
     load_experience,
     read_experience,
     steps_left_out,
 )
 from app.store.leagues import ForeignLeague, LeagueFile
-from app.store.shard import BadShard, Shard, ShardMeta, delete_shard, get_shard, note_of, put_shard, with_note
+from app.store.shard import BadShard, Shard, ShardMeta, get_shard, note_of, put_shard, with_note
 
 __all__ = [
     "BadExperience",
@@ -30,19 +28,16 @@ __all__ = [
     "BlobStore",
     "Checkpoint",
     "DamagedBlob",
-    "Experience",
     "FileStore",
     "ForeignLeague",
     "LeagueFile",
     "Manifest",
     "MemoryStore",
     "MissingBlob",
-    "NoModel",
     "Shard",
     "ShardMeta",
     "UnusablePolicy",
     "delete_checkpoint",
-    "delete_shard",
     "experience_lines",
     "export_checkpoint",
     "get_checkpoint",

@@ -5,8 +5,8 @@ from bus_rig import checked
 from in_memory import MemoryJournal
 
 from app.bus.fanout import SKIPPED_POSITIONS, Fanout, Piece, RecentRecords, SubscriptionCursor
-from app.bus.hub import Hub
-from app.bus.limits import BrokerLimits, RateLimiter
+from app.bus.hub import Hub, RateLimiter
+from app.bus.ports import BrokerLimits
 from app.bus.sequencer import Gap, IdWindow, Run, Sequencer
 from app.bus.wire import ACK, EVENTS_FORM, FRAME, GREET, HELLO, WELCOME, Hello, Subscribe, ack, read_ack
 from app.events.frames import Frame, frame_of

@@ -20,7 +20,6 @@ from app.store import (
     Shard,
     ShardMeta,
     delete_checkpoint,
-    delete_shard,
     get_checkpoint,
     get_shard,
     put_checkpoint,
@@ -198,7 +197,7 @@ def test_deleting_takes_the_optimiser_along_and_is_idempotent():
     model, key = put_checkpoint(store, manifest(1, PARENT), PARAMETERS, b"moments"), put_shard(store, shard())
     for _ in range(2):
         delete_checkpoint(store, model)
-        delete_shard(store, key)
+        store.delete(key)
     assert list(store.keys()) == []
 
 
