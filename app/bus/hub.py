@@ -101,12 +101,6 @@ class Hub:
         self._out: list[Message] = []
         self._epoch = journal.head
         self._sequencer.introduce(source, self._epoch, journal.mark(source, self._epoch) or 0)
-        self._handlers: dict[bytes, Callable[[bytes, list[bytes]], None]] = {
-            wire.SUBSCRIBE: self._subscribe,
-            wire.CREDIT: self._credit,
-            wire.UNSUBSCRIBE: self._unsubscribe,
-            wire.ASK: self._ask,
-        }
 
     def receive(self, peer: bytes, parts: list[bytes], now: float, now_us: int) -> None:
         """Take in a message, whatever is in it.
@@ -121,10 +115,7 @@ class Hub:
                 self._greet(peer, 0, "The broker does not know this connection.")
             else:
                 session.heard = now
-                if kind == wire.FRAME:
-                    self._frame(peer, session, parts[1], now, now_us)
-                else:
-                    self._handlers.get(kind, _unknown)(peer, parts)
+                self._receive_known(peer, session, parts, now, now_us)
         except (ProtocolError, ValidationError, struct_error, IndexError) as error:
             self._out.append((peer, [wire.ERROR, f"The broker does not understand this message: {error}".encode()]))
 
@@ -172,6 +163,23 @@ class Hub:
         silent = [peer for peer, session in self._sessions.items() if now - session.heard > SILENCE_S]
         return [(peer, [wire.BEAT]) for peer in silent]
 
+    def _receive_known(self, peer: bytes, session: Session, parts: list[bytes], now: float, now_us: int) -> None:
+        """Take in a message of a connection that has said hello."""
+        match parts[0][:1]:
+            case wire.FRAME:
+                self._frame(peer, session, parts[1], now, now_us)
+            case wire.SUBSCRIBE:
+                self._subscribe(peer, wire.Subscribe.model_validate_json(parts[1]))
+            case wire.CREDIT:
+                _, number, position = wire.CREDIT_FORM.unpack(parts[0])
+                self._fanout.consumed(peer, number, position)
+            case wire.UNSUBSCRIBE:
+                self._fanout.remove(peer, wire.ID_FORM.unpack(parts[0])[1])
+            case wire.ASK:
+                self._ask(peer, parts)
+            case kind:
+                raise ProtocolError(f"{peer!r} sent a message of the unknown kind {kind!r}.")
+
     def _hello(self, peer: bytes, hello: wire.Hello, now: float) -> None:
         if is_broker(hello.producer):
             raise ProtocolError(f"{hello.producer!r} is a broker's name: choose another name for the client.")
@@ -214,8 +222,7 @@ class Hub:
         else:
             self._acks.setdefault((peer, frame.epoch), []).extend(runs)
 
-    def _subscribe(self, peer: bytes, parts: list[bytes]) -> None:
-        wanted = wire.Subscribe.model_validate_json(parts[1])
+    def _subscribe(self, peer: bytes, wanted: wire.Subscribe) -> None:
         head = self._sequencer.head
         position = head if wanted.after is None else wanted.after
         if position > head:
@@ -227,13 +234,6 @@ class Hub:
             self._out.append((peer, [wire.OPENED_FORM.pack(wire.OPENED, wanted.id, position)]))
             return
         self._out.append((peer, [wire.ID_FORM.pack(wire.CLOSED, wanted.id), why.encode()]))
-
-    def _credit(self, peer: bytes, parts: list[bytes]) -> None:
-        _, number, position = wire.CREDIT_FORM.unpack(parts[0])
-        self._fanout.consumed(peer, number, position)
-
-    def _unsubscribe(self, peer: bytes, parts: list[bytes]) -> None:
-        self._fanout.remove(peer, wire.ID_FORM.unpack(parts[0])[1])
 
     def _ask(self, peer: bytes, parts: list[bytes]) -> None:
         """Handle a request; it is answered after the next transaction."""
@@ -259,7 +259,3 @@ class Hub:
 def _check_producer(frame: Frame, session: Session) -> None:
     if frame.producer != session.producer:
         raise DamagedFrame(f"The frame is from {frame.producer!r}, the connection from {session.producer!r}.")
-
-
-def _unknown(peer: bytes, parts: list[bytes]) -> None:
-    raise ProtocolError(f"{peer!r} sent a message of the unknown kind {parts[0][:1]!r}.")
