@@ -1,4 +1,4 @@
-"""The bus: durable publishing, delivery by position, over ZeroMQ or within one process.
+"""The bus: durable publishing, delivery by position, over ZeroMQ.
 
 Guarantees (ADR-003; each has a test that names it):
 
@@ -10,35 +10,8 @@ Guarantees (ADR-003; each has a test that names it):
 """
 
 from app.bus.broker import Broker
-from app.bus.ports import (
-    BROKER_ONLY,
-    Batch,
-    BrokerLimits,
-    BrokerUnavailable,
-    Bus,
-    BusClosed,
-    BusError,
-    EventTooLarge,
-    InsecureEndpoint,
-    PublishRefused,
-    Subscription,
-)
+from app.bus.ports import BROKER_ONLY, Batch, BrokerUnavailable, Bus, Subscription
 from app.bus.sequencer import JournalPublisher
 from app.bus.zmq_bus import ZmqBus
 
-__all__ = [
-    "BROKER_ONLY",
-    "Batch",
-    "Broker",
-    "BrokerLimits",
-    "BrokerUnavailable",
-    "Bus",
-    "BusClosed",
-    "BusError",
-    "EventTooLarge",
-    "InsecureEndpoint",
-    "JournalPublisher",
-    "PublishRefused",
-    "Subscription",
-    "ZmqBus",
-]
+__all__ = ["BROKER_ONLY", "Batch", "Broker", "BrokerUnavailable", "Bus", "JournalPublisher", "Subscription", "ZmqBus"]

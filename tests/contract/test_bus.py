@@ -8,7 +8,8 @@ import pytest
 from bus_rig import StepClock, address, broker_thread, checked, degraded, gather
 from in_memory import MemoryBus, MemoryJournal
 
-from app.bus import BusClosed, BusError, PublishRefused, ZmqBus
+from app.bus import ZmqBus
+from app.bus.ports import BusClosed, BusError, PublishRefused
 from app.events import ClockTick, ParityChecked, QualityDegraded, RunConfigured, encode, originate
 from app.events.frames import DeadLetter, Draft, Frame, FrameBuilder, seal
 

@@ -5,7 +5,8 @@ from in_memory import MemoryJournal
 
 from app.events import RunConfigured
 from app.events.frames import DamagedRecord, DeadLetter, Draft, Frame, FrameBuilder, seal
-from app.journal import OutOfOrder, SqliteJournal, SqliteJournalReader
+from app.journal import SqliteJournal, SqliteJournalReader
+from app.journal.database import OutOfOrder
 
 
 def record(first, *rows, at=1000, source="trainer@a"):

@@ -13,8 +13,8 @@ import pytest
 from app.core import FlyballError
 from app.events import RunConfigured
 from app.events.frames import DamagedRecord, DeadLetter, Draft, Frame, FrameBuilder, Record, seal
-from app.journal import DamagedDatabase, OtherFormat, SqliteJournal, SqliteJournalReader, StorageError, rebuild
-from app.journal.database import PAGE_BYTES
+from app.journal import DamagedDatabase, OtherFormat, SqliteJournal, SqliteJournalReader, rebuild
+from app.journal.database import PAGE_BYTES, StorageError
 
 TABLES = ("frames", "marks", "landmarks", "dead_letters")
 FLIPS = 150

@@ -5,16 +5,8 @@ import sqlite3
 import pytest
 
 from app.events.frames import Draft, Frame, FrameBuilder, seal
-from app.journal import (
-    NotAJournal,
-    SqliteJournal,
-    SqliteJournalReader,
-    StorageError,
-    StorageFull,
-    StorageInUse,
-    database,
-)
-from app.journal.database import explained
+from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, database
+from app.journal.database import StorageError, StorageFull, StorageInUse, explained
 
 
 def record(first, size=10):

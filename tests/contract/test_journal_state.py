@@ -4,7 +4,8 @@ import pytest
 from in_memory import MemoryOutbox, MemoryStateStore
 
 from app.events.frames import DamagedFrame, Draft, FrameBuilder
-from app.journal import DamagedState, SqliteOutbox, SqliteStateStore, StorageFull, StorageInUse
+from app.journal import SqliteOutbox, SqliteStateStore
+from app.journal.database import DamagedState, StorageFull, StorageInUse
 
 
 @pytest.fixture(params=["memory", "sqlite"])

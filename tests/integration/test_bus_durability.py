@@ -10,7 +10,8 @@ from in_memory import MemoryJournal, MemoryOutbox
 
 from app.bus import Broker, BrokerUnavailable, ZmqBus
 from app.events.frames import Frame
-from app.journal import SqliteJournal, SqliteJournalReader, SqliteOutbox, StorageFull
+from app.journal import SqliteJournal, SqliteJournalReader, SqliteOutbox
+from app.journal.database import StorageFull
 from daemons.clock import SystemClock
 
 

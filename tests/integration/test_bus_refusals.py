@@ -10,17 +10,9 @@ import zmq
 from bus_rig import StepClock, address, broker_thread, checked, gather, until
 from in_memory import MemoryJournal
 
-from app.bus import (
-    Broker,
-    BrokerLimits,
-    BusError,
-    EventTooLarge,
-    InsecureEndpoint,
-    PublishRefused,
-    ZmqBus,
-    wire,
-)
+from app.bus import Broker, ZmqBus, wire
 from app.bus.client import CREDIT_BYTES
+from app.bus.ports import BrokerLimits, BusError, EventTooLarge, InsecureEndpoint, PublishRefused
 from app.events import RunConfigured, encode, originate
 from app.events.frames import DeadLetter, FrameBuilder, draft_of, frame_of
 from app.journal import SqliteJournal

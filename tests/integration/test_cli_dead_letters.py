@@ -11,7 +11,8 @@ import pytest
 from bus_rig import START, broker_daemon, checked
 from click.testing import CliRunner, Result
 
-from app.bus import PublishRefused, ZmqBus
+from app.bus import ZmqBus
+from app.bus.ports import PublishRefused
 from app.cli.group import main
 from app.config import Deployment, RunFolder
 from app.events import Event, RunConfigured, encode, originate

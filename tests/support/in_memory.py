@@ -6,13 +6,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.bus import Batch, BusClosed, BusError, JournalPublisher, Subscription
+from app.bus import Batch, JournalPublisher, Subscription
+from app.bus.ports import BusClosed, BusError
 from app.core import Clock
 from app.events import Envelope, Event, Payload
 from app.events.frames import DeadLetter, Record, read_events
-from app.journal import Chunk, Journal, StateKey
+from app.journal import Journal
 from app.journal.damage import landmarks_in
 from app.journal.outbox import MAX_BYTES, check_bound, key_of
+from app.journal.ports import Chunk, StateKey
 from app.journal.queries import MARKS_KEPT, check_order
 
 READ_RECORDS = 64

@@ -3,9 +3,9 @@
 import pytest
 from bus_rig import checked
 
-from app.bus import BusError, PublishRefused, wire
+from app.bus import wire
 from app.bus.client import CREDIT_BYTES, FRAMES_IN_FLIGHT, Changed, Client, Finished, Overdue, Settled
-from app.bus.ports import Batch
+from app.bus.ports import Batch, BusError, PublishRefused
 from app.bus.sequencer import Run
 from app.events.frames import Draft, Frame, FrameBuilder, draft_of, frame_of, seal
 
