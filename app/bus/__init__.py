@@ -1,4 +1,4 @@
-"""The bus: durable publishing, delivery by position, over ZeroMQ or within one process.
+"""The bus: durable publishing, delivery by position, over ZeroMQ.
 
 Guarantees (ADR-003; each has a test that names it):
 
@@ -10,29 +10,8 @@ Guarantees (ADR-003; each has a test that names it):
 """
 
 from app.bus.broker import Broker
-from app.bus.errors import BrokerUnavailable, BusClosed, BusError, EventTooLarge, InsecureEndpoint, PublishRefused
-from app.bus.limits import BrokerLimits
-from app.bus.memory_bus import MemoryBus, MemorySubscription
-from app.bus.ports import BROKER_ONLY, Batch, Bus, NotPermitted, Subscription
-from app.bus.zmq_bus import ZmqBus, ZmqSubscription, retry_letter
+from app.bus.ports import BROKER_ONLY, Batch, BrokerUnavailable, Bus, Subscription
+from app.bus.sequencer import JournalPublisher
+from app.bus.zmq_bus import ZmqBus
 
-__all__ = [
-    "BROKER_ONLY",
-    "Batch",
-    "Broker",
-    "BrokerLimits",
-    "BrokerUnavailable",
-    "Bus",
-    "BusClosed",
-    "BusError",
-    "EventTooLarge",
-    "InsecureEndpoint",
-    "MemoryBus",
-    "MemorySubscription",
-    "NotPermitted",
-    "PublishRefused",
-    "Subscription",
-    "ZmqBus",
-    "ZmqSubscription",
-    "retry_letter",
-]
+__all__ = ["BROKER_ONLY", "Batch", "Broker", "BrokerUnavailable", "Bus", "JournalPublisher", "Subscription", "ZmqBus"]

@@ -13,24 +13,19 @@ from typing import Any
 
 import zmq
 
-from app.bus.errors import BusError, InsecureEndpoint
 from app.bus.hub import Hub, Message
-from app.bus.limits import BrokerLimits
-from app.bus.ports import Journal
+from app.bus.ports import BrokerLimits, BusError, InsecureEndpoint
 from app.bus.sequencer import microseconds
 from app.core import Clock
 from app.events import Envelope
+from app.journal import Journal
 
 MAX_WAIT_S = 0.25
 PROBE_S = 5.0
 
 
-def check_endpoint(endpoint: str) -> None:
-    """Refuse an address that other machines can reach: nothing would keep them out.
-
-    Raises:
-        InsecureEndpoint: the address is neither a file, nor within the process, nor on the loopback interface.
-    """
+def _check_endpoint(endpoint: str) -> None:
+    """Refuse an address that other machines can reach, because nothing would keep them out."""
     transport, _, rest = endpoint.partition("://")
     if transport in ("ipc", "inproc"):
         return
@@ -83,7 +78,7 @@ class Broker:
         self._hub = Hub(journal, f"broker@{node}", self._limits, give_up)
         self._on_tick, self._tick_s, self._on_loop = on_tick, tick_s, on_loop
         self._next_tick = self._next_probe = clock.monotonic()
-        check_endpoint(endpoint)
+        _check_endpoint(endpoint)
         self._context = zmq.Context()
         self._socket = _bind(self._context, endpoint, self._limits)
         self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
@@ -91,10 +86,8 @@ class Broker:
     def run(self, stop: Callable[[], bool], *, wake_fd: int | None = None) -> None:
         """Serve until ``stop()`` is true; then close.
 
-        Args:
-            stop: asked every turn.
-            wake_fd: a descriptor that becomes readable when ``stop`` should be asked at once, for instance that of
-                ``signal.set_wakeup_fd``; without one it takes up to a quarter of a second.
+        ``stop`` is asked at least four times a second, and at once when ``wake_fd`` becomes readable (see
+        ``signal.set_wakeup_fd``).
         """
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)

@@ -10,8 +10,7 @@ from itertools import count, islice
 from typing import Any, NamedTuple
 
 from app.bus import wire
-from app.bus.errors import BusError, PublishRefused
-from app.bus.ports import Batch
+from app.bus.ports import Batch, BusError, PublishRefused
 from app.bus.sequencer import Run
 from app.core import FlyballError
 from app.events import Event
@@ -75,10 +74,7 @@ class Packed:
 class Outgoing:
     """One producer's unacknowledged frames in order: first those in flight, then those that wait.
 
-    Args:
-        producer: its name.
-        epoch: names this life of the producer; never used before.
-        kept: frames from the outbox, which are sent first.
+    Those from the outbox (``kept``) are sent first.
     """
 
     def __init__(self, producer: str, epoch: int, kept: Iterable[bytes]) -> None:
@@ -191,7 +187,6 @@ class ClientSubscription:
     Attributes:
         types: event types wanted; None for all.
         received: the broker has sent everything up to this position; None before it is opened at the head.
-        durable: name of the cursor that the broker keeps.
         number: names it on the wire; a new one each time it is opened, so that late deliveries are recognised.
         opened: the broker has opened it, once at least.
         error: why the broker ended it.
@@ -202,7 +197,6 @@ class ClientSubscription:
 
     types: frozenset[str] | None
     received: int | None
-    durable: str | None
     number: int = 0
     opened: bool = False
     error: FlyballError | None = None
@@ -223,7 +217,6 @@ class ClientSubscription:
             id=number,
             types=self.types,
             after=self.received,
-            durable=self.durable,
             credit=CREDIT_BYTES,
             held=self.held_bytes,
         )
@@ -314,9 +307,9 @@ class Client:
         self._ask(token, method, arguments, body)
         return token
 
-    def subscribe(self, types: frozenset[str] | None, after: int | None, durable: str | None) -> ClientSubscription:
+    def subscribe(self, types: frozenset[str] | None, after: int | None) -> ClientSubscription:
         """Subscribe to event types, None for all; see ``Bus.subscribe``."""
-        subscription = ClientSubscription(types, after, durable)
+        subscription = ClientSubscription(types, after)
         self._open(subscription)
         return subscription
 
@@ -453,8 +446,8 @@ class Client:
         if kept := tuple((frame.epoch, frame.base) for frame in frames if frame.kept):
             self._outputs.append(Settled(kept))
 
-    def _report(self, letter: DeadLetter) -> None:
-        self._ask(next(self._tokens), b"letter", wire.Bury.of(letter), letter.body)
+    def _report(self, dead: DeadLetter) -> None:
+        self._ask(next(self._tokens), wire.BURY, wire.Bury.of(dead), dead.body)
 
     def _ask(self, token: int, method: bytes, arguments: wire.Message, body: bytes) -> None:
         parts = [wire.TOKEN_FORM.pack(wire.ASK, token), method, arguments.model_dump_json().encode(), body]

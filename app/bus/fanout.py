@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import structlog
 
-from app.bus.limits import BrokerLimits
-from app.bus.ports import Journal
+from app.bus.ports import BrokerLimits
 from app.bus.wire import CLOSED, EVENTS, EVENTS_FORM, ID_FORM, Subscribe
 from app.core import FlyballError
 from app.events.frames import Record
+from app.journal import Journal
 
 READ_RECORDS = 1024
 SKIPPED_POSITIONS = 1024
@@ -27,12 +27,7 @@ class Piece(NamedTuple):
 
 
 class RecentRecords:
-    """A bounded tail of the journal.
-
-    Args:
-        head: position of the journal's last event.
-        max_bytes: bound on what is kept.
-    """
+    """The latest records, in memory, up to ``max_bytes``; ``head`` is the position of the journal's last event."""
 
     def __init__(self, head: int, max_bytes: int) -> None:
         self.head = head
@@ -78,11 +73,9 @@ class RecentRecords:
 
 
 class SubscriptionCursor:
-    """The broker's state of a subscription: where it is, and its credit.
+    """The broker's state of a subscription: its position and credit.
 
-    Args:
-        wanted: the subscriber's request. What it holds of an earlier subscription counts as one delivery.
-        position: begin after it.
+    What the subscriber holds of an earlier subscription (``wanted.held``) counts as one delivery.
     """
 
     def __init__(self, wanted: Subscribe, position: int) -> None:
@@ -123,12 +116,7 @@ class SubscriptionCursor:
 
 
 class Fanout:
-    """All subscriptions of a broker.
-
-    Args:
-        journal: where the events are.
-        limits: bounds.
-    """
+    """All subscriptions of a broker."""
 
     def __init__(self, journal: Journal, limits: BrokerLimits) -> None:
         self._journal, self._limits = journal, limits

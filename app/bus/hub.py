@@ -11,18 +11,50 @@ from pydantic import ValidationError
 
 from app.bus import wire
 from app.bus.fanout import Fanout
-from app.bus.limits import BrokerLimits, RateLimiter
-from app.bus.ports import Journal, NotPermitted, check_rights
+from app.bus.ports import BrokerLimits, PublishRefused, check_rights
 from app.bus.sequencer import WINDOW, Gap, Run, Sequencer
 from app.bus.wire import ProtocolError
 from app.core import is_broker
 from app.events import Envelope
 from app.events.frames import DamagedFrame, DeadLetter, Frame, frame_of, peek
+from app.journal import Journal
 
 Message = tuple[bytes, list[bytes]]
 """A peer (ROUTER's name of a connection) and the parts sent to it."""
 
 SILENCE_S = 5.0
+BURST_S = 2.0
+
+
+class RateLimiter:
+    """A token bucket for each producer, of two seconds' worth; a new connection brings no new bucket.
+
+    ``rate`` is in events per second.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self._rate, self._capacity = rate, BURST_S * rate
+        self._buckets: dict[str, tuple[float, float]] = {}  # tokens, and the time they were counted
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take(self, producer: str, count: int, now: float) -> float:
+        """Take tokens if there are any and return 0, else the seconds to wait. One call may overdraw."""
+        tokens = self._tokens(producer, now)
+        if tokens <= 0:
+            return -tokens / self._rate + 0.001
+        self._buckets[producer] = tokens - count, now
+        return 0.0
+
+    def drop_full(self, now: float) -> None:
+        """Drop full buckets: a new one is as good."""
+        for producer in [one for one in self._buckets if self._tokens(one, now) >= self._capacity]:
+            del self._buckets[producer]
+
+    def _tokens(self, producer: str, now: float) -> float:
+        tokens, then = self._buckets.get(producer, (self._capacity, now))
+        return min(tokens + (now - then) * self._rate, self._capacity)
 
 
 @dataclass(slots=True)
@@ -63,29 +95,17 @@ class Hub:
         self._rates = RateLimiter(limits.events_per_second)
         self._sessions: dict[bytes, Session] = {}
         self._epoch_sessions: Counter[tuple[str, int]] = Counter()
-        self._known_cursors = journal.cursors()
-        self._cursors: dict[str, int] = {}  # this and the next three: what the next transaction writes and answers
-        self._letters: list[DeadLetter] = []
+        self._dead_letters: list[DeadLetter] = []  # this and the next two: what the next transaction writes and answers
         self._acks: dict[tuple[bytes, int], list[Run]] = {}
         self._answers: list[Message] = []
         self._out: list[Message] = []
         self._epoch = journal.head
         self._sequencer.introduce(source, self._epoch, journal.mark(source, self._epoch) or 0)
-        self._handlers: dict[bytes, Callable[[bytes, list[bytes]], None]] = {
-            wire.SUBSCRIBE: self._subscribe,
-            wire.CREDIT: self._credit,
-            wire.UNSUBSCRIBE: self._unsubscribe,
-            wire.ASK: self._ask,
-        }
 
     def receive(self, peer: bytes, parts: list[bytes], now: float, now_us: int) -> None:
-        """Take in a message.
+        """Take in a message, whatever is in it.
 
-        Args:
-            peer: who sent it.
-            parts: what they sent; anything at all may be in it.
-            now: seconds of the monotonic clock.
-            now_us: time of day, microseconds since 1970 UTC.
+        ``now`` is in seconds of the monotonic clock, ``now_us`` the time of day in microseconds since 1970 UTC.
         """
         kind = parts[0][:1] if parts else b""
         try:
@@ -95,10 +115,7 @@ class Hub:
                 self._greet(peer, 0, "The broker does not know this connection.")
             else:
                 session.heard = now
-                if kind == wire.FRAME:
-                    self._frame(peer, session, parts[1], now, now_us)
-                else:
-                    self._handlers.get(kind, _unknown)(peer, parts)
+                self._receive_known(peer, session, parts, now, now_us)
         except (ProtocolError, ValidationError, struct_error, IndexError) as error:
             self._out.append((peer, [wire.ERROR, f"The broker does not understand this message: {error}".encode()]))
 
@@ -112,11 +129,11 @@ class Hub:
     def settle(self) -> None:
         """Make durable what came in since the last call, then acknowledge it."""
         records, marks = self._sequencer.take()
-        if records or marks or self._cursors or self._letters:
-            self._journal.append(records, marks=marks, cursors=self._cursors, letters=self._letters)
+        if records or marks or self._dead_letters:
+            self._journal.append(records, marks=marks, dead_letters=self._dead_letters)
         self._out += [(peer, wire.ack(epoch, runs)) for (peer, epoch), runs in self._acks.items()]
         self._out += self._answers
-        self._cursors, self._letters, self._acks, self._answers = {}, [], {}, []
+        self._dead_letters, self._acks, self._answers = [], {}, []
         self._fanout.extend(records)
 
     def messages(self) -> Iterator[Message]:
@@ -145,6 +162,23 @@ class Hub:
         self._rates.drop_full(now)
         silent = [peer for peer, session in self._sessions.items() if now - session.heard > SILENCE_S]
         return [(peer, [wire.BEAT]) for peer in silent]
+
+    def _receive_known(self, peer: bytes, session: Session, parts: list[bytes], now: float, now_us: int) -> None:
+        """Take in a message of a connection that has said hello."""
+        match parts[0][:1]:
+            case wire.FRAME:
+                self._frame(peer, session, parts[1], now, now_us)
+            case wire.SUBSCRIBE:
+                self._subscribe(peer, wire.Subscribe.model_validate_json(parts[1]))
+            case wire.CREDIT:
+                _, number, position = wire.CREDIT_FORM.unpack(parts[0])
+                self._fanout.consumed(peer, number, position)
+            case wire.UNSUBSCRIBE:
+                self._fanout.remove(peer, wire.ID_FORM.unpack(parts[0])[1])
+            case wire.ASK:
+                self._ask(peer, parts)
+            case kind:
+                raise ProtocolError(f"{peer!r} sent a message of the unknown kind {kind!r}.")
 
     def _hello(self, peer: bytes, hello: wire.Hello, now: float) -> None:
         if is_broker(hello.producer):
@@ -176,10 +210,10 @@ class Hub:
                 self._greet(peer, int(1000 * wait) + 1, "Too many events a second.")
                 return
             runs = self._sequencer.admit(frame, now_us, session.producer)
-        except (DamagedFrame, NotPermitted) as error:
+        except (DamagedFrame, PublishRefused) as error:
             epoch, base, count = peek(raw) or (0, 0, 0)
             self._sequencer.skip(session.producer, epoch, base, count)
-            self._letters.append(DeadLetter(0, session.producer, self._source, str(error), raw))
+            self._dead_letters.append(DeadLetter(0, session.producer, self._source, str(error), raw))
             refusal = wire.REJECT_FORM.pack(wire.REJECT, epoch, base, count)
             self._answers.append((peer, [refusal, str(error).encode()]))
         except Gap as gap:
@@ -188,13 +222,9 @@ class Hub:
         else:
             self._acks.setdefault((peer, frame.epoch), []).extend(runs)
 
-    def _subscribe(self, peer: bytes, parts: list[bytes]) -> None:
-        wanted = wire.Subscribe.model_validate_json(parts[1])
-        position = head = self._sequencer.head
-        if wanted.after is not None:
-            position = wanted.after
-        elif wanted.durable is not None:
-            position = self._known_cursors.get(wanted.durable, 0)
+    def _subscribe(self, peer: bytes, wanted: wire.Subscribe) -> None:
+        head = self._sequencer.head
+        position = head if wanted.after is None else wanted.after
         if position > head:
             why = f"The cursor {position} lies beyond the journal's end {head}: is this the right journal?"
         elif self._fanout.count(peer) >= self._limits.max_subscriptions:
@@ -205,44 +235,27 @@ class Hub:
             return
         self._out.append((peer, [wire.ID_FORM.pack(wire.CLOSED, wanted.id), why.encode()]))
 
-    def _credit(self, peer: bytes, parts: list[bytes]) -> None:
-        _, number, position = wire.CREDIT_FORM.unpack(parts[0])
-        self._fanout.consumed(peer, number, position)
-
-    def _unsubscribe(self, peer: bytes, parts: list[bytes]) -> None:
-        self._fanout.remove(peer, wire.ID_FORM.unpack(parts[0])[1])
-
     def _ask(self, peer: bytes, parts: list[bytes]) -> None:
         """Handle a request; it is answered after the next transaction."""
         _, token = wire.TOKEN_FORM.unpack(parts[0])
         problem = ""
         match parts[1]:
-            case b"commit":
-                commit = wire.Commit.model_validate_json(parts[2])
-                if not (problem := self._beyond(commit.position)):
-                    self._cursors[commit.name] = self._known_cursors[commit.name] = commit.position
-            case b"letter":
-                letter = wire.Bury.model_validate_json(parts[2])
-                kept = DeadLetter(letter.position, letter.producer, letter.reporter, letter.error, parts[3])
-                if not (problem := self._beyond(letter.position)):
-                    self._letters.append(kept)
-            case b"forget":
-                number = wire.Forget.model_validate_json(parts[2]).number
+            case wire.BURY:
+                dead_letter = wire.Bury.model_validate_json(parts[2]).dead_letter(parts[3])
+                head = self._sequencer.head
+                if dead_letter.position > head:
+                    problem = f"The position {dead_letter.position} lies beyond the journal's end {head}."
+                else:
+                    self._dead_letters.append(dead_letter)
+            case wire.DISCARD:
+                number = wire.Discard.model_validate_json(parts[2]).number
                 if not self._journal.remove_dead_letter(number):
                     problem = f"There is no dead letter {number}."
             case other:
                 raise ProtocolError(f"There is no method {other!r}.")
         self._answers.append((peer, [wire.TOKEN_FORM.pack(wire.ANSWER, token), problem.encode()]))
 
-    def _beyond(self, position: int) -> str:
-        head = self._sequencer.head
-        return f"The position {position} lies beyond the journal's end {head}." if position > head else ""
-
 
 def _check_producer(frame: Frame, session: Session) -> None:
     if frame.producer != session.producer:
         raise DamagedFrame(f"The frame is from {frame.producer!r}, the connection from {session.producer!r}.")
-
-
-def _unknown(peer: bytes, parts: list[bytes]) -> None:
-    raise ProtocolError(f"{peer!r} sent a message of the unknown kind {parts[0][:1]!r}.")

@@ -1,32 +1,83 @@
-"""The bus as programs see it, and what it needs of a journal and an outbox (adapters: ``app.journal``)."""
+"""The bus as programs see it: its ports, its errors, a broker's limits, and what only the broker may publish."""
 
-# ruff: noqa: D102 - the last three protocols are documented where they are implemented, in app.journal
-
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from pydantic import Field
+
+from app.config import Settings
 from app.core import FlyballError
 from app.events import Envelope, Event, Payload, RunConfigured
-from app.events.frames import DeadLetter, Frame, Record
+from app.events.frames import DeadLetter, Frame
 
 BROKER_ONLY = frozenset({RunConfigured.event_type})
 """Types that the broker alone publishes: settings are validated against the run's past before they are recorded."""
 
 
-class NotPermitted(FlyballError):
-    """A client published an event of a type in ``BROKER_ONLY``."""
+class BusError(FlyballError):
+    """Base of the bus's errors."""
+
+
+class BrokerUnavailable(BusError):
+    """The broker did not acknowledge in time.
+
+    Attributes:
+        endpoint: its address.
+        seconds: the deadline.
+        queued: the event is in the durable outbox and will be sent when the broker is back, also by another
+            process with the same outbox. Otherwise it is in this process's memory only.
+    """
+
+    def __init__(self, endpoint: str, seconds: float, *, queued: bool) -> None:
+        fate = (
+            "The event is kept in the outbox and will be sent."
+            if queued
+            else "The event is kept in memory only: publish it again under the same id, that records it once."
+        )
+        super().__init__(
+            f"The broker at {endpoint} did not acknowledge within {seconds:g} s. {fate}",
+            hint="Look whether the broker runs: `flyball status`.",
+        )
+        self.endpoint, self.seconds, self.queued = endpoint, seconds, queued
+
+
+class PublishRefused(BusError):
+    """The broker refused a frame; publishing it unchanged will fail again."""
+
+
+class EventTooLarge(BusError):
+    """An event is larger than the bus carries."""
+
+
+class InsecureEndpoint(BusError):
+    """Other machines can reach the address, and nothing would protect it."""
+
+
+class BusClosed(BusError):
+    """The bus was closed."""
+
+
+class BrokerLimits(Settings):
+    """Limits of one broker. Beyond them a client is refused or slowed down, never the others."""
+
+    max_message_bytes: int = Field(default=4 << 20, ge=1 << 16, description="a larger message breaks its connection")
+    max_sessions: int = Field(default=8192, ge=1, description="connections after their hello")
+    retry_ms: int = Field(default=2000, ge=1, description="after which one connection too many may ask again")
+    max_subscriptions: int = Field(default=64, ge=1, description="of one connection")
+    events_per_second: int = Field(default=500_000, ge=1, description="of one producer, averaged over two seconds")
+    drain_messages: int = Field(default=512, ge=1, description="read before the next transaction")
+    drain_bytes: int = Field(default=8 << 20, ge=1, description="read before the next transaction")
+    recent_bytes: int = Field(default=32 << 20, ge=0, description="last records kept in memory")
+    delivery_bytes: int = Field(default=256 << 10, ge=1, description="sent to a subscriber in one message")
+    laggards_per_round: int = Field(default=4, ge=1, description="subscribers served from the journal at a time")
 
 
 def check_rights(frame: Frame) -> None:
-    """Refuse a client's frame that holds an event of a type in ``BROKER_ONLY``.
-
-    Raises:
-        NotPermitted: the frame holds such an event; names the types.
-    """
+    """Raise ``PublishRefused`` for a client's frame that holds an event of a type in ``BROKER_ONLY``."""
     if reserved := sorted(BROKER_ONLY.intersection(frame.types)):
-        raise NotPermitted(
+        raise PublishRefused(
             f"Only the broker publishes {', '.join(reserved)}.",
             hint="To change a run's settings, change flyball.toml and start the run again.",
         )
@@ -66,15 +117,6 @@ class Subscription(Protocol):
     ) -> None:
         await self.close()
 
-    async def commit(self, position: int) -> None:
-        """Make ``position`` the durable cursor: the next subscription of this durable name begins after it.
-
-        Raises:
-            ValueError: the subscription has no durable name.
-            BrokerUnavailable: not acknowledged in time.
-        """
-        ...
-
     async def close(self) -> None:
         """End the iteration. Idempotent."""
         ...
@@ -100,24 +142,16 @@ class Bus(Protocol):
         """Publish events in order and return their positions, once all are durable."""
         ...
 
-    def subscribe(
-        self,
-        types: Collection[type[Payload]] | None = None,
-        *,
-        after: int | None = None,
-        durable: str | None = None,
-    ) -> Subscription:
+    def subscribe(self, types: Collection[type[Payload]] | None = None, *, after: int | None = None) -> Subscription:
         """Subscribe to events.
 
         Args:
             types: payload classes wanted; None for all.
-            after: begin after this position. When None: at the cursor of ``durable`` (a new one is at 0), and
-                without a durable name at the head.
-            durable: name of a cursor that the broker keeps, see ``Subscription.commit``.
+            after: begin after this position; None for the head.
         """
         ...
 
-    async def bury(self, letter: DeadLetter) -> None:
+    async def bury(self, dead_letter: DeadLetter) -> None:
         """Keep a dead letter; durable on return. A reporter's dead letter about a position is kept once.
 
         Raises:
@@ -128,56 +162,3 @@ class Bus(Protocol):
     async def close(self) -> None:
         """Close the bus and its subscriptions. Idempotent."""
         ...
-
-
-class Chunk(Protocol):
-    """See ``app.journal.Chunk``."""
-
-    @property
-    def records(self) -> Sequence[Record]: ...
-
-    @property
-    def position(self) -> int: ...
-
-
-class Journal(Protocol):
-    """The part of ``app.journal.Journal`` that a bus needs; see there."""
-
-    @property
-    def head(self) -> int: ...
-
-    @property
-    def recorded_us(self) -> int: ...
-
-    def append(
-        self,
-        records: Sequence[Record] = (),
-        *,
-        marks: Mapping[tuple[str, int], int] | None = None,
-        cursors: Mapping[str, int] | None = None,
-        letters: Sequence[DeadLetter] = (),
-    ) -> None: ...
-
-    def read(
-        self, after: int, *, limit: int = 256, max_bytes: int = 4 << 20, types: Collection[str] | None = None
-    ) -> Chunk: ...
-
-    def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]: ...
-
-    def mark(self, producer: str, epoch: int) -> int | None: ...
-
-    def cursors(self) -> dict[str, int]: ...
-
-    def remove_dead_letter(self, number: int) -> bool: ...
-
-    def rest(self, *, idle: bool = True) -> None: ...
-
-
-class Outbox(Protocol):
-    """The part of ``app.journal.Outbox`` that a bus needs; see there."""
-
-    def put(self, frames: Sequence[bytes]) -> None: ...
-
-    def load(self) -> list[bytes]: ...
-
-    def remove(self, keys: Collection[tuple[int, int]]) -> None: ...

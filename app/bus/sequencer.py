@@ -1,14 +1,17 @@
-"""The order of all events: positions, times, and repetitions. Pure."""
+"""The order of all events: positions, times, and repetitions; and publishing without a broker."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from app.core import FlyballError
+from app.bus.ports import check_rights
+from app.core import Clock, FlyballError, is_broker
+from app.events import Envelope
 from app.events.envelope import EPOCH
-from app.events.frames import Frame, Record, seal, without
+from app.events.frames import Frame, Record, frame_of, seal, without
+from app.journal import Journal
 
 MICROSECOND = timedelta(microseconds=1)
 WINDOW = 1_000_000
@@ -20,11 +23,7 @@ def microseconds(time: datetime) -> int:
 
 
 class IdWindow:
-    """The hashes of the last event ids, and the position of each.
-
-    Args:
-        size: how many events are remembered at least; frames are forgotten whole.
-    """
+    """The hashes of at least the last ``size`` event ids, and their positions; frames are forgotten whole."""
 
     def __init__(self, size: int = WINDOW) -> None:
         self._size = size
@@ -70,8 +69,7 @@ class Gap(FlyballError):
 class Sequencer:
     """Gives each new event the next position.
 
-    What it admits must be appended to the journal before anything else happens. When that fails, the sequencer is
-    ahead of the journal and must be rebuilt.
+    What it admits must be appended to the journal next. If that fails, a new sequencer is needed.
 
     Args:
         head: position of the journal's last event.
@@ -165,3 +163,37 @@ class Sequencer:
             else:
                 runs.append(Run(number, 1, position))
         return runs
+
+
+class JournalPublisher:
+    """Records events as the broker does: with the same rights, order, stamps and rule for repetitions.
+
+    Args:
+        journal: where they are recorded.
+        clock: the time of recording.
+        producer: their source.
+    """
+
+    def __init__(self, journal: Journal, clock: Clock, producer: str) -> None:
+        self._journal, self._clock, self._producer = journal, clock, producer
+        recent = journal.ids(max(0, journal.head - WINDOW))
+        self._sequencer = Sequencer(journal.head, journal.recorded_us, recent)
+        self._epoch = journal.head
+        self._sequencer.introduce(producer, self._epoch, journal.mark(producer, self._epoch) or 0)
+
+    def publish(self, envelopes: Sequence[Envelope[Any]]) -> tuple[int, ...]:
+        """Record events in order and return their positions; see ``Bus.publish``.
+
+        Raises:
+            PublishRefused: only the broker publishes such an event.
+        """
+        if not envelopes:
+            return ()
+        base = self._sequencer.marks[self._producer, self._epoch]
+        frame = Frame.parse(frame_of(envelopes, producer=self._producer, epoch=self._epoch, base=base))
+        if not is_broker(self._producer):
+            check_rights(frame)
+        runs = self._sequencer.admit(frame, microseconds(self._clock.now()), self._producer)
+        records, marks = self._sequencer.take()
+        self._journal.append(records, marks=marks)
+        return tuple(position for run in runs for position in range(run.first, run.first + run.size))

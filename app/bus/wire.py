@@ -11,7 +11,7 @@ broker    FRAME                  a frame
 broker    SUBSCRIBE              ``Subscribe``
 broker    CREDIT id position     none: the subscriber has consumed up to the position
 broker    UNSUBSCRIBE id         none
-broker    ASK token              method (``commit``, ``letter``, ``forget``), arguments as JSON, a body (may be empty)
+broker    ASK token              method, ``Bury`` or ``Discard``, a body (may be empty)
 client    WELCOME greeting       none: frames may be sent; all that are not acknowledged must be
 client    GREET milliseconds     text: send HELLO again after this time
 client    ACK epoch runs         none: (base, size, first) for each run
@@ -39,6 +39,9 @@ HELLO, FRAME, SUBSCRIBE, CREDIT, UNSUBSCRIBE, ASK = b"H", b"F", b"S", b"C", b"U"
 WELCOME, GREET, ACK, REJECT, OPENED, CLOSED, EVENTS, ANSWER, BEAT, ERROR = (
     b"W", b"G", b"A", b"R", b"O", b"L", b"E", b"Z", b"B", b"X",
 )  # fmt: skip
+
+BURY, DISCARD = b"letter", b"forget"
+"""Methods of ASK."""
 
 CREDIT_FORM = Struct("<cIQ")
 ID_FORM = Struct("<cI")
@@ -83,16 +86,9 @@ class Subscribe(Message):
     id: Annotated[int, Field(ge=0, lt=1 << 32)]
     types: frozenset[Name] | None
     after: Number | None
-    durable: Name | None
+    durable: None = None  # without a use; protocol 1 has it
     credit: Annotated[int, Field(gt=0)]
     held: Number = 0
-
-
-class Commit(Message):
-    """Set a durable cursor."""
-
-    name: Name
-    position: Number
 
 
 class Bury(Message):
@@ -104,12 +100,16 @@ class Bury(Message):
     error: str
 
     @classmethod
-    def of(cls, letter: DeadLetter) -> Self:
+    def of(cls, dead: DeadLetter) -> Self:
         """Write a dead letter without its body."""
-        return cls(position=letter.position, producer=letter.producer, reporter=letter.reporter, error=letter.error)
+        return cls(position=dead.position, producer=dead.producer, reporter=dead.reporter, error=dead.error)
+
+    def dead_letter(self, body: bytes) -> DeadLetter:
+        """Return the dead letter with its body."""
+        return DeadLetter(self.position, self.producer, self.reporter, self.error, body)
 
 
-class Forget(Message):
+class Discard(Message):
     """Remove a dead letter, by its number in the journal."""
 
     number: Annotated[int, Field(ge=0, lt=1 << 63)]

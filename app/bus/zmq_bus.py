@@ -8,16 +8,15 @@ from contextlib import suppress
 from typing import Any, Self
 
 import zmq
-from msgspec.structs import replace
 from zmq.utils.monitor import recv_monitor_message
 
 from app.bus import wire
 from app.bus.client import Changed, Client, ClientSubscription, Finished, Overdue, Settled
-from app.bus.errors import BrokerUnavailable, BusClosed, EventTooLarge
-from app.bus.ports import Batch, Outbox, Subscription
-from app.core import FlyballError, derive_id
-from app.events import Envelope, Payload, decode
+from app.bus.ports import Batch, BrokerUnavailable, BusClosed, EventTooLarge, Subscription
+from app.core import FlyballError
+from app.events import Envelope, Payload
 from app.events.frames import DeadLetter, draft_of
+from app.journal import Outbox
 
 MAX_EVENT_BYTES = 1 << 20
 FAREWELL_S = 1.0
@@ -91,33 +90,29 @@ class ZmqBus:
         return await self._publishes[token]
 
     def subscribe(
-        self,
-        types: Collection[type[Payload]] | None = None,
-        *,
-        after: int | None = None,
-        durable: str | None = None,
+        self, types: Collection[type[Payload]] | None = None, *, after: int | None = None
     ) -> "ZmqSubscription":
         """See ``Bus.subscribe``."""
         self._check_open()
         names = None if types is None else frozenset(payload.event_type for payload in types)
-        state = self._client.subscribe(names, after, durable)
+        state = self._client.subscribe(names, after)
         self._subscriptions[state] = subscription = ZmqSubscription(self, self._client, state)
         self.wake()
         return subscription
 
-    async def bury(self, letter: DeadLetter) -> None:
+    async def bury(self, dead_letter: DeadLetter) -> None:
         """See ``Bus.bury``."""
-        await self.request(b"letter", wire.Bury.of(letter), letter.body)
+        await self._request(wire.BURY, wire.Bury.of(dead_letter), dead_letter.body)
 
-    async def forget_letter(self, number: int) -> None:
+    async def discard_dead_letter(self, number: int) -> None:
         """Remove a dead letter.
 
         Raises:
             BusError: there is none of this number.
         """
-        await self.request(b"forget", wire.Forget(number=number))
+        await self._request(wire.DISCARD, wire.Discard(number=number))
 
-    async def request(self, method: bytes, arguments: wire.Message, body: bytes = b"") -> None:
+    async def _request(self, method: bytes, arguments: wire.Message, body: bytes = b"") -> None:
         """Make a request of the broker, again after every interruption, and wait for its answer."""
         self._check_open()
         token = self._client.request(method, arguments, body, self._loop.time())
@@ -305,12 +300,6 @@ class ZmqSubscription(Subscription):
             raise self._state.error
         return self
 
-    async def commit(self, position: int) -> None:
-        """See ``Subscription.commit``."""
-        if self._state.durable is None:
-            raise ValueError("Only a subscription with a durable name has a cursor to commit.")
-        await self._bus.request(b"commit", wire.Commit(name=self._state.durable, position=position))
-
     async def close(self) -> None:
         """See ``Subscription.close``."""
         if not self._closed:
@@ -325,21 +314,6 @@ class ZmqSubscription(Subscription):
     async def _wait_for_news(self) -> None:
         self._news.clear()
         await self._news.wait()
-
-
-async def retry_letter(bus: ZmqBus, letter: DeadLetter) -> int:
-    """Publish a dead letter's event again, now that it can be read; remove the letter, return the new position.
-
-    The event gets a new id, because under the old one it is recorded already. Retried twice, it is published once.
-
-    Raises:
-        MalformedEvent: it still can't be read; the dead letter stays.
-    """
-    envelope = decode(letter.body)
-    retried = replace(envelope, id=derive_id("retry", envelope.id), causationid=envelope.id)
-    position = await bus.publish(retried)
-    await bus.forget_letter(letter.number)
-    return position
 
 
 def _fail(futures: dict[int, asyncio.Future[tuple[int, ...]]], error: Exception) -> None:

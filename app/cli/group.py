@@ -41,7 +41,7 @@ COMMANDS = {
     "replay": "Check that a journal replays, ask what if, publish recorded events again.",
     "scenario": "Make a trouble in a running loop, and see what the loop does about it.",
     "simulate": "Run the controllers on a modelled cluster, and see what they are worth.",
-    "journal": "Look for damage in the journal, migrate it, rebuild it.",
+    "journal": "Look for damage in the journal, migrate it, rebuild it; look after dead letters.",
     "daemon": "Run one daemon, or list them.",
     "config": "Show or check the settings.",
     "events": "List event types, show a schema, draw who emits what to whom.",
@@ -52,11 +52,11 @@ COMMANDS = {
 ERRORS = {
     1: "DamagedDatabase",
     2: "BadData BadEnvironment BadParameters BadPlant BadPolicy BadSettings ForeignModel ForeignSettings NoHeuristic "
-    "NoModel NoRun OtherFormat Pointless RunExists UnfitSettings UnknownDevice UnknownGame UnsuitedCodec UnusableFile "
-    "UnusableFolder WrongModel",
+    "NoModel NoRun NotRetriable OtherFormat Pointless RunExists UnfitSettings UnknownDevice UnknownGame UnsuitedCodec "
+    "UnusableFile UnusableFolder WrongModel",
     3: "NotAJournal NotRunning",
-    4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownField "
-    "UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType",
+    4: "AmbiguousEvent NobodyToPlay NothingToVoid NoLeague TooFewMembers UnknownConfig UnknownDaemon UnknownDeadLetter "
+    "UnknownField UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType",
     5: "BrokerUnavailable NeverCame NotAcknowledged",
 }
 """Exit codes, by the names of errors' classes: telling them apart must not import what defines them."""

@@ -1,26 +1,40 @@
-"""``flyball journal``: verify, migrate, rebuild and repair the journal."""
+"""``flyball journal``: verify, migrate, rebuild and repair the journal; look after dead letters."""
 
 import asyncio
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
 import click
 
-from app.cli.options import Place, connected, json_option, placed, timeout_option
+from app.bus import BROKER_ONLY, JournalPublisher, ZmqBus
+from app.cli.options import Place, connected, is_listening, json_option, placed, timeout_option
 from app.cli.output import note, write_json, write_values
 from app.cli.selection import open_journal
 from app.core import FlyballError, derive_id
 from app.events import Envelope, Event, EventVoided, Payload, decode, follow, originate
-from app.events.frames import DeadLetter
+from app.events.frames import DeadLetter, Frame
 from app.journal import DamagedDatabase, OtherFormat, SqliteJournal, history, rebuild
 from app.journal.history import recorded_dead_letters, voided_events
 from daemons.clock import SystemClock
+from daemons.run_folder import bus_endpoint
+
+NOT_RETRIED = BROKER_ONLY | {EventVoided.event_type}
+"""Types that nobody may publish by hand; `flyball emit` refuses them too."""
 
 
 class NothingToVoid(FlyballError):
     """No daemon failed at this event."""
+
+
+class UnknownDeadLetter(FlyballError):
+    """There is no dead letter of this number."""
+
+
+class NotRetriable(FlyballError):
+    """The events of a dead letter can't be published again."""
 
 
 @click.group()
@@ -110,12 +124,11 @@ def repair(place: Place, *, position: int | None, reason: str | None, timeout: f
     if (position is None) != (not reason):
         raise click.UsageError("--void and --reason go together: give the event's position, and why it is voided.")
     with open_journal(place) as reader:
-        letters, voided = recorded_dead_letters(reader), voided_events(reader)
+        failed, voided = recorded_dead_letters(reader), voided_events(reader)
         if position is None:
-            _list_dead_letters(letters, voided, as_json=as_json)
+            _list_failed_events(failed, voided, as_json=as_json)
             return
-        about = [letter for letter in letters if letter.position == position]
-        if not about:
+        if not any(dead.position == position for dead in failed):
             hint = "List those that can be voided: flyball journal repair"
             raise NothingToVoid(f"No daemon failed to read or fold the event at position {position}.", hint=hint)
         if position in voided:
@@ -132,16 +145,16 @@ def repair(place: Place, *, position: int | None, reason: str | None, timeout: f
     write_values({"position": recorded, "id": envelope.id}, as_json=as_json)
 
 
-def _list_dead_letters(
-    letters: Sequence[DeadLetter], voided: Mapping[int, Event[EventVoided]], *, as_json: bool
+def _list_failed_events(
+    failed: Sequence[DeadLetter], voided: Mapping[int, Event[EventVoided]], *, as_json: bool
 ) -> None:
-    for letter in letters:
-        void = voided.get(letter.position)
+    for dead in failed:
+        void = voided.get(dead.position)
         row = {
-            "position": letter.position,
-            "event": _event_name(letter),
-            "by": letter.reporter,
-            "error": " ".join(letter.error.split()),
+            "position": dead.position,
+            "event": ", ".join(_event_names(dead)) or "unreadable",
+            "by": dead.reporter,
+            "error": " ".join(dead.error.split()),
             "voided": void and void.data.reason,
         }
         if as_json:
@@ -149,20 +162,30 @@ def _list_dead_letters(
         else:
             state = f"voided: {row['voided']}" if void else "open"
             click.echo(f"{row['position']:>9}  {row['event']}  by {row['by']}  {state}\n{'':>11}{row['error']}")
-    still = {letter.position for letter in letters} - voided.keys()
+    still = {dead.position for dead in failed} - voided.keys()
     if still:
         note(f"{len(still)} failed events. To void one: flyball journal repair --void POSITION --reason WHY")
     else:
         note("No failed events.")
 
 
-def _event_name(letter: DeadLetter) -> str:
-    """Return the name and configuration of a dead letter's event, if readable."""
+def _event_names(dead: DeadLetter) -> list[str]:
+    """Return name and configuration of a dead letter's events; none if they can't be read."""
     try:
-        envelope = decode(letter.body)
+        return [f"{envelope.data.event_name} {envelope.subject or ''}".rstrip() for envelope in _events(dead)]
     except FlyballError:
-        return "unreadable"
-    return f"{envelope.data.event_name} {envelope.subject or ''}".rstrip()
+        return []
+
+
+def _events(dead: DeadLetter) -> list[Envelope[Payload]]:
+    """Read the events of a dead letter: a whole frame if the broker refused it, otherwise one event.
+
+    Raises:
+        DamagedFrame: the frame was damaged on its way to the broker.
+        MalformedEvent, NoUpcast: an event can't be read.
+    """
+    bodies = [dead.body] if dead.position else Frame.parse(dead.body).bodies()
+    return [decode(body) for body in bodies]
 
 
 def _void(position: int, reason: str, event: Event[Payload] | None) -> Envelope[Payload]:
@@ -171,3 +194,162 @@ def _void(position: int, reason: str, event: Event[Payload] | None) -> Envelope[
     if event is None:
         return originate(data, event_id=derive_id("void", position), time=now)
     return follow(data, event.cause, by="void", time=now)
+
+
+@journal.group("dead-letters")
+def dead_letters() -> None:
+    """List, retry or discard dead letters: events that were refused, or that a daemon could not read or fold.
+
+    Commands take the numbers that `list` shows. They work on a run whether or not it is running.
+    """
+
+
+@dead_letters.command("list")
+@json_option
+@placed
+def list_dead_letters(place: Place, *, as_json: bool) -> None:
+    """List all dead letters, oldest first.
+
+    A line has the number, the events and their sender; then, for refused events, which are not recorded, "refused by"
+    the broker, and for recorded ones their position and the daemon that failed. The next line has the error.
+    """
+    with open_journal(place) as reader:
+        found = reader.dead_letters()
+    for dead in found:
+        names, error = _event_names(dead), " ".join(dead.error.split())
+        if as_json:
+            row = {"number": dead.number, "position": dead.position or None, "events": names}
+            write_json(row | {"producer": dead.producer, "by": dead.reporter, "error": error})
+        else:
+            where = f"at position {dead.position}, failed in" if dead.position else "refused by"
+            click.echo(f"{dead.number:>7}  {_counted(names)} from {dead.producer}, {where} {dead.reporter}")
+            click.echo(f"{'':>9}{error}")
+    refused = sum(not dead.position for dead in found)
+    note(f"{len(found)} dead letters: {refused} of refused events, {len(found) - refused} of recorded ones.")
+
+
+def _counted(names: Sequence[str]) -> str:
+    counts = Counter(names).items()
+    return ", ".join(f"{count} {name}" if count > 1 else name for name, count in counts) or "unreadable"
+
+
+numbers_argument = click.argument("numbers", metavar="NUMBER...", nargs=-1, required=True, type=click.IntRange(1))
+
+
+@dead_letters.command()
+@numbers_argument
+@timeout_option
+@json_option
+@placed
+def retry(place: Place, *, numbers: tuple[int, ...], timeout: float, as_json: bool) -> None:
+    """Publish refused events as new events, then remove their dead letters.
+
+    They keep their ids: an event that was recorded since under its id is not recorded again. Nothing is published
+    unless all of these dead letters can be retried. Events that are recorded are refused here, because they would
+    count twice: see `flyball journal repair`. In a run that is not running they are recorded at once, and read at its
+    next start.
+    """
+    chosen, head = _chosen(place, numbers)
+    retried = [(dead, _retriable(dead)) for dead in chosen]
+
+    async def publish() -> None:
+        async with _writer(place, timeout) as writer:
+            for dead, envelopes in retried:
+                positions = await writer.publish_many(envelopes)
+                await writer.discard_dead_letter(dead.number)
+                for position, envelope in zip(positions, envelopes, strict=True):
+                    if as_json:
+                        write_json({"number": dead.number, "position": position, "id": envelope.id})
+                    else:
+                        click.echo(f"{position} {envelope.id}")
+                    if position <= head:
+                        note(f"{envelope.id} was recorded before: nothing new is recorded.")
+
+    asyncio.run(publish())
+
+
+@dead_letters.command()
+@numbers_argument
+@timeout_option
+@json_option
+@placed
+def discard(place: Place, *, numbers: tuple[int, ...], timeout: float, as_json: bool) -> None:
+    """Remove dead letters for good.
+
+    `status` then no longer warns of an event that a daemon failed at, and the event can't be voided any more unless
+    a daemon fails at it again.
+    """
+    chosen, _ = _chosen(place, numbers)
+
+    async def remove() -> None:
+        async with _writer(place, timeout) as writer:
+            for dead in chosen:
+                await writer.discard_dead_letter(dead.number)
+                if as_json:
+                    write_json({"discarded": dead.number})
+                else:
+                    click.echo(f"Discarded {dead.number}: {_counted(_event_names(dead))} from {dead.producer}")
+
+    asyncio.run(remove())
+
+
+def _chosen(place: Place, numbers: Sequence[int]) -> tuple[list[DeadLetter], int]:
+    """Return the dead letters of these numbers, and the journal's end. Raises ``UnknownDeadLetter``."""
+    with open_journal(place) as reader:
+        found, head = {dead.number: dead for dead in reader.dead_letters()}, reader.head
+    if unknown := [number for number in numbers if number not in found]:
+        raise UnknownDeadLetter(
+            f"There is no dead letter {', '.join(map(str, unknown))}.",
+            hint="To see the numbers: flyball journal dead-letters list",
+        )
+    return [found[number] for number in dict.fromkeys(numbers)], head
+
+
+def _retriable(dead: DeadLetter) -> list[Envelope[Payload]]:
+    """Return the events that a retry publishes. Raises ``NotRetriable``."""
+    if dead.position:
+        raise NotRetriable(
+            f"The event of dead letter {dead.number} is recorded, at position {dead.position}: published again, it "
+            "would count twice.",
+            hint=f"To have every daemon skip it: flyball journal repair --void {dead.position} --reason WHY. To have "
+            f"it happen again after that: flyball replay --from {dead.position} --to {dead.position}",
+        )
+    hint = f"Its sender may publish it again. To remove it: flyball journal dead-letters discard {dead.number}"
+    try:
+        envelopes = _events(dead)
+    except FlyballError as error:
+        raise NotRetriable(f"Dead letter {dead.number} can't be read: {error.message}", hint=hint) from error
+    if reserved := sorted({one.data.event_name for one in envelopes if one.type in NOT_RETRIED}):
+        what = f"Dead letter {dead.number} holds {', '.join(reserved)}, which is not published by hand."
+        raise NotRetriable(what, hint=hint)
+    return envelopes
+
+
+class _StoppedRun:
+    """Writes the journal of a run that is not running as a ``ZmqBus`` does that of a running one."""
+
+    def __init__(self, journal: SqliteJournal, producer: str) -> None:
+        self._journal = journal
+        self._publisher = JournalPublisher(journal, SystemClock(), producer)
+
+    async def publish_many(self, envelopes: Sequence[Envelope[Payload]]) -> tuple[int, ...]:
+        return self._publisher.publish(envelopes)
+
+    async def discard_dead_letter(self, number: int) -> None:
+        self._journal.remove_dead_letter(number)
+
+
+@asynccontextmanager
+async def _writer(place: Place, deadline_s: float) -> AsyncIterator[ZmqBus | _StoppedRun]:
+    """Connect to the run's broker; without one, open the journal for writing.
+
+    Raises:
+        StorageInUse: the broker is just starting, or another command writes the journal.
+    """
+    loaded = place.load()
+    if is_listening(bus_endpoint(place.folder, loaded.deployment)):
+        async with connected(place, loaded, deadline_s) as bus:
+            yield bus
+    else:
+        with closing(SqliteJournal(place.folder.journal)) as journal:
+            yield _StoppedRun(journal, f"cli@{loaded.deployment.node}")

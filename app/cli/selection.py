@@ -68,9 +68,9 @@ def _matching(pattern: str) -> list[type[Payload]]:
     return found or [resolve(pattern)]
 
 
-def complain(letter: DeadLetter) -> None:
+def complain(dead: DeadLetter) -> None:
     """Warn on stderr that an event can't be read."""
-    note(f"The event at position {letter.position} can't be read: {letter.error}")
+    note(f"The event at position {dead.position} can't be read: {dead.error}")
 
 
 @contextmanager

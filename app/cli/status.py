@@ -43,19 +43,20 @@ def status(place: Place, *, as_json: bool) -> None:
     champion: the score of that model against the one that was current some loops ago. loops:
     trainings that were evaluated and judged; +/-: how many models were promoted and rejected, operators' decisions
     included, but not the first model, which nobody trained; rollbacks: promotions taken back. unfolded (JSON):
-    positions of events that a daemon could not read or fold, and that nobody voided. behind: events that a daemon has
-    not read yet. jobs: what it computes now, and can at most. A configuration that waits for something has a line that
-    says for what, and what to do.
+    positions of events that a daemon could not read or fold, and that nobody voided. refused (JSON): the number of dead
+    letters of refused events. behind: events that a daemon has not read yet. jobs: what it computes now, and can at
+    most. A configuration that waits for something has a line that says for what, and what to do.
     """
     with open_run(place) as reader:
         board = read_board(place.folder, reader)
-        head, unfolded = reader.head, {letter.position for letter in open_dead_letters(reader)}
+        head, unfolded = reader.head, {dead.position for dead in open_dead_letters(reader)}
+        refused = sum(not dead.position for dead in reader.dead_letters())
         lead_seconds = _lead_seconds(reader)
     loaded = place.load()
     silent_seconds = silent_after(board.settings, loaded.deployment)
     now = board.status(SystemClock().now(), silent_seconds, running=is_running(place, loaded))
     if as_json:
-        extra = {"head": head, "unfolded": sorted(unfolded), "clock_lead_seconds": lead_seconds}
+        extra = {"head": head, "unfolded": sorted(unfolded), "refused": refused, "clock_lead_seconds": lead_seconds}
         write_json(now.to_builtins() | extra)
     else:
         width = stdout_console().width
@@ -66,6 +67,8 @@ def status(place: Place, *, as_json: bool) -> None:
         note(f"{head} events; daemons: {states}")
         if unfolded:
             note(f"WARNING: {len(unfolded)} events could not be read or folded. See: flyball journal repair")
+        if refused:
+            note(f"WARNING: {refused} dead letters of refused events. See: flyball journal dead-letters list")
     if lead_seconds > SMALL_JUMP_US / SECOND_US:
         note(
             f"Recorded time is {lead_seconds:,.0f} s ahead of this machine's clock, which was set back. It goes on, "

@@ -402,9 +402,9 @@ def read_events(
     ]
 
 
-def refuse(letter: DeadLetter) -> NoReturn:
+def refuse(dead: DeadLetter) -> NoReturn:
     """Raise ``DamagedRecord`` at an unreadable event: an ``on_dead`` that stops the reading."""
     raise DamagedRecord(
-        f"The event at position {letter.position} can't be read: {letter.error}",
+        f"The event at position {dead.position} can't be read: {dead.error}",
         hint="Was it written by a newer Flyball?",
     )

@@ -77,12 +77,6 @@ def damage_after(db: sqlite3.Connection, after: int) -> Iterator[FlyballError]:
         yield DamagedDatabase(f"Damaged journal: its table landmarks lacks {missing!r}.")
 
 
-def check(db: sqlite3.Connection, after: int) -> None:
-    """Raise the first damage of the records after a position, and of the other tables."""
-    for error in damage_after(db, max(0, after)):
-        raise error
-
-
 def _damaged_records(db: sqlite3.Connection, after: int, derived: Derived) -> Iterator[DamagedRecord]:
     position = None if after else 0  # None: the end of the record before is unknown
     with closing(db.execute("SELECT first, head, bodies FROM frames WHERE first > ? ORDER BY first", (after,))) as rows:
@@ -128,14 +122,14 @@ class Rebuilt:
 
     head: int
     before: Path
-    lost: tuple[str, ...]
+    lost: list[str]
 
 
 def rebuild(path: Path) -> Rebuilt:
     """Copy a journal's records into a new file, and derive the rest.
 
     Marks and landmarks are derived from the records. A derived mark may be too low; then a frame that is sent again is
-    recognised by the ids of its events. Cursors and dead letters are copied as far as they can be read.
+    recognised by the ids of its events. Dead letters are copied as far as they can be read.
 
     Raises:
         StorageError: an earlier rebuild kept a file that this one would replace.
@@ -163,7 +157,7 @@ def rebuild(path: Path) -> Rebuilt:
                     save_row(db, "marks", producer, epoch, following, derived.used[producer, epoch])
                 for landmark in derived.landmarks.items():
                     save_row(db, "landmarks", *landmark)
-                lost = (*_copy_rows(old, db, "cursors"), *_copy_rows(old, db, "dead_letters"))
+                lost = _copy_dead_letters(old, db)
         os.link(path, before)
         new.replace(path)
         new.with_name(new.name + ".lock").unlink()
@@ -181,15 +175,15 @@ def _copy_records(old: sqlite3.Connection, copy: Database) -> Derived:
     return derived
 
 
-def _copy_rows(old: sqlite3.Connection, db: sqlite3.Connection, table: str) -> list[str]:
-    """Copy the sound rows of a table; return what is lost."""
+def _copy_dead_letters(old: sqlite3.Connection, db: sqlite3.Connection) -> list[str]:
+    """Copy the sound rows of the dead letters; return what is lost."""
     lost = list[str]()
     try:
-        for row in verified_rows(old, table):
+        for row in verified_rows(old, "dead_letters"):
             if isinstance(row, DamagedRow):
                 lost.append(row.message)
             else:
-                save_row(db, table, *row)
+                save_row(db, "dead_letters", *row)
     except sqlite3.Error as error:
-        lost.append(f"The rest of its table {table} can't be read ({error}).")
+        lost.append(f"The rest of its table dead_letters can't be read ({error}).")
     return lost

@@ -10,7 +10,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -124,7 +124,7 @@ class Database:
     Args:
         path: the file; created with its folders when missing.
         form: its format.
-        synchronous: FULL makes a commit durable on return, NORMAL keeps it consistent but may lose the last ones.
+        synchronous: FULL makes a commit durable on return; NORMAL may lose the last ones.
         reserve_bytes: size of a reserve file beside it, deleted when the disk is full so that closing succeeds.
 
     Raises:
@@ -152,14 +152,13 @@ class Database:
                 f"{path} cannot be written: {error}.", hint="Look at the folder's owner and mode, or name another."
             ) from error
         self._reserve = path.with_name(path.name + ".reserve") if reserve_bytes else None
-        try:
-            with explained(path):
-                self.connection = _open(path, form, synchronous)
+        with ExitStack() as on_error, explained(path):
+            on_error.callback(os.close, self._lock)
+            self.connection = _open(path, form, synchronous)
+            on_error.callback(self.connection.close)
             if self._reserve is not None:
                 _reserve(self._reserve, reserve_bytes)
-        except BaseException:
-            os.close(self._lock)
-            raise
+            on_error.pop_all()
         self._open = True
 
     @contextmanager
@@ -201,17 +200,20 @@ def open_read_only(path: Path, form: Format) -> sqlite3.Connection:
     if not path.is_file():
         raise NotAJournal(f"There is no journal at {path}.", hint=BEGIN)
     _check_header(path)
-    with explained(path):
+    with ExitStack() as on_error, explained(path):
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
         )
-        try:
-            connection.execute("PRAGMA query_only = ON")
-            _check_present(path, _version(path, connection, form), form)
-            _check_schema(path, connection, form)
-        except BaseException:
-            connection.close()
-            raise
+        on_error.callback(connection.close)
+        connection.execute("PRAGMA query_only = ON")
+        if (version := _version(path, connection, form)) < form.version:
+            raise OtherFormat(
+                f"{path} is of format {version}, from an earlier version of Flyball; this one reads format "
+                f"{form.version}.",
+                hint="Run `flyball journal migrate`, or start the run.",
+            )
+        _check_schema(path, connection, form)
+        on_error.pop_all()
     return connection
 
 
@@ -224,15 +226,17 @@ def structural_damage(connection: sqlite3.Connection) -> Iterator[str]:
 
 def _open(path: Path, form: Format, synchronous: str) -> sqlite3.Connection:
     _check_header(path)
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    try:
+    with ExitStack() as on_error:
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        on_error.callback(connection.close)
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
             marks = (f"PRAGMA application_id = {form.kind}", f"PRAGMA user_version = {form.version}")
             for statement in ("BEGIN IMMEDIATE", *marks, *form.schema, "COMMIT"):
                 connection.execute(statement)
         version = _version(path, connection, form)
-        _check_structure(path, connection)
+        for problem in structural_damage(connection):
+            raise DamagedDatabase(f"{path} is damaged: {problem}.")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {LATEST_CHECKPOINT_PAGES}")
@@ -244,9 +248,7 @@ def _open(path: Path, form: Format, synchronous: str) -> sqlite3.Connection:
             connection.execute(f"PRAGMA user_version = {form.version}")
             connection.execute("COMMIT")
         _check_schema(path, connection, form)
-    except BaseException:
-        connection.close()
-        raise
+        on_error.pop_all()
     return connection
 
 
@@ -276,19 +278,6 @@ def _version(path: Path, connection: sqlite3.Connection, form: Format) -> int:
     return version
 
 
-def _check_present(path: Path, version: int, form: Format) -> None:
-    if version < form.version:
-        raise OtherFormat(
-            f"{path} is of format {version}, from an earlier version of Flyball; this one reads format {form.version}.",
-            hint="Run `flyball journal migrate`, or start the run.",
-        )
-
-
-def _check_structure(path: Path, connection: sqlite3.Connection) -> None:
-    for problem in structural_damage(connection):
-        raise DamagedDatabase(f"{path} is damaged: {problem}.")
-
-
 def _check_schema(path: Path, connection: sqlite3.Connection, form: Format) -> None:
     if _objects(connection) != form.objects():
         raise DamagedDatabase(f"{path} is damaged: its schema is not the one of format {form.version}.")
@@ -301,11 +290,7 @@ def _objects(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep writers out of a file.
-
-    Raises:
-        StorageInUse: a process writes it.
-    """
+    """Keep writers out of a file. Raises ``StorageInUse``."""
     lock = _lock(path)
     try:
         yield

@@ -46,13 +46,13 @@ def voided_events(journal: JournalReader) -> Mapping[int, Event[EventVoided]]:
 
 def recorded_dead_letters(journal: JournalReader) -> list[DeadLetter]:
     """Return the dead letters about recorded events, in the order of the journal."""
-    return sorted((letter for letter in journal.dead_letters() if letter.position), key=lambda one: one.position)
+    return sorted((dead for dead in journal.dead_letters() if dead.position), key=lambda dead: dead.position)
 
 
 def open_dead_letters(journal: JournalReader) -> list[DeadLetter]:
     """Return the dead letters about recorded events that are not voided."""
     voided = voided_events(journal)
-    return [letter for letter in recorded_dead_letters(journal) if letter.position not in voided]
+    return [dead for dead in recorded_dead_letters(journal) if dead.position not in voided]
 
 
 def past_settings(journal: JournalReader) -> Iterator[RunSettings]:

@@ -15,17 +15,7 @@ MAX_BYTES = 256 << 20
 
 
 class SqliteOutbox:
-    """Frames in a SQLite file, durable when ``put`` returns.
-
-    Args:
-        path: the file; created when missing.
-        max_bytes: bound on the frames kept.
-
-    Raises:
-        StorageInUse: another process writes it.
-        NotAJournal: the file is something else.
-        DamagedDatabase: its content has changed since it was written.
-    """
+    """Frames in a SQLite file, up to ``max_bytes``; durable when ``put`` returns. Raises what ``Database`` raises."""
 
     def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES) -> None:
         self._db = Database(path, FORMAT)
@@ -58,33 +48,6 @@ class SqliteOutbox:
     def close(self) -> None:
         """Close. Twice does nothing."""
         self._db.close()
-
-
-class MemoryOutbox:
-    """Frames in memory: they outlive a bus, but not the program."""
-
-    def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
-        self._frames: dict[tuple[int, int], bytes] = {}
-        self._max_bytes = max_bytes
-
-    def put(self, frames: Sequence[bytes]) -> None:
-        """See ``Outbox.put``."""
-        kept = {key_of(frame): frame for frame in frames} | self._frames
-        check_bound(sum(map(len, kept.values())), self._max_bytes)
-        for frame in frames:
-            self._frames.setdefault(key_of(frame), frame)
-
-    def load(self) -> list[bytes]:
-        """See ``Outbox.load``."""
-        return list(self._frames.values())
-
-    def remove(self, keys: Collection[tuple[int, int]]) -> None:
-        """See ``Outbox.remove``."""
-        for key in keys:
-            self._frames.pop(key, None)
-
-    def close(self) -> None:
-        """Do nothing: the content stays for as long as the object."""
 
 
 def key_of(frame: bytes) -> tuple[int, int]:

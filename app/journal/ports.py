@@ -63,10 +63,6 @@ class JournalReader(Protocol):
         """Return the position of the latest event of a type in ``LANDMARKS``, by an index; 0 when there is none."""
         ...
 
-    def cursors(self) -> dict[str, int]:
-        """Return the durable cursors by name."""
-        ...
-
     def dead_letters(self) -> list[DeadLetter]:
         """Return the dead letters, oldest first."""
         ...
@@ -89,8 +85,7 @@ class Journal(JournalReader, Protocol):
         records: Sequence[Record] = (),
         *,
         marks: Mapping[tuple[str, int], int] | None = None,
-        cursors: Mapping[str, int] | None = None,
-        letters: Sequence[DeadLetter] = (),
+        dead_letters: Sequence[DeadLetter] = (),
     ) -> None:
         """Write all of it in one transaction; on return it is durable.
 
@@ -98,8 +93,7 @@ class Journal(JournalReader, Protocol):
             records: sealed with the positions that follow ``head``, without gaps.
             marks: the next sequence number for each (producer, epoch). Those of a producer's latest epochs are kept,
                 eight at least.
-            cursors: durable cursors to set.
-            letters: dead letters to keep; a reporter's dead letter about a position is kept once.
+            dead_letters: a reporter's dead letter about a position is kept once.
 
         Raises:
             OutOfOrder: the records do not continue the journal.

@@ -27,15 +27,12 @@ SIDE_TABLES = (
 END""",  # noqa: S608 - a constant
     """CREATE TABLE landmarks (type TEXT PRIMARY KEY, position INTEGER NOT NULL,
     checksum INTEGER NOT NULL) WITHOUT ROWID""",
-    """CREATE TABLE cursors (name TEXT PRIMARY KEY, position INTEGER NOT NULL,
-    checksum INTEGER NOT NULL) WITHOUT ROWID""",
     """CREATE TABLE dead_letters (number INTEGER PRIMARY KEY, position INTEGER NOT NULL, producer TEXT NOT NULL,
     reporter TEXT NOT NULL, error TEXT NOT NULL, body BLOB NOT NULL, checksum INTEGER NOT NULL)""",
 )
 COLUMNS: Mapping[str, str] = {
     "marks": "producer, epoch, next, used",
     "landmarks": "type, position",
-    "cursors": "name, position",
     "dead_letters": "number, position, producer, reporter, error, body",
 }
 """Columns that a row's checksum covers, for each table other than ``frames``."""
@@ -53,7 +50,12 @@ def add_checksums(db: sqlite3.Connection) -> None:
             save_row(db, table, *row)
 
 
-FORMAT = Format(0x464C5932, (FRAMES, *SIDE_TABLES), (add_checksums,))  # "FLY2"
+def drop_cursors(db: sqlite3.Connection) -> None:
+    """Migrate from format 1, which had a table for cursors that no program kept."""
+    db.execute("DROP TABLE cursors")
+
+
+FORMAT = Format(0x464C5932, (FRAMES, *SIDE_TABLES), (add_checksums, drop_cursors))  # "FLY2"
 
 
 def save_row(db: sqlite3.Connection, table: str, *values: str | int | bytes) -> None:

@@ -2,13 +2,13 @@
 
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from app.core import FlyballError
 from app.events.frames import DeadLetter, Record, damaged, ids_of
 from app.journal import queries
-from app.journal.damage import check, damage_after, landmarks_in
+from app.journal.damage import damage_after, landmarks_in
 from app.journal.database import (
     CHECKPOINT_PAGES,
     PAGE_BYTES,
@@ -30,7 +30,7 @@ PAGES_PER_COMMIT = 3
 
 
 class _JournalTables:
-    """The reading methods that the writer and read-only readers share."""
+    """The reading methods of the writer and of read-only readers; see ``JournalReader``."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path, self._connection = path, connection
@@ -77,11 +77,6 @@ class _JournalTables:
             rows = queries.rows_of(self._connection, "landmarks", "type = ?", event_type)
             return next((position for _, position in rows), 0)
 
-    def cursors(self) -> dict[str, int]:
-        """See ``JournalReader.cursors``."""
-        with explained(self._path):
-            return dict(sorted(queries.rows_of(self._connection, "cursors")))
-
     def dead_letters(self) -> list[DeadLetter]:
         """See ``JournalReader.dead_letters``; the newest 10,000 are kept."""
         with explained(self._path):
@@ -110,36 +105,24 @@ class _JournalTables:
 
 
 class SqliteJournal(_JournalTables):
-    """The one writer of a journal file.
+    """The one writer of a journal file, which is created when missing, and migrated when it has an older format.
 
     Once ``append`` returns, its records survive kill -9 and a loss of power. Every row is checksummed, and a damaged
     one is refused. Opening checks the structure of the file, the latest records, and all rows of the other tables
-    (ADR-021).
-
-    Args:
-        path: the file; created when missing, migrated when it is of an older format.
-
-    Raises:
-        StorageInUse: another process writes it.
-        NotAJournal: the file is something else.
-        OtherFormat: a newer program wrote it.
-        DamagedDatabase: it is damaged.
-        DamagedRecord: one of its latest records is damaged.
+    (ADR-021); it raises ``DamagedRecord``, or what ``Database`` raises.
     """
 
     def __init__(self, path: Path) -> None:
         self._db = Database(path, queries.FORMAT, reserve_bytes=RESERVE_BYTES)
         super().__init__(path, self._db.connection)
-        try:
-            with explained(path):
-                last = queries.last_record(self._connection)
-                check(self._connection, after=(last.last if last else 0) - CHECKED_EVENTS)
-        except BaseException:
-            self._db.close()
-            raise
-        self.head = last.last if last else 0
-        self.recorded_us = last.recorded_us if last else 0
-        self._letters = max((letter.number for letter in self.dead_letters()), default=0)
+        with ExitStack() as on_error, explained(path):
+            on_error.callback(self._db.close)
+            last = queries.last_record(self._connection)
+            self.head, self.recorded_us = (last.last, last.recorded_us) if last else (0, 0)
+            for damage in damage_after(self._connection, max(0, self.head - CHECKED_EVENTS)):
+                raise damage
+            on_error.pop_all()
+        self._dead_letters = max((dead.number for dead in self.dead_letters()), default=0)
         self._wal_pages = CHECKPOINT_PAGES
 
     def append(
@@ -147,8 +130,7 @@ class SqliteJournal(_JournalTables):
         records: Sequence[Record] = (),
         *,
         marks: Mapping[tuple[str, int], int] | None = None,
-        cursors: Mapping[str, int] | None = None,
-        letters: Sequence[DeadLetter] = (),
+        dead_letters: Sequence[DeadLetter] = (),
     ) -> None:
         """See ``Journal.append``."""
         queries.check_order(self.head, records)
@@ -162,19 +144,16 @@ class SqliteJournal(_JournalTables):
                 queries.save_row(db, "marks", producer, queries.signed(epoch), sequence, used)
             for landmark in landmarks_in(records).items():
                 queries.save_row(db, "landmarks", *landmark)
-            for cursor in (cursors or {}).items():
-                queries.save_row(db, "cursors", *cursor)
-            number = self._letters
-            for letter in letters:
-                about = (letter.position, letter.reporter)
+            number = self._dead_letters
+            for dead in dead_letters:
                 query = "SELECT 1 FROM dead_letters WHERE position = ? AND reporter = ?"
-                if letter.position and db.execute(query, about).fetchone():
+                if dead.position and db.execute(query, (dead.position, dead.reporter)).fetchone():
                     continue
                 number += 1
-                content = (letter.position, letter.producer, letter.reporter, letter.error, letter.body)
+                content = (dead.position, dead.producer, dead.reporter, dead.error, dead.body)
                 queries.save_row(db, "dead_letters", number, *content)
                 db.execute("DELETE FROM dead_letters WHERE number <= ?", (number - MAX_DEAD_LETTERS,))
-        self._letters = number
+        self._dead_letters = number
         if records:
             self.head, self.recorded_us = records[-1].last, records[-1].recorded_us
         self._wal_pages += PAGES_PER_COMMIT + sum(len(record.raw) for record in records) // PAGE_BYTES
@@ -211,13 +190,7 @@ class SqliteJournal(_JournalTables):
 
 
 class SqliteJournalReader(_JournalTables):
-    """Reads a journal file, whether or not a broker writes it.
-
-    Raises:
-        NotAJournal: there is none, or it is something else.
-        OtherFormat: it is of an older or a newer format.
-        DamagedDatabase: its header or its schema is damaged.
-    """
+    """Reads a journal file, whether or not a broker writes it. Raises what ``open_read_only`` raises."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, open_read_only(path, queries.FORMAT))

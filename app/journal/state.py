@@ -20,11 +20,7 @@ class SqliteStateStore:
     """State in a SQLite file.
 
     It is written with ``synchronous=NORMAL``: a loss of power may undo the last saves, state and cursor together, and
-    the events since are folded again from the journal.
-
-    Raises:
-        StorageInUse: another process writes it.
-        NotAJournal: the file is something else.
+    the events since are folded again from the journal. Raises what ``Database`` raises.
     """
 
     def __init__(self, path: Path) -> None:
@@ -61,30 +57,6 @@ class SqliteStateStore:
             f"Damaged state: the checksum of {what} in {self._db.path} is wrong.",
             hint="Move the file away and start again: the state is rebuilt from the journal.",
         )
-
-
-class MemoryStateStore:
-    """State in memory."""
-
-    def __init__(self) -> None:
-        self._cursor = 0
-        self._rows: dict[StateKey, bytes] = {}
-
-    def load(self) -> tuple[int, dict[StateKey, bytes]]:
-        """See ``StateStore.load``."""
-        return self._cursor, dict(self._rows)
-
-    def save(self, cursor: int, changed: Mapping[StateKey, bytes | None]) -> None:
-        """See ``StateStore.save``."""
-        self._cursor = cursor
-        for key, value in changed.items():
-            if value is None:
-                self._rows.pop(key, None)
-            else:
-                self._rows[key] = value
-
-    def close(self) -> None:
-        """Do nothing: the content stays for as long as the object."""
 
 
 def _checksum(kind: str, name: str, value: bytes) -> int:

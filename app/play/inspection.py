@@ -40,7 +40,7 @@ from app.core import FlyballError, ModelHash, ShardKey
 from app.engine import JsonObject, Report
 from app.games import GameRecord, checker_for, open_table
 from app.play.match_statistics import seat_wins
-from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, Shard, delete_shard, get_shard
+from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, Shard, get_shard
 
 Games = Sequence[bytes]
 """The games of a shard in order, each in a form that is equal for equal games."""
@@ -117,7 +117,7 @@ def inspect(spec: JsonObject, report: Report) -> JsonObject:
     settings = InspectionSpec.model_validate(spec)
     store = FileStore(settings.store)
     for spent in settings.discard:
-        delete_shard(store, spent)
+        store.delete(spent)
     return inspect_in(store, settings, report).model_dump(mode="json")
 
 

@@ -165,8 +165,8 @@ class Replay:
         events = (one.open("replay", self._leave_out) for one in stored)
         return [event for event in events if event is not None]
 
-    def _leave_out(self, letter: DeadLetter) -> None:
-        self._unfolded.append(Unfolded(letter.position, letter.producer, letter.error))
+    def _leave_out(self, dead: DeadLetter) -> None:
+        self._unfolded.append(Unfolded(dead.position, dead.producer, dead.error))
 
     def changes(self) -> dict[RowKey, bytes | None]:
         """Return the rows that changed since the last call, ready to be saved."""

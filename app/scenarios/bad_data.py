@@ -19,7 +19,7 @@ from app.events import (
     TrainingRequested,
 )
 from app.scenarios.plan import Expected, Known, Plan, Scenario
-from app.store import BlobStore, Shard, delete_shard, get_shard, put_shard
+from app.store import BlobStore, Shard, get_shard, put_shard
 
 WORKER = "selfplay_worker@liar"
 
@@ -89,7 +89,7 @@ def _falsely_played(known: Known, store: BlobStore) -> SelfplayComplete:
     played = play_into(store, spec, lambda _: None)
     honest = ShardKey(played.shard)
     key = put_shard(store, falsified(get_shard(store, honest)))
-    delete_shard(store, honest)
+    store.delete(honest)
     return SelfplayComplete(
         request_id=derive_id("bad-data", key),
         probe=False,

@@ -1,58 +1,31 @@
 """Checkpoints and shards of experience, content-addressed and verified when read; the league in a file."""
 
 from app.store.blobs import BlobStore, DamagedBlob, FileStore, MemoryStore, MissingBlob
-from app.store.checkpoints import (
-    Checkpoint,
-    Manifest,
-    NoModel,
-    UnusablePolicy,
-    delete_checkpoint,
-    export_checkpoint,
-    get_checkpoint,
-    imported_checkpoint,
-    put_checkpoint,
-    read_model,
-)
-from app.store.experience import (
-    BadExperience,
-    Experience,
-    experience_lines,
-    load_experience,
-    read_experience,
-    steps_left_out,
-)
+from app.store.checkpoints import Checkpoint, Manifest, export_checkpoint, get_checkpoint, put_checkpoint, read_model
+from app.store.experience import experience_lines, load_experience, steps_left_out
 from app.store.leagues import ForeignLeague, LeagueFile
-from app.store.shard import BadShard, Shard, ShardMeta, delete_shard, get_shard, note_of, put_shard, with_note
+from app.store.shard import Shard, ShardMeta, get_shard, note_of, put_shard, with_note
 
 __all__ = [
-    "BadExperience",
-    "BadShard",
     "BlobStore",
     "Checkpoint",
     "DamagedBlob",
-    "Experience",
     "FileStore",
     "ForeignLeague",
     "LeagueFile",
     "Manifest",
     "MemoryStore",
     "MissingBlob",
-    "NoModel",
     "Shard",
     "ShardMeta",
-    "UnusablePolicy",
-    "delete_checkpoint",
-    "delete_shard",
     "experience_lines",
     "export_checkpoint",
     "get_checkpoint",
     "get_shard",
-    "imported_checkpoint",
     "load_experience",
     "note_of",
     "put_checkpoint",
     "put_shard",
-    "read_experience",
     "read_model",
     "steps_left_out",
     "with_note",

@@ -81,10 +81,10 @@ def experience_lines(shard: Shard, first_game: int = 0) -> Iterator[str]:
 
 
 class _Row(NamedTuple):
-    """A parsed line. ``said`` has no lists: arrays take a tenth of their memory."""
+    """A parsed line. ``decision`` has no lists: arrays take a tenth of their memory."""
 
     number: int
-    said: Experience
+    decision: Experience
     obs: "Observations"
     mask: "Mask"
 
@@ -130,7 +130,7 @@ def read_experience(lines: Iterable[str | bytes], name: str, meta: ShardMeta, ga
     rows = [_row(name, number, line, game) for number, line in enumerate(lines, start=1) if line.strip()]
     if not rows:
         raise BadExperience(name, 1, "there is no experience")
-    rows.sort(key=lambda row: (row.said.game_id, row.said.seat, row.said.step_id))
+    rows.sort(key=lambda row: (row.decision.game_id, row.decision.seat, row.decision.step_id))
     _check_episodes(name, rows)
     return _shard(name, rows, meta, game)
 
@@ -152,46 +152,45 @@ def _parsed(name: str, number: int, line: str | bytes) -> Experience:
     except ValidationError as error:
         first = error.errors()[0]
         where = "".join(f"[{part}]" if isinstance(part, int) else str(part) for part in first["loc"])
-        said = first["msg"].removeprefix("Value error, ")
-        raise BadExperience(name, number, f"field {where}: {said}" if where else said) from error
+        complaint = first["msg"].removeprefix("Value error, ")
+        raise BadExperience(name, number, f"field {where}: {complaint}" if where else complaint) from error
 
 
 def _row(name: str, number: int, line: str | bytes, game: "TableSpec") -> _Row:
-    said = _parsed(name, number, line)
-    if said.seat >= game.players:
-        raise BadExperience(name, number, f"field seat: {said.seat}, but there are {game.players} players")
+    decision = _parsed(name, number, line)
+    if decision.seat >= game.players:
+        raise BadExperience(name, number, f"field seat: {decision.seat}, but there are {game.players} players")
     for field, size in (("obs", game.observation_size), ("mask", game.actions)):
-        found = len(getattr(said, field))
+        found = len(getattr(decision, field))
         if found != size:
             raise BadExperience(name, number, f"field {field}: {found} numbers, and {game.rules_version} has {size}")
-    obs: Any = np.array(said.obs, dtype=np.float64).astype(game.observation_type)
-    if game.observation_type == np.uint8 and not np.array_equal(obs, said.obs):
+    obs: Any = np.array(decision.obs, dtype=np.float64).astype(game.observation_type)
+    if game.observation_type == np.uint8 and not np.array_equal(obs, decision.obs):
         raise BadExperience(name, number, f"field obs: {game.rules_version} has whole numbers from 0 to 255")
-    mask = np.array(said.mask, dtype=np.bool_)
-    without_lists = Experience.model_construct(**{**said.__dict__, "obs": [], "mask": []})
-    return _Row(number, without_lists, obs, mask)
+    mask = np.array(decision.mask, dtype=np.bool_)
+    return _Row(number, decision.model_copy(update={"obs": [], "mask": []}), obs, mask)
 
 
 def _check_episodes(name: str, rows: list[_Row]) -> None:
     """Check that every episode ends exactly once; rows are sorted by game, seat and step."""
     for (number, row, _, _), following in zip(rows, [*rows[1:], None], strict=True):
-        after = following and following.said
+        after = following and following.decision
         goes_on = after is not None and (row.game_id, row.seat) == (after.game_id, after.seat)
         episode = f"seat {row.seat} in game {row.game_id}"
         if goes_on and after is not None and row.step_id == after.step_id:
             raise BadExperience(name, number, f"field step_id: {episode} has step {row.step_id} twice")
         if goes_on == (row.done or row.truncated):
-            said = "ends here but goes on later" if goes_on else "never ends: its last decision is not done"
-            raise BadExperience(name, number, f"field done: {episode} {said}")
+            wrong = "ends here but goes on later" if goes_on else "never ends: its last decision is not done"
+            raise BadExperience(name, number, f"field done: {episode} {wrong}")
 
 
 def _shard(name: str, rows: list[_Row], meta: ShardMeta, game: "TableSpec") -> Shard:
     columns: dict[str, NDArray[Any]] = {
-        field: np.array([getattr(row.said, field) for row in rows], dtype=dtype)
+        field: np.array([getattr(row.decision, field) for row in rows], dtype=dtype)
         for field, dtype in ROW_TYPES.items()
         if field not in ("game", "step")  # called game_id and step_id in a line
     }
-    ids, numbers = np.unique([row.said.game_id for row in rows], return_inverse=True)
+    ids, numbers = np.unique([row.decision.game_id for row in rows], return_inverse=True)
     returns = np.zeros((len(ids), game.players), dtype=np.float32)
     np.add.at(returns, (numbers, columns["seat"]), columns["reward"])
     obs: Any = np.stack([row.obs for row in rows])
@@ -200,7 +199,7 @@ def _shard(name: str, rows: list[_Row], meta: ShardMeta, game: "TableSpec") -> S
             obs=obs,
             mask=np.stack([row.mask for row in rows]),
             game=numbers.astype(np.int32),
-            step=np.array([row.said.step_id for row in rows], dtype=np.int32),
+            step=np.array([row.decision.step_id for row in rows], dtype=np.int32),
             returns=returns,
             history=np.zeros(0, dtype=np.int32),
             history_offsets=np.zeros(len(ids) + 1, dtype=np.int64),

@@ -213,8 +213,3 @@ def get_shard(store: BlobStore, key: ShardKey) -> Shard:
             f"Blob {key} is intact but is no shard ({error}).",
             hint="Is it a checkpoint, or a shard of an older version? Leave it out and play fresh games.",
         ) from error
-
-
-def delete_shard(store: BlobStore, key: ShardKey) -> None:
-    """Delete a shard, if it is stored."""
-    store.delete(key)

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 from bus_rig import StepClock, address, broker_thread, checked, degraded, gather
+from in_memory import MemoryBus, MemoryJournal
 
-from app.bus import BusClosed, BusError, MemoryBus, PublishRefused, ZmqBus
+from app.bus import ZmqBus
+from app.bus.ports import BusClosed, BusError, PublishRefused
 from app.events import ClockTick, ParityChecked, QualityDegraded, RunConfigured, encode, originate
 from app.events.frames import DeadLetter, Draft, Frame, FrameBuilder, seal
-from app.journal import MemoryJournal
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ async def test_a_subscriber_may_begin_in_the_middle_of_what_was_published_togeth
         assert [e.sequence for e in await gather(subscription, 3)] == [8, 9, 10]
 
 
-async def test_without_a_position_or_a_name_a_subscription_begins_at_the_head(bus):
+async def test_without_a_position_a_subscription_begins_at_the_head(bus):
     await bus.publish(checked(0))
     async with bus.subscribe() as subscription:
         await bus.publish(checked(1))
@@ -154,23 +155,6 @@ async def test_the_recorded_time_never_decreases(bus, clock):
     assert times == [10, 10, 20]
 
 
-async def test_a_durable_name_continues_where_it_was_committed(bus):
-    await bus.publish_many([checked(i) for i in range(6)])
-    async with bus.subscribe(durable="trainer") as subscription:
-        assert (await gather(subscription, 6))[0].sequence == 1
-        await subscription.commit(4)
-    async with bus.subscribe(durable="trainer") as subscription:
-        assert [e.sequence for e in await gather(subscription, 2)] == [5, 6]
-    async with bus.subscribe(durable="other") as subscription:
-        assert (await gather(subscription, 6))[0].sequence == 1
-
-
-async def test_only_durable_subscriptions_have_a_cursor(bus):
-    async with bus.subscribe(after=0) as subscription:
-        with pytest.raises(ValueError, match="durable name"):
-            await subscription.commit(0)
-
-
 async def test_a_cursor_beyond_the_journal_is_refused(bus):
     with pytest.raises(BusError, match="beyond the journal's end"):
         async with bus.subscribe(after=7):
@@ -224,10 +208,10 @@ async def test_an_unreadable_event_becomes_a_dead_letter_and_the_rest_arrives(re
     with broker_thread(journal_for_broker, address(tmp_path), clock=clock) as broker:
         async with closing(ZmqBus(broker.endpoint, producer="new@here", deadline_s=20)) as bus:
             await check(bus)
-    for letters in (journal.dead_letters(), journal_for_broker.dead_letters()):
-        assert [(letter.position, letter.producer) for letter in letters] == [(1, "old@there"), (2, "old@there")]
-        assert "flyball.no.such" in letters[0].error
-        assert letters[1].body == b"not even JSON"
+    for first, second in (journal.dead_letters(), journal_for_broker.dead_letters()):
+        assert (first.position, first.producer, second.position) == (1, "old@there", 2)
+        assert "flyball.no.such" in first.error
+        assert second.body == b"not even JSON"
 
 
 async def test_an_event_that_differs_from_its_frame_s_header_is_a_dead_letter(journal, clock):
@@ -238,7 +222,7 @@ async def test_an_event_that_differs_from_its_frame_s_header_is_a_dead_letter(jo
     async with closing(MemoryBus(journal, clock)) as bus, bus.subscribe(after=0) as subscription:
         batch = await anext(subscription)
     assert (batch.events, batch.position) == ((), 2)
-    assert ["its frame says" in letter.error for letter in journal.dead_letters()] == [True, True]
+    assert ["its frame says" in dead.error for dead in journal.dead_letters()] == [True, True]
 
 
 async def test_bus_settings_of_a_client_are_refused(bus, journal, clock):
@@ -249,11 +233,11 @@ async def test_bus_settings_of_a_client_are_refused(bus, journal, clock):
     assert await bus.publish(checked(0)) == 1
 
 
-async def test_bus_letter_about_a_position_is_kept_once(bus, journal):
-    letter = DeadLetter(await bus.publish(checked(0)), "p@a", "feedback@laptop/LossWatch", "no", b"{}")
+async def test_bus_dead_letter_about_a_position_is_kept_once(bus, journal):
+    dead = DeadLetter(await bus.publish(checked(0)), "p@a", "feedback@laptop/LossWatch", "no", b"{}")
     for error in ("no", "no again"):
-        await bus.bury(replace(letter, error=error))
-    await bus.bury(replace(letter, reporter="feedback@laptop/another"))
+        await bus.bury(replace(dead, error=error))
+    await bus.bury(replace(dead, reporter="feedback@laptop/another"))
     assert [(kept.reporter, kept.error) for kept in journal.dead_letters()] == [
         ("feedback@laptop/LossWatch", "no"),
         ("feedback@laptop/another", "no"),

@@ -1,10 +1,12 @@
 """What every journal does: one suite for SQLite and memory."""
 
 import pytest
+from in_memory import MemoryJournal
 
 from app.events import RunConfigured
 from app.events.frames import DamagedRecord, DeadLetter, Draft, Frame, FrameBuilder, seal
-from app.journal import MemoryJournal, OutOfOrder, SqliteJournal, SqliteJournalReader
+from app.journal import SqliteJournal, SqliteJournalReader
+from app.journal.database import OutOfOrder
 
 
 def record(first, *rows, at=1000, source="trainer@a"):
@@ -86,9 +88,9 @@ def test_ids_are_read_for_the_window(filled):
 @pytest.mark.parametrize("first", [6, 8])
 def test_a_gap_or_an_overlap_is_refused_and_nothing_is_written(filled, first):
     with pytest.raises(OutOfOrder, match="cannot follow position 6"):
-        filled.append([record(first, ("a", b"x"))], cursors={"c": 1})
+        filled.append([record(first, ("a", b"x"))], marks={("p", 1): 1})
     assert filled.head == 6
-    assert filled.cursors() == {}
+    assert filled.mark("p", 1) is None
 
 
 def test_marks_are_kept_per_producer_and_epoch(journal):
@@ -119,22 +121,16 @@ def test_the_latest_event_of_a_type_is_found_at_once(journal):
     assert journal.landmark(kind) == 7
 
 
-def test_cursors_are_durable_names_for_positions(journal):
-    journal.append(cursors={"trainer": 3, "arena": 4})
-    journal.append(cursors={"trainer": 9})
-    assert journal.cursors() == {"arena": 4, "trainer": 9}
-
-
-def test_letter_of_one_reporter_about_a_position_is_kept_once(journal):
+def test_dead_letter_of_a_reporter_and_position_is_kept_once(journal):
     one, another = (DeadLetter(7, "p", reporter, "no", b"") for reporter in ("a", "b"))
     refused = DeadLetter(0, "p", "broker", "junk", b"")
-    journal.append(letters=[one, one, another])
-    journal.append(letters=[one, refused, refused])
-    assert [letter.reporter for letter in journal.dead_letters()] == ["a", "b", "broker", "broker"]
+    journal.append(dead_letters=[one, one, another])
+    journal.append(dead_letters=[one, refused, refused])
+    assert [dead.reporter for dead in journal.dead_letters()] == ["a", "b", "broker", "broker"]
 
 
 def test_dead_letters_are_listed_and_removed(journal):
-    journal.append(letters=[DeadLetter(4, "p", "r", "why", b"body"), DeadLetter(0, "q", "broker", "bad", b"")])
+    journal.append(dead_letters=[DeadLetter(4, "p", "r", "why", b"body"), DeadLetter(0, "q", "broker", "bad", b"")])
     first, second = journal.dead_letters()
     assert first == DeadLetter(4, "p", "r", "why", b"body", number=first.number)
     assert journal.remove_dead_letter(first.number) is True
@@ -147,11 +143,11 @@ def test_dead_letters_are_listed_and_removed(journal):
 
 def test_everything_is_there_after_opening_again(tmp_path):
     journal = SqliteJournal(tmp_path / "j.db")
-    journal.append([record(1, ("a", b"1"))], marks={("p", 2): 1}, cursors={"c": 1})
-    journal.append(letters=[DeadLetter(1, "p", "r", "why", b"x")])
+    journal.append([record(1, ("a", b"1"))], marks={("p", 2): 1})
+    journal.append(dead_letters=[DeadLetter(1, "p", "r", "why", b"x")])
     journal.close()
     again = SqliteJournal(tmp_path / "j.db")
-    assert (again.head, again.recorded_us, again.mark("p", 2), again.cursors()) == (1, 1000, 1, {"c": 1})
+    assert (again.head, again.recorded_us, again.mark("p", 2)) == (1, 1000, 1)
     assert len(again.dead_letters()) == 1
     again.close()
 

@@ -13,16 +13,15 @@ import pytest
 from app.core import FlyballError
 from app.events import RunConfigured
 from app.events.frames import DamagedRecord, DeadLetter, Draft, Frame, FrameBuilder, Record, seal
-from app.journal import DamagedDatabase, OtherFormat, SqliteJournal, SqliteJournalReader, StorageError, rebuild
-from app.journal.database import PAGE_BYTES
+from app.journal import DamagedDatabase, OtherFormat, SqliteJournal, SqliteJournalReader, rebuild
+from app.journal.database import PAGE_BYTES, StorageError
 
-TABLES = ("frames", "marks", "landmarks", "cursors", "dead_letters")
+TABLES = ("frames", "marks", "landmarks", "dead_letters")
 FLIPS = 150
 CONTENT = {
     "frames": "SELECT * FROM frames ORDER BY first",
     "marks": "SELECT * FROM marks ORDER BY producer, epoch",
     "landmarks": "SELECT * FROM landmarks ORDER BY type",
-    "cursors": "SELECT * FROM cursors ORDER BY name",
     "dead_letters": "SELECT * FROM dead_letters ORDER BY number",
     "schema": "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name",
     "format": "SELECT * FROM pragma_user_version, pragma_application_id",
@@ -48,8 +47,7 @@ def fill(path: Path) -> Path:
             journal.append(
                 records,
                 marks={(producer, 1): written[producer]},
-                cursors={f"reader {i} " + "of a long name " * 4: head},
-                letters=[DeadLetter(head, producer, "broker", "why " * 20, b"z" * (i * 91 % 900))],
+                dead_letters=[DeadLetter(head, producer, "broker", "why " * 20, b"z" * (i * 91 % 900))],
             )
     return path
 
@@ -154,10 +152,9 @@ def test_a_writer_refuses_flips_that_change_something(table: str, sound: Path, t
         ("UPDATE marks SET next = next + 4 WHERE producer = 'producer3@node'", "'producer3@node' in its table marks"),
         ("UPDATE landmarks SET position = 3", "in its table landmarks is wrong"),
         ("DELETE FROM landmarks", "its table landmarks lacks"),
-        ("UPDATE cursors SET position = 1 WHERE name LIKE 'reader 7 %'", "'reader 7 of"),
         ("UPDATE dead_letters SET body = x'00' WHERE number = 9", "the checksum of 9 in its table dead_letters"),
         ("UPDATE frames SET bodies = 17 WHERE first = 5", "a value of another type in the record at position 5"),
-        ("DROP TRIGGER forget_marks", "its schema is not the one of format 1"),
+        ("DROP TRIGGER forget_marks", "its schema is not the one of format 2"),
     ],
 )
 def test_damage_beside_the_records_is_told(change: str, told: str, sound: Path, tmp_path: Path) -> None:
@@ -217,11 +214,25 @@ def test_a_journal_of_a_newer_format_is_refused(sound: Path, tmp_path: Path) -> 
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
         db.execute("PRAGMA user_version = 9")
     for opener in (SqliteJournal, SqliteJournalReader):
-        with pytest.raises(OtherFormat, match="is of format 9; this version of Flyball knows formats up to 1"):
+        with pytest.raises(OtherFormat, match="is of format 9; this version of Flyball knows formats up to 2"):
             opener(file)
 
 
-@pytest.mark.parametrize("table", ["marks", "landmarks", "cursors", "dead_letters"])
+def test_journal_of_format_1_is_migrated_with_its_content(sound: Path, tmp_path: Path) -> None:
+    """Format 1 had a table for cursors."""
+    file = tmp_path / "journal.sqlite"
+    shutil.copyfile(sound, file)
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.execute("CREATE TABLE cursors (name TEXT PRIMARY KEY, position INTEGER NOT NULL, checksum INTEGER NOT NULL)")
+        db.execute("PRAGMA user_version = 1")
+    with pytest.raises(OtherFormat, match="is of format 1, from an earlier version of Flyball"):
+        SqliteJournalReader(file)
+    SqliteJournal(file).close()
+    assert damage(file) == []
+    assert content(file) == content(sound)
+
+
+@pytest.mark.parametrize("table", ["marks", "landmarks", "dead_letters"])
 def test_a_rebuild_keeps_all_records_and_derives_the_rest(table: str, sound: Path, tmp_path: Path) -> None:
     file, before = tmp_path / "journal.sqlite", content(sound)
     shutil.copyfile(sound, file)
@@ -235,10 +246,8 @@ def test_a_rebuild_keeps_all_records_and_derives_the_rest(table: str, sound: Pat
     assert damage(file) == []
     assert before is not None
     assert after is not None
-    assert [name for name in TABLES if after[name] != before[name]] == (
-        [table] if table in ("cursors", "dead_letters") else []
-    )
-    assert bool(rebuilt.lost) == (table in ("cursors", "dead_letters"))
+    assert [name for name in TABLES if after[name] != before[name]] == [table][: table == "dead_letters"]
+    assert bool(rebuilt.lost) == (table == "dead_letters")
     assert damage(rebuilt.before), "the damaged file is kept"
     SqliteJournal(file).close()
 

@@ -5,16 +5,8 @@ import sqlite3
 import pytest
 
 from app.events.frames import Draft, Frame, FrameBuilder, seal
-from app.journal import (
-    NotAJournal,
-    SqliteJournal,
-    SqliteJournalReader,
-    StorageError,
-    StorageFull,
-    StorageInUse,
-    database,
-)
-from app.journal.database import explained
+from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, database
+from app.journal.database import StorageError, StorageFull, StorageInUse, explained
 
 
 def record(first, size=10):
@@ -34,10 +26,9 @@ def test_a_reader_follows_the_writer(journal, tmp_path):
     reader = SqliteJournalReader(tmp_path / "j.db")
     assert reader.head == 0
     for position in range(1, 50):
-        journal.append([record(position)], cursors={"c": position})
+        journal.append([record(position)])
         assert reader.head == position
         assert reader.read(position - 1).position == position
-    assert reader.cursors() == {"c": 49}
     assert reader.dead_letters() == []
     reader.close()
 
@@ -114,8 +105,8 @@ def test_a_full_disk_is_said_clearly_and_loses_nothing(journal, tmp_path):
     pages = journal._db.connection.execute("PRAGMA page_count").fetchone()[0]
     journal._db.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
     with pytest.raises(StorageFull, match="No room to write"):
-        journal.append([record(2, size=100_000)], cursors={"c": 2})
-    assert (journal.head, journal.cursors()) == (1, {})
+        journal.append([record(2, size=100_000)], marks={("p", 1): 2})
+    assert (journal.head, journal.mark("p", 1)) == (1, None)
     assert not (tmp_path / "j.db.reserve").exists(), "the reserve makes room for a clean close"
     journal.append([record(2)])
     assert journal.read(0).position == 2

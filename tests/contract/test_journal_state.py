@@ -1,17 +1,11 @@
 """What every state store and every outbox does."""
 
 import pytest
+from in_memory import MemoryOutbox, MemoryStateStore
 
 from app.events.frames import DamagedFrame, Draft, FrameBuilder
-from app.journal import (
-    DamagedState,
-    MemoryOutbox,
-    MemoryStateStore,
-    SqliteOutbox,
-    SqliteStateStore,
-    StorageFull,
-    StorageInUse,
-)
+from app.journal import SqliteOutbox, SqliteStateStore
+from app.journal.database import DamagedState, StorageFull, StorageInUse
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -4,7 +4,8 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from app.bus import MemoryBus
+from in_memory import MemoryBus, MemoryJournal, MemoryStateStore
+
 from app.config import GAMES, FeedbackSettings, RunSettings
 from app.engine import JobFailed
 from app.events import (
@@ -17,7 +18,7 @@ from app.events import (
     SelfplayRequested,
     originate,
 )
-from app.journal import MemoryJournal, MemoryStateStore, history
+from app.journal import history
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import Place

@@ -6,10 +6,12 @@ import signal
 
 import pytest
 from bus_rig import address, broker_process, broker_thread, checked, gather, until
+from in_memory import MemoryJournal, MemoryOutbox
 
 from app.bus import Broker, BrokerUnavailable, ZmqBus
 from app.events.frames import Frame
-from app.journal import MemoryJournal, MemoryOutbox, SqliteJournal, SqliteJournalReader, SqliteOutbox, StorageFull
+from app.journal import SqliteJournal, SqliteJournalReader, SqliteOutbox
+from app.journal.database import StorageFull
 from daemons.clock import SystemClock
 
 
@@ -88,13 +90,12 @@ async def test_a_publish_that_gets_no_answer_says_so_and_what_became_of_the_even
     await bus.close()
 
 
-async def test_a_cursor_that_gets_no_answer_says_so(tmp_path):
+async def test_a_request_that_gets_no_answer_says_so(tmp_path):
     bus = ZmqBus(address(tmp_path), producer="lonely", deadline_s=0.05)
-    subscription = bus.subscribe(durable="me")
     with pytest.raises(BrokerUnavailable):
-        await subscription.commit(1)
+        await bus.discard_dead_letter(1)
     with pytest.raises(BrokerUnavailable):
-        async with subscription:
+        async with bus.subscribe():
             pass
     await bus.close()
 

@@ -8,22 +8,14 @@ from contextlib import closing
 import pytest
 import zmq
 from bus_rig import StepClock, address, broker_thread, checked, gather, until
+from in_memory import MemoryJournal
 
-from app.bus import (
-    Broker,
-    BrokerLimits,
-    BusError,
-    EventTooLarge,
-    InsecureEndpoint,
-    PublishRefused,
-    ZmqBus,
-    retry_letter,
-    wire,
-)
+from app.bus import Broker, ZmqBus, wire
 from app.bus.client import CREDIT_BYTES
-from app.events import MalformedEvent, RunConfigured, encode, originate
+from app.bus.ports import BrokerLimits, BusError, EventTooLarge, InsecureEndpoint, PublishRefused
+from app.events import RunConfigured, encode, originate
 from app.events.frames import DeadLetter, FrameBuilder, draft_of, frame_of
-from app.journal import MemoryJournal, SqliteJournal
+from app.journal import SqliteJournal
 
 
 class Stranger:
@@ -80,8 +72,8 @@ def test_a_damaged_frame_gets_a_negative_answer_and_a_dead_letter_and_those_behi
     kind, text = stranger.say(b"F", bytes(damaged))
     assert struct.unpack("<cQQI", kind) == (b"R", 1, 0, 1)
     assert b"checksum of its bodies" in text
-    [letter] = journal.dead_letters()
-    assert (letter.body, letter.producer, letter.position) == (bytes(damaged), "stranger", 0)
+    [dead] = journal.dead_letters()
+    assert (dead.body, dead.producer, dead.position) == (bytes(damaged), "stranger", 0)
     assert stranger.say(b"F", frame(base=1)) == [struct.pack("<cQQIQ", b"A", 1, 1, 1, 1)]
 
 
@@ -91,7 +83,7 @@ def test_junk_instead_of_a_frame_is_a_dead_letter(stranger, journal, junk):
     kind, text = stranger.say(b"F", junk)
     assert kind[:1] == b"R"
     assert b"Damaged frame" in text
-    assert [letter.body for letter in journal.dead_letters()] == [junk]
+    assert [dead.body for dead in journal.dead_letters()] == [junk]
 
 
 def test_a_frame_in_another_s_name_is_refused(stranger, journal):
@@ -297,15 +289,15 @@ async def test_dead_letters_are_removed_through_the_broker(stranger, broker, jou
     stranger.hello()
     stranger.say(b"F", b"junk")
     bus = ZmqBus(broker.endpoint, producer="cli")
-    [letter] = journal.dead_letters()
-    await bus.forget_letter(letter.number)
+    [dead] = journal.dead_letters()
+    await bus.discard_dead_letter(dead.number)
     assert journal.dead_letters() == []
     with pytest.raises(BusError, match="no dead letter"):
-        await bus.forget_letter(letter.number)
+        await bus.discard_dead_letter(dead.number)
     await bus.close()
 
 
-def test_broker_letter_of_an_impossible_number_is_refused(tmp_path):
+def test_broker_dead_letter_of_an_impossible_number_is_refused(tmp_path):
     """It is larger than any that SQLite can look for, and must not stop the broker."""
     with (
         closing(SqliteJournal(tmp_path / "journal.sqlite")) as journal,
@@ -319,7 +311,7 @@ def test_broker_letter_of_an_impossible_number_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("position", [2, 1 << 63])
-async def test_broker_letter_beyond_the_end_is_refused(position, tmp_path):
+async def test_broker_dead_letter_beyond_the_end_is_refused(position, tmp_path):
     """Kept, it would be damage at the broker's next start, or stop it at once."""
     with (
         closing(SqliteJournal(tmp_path / "journal.sqlite")) as journal,
@@ -331,22 +323,6 @@ async def test_broker_letter_beyond_the_end_is_refused(position, tmp_path):
             await bus.bury(DeadLetter(position, "p", "p", "why", b""))
         await bus.close()
     SqliteJournal(tmp_path / "journal.sqlite").close()
-
-
-async def test_a_dead_letter_is_published_again_once_it_can_be_read(broker, journal):
-    unreadable = DeadLetter(0, "p", "old", "written by a newer version", b"{}")
-    journal.append(letters=[DeadLetter(0, "p", "old", "no such type then", encode(checked(0))), unreadable])
-    bus = ZmqBus(broker.endpoint, producer="cli")
-    await bus.publish(checked(0))
-    first, second = journal.dead_letters()
-    assert await retry_letter(bus, first) == 2
-    with pytest.raises(MalformedEvent):
-        await retry_letter(bus, second)
-    assert [letter.number for letter in journal.dead_letters()] == [second.number]
-    async with bus.subscribe(after=1) as subscription:
-        [event] = await gather(subscription, 1)
-    assert (event.data, event.envelope.causationid) == (checked(0).data, checked(0).id)
-    await bus.close()
 
 
 @pytest.mark.parametrize("endpoint", ["tcp://0.0.0.0:5555", "tcp://*:5555", "tcp://10.0.0.1:5555", "tcp://[::]:5555"])
@@ -446,4 +422,5 @@ async def settled(subscription):
     while count != subscription._state.held_bytes:
         count = subscription._state.held_bytes
         for _ in range(3):
-            await subscription._bus.request(b"commit", wire.Commit(name="barrier", position=0))
+            with pytest.raises(BusError, match="no dead letter"):
+                await subscription._bus.discard_dead_letter(1)

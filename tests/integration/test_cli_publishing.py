@@ -5,14 +5,13 @@ import json
 import signal
 import socket
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from bus_rig import FLYBALL, broker_daemon
 from click.testing import CliRunner, Result
 from driving import KEY, NEW, OLD, promoted
 
@@ -25,7 +24,6 @@ from app.events.frames import DeadLetter
 from app.journal import SqliteJournalReader, history
 from daemons.run_folder import bus_endpoint
 
-FLYBALL = (sys.executable, "-m", "app.cli")
 PARITY = {"request_id": "r", "worker": None, "shard": "c" * 64}
 TICK = ("CLOCK_TICK", '{"period_seconds": 60}')
 Flyball = Callable[..., Result]
@@ -38,19 +36,9 @@ def flyball(tmp_path: Path) -> Flyball:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Path]:
-    """Run a broker that hardly ever ticks, and return its run folder."""
-    (tmp_path / "flyball.toml").write_text("tick_seconds = 100000\n")
-    endpoint = bus_endpoint(RunFolder(tmp_path), Deployment())
-    command = (*FLYBALL, "--run", str(tmp_path), "daemon", "run", "broker")
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        while not is_listening(endpoint):
-            assert process.poll() is None, process.stderr and process.stderr.read()
-            time.sleep(0.02)
+    """Run a broker, and return its run folder."""
+    with broker_daemon(tmp_path):
         yield tmp_path
-        process.terminate()
-        assert process.wait(timeout=30) == 0
-        assert process.stderr is not None
-        assert process.stderr.read() == ""
 
 
 def recorded(folder: Path, source: str) -> list[Event[Any]]:
@@ -157,10 +145,10 @@ def test_repair_event_that_nobody_failed_at_is_kept(broker: Path, flyball: Flyba
     assert "No failed events" in flyball("journal", "repair").stderr
 
 
-def bury(folder: Path, letter: DeadLetter) -> None:
+def bury(folder: Path, dead: DeadLetter) -> None:
     async def tell() -> None:
         bus = ZmqBus(bus_endpoint(RunFolder(folder), Deployment()), producer="feedback@laptop", deadline_s=20)
-        await bus.bury(letter)
+        await bus.bury(dead)
         await bus.close()
 
     asyncio.run(tell())

@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from in_memory import MemoryBus, MemoryJournal, MemoryStateStore
 
-from app.bus import MemoryBus
 from app.config import GAMES, EvaluationSettings, RunSettings, SelfplaySettings
 from app.controllers.fold import HOST
 from app.engine import InlineEngine
@@ -20,7 +20,7 @@ from app.events import (
     TrainingCompleted,
     originate,
 )
-from app.journal import MemoryJournal, MemoryStateStore, history
+from app.journal import history
 from app.replay.replaying import Replay, replay
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm

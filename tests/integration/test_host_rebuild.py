@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from driving import trained
 from host_stage import KEY, REQUEST, RESULT, WORKER, ScriptedEngine, Stage, WatchedBus
+from in_memory import MemoryBus, MemoryStateStore
 
-from app.bus import Batch, MemoryBus
+from app.bus import Batch
 from app.controllers import TrainingTrigger
 from app.events import (
     DaemonHeartbeat,
@@ -28,7 +29,7 @@ from app.events import (
     TrainingUnblocked,
 )
 from app.events.frames import DeadLetter
-from app.journal import MemoryStateStore, history
+from app.journal import history
 from daemons.host import Host
 from daemons.registry import DAEMONS
 from daemons.saved_state import PROGRESS_KEY, SCHEMAS_KEY
@@ -236,9 +237,9 @@ async def test_host_failed_event_becomes_a_dead_letter_and_it_goes_on(capsys):
     first, poison, last = await degrade(stage, "a", "0", "b")
     await stage.until(DaemonHeartbeat, stage.host(PICKY, states))
     assert positions_in(states) == {"Picky": (first, last), "Easy": (first, poison, last)}
-    (letter,) = stage.journal.dead_letters()
-    assert (letter.position, letter.reporter) == (poison, "picky@laptop/Picky")
-    assert letter.error == "ZeroDivisionError: no such shard"
+    (dead,) = stage.journal.dead_letters()
+    assert (dead.position, dead.reporter) == (poison, "picky@laptop/Picky")
+    assert dead.error == "ZeroDivisionError: no such shard"
     assert "event could not be folded" in capsys.readouterr().out
     await stage.until(DaemonHeartbeat, stage.host(PICKY, MemoryStateStore()), count=2)
     assert len(stage.journal.dead_letters()) == 1, "folded again, it fails again and is told once"
@@ -294,7 +295,7 @@ async def test_host_void_publishes_nothing_about_the_past():
 class BlockedBus(MemoryBus):
     """Never keeps a dead letter."""
 
-    async def bury(self, letter: DeadLetter) -> None:
+    async def bury(self, dead_letter: DeadLetter) -> None:
         await asyncio.Event().wait()
 
 

@@ -3,12 +3,13 @@
 from bus_rig import checked
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from in_memory import MemoryJournal, MemoryOutbox
 
-from app.bus import BrokerLimits, wire
+from app.bus import wire
 from app.bus.client import Client, Finished, Overdue, Settled
 from app.bus.hub import Hub
+from app.bus.ports import BrokerLimits
 from app.events.frames import draft_of, hash_id, peek
-from app.journal import MemoryJournal, MemoryOutbox
 
 
 class World:
@@ -27,7 +28,7 @@ class World:
     def begin(self):
         self.life += 1
         self.client = Client("p", self.life, kept=self.outbox.load())
-        self.subscription = self.client.subscribe(None, 0, None)
+        self.subscription = self.client.subscribe(None, 0)
         self.read = []
         self.connect()
 

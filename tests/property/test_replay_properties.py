@@ -9,9 +9,9 @@ from bus_rig import StepClock
 from generated_run import generated
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from in_memory import MemoryBus, MemoryJournal, MemoryStateStore
 from random_histories import CONFIGURED, histories, stories
 
-from app.bus import MemoryBus
 from app.controllers.fold import HOST
 from app.events import (
     ClockTick,
@@ -29,7 +29,7 @@ from app.events import (
     TrainingFailed,
     originate,
 )
-from app.journal import MemoryJournal, MemoryStateStore, history
+from app.journal import history
 from app.replay.replaying import Replay, replay
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import Place

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from app.bus import Broker, Subscription, ZmqBus
+from app.cli.options import is_listening
+from app.config import Deployment, RunFolder
 from app.core import derive_id
 from app.events import Envelope, Event, ParityChecked, QualityDegraded, originate
 from app.journal import SqliteJournal
 from daemons.clock import SystemClock
+from daemons.run_folder import bus_endpoint
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 ROOT = Path(__file__).parents[2]
@@ -106,6 +110,26 @@ def broker_process(folder: Path) -> Iterator[subprocess.Popen[str]]:
     with program("broker", folder) as process:
         expect(process, "ready")
         yield process
+
+
+FLYBALL = (sys.executable, "-m", "app.cli")
+
+
+@contextmanager
+def broker_daemon(folder: Path) -> Iterator[None]:
+    """Run the broker of a run folder, which hardly ever ticks, until the end; it must not complain."""
+    (folder / "flyball.toml").write_text("tick_seconds = 100000\n")
+    endpoint = bus_endpoint(RunFolder(folder), Deployment())
+    command = (*FLYBALL, "--run", str(folder), "daemon", "run", "broker")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        while not is_listening(endpoint):
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.02)
+        yield
+        process.terminate()
+        assert process.wait(timeout=30) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
 
 
 def address(folder: Path) -> str:

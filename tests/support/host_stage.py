@@ -4,10 +4,11 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from app.bus import MemoryBus
+from in_memory import MemoryBus, MemoryJournal, MemoryStateStore
+
 from app.config import GAMES, RunSettings
 from app.events import RunConfigured, SelfplayRequested, originate
-from app.journal import MemoryJournal, MemoryStateStore, history
+from app.journal import history
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import Place

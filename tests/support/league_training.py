@@ -13,7 +13,7 @@ from app.learning.jobs import initialise, train
 from app.play.gauntlet import GauntletSpec, plan_matches
 from app.play.matches import batch
 from app.play.selfplay import play
-from app.store import FileStore, LeagueFile, delete_shard
+from app.store import FileStore, LeagueFile
 
 CONNECT_FOUR = GAMES["connect_four_2p"]
 SMALL = {"network": NetworkSettings(hidden=(64, 64)), "ppo": CONNECT_FOUR.ppo.replace(batch_size=128)}
@@ -66,7 +66,7 @@ def train_line(folder: Path, first: int, stride: int, steps: int) -> None:
         shard = play({**base, **played, "worker": f"line {first}"}, _quiet)["shard"]
         lesson = {"base_model": model, "shards": [shard], "seed": seed, "step": number}
         model = train({**base, **lesson, "ppo": CONFIG.ppo.model_dump(mode="json")}, _quiet)["model"]
-        delete_shard(FileStore(folder / "store"), shard)
+        FileStore(folder / "store").delete(shard)
         games = rated(folder, model, ("random", *(name for name in opponents if name != "random")), RATED_GAMES, seed)
         registry(folder).update(partial(entered, step, model, games))
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from app.events import DaemonReady, DaemonStarted, Event, ModelPromoted, Payload, PromotionRejected
-from app.journal import SqliteJournalReader, StorageError, history
+from app.journal import SqliteJournalReader, history
+from app.journal.database import StorageError
 
 PATIENCE_SECONDS = 400.0
 """How long a busy machine is waited for; the tests' own limit ends what hangs."""

@@ -3,9 +3,9 @@
 import pytest
 from bus_rig import checked
 
-from app.bus import BusError, PublishRefused, wire
+from app.bus import wire
 from app.bus.client import CREDIT_BYTES, FRAMES_IN_FLIGHT, Changed, Client, Finished, Overdue, Settled
-from app.bus.ports import Batch
+from app.bus.ports import Batch, BusError, PublishRefused
 from app.bus.sequencer import Run
 from app.events.frames import Draft, Frame, FrameBuilder, draft_of, frame_of, seal
 
@@ -38,7 +38,7 @@ def client():
 
 def opened(client, position=0):
     """Return a subscription that the broker has opened after a position."""
-    subscription = client.subscribe(None, position, None)
+    subscription = client.subscribe(None, position)
     client.receive([wire.OPENED_FORM.pack(wire.OPENED, subscription.number, position)], 0.0)
     assert client.outputs() == [Changed(subscription)]
     client.messages()
@@ -138,7 +138,7 @@ def test_a_request_to_greet_later_is_met_at_that_time(client):
 
 
 def test_requests_are_repeated_until_they_are_answered(client):
-    token = client.request(b"forget", wire.Forget(number=1), b"", 0.0)
+    token = client.request(wire.DISCARD, wire.Discard(number=1), b"", 0.0)
     assert kinds(client) == [wire.ASK]
     client.disconnected()
     client.connected()
@@ -153,7 +153,7 @@ def test_requests_are_repeated_until_they_are_answered(client):
 
 def test_a_broker_that_does_not_understand_fails_the_publishes_only(client):
     token = publish(client, 0)
-    client.request(b"forget", wire.Forget(number=1), b"", 0.0)
+    client.request(wire.DISCARD, wire.Discard(number=1), b"", 0.0)
     client.receive([wire.ERROR, b"what?"], 0.0)
     [(failed, error)] = client.outputs()
     assert (failed, error.message) == (token, "what?")

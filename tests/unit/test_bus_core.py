@@ -2,14 +2,14 @@
 
 import pytest
 from bus_rig import checked
+from in_memory import MemoryJournal
 
 from app.bus.fanout import SKIPPED_POSITIONS, Fanout, Piece, RecentRecords, SubscriptionCursor
-from app.bus.hub import Hub
-from app.bus.limits import BrokerLimits, RateLimiter
+from app.bus.hub import Hub, RateLimiter
+from app.bus.ports import BrokerLimits
 from app.bus.sequencer import Gap, IdWindow, Run, Sequencer
 from app.bus.wire import ACK, EVENTS_FORM, FRAME, GREET, HELLO, WELCOME, Hello, Subscribe, ack, read_ack
 from app.events.frames import Frame, frame_of
-from app.journal import MemoryJournal
 
 
 def frame(*numbers, base=0, producer="p", epoch=1):
@@ -128,7 +128,7 @@ def piece(position, size=100):
 
 
 def cursor(number, types, position, credit, held=0):
-    wanted = Subscribe(id=number, types=types, after=position, durable=None, credit=credit, held=held)
+    wanted = Subscribe(id=number, types=types, after=position, credit=credit, held=held)
     return SubscriptionCursor(wanted, position)
 
 
@@ -230,7 +230,7 @@ def test_laggards_take_turns():
     journal.append(records(10))
     fanout = Fanout(journal, BrokerLimits(laggards_per_round=1, delivery_bytes=1))
     for peer in (b"a", b"b"):
-        fanout.add(peer, Subscribe(id=1, types=None, after=0, durable=None, credit=10**6), 0)
+        fanout.add(peer, Subscribe(id=1, types=None, after=0, credit=10**6), 0)
     rounds = [[peer for peer, _ in fanout.deliver()] for _ in range(4)]
     assert rounds == [[b"a"], [b"b"], [b"a"], [b"b"]]
     fanout.remove(b"a")
@@ -244,7 +244,7 @@ def lagging(*subscriptions, journal=None):
         journal.append(records(10))
     fanout = Fanout(journal, BrokerLimits(recent_bytes=0))
     for peer, number in subscriptions:
-        fanout.add(peer, Subscribe(id=number, types=None, after=0, durable=None, credit=10**6), 0)
+        fanout.add(peer, Subscribe(id=number, types=None, after=0, credit=10**6), 0)
     return fanout
 
 

@@ -14,15 +14,8 @@ from app.learning.samples import make_samples
 from app.play.players import RandomPlayer
 from app.play.recording import ShardRecorder
 from app.play.rollout import Rollout, Schedule
-from app.store import (
-    BadExperience,
-    Shard,
-    ShardMeta,
-    experience_lines,
-    load_experience,
-    read_experience,
-    steps_left_out,
-)
+from app.store import Shard, ShardMeta, experience_lines, load_experience, steps_left_out
+from app.store.experience import BadExperience, read_experience
 
 META = ShardMeta(
     config_key="hearts_4p", rules_version="r", model="a" * 64, opponents=(), seed=0, worker="w", temperature=1.0

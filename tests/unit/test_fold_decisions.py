@@ -1,20 +1,21 @@
 """Fold's pending decisions: a controller sees its own before they are recorded, and is not given their record."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any, ClassVar
 
 import pytest
-from driving import KEY, OLD, OTHER_KEY, promoted, run_settings
+from driving import KEY, NEW, OLD, OTHER_KEY, promoted, run_settings
 
 from app.controllers import Controller, FeedbackFold, States, state_of
-from app.controllers.fold import Fold, Outcome
+from app.controllers.fold import HOST, Fold, Outcome, RowKey
 from app.events import (
     Emission,
+    Envelope,
     Event,
     EventVoided,
     ExplorationBoost,
     HyperparameterUpdated,
-    ModelPromoted,
     ModelRolledBack,
     Parameter,
     Payload,
@@ -24,297 +25,315 @@ from app.events import (
     RunConfigured,
     Step,
     handles,
+    originate,
 )
+from app.events.envelope import EPOCH
 
-NEW, WORSE = "b" * 64, "c" * 64
+WORSE = "d" * 64
 DEGRADED = QualityDegraded(request_id="r", worker="selfplay_worker@laptop", shard="c" * 64, reason="x")
-
-
-def configured(*keys: str) -> RunConfigured:
-    return RunConfigured(run_id="run", settings=run_settings(*keys).model_dump(mode="json"))
 
 
 def boost(multiplier: float) -> ExplorationBoost:
     return ExplorationBoost(multiplier=multiplier, lasts_seconds=60, reason="x")
 
 
-class Given(Row, frozen=True):
-    """Multipliers of the boosts that a controller was given."""
+class Notes(Row, frozen=True):
+    """The multipliers of the boosts that a controller was given, and of those that it was shown."""
 
-    multipliers: tuple[float, ...] = ()
+    given: tuple[float, ...] = ()
+    shown: tuple[float, ...] = ()
+
+
+Rows = Mapping[str, Notes]
 
 
 class Booster(Controller):
-    """Raises the boost that it is shown by 1 at each degraded shard, and notes the boosts that it is given."""
+    """Raises the boost that it is shown by 1 at each degraded shard."""
 
     name: ClassVar[str] = "Booster"
-    row: ClassVar[type[Given]] = Given
+    row: ClassVar[type[Notes]] = Notes
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({ExplorationBoost})
 
     @handles(QualityDegraded)
-    def degraded(self, rows: Mapping[str, Given], event: Event[Any], states: States) -> Step[Given]:
+    def degraded(self, rows: Rows, event: Event[Any], states: States) -> Step[Notes]:
         """Decide."""
-        return Step({}, (Emission(boost(state_of(states, event.subject).exploration_boost + 1)),))
+        shown = state_of(states, event.subject).exploration_boost
+        row = rows.get(event.subject, Notes())
+        return Step({event.subject: row.replace(shown=(*row.shown, shown))}, self.decisions(shown))
+
+    def decisions(self, shown: float) -> tuple[Emission, ...]:
+        """Raise the boost."""
+        return (Emission(boost(shown + 1)),)
 
     @handles(ExplorationBoost)
-    def boosted(self, rows: Mapping[str, Given], event: Event[Any], states: States) -> Step[Given]:
+    def boosted(self, rows: Rows, event: Event[Any], states: States) -> Step[Notes]:
         """Note what it is given."""
-        before = rows.get(event.subject, Given()).multipliers
-        return Step({event.subject: Given(multipliers=(*before, event.data.multiplier))})
+        row = rows.get(event.subject, Notes())
+        return Step({event.subject: row.replace(given=(*row.given, event.data.multiplier))})
 
 
 class Observer(Booster):
-    """Another one that notes boosts, and decides nothing."""
+    """Notes boosts, and decides nothing."""
 
     name: ClassVar[str] = "Observer"
     emits: ClassVar[frozenset[type[Payload]]] = frozenset()
 
-    @handles(QualityDegraded)
-    def degraded(self, rows: Mapping[str, Given], event: Event[Any], states: States) -> Step[Given]:
-        """Note the boost that it is shown."""
-        shown = state_of(states, event.subject).exploration_boost
-        return Step({event.subject: Given(multipliers=(*rows.get(event.subject, Given()).multipliers, -shown))})
+    def decisions(self, shown: float) -> tuple[Emission, ...]:
+        """Decide nothing."""
+        return ()
 
 
 class Cooler(Controller):
-    """Lowers the base temperature at each degraded shard."""
+    """Lowers the base temperature that it is shown by a tenth at each degraded shard."""
 
     name: ClassVar[str] = "Cooler"
-    row: ClassVar[type[Given]] = Given
+    row: ClassVar[type[Notes]] = Notes
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({HyperparameterUpdated})
     parameters: ClassVar[frozenset[Parameter]] = frozenset({"base_temperature"})
 
     @handles(QualityDegraded)
-    def degraded(self, rows: Mapping[str, Given], event: Event[Any], states: States) -> Step[Given]:
+    def degraded(self, rows: Rows, event: Event[Any], states: States) -> Step[Notes]:
         """Decide."""
         before = state_of(states, event.subject).parameter("base_temperature", self.settings)
-        decision = HyperparameterUpdated(
-            parameter="base_temperature", value=before - 0.1, previous=before, reason="x"
-        )
-        return Step({}, (Emission(decision),))
+        update = HyperparameterUpdated(parameter="base_temperature", value=0.9 * before, previous=before, reason="x")
+        return Step({}, (Emission(update),))
 
 
-class Coordinator(Controller):
-    """Rolls back to OLD at each degraded shard, and notes the models that it is shown as current."""
+class Restorer(Controller):
+    """Makes OLD current at each degraded shard, and says so once it is shown as current."""
 
-    name: ClassVar[str] = "Coordinator"
-    row: ClassVar[type[Given]] = Given
+    name: ClassVar[str] = "Restorer"
+    row: ClassVar[type[Notes]] = Notes
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({ModelRolledBack, RegressionCleared})
 
     @handles(QualityDegraded)
-    def degraded(self, rows: Mapping[str, Given], event: Event[Any], states: States) -> Step[Given]:
+    def degraded(self, rows: Rows, event: Event[Any], states: States) -> Step[Notes]:
         """Decide."""
-        return Step({}, (Emission(ModelRolledBack(from_model=NEW, to_model=OLD, step=0, reason="x")),))
-
-    @handles(ModelPromoted, ModelRolledBack)
-    def current_decided(self, rows: Mapping[str, Given], event: Event[Any], states: States) -> Step[Given]:
-        """Publish the model that is shown as current."""
-        return Step({}, (Emission(RegressionCleared(model=state_of(states, event.subject).lineage.current_model)),))
+        current = state_of(states, event.subject).current_model
+        if current == OLD:
+            return Step({}, (Emission(RegressionCleared(model=OLD)),))
+        return Step({}, (Emission(ModelRolledBack(from_model=current, to_model=OLD, step=0, reason="x")),))
 
 
-class Journal:
-    """Folds hosted apart that are fed the same events."""
+class Run:
+    """A fold, the rows that it saves, and the numbers of its events."""
 
-    def __init__(self, record: Any, *controllers: type[Controller]) -> None:
-        self.write = record
-        self.fold = Fold(controllers)
-        self.saved: dict[Any, Any] = {}
-        self.feed(configured(KEY, OTHER_KEY), None)
+    def __init__(self, *controllers: type[Controller]) -> None:
+        self.controllers, self.fold, self.position = controllers, Fold(controllers), 0
+        self.saved: dict[RowKey, bytes] = {}
+        self.configure(KEY, OTHER_KEY)
 
-    def feed(self, data: Payload, key: str | None = KEY) -> list[Event[Payload]]:
-        """Record a payload, and return the decisions that follow, as they would be recorded next."""
-        return self.give(self.write(data, key))
+    def configure(self, *keys: str) -> None:
+        """Record the settings of a run with these configurations."""
+        self.feed(RunConfigured(run_id="run", settings=run_settings(*keys).model_dump(mode="json")), None)
 
-    def give(self, event: Event[Payload], **options: Any) -> list[Event[Payload]]:
-        """Feed an event, and return the decisions that follow, as they would be recorded next."""
+    def event(self, envelope: Envelope[Payload]) -> Event[Payload]:
+        """Return the next event of the journal."""
+        self.position += 1
+        return Event(envelope, self.position, self.position * 10**6, "feedback@laptop")
+
+    def happened(self, data: Payload, key: str | None = KEY) -> Event[Payload]:
+        """Return the next event of the journal, which follows from none."""
+        time = EPOCH + timedelta(seconds=self.position)
+        return self.event(originate(data, event_id=f"event-{self.position}", time=time, subject=key))
+
+    def feed(self, data: Payload, key: str | None = KEY) -> list[Envelope[Any]]:
+        """Record a payload, and return the decisions that follow."""
+        return self.give(self.happened(data, key))
+
+    def record(self, decision: Envelope[Payload]) -> list[Envelope[Any]]:
+        """Record a decision, and return those that follow."""
+        return self.give(self.event(decision))
+
+    def give(self, event: Event[Payload], **options: Any) -> list[Envelope[Any]]:
+        """Feed an event, save the changed rows, and return the decisions that follow."""
         outcome: Outcome = self.fold.feed([event], **options)
         assert outcome.failures == []
-        self._save(outcome)
-        return [self.recorded(envelope) for envelope in outcome.envelopes]
+        for key, row in outcome.saved().items():
+            if row is None:
+                del self.saved[key]
+            else:
+                self.saved[key] = row
+        return outcome.envelopes
 
-    def recorded(self, envelope: Any) -> Event[Payload]:
-        """Return an event of an envelope."""
-        position = self.write(RegressionCleared(model=OLD), KEY)
-        return Event(envelope, position.sequence, position.recorded_us, "feedback@laptop")
+    def restart(self) -> None:
+        """Go on from the saved rows."""
+        self.fold = Fold(self.controllers, dict(self.saved))
 
-    def restart(self, *controllers: type[Controller]) -> None:
-        """Go on from saved rows."""
-        self.fold = Fold(controllers, dict(self.saved))
-
-    def given(self, controller: type[Controller] = Booster, key: str = KEY) -> tuple[float, ...]:
+    def notes(self, controller: type[Booster]) -> Notes:
         """Return what a controller has noted."""
-        return self.fold.rows(controller.name).get(key, Given()).multipliers
+        return self.fold.rows(controller.name).get(KEY, Notes())
 
     @property
     def boost(self) -> float:
-        """The boost in the state that is not laid over."""
+        """The recorded boost."""
         return state_of(self.fold.states, KEY).exploration_boost
 
-    def _save(self, outcome: Outcome) -> None:
-        for key, row in outcome.saved().items():
-            if row is None:
-                self.saved.pop(key, None)
-            else:
-                self.saved[key] = row
+    @property
+    def host_rows(self) -> set[str]:
+        """Keys of the host's saved rows."""
+        return {key for owner, key in self.saved if owner == HOST}
 
 
 @pytest.fixture
-def journal(record) -> Journal:
-    return Journal(record, Booster, Observer)
-
-
-def multiplier(*decisions: Event[Any]) -> list[float]:
-    return [event.data.multiplier for event in decisions]
+def run() -> Run:
+    return Run(Booster, Observer)
 
 
 @pytest.fixture(params=[False, True], ids=["at once", "after a restart"])
-def go_on(request, journal) -> Any:
-    """Return a function that restarts the fold from its saved rows, or does nothing."""
-    return (lambda: journal.restart(Booster, Observer)) if request.param else (lambda: None)
+def go_on(request: pytest.FixtureRequest) -> Callable[[Run], None]:
+    """Return a function that restarts a run from its saved rows, or does nothing."""
+    return Run.restart if request.param else lambda _: None
 
 
-def test_own_decision_is_shown_before_it_is_recorded(journal, go_on):
-    assert multiplier(*journal.feed(DEGRADED)) == [2.0]
-    go_on()
-    assert multiplier(*journal.feed(DEGRADED)) == [3.0]
-    go_on()
-    assert multiplier(*journal.feed(DEGRADED)) == [4.0]
-    assert journal.boost == 1.0, "nothing is recorded"
+def multipliers(decisions: list[Envelope[Any]]) -> list[float]:
+    return [envelope.data.multiplier for envelope in decisions]
 
 
-def test_own_decision_is_shown_for_its_configuration_alone(journal):
-    journal.feed(DEGRADED)
-    assert multiplier(*journal.feed(DEGRADED, OTHER_KEY)) == [2.0]
+def test_own_decision_is_shown_before_it_is_recorded(run, go_on):
+    for expected in (2.0, 3.0, 4.0):
+        assert multipliers(run.feed(DEGRADED)) == [expected]
+        go_on(run)
+    assert run.boost == 1.0, "nothing is recorded"
 
 
-def test_others_see_a_decision_when_it_is_recorded(journal, go_on):
-    (decided,) = journal.feed(DEGRADED)
-    go_on()
-    journal.feed(DEGRADED)
-    journal.give(decided)
-    go_on()
-    journal.feed(DEGRADED)
-    assert journal.given(Observer) == (-1.0, -1.0, 2.0, -2.0)
+def test_own_decision_is_shown_for_its_configuration_alone(run):
+    run.feed(DEGRADED)
+    assert multipliers(run.feed(DEGRADED, OTHER_KEY)) == [2.0]
 
 
-def test_record_of_its_decision_is_not_given_to_the_decider(journal, go_on):
-    first, second = (decided for _ in range(2) for decided in journal.feed(DEGRADED))
-    go_on()
-    for recorded, in_force in ((first, 2.0), (second, 3.0)):
-        assert journal.give(recorded) == []
-        go_on()
-        assert journal.boost == in_force
-    assert journal.given(Booster) == ()
-    assert journal.given(Observer)[-2:] == (2.0, 3.0)
-    assert multiplier(*journal.feed(DEGRADED)) == [4.0], "each counts once"
+def test_others_are_shown_a_decision_once_it_is_recorded(run, go_on):
+    (decision,) = run.feed(DEGRADED)
+    go_on(run)
+    run.feed(DEGRADED)
+    run.record(decision)
+    go_on(run)
+    run.feed(DEGRADED)
+    assert run.notes(Observer) == Notes(given=(2.0,), shown=(1.0, 1.0, 2.0))
 
 
-def test_no_pending_decision_is_saved_once_all_are_recorded(journal):
-    before = {key for key in journal.saved if key[0] == "host"}
-    decided = journal.feed(DEGRADED)
-    assert {key for key in journal.saved if key[0] == "host"} > before
-    journal.give(*decided)
-    assert {key for key in journal.saved if key[0] == "host"} == before
+def test_record_is_not_given_to_the_decider(run, go_on):
+    decisions = [*run.feed(DEGRADED), *run.feed(DEGRADED)]
+    for decision, in_force in zip(decisions, (2.0, 3.0), strict=True):
+        go_on(run)
+        assert run.record(decision) == []
+        assert run.boost == in_force
+    assert (run.notes(Booster).given, run.notes(Observer).given) == ((), (2.0, 3.0))
+    assert multipliers(run.feed(DEGRADED)) == [4.0], "each counts once"
 
 
-def test_operators_equal_decision_is_given_to_the_decider(journal, go_on):
-    """Before the record of the own one and after it; the last one recorded holds."""
-    (decided,) = journal.feed(DEGRADED)
-    go_on()
-    journal.feed(boost(2.0))
-    assert journal.given(Booster) == (2.0,)
-    go_on()
-    journal.give(decided)
-    journal.feed(boost(2.0))
-    assert journal.given(Booster) == (2.0, 2.0)
-    assert journal.boost == 2.0
+def test_recorded_decision_is_saved_as_pending_no_more(run):
+    before = run.host_rows
+    (decision,) = run.feed(DEGRADED)
+    assert run.host_rows > before
+    run.record(decision)
+    assert run.host_rows == before
 
 
-def test_operators_decision_before_the_record_is_overridden(journal, go_on):
-    (decided,) = journal.feed(DEGRADED)
-    journal.feed(boost(5.0))
-    go_on()
-    assert journal.boost == 5.0
-    assert multiplier(*journal.feed(DEGRADED)) == [3.0], "its own comes later in the journal"
-    journal.give(decided)
-    assert journal.boost == 2.0
+def test_operators_equal_decision_is_given_to_the_decider(run, go_on):
+    (decision,) = run.feed(DEGRADED)
+    go_on(run)
+    run.feed(boost(2.0))
+    assert run.notes(Booster).given == (2.0,), "before the record of its own"
+    go_on(run)
+    run.record(decision)
+    assert run.notes(Booster).given == (2.0,)
+    run.feed(boost(2.0))
+    assert run.notes(Booster).given == (2.0, 2.0), "and after it"
 
 
-def test_voided_record_ends_the_pending_decision(journal, go_on):
-    (decided,) = journal.feed(DEGRADED)
-    journal.fold.voided |= {decided.sequence}
-    assert journal.give(decided) == []
-    go_on()
-    assert multiplier(*journal.feed(DEGRADED)) == [2.0], "it is not shown any more"
-    assert journal.boost == 1.0
-    assert journal.given(Booster) == ()
+def test_operators_decision_before_the_record_is_overridden(run, go_on):
+    """The decider's own comes later in the journal, and so it counts now."""
+    (decision,) = run.feed(DEGRADED)
+    run.feed(boost(5.0))
+    go_on(run)
+    assert run.boost == 5.0
+    assert multipliers(run.feed(DEGRADED)) == [3.0]
+    run.record(decision)
+    assert run.boost == 2.0
 
 
-def test_record_that_is_voided_later_has_the_fold_begin_again(journal, record):
-    (decided,) = journal.feed(DEGRADED)
-    journal.give(decided)
-    journal.feed(EventVoided(position=decided.sequence, reason="x"), None)
-    assert journal.fold.to_void == {decided.sequence}
+def test_voided_record_ends_the_pending_decision(run, go_on):
+    (decision,) = run.feed(DEGRADED)
+    go_on(run)
+    voided = run.event(decision)
+    run.fold.voided |= {voided.sequence}
+    assert run.give(voided) == []
+    go_on(run)
+    assert multipliers(run.feed(DEGRADED)) == [2.0], "it is not shown any more"
+    assert run.boost == 1.0
+    assert run.notes(Observer).given == ()
 
 
-def test_decision_of_a_dropped_step_is_not_pending(journal, record):
+def test_record_that_is_voided_later_requires_a_new_fold(run):
+    (decision,) = run.feed(DEGRADED)
+    run.record(decision)
+    run.feed(EventVoided(position=run.position, reason="x"), None)
+    assert run.fold.to_void == {run.position - 1}
+
+
+def test_dropped_step_leaves_no_pending_decision(run):
     """A rebuild drops steps whose decisions differ from the recorded ones."""
-    assert multiplier(*journal.give(record(DEGRADED, KEY), recorded=frozenset())) == []
-    assert multiplier(*journal.feed(DEGRADED)) == [2.0]
+    before = run.host_rows
+    assert run.give(run.happened(DEGRADED), recorded=frozenset()) == []
+    assert run.host_rows == before
+    assert multipliers(run.feed(DEGRADED)) == [2.0]
 
 
-def test_decision_of_a_rebuild_is_pending_until_its_record(journal, record):
-    event = record(DEGRADED, KEY)
-    (expected,) = Fold((Booster,), dict(journal.saved)).feed([event]).envelopes
-    assert len(journal.give(event, recorded={(expected.id, expected.data.event_type)})) == 1
-    assert multiplier(*journal.feed(DEGRADED)) == [3.0]
+def test_rebuild_shows_a_decision_until_its_record(run):
+    event = run.happened(DEGRADED)
+    (expected,) = Fold((Booster,), dict(run.saved)).feed([event]).envelopes
+    (decision,) = run.give(event, recorded={(expected.id, expected.data.event_type)})
+    assert multipliers(run.feed(DEGRADED)) == [3.0]
+    assert run.record(decision) == []
+    assert run.boost == 2.0
 
 
-def test_pending_parameter_of_a_removed_configuration_harms_nobody(record):
-    """Its configuration leaves the run between the decision and its record."""
-    journal = Journal(record, Cooler)
-    (decided,) = journal.feed(DEGRADED, OTHER_KEY)
-    journal.feed(configured(KEY), None)
-    (cooled,) = journal.feed(DEGRADED)
-    assert cooled.data.value == pytest.approx(0.9)
-    assert journal.give(decided) == []
-    assert multiplier() == []
+def test_pending_parameter_of_a_removed_configuration_is_harmless(go_on):
+    run = Run(Cooler)
+    (decision,) = run.feed(DEGRADED, OTHER_KEY)
+    run.configure(KEY)
+    go_on(run)
+    (update,) = run.feed(DEGRADED)
+    assert update.data.value == 0.9
+    assert run.record(decision) == []
 
 
-def test_stale_pending_rollback_is_not_shown(record):
-    """An operator's promotion is recorded between the rollback and its record: the rollback changes nothing."""
-    journal = Journal(record, Coordinator)
-    journal.feed(promoted(OLD))
-    journal.feed(promoted(NEW))
-    (decided,) = journal.feed(DEGRADED)
-    (seen,) = journal.feed(promoted(WORSE))
-    assert seen.data.model == WORSE
-    assert journal.give(decided) == []
-    assert state_of(journal.fold.states, KEY).current_model == WORSE
+def test_pending_rollback_is_shown(go_on):
+    run = Run(Restorer)
+    run.feed(promoted(OLD))
+    run.feed(promoted(NEW))
+    (decision,) = run.feed(DEGRADED)
+    go_on(run)
+    (cleared,) = run.feed(DEGRADED)
+    assert (decision.data.to_model, cleared.data.model) == (OLD, OLD)
 
 
-def test_pending_rollback_is_shown(record):
-    journal = Journal(record, Coordinator)
-    journal.feed(promoted(OLD))
-    journal.feed(promoted(NEW))
-    journal.feed(DEGRADED)
-    (seen,) = journal.feed(promoted(NEW.replace("b", "d")), OTHER_KEY)
-    assert seen.data.model == NEW.replace("b", "d")
+def test_pending_rollback_of_a_replaced_model_is_not_shown(go_on):
+    """An operator's promotion is recorded between the decision and its record, which then changes nothing."""
+    run = Run(Restorer)
+    run.feed(promoted(OLD))
+    run.feed(promoted(NEW))
+    (decision,) = run.feed(DEGRADED)
+    run.feed(promoted(WORSE))
+    go_on(run)
+    (again,) = run.feed(DEGRADED)
+    assert again.data.from_model == WORSE
+    state = run.fold.states[KEY]
+    assert run.record(decision) == []
+    assert run.fold.states[KEY] == state
 
 
-def test_repeated_promotion_is_given_to_nobody(record):
-    journal = Journal(record, Coordinator)
-    assert len(journal.feed(promoted(OLD))) == 1
-    before = journal.fold.tables()
-    assert journal.feed(promoted(OLD)) == []
-    assert journal.fold.tables() == before
+def test_repeated_promotion_is_given_to_nobody():
+    run = Run(Restorer)
+    run.feed(promoted(OLD))
+    before = run.saved.copy()
+    run.feed(promoted(OLD))
+    assert run.saved == before
 
 
-def test_fold_hosts_states_only_where_controllers_are():
-    assert [reducer.name for reducer in _built(Booster)] == [FeedbackFold.name, Booster.name]
-    assert _built() == ()
-
-
-def _built(*controllers: type[Controller]) -> tuple[Any, ...]:
-    fold = Fold(controllers)
-    return fold.reducers
+@pytest.mark.parametrize(
+    ("factory", "names"), [(Booster, ["FeedbackState", "Booster"]), (FeedbackFold, ["FeedbackState"])]
+)
+def test_fold_adds_states_where_controllers_are_hosted(factory, names):
+    assert [reducer.name for reducer in Run(factory).fold.reducers] == names

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import pytest
 from driving import KEY, OLD, run_settings
 from generated_run import generated, hasty
+from in_memory import MemoryJournal
 
 from app.config import RunSettings
 from app.controllers import LossWatch
@@ -25,7 +26,6 @@ from app.events import (
 )
 from app.events.envelope import EPOCH
 from app.events.frames import Frame, frame_of, seal
-from app.journal import MemoryJournal
 from app.journal.history import last_settings
 from app.replay.replaying import controllers, replay, state_hash
 

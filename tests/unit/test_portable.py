@@ -17,7 +17,8 @@ from app.core import UnusableFile
 from app.games import FINISHED, open_table
 from app.learning.network import bytes_to_parameters, load_network, masked_log_probs
 from app.portable import BadPolicyFile, PortablePolicy, read_policy, write_policy
-from app.store import Checkpoint, FileStore, UnusablePolicy, export_checkpoint, get_checkpoint, imported_checkpoint
+from app.store import Checkpoint, FileStore, export_checkpoint, get_checkpoint
+from app.store.checkpoints import UnusablePolicy, imported_checkpoint
 
 CONFIG = GAMES["hearts_4p"]
 FORMATS = ("npz", "json")

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 from driving import KEY, promoted, run_settings
+from in_memory import MemoryBus, MemoryJournal
 from scenario_events import adapted, asked, boosted, played
 from selfplay_rig import put_model
 
-from app.bus import MemoryBus
 from app.cli.scenario import NeverCame, Player, Reporter
 from app.cli.trace import trace
 from app.config import GAMES, RunFolder
 from app.core import derive_id
 from app.events import Event, NodeLost, Payload, PlateauDetected, originate
-from app.journal import MemoryJournal, history
+from app.journal import history
 from app.scenarios import SCENARIOS, Known, Plan, Seen
 from app.scenarios.plan import TRACED
 from app.store import FileStore, MemoryStore

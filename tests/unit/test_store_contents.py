@@ -11,7 +11,6 @@ from app.config import NetworkSettings
 from app.core import ConfigKey, ModelHash, ShardKey
 from app.learning.network import bytes_to_parameters, init_policy, parameters_to_bytes
 from app.store import (
-    BadShard,
     DamagedBlob,
     FileStore,
     Manifest,
@@ -19,15 +18,13 @@ from app.store import (
     MissingBlob,
     Shard,
     ShardMeta,
-    delete_checkpoint,
-    delete_shard,
     get_checkpoint,
     get_shard,
     put_checkpoint,
     put_shard,
 )
-from app.store.checkpoints import distribute
-from app.store.shard import note_of, with_note
+from app.store.checkpoints import delete_checkpoint, distribute
+from app.store.shard import BadShard, note_of, with_note
 
 NETWORK = NetworkSettings(hidden=(4,))
 PARAMETERS = parameters_to_bytes(init_policy(NETWORK, 3, 2, seed=1))
@@ -198,7 +195,7 @@ def test_deleting_takes_the_optimiser_along_and_is_idempotent():
     model, key = put_checkpoint(store, manifest(1, PARENT), PARAMETERS, b"moments"), put_shard(store, shard())
     for _ in range(2):
         delete_checkpoint(store, model)
-        delete_shard(store, key)
+        store.delete(key)
     assert list(store.keys()) == []
 
 
