@@ -5,9 +5,9 @@ import sys
 import click
 
 from app.cli.options import Place, is_listening, json_option, placed
-from app.cli.output import note, write_json
+from app.cli.output import note, write_row
 from app.core import BROKER
-from daemons.registry import spec_of
+from daemons.registry import DAEMONS, spec_of, start_order
 from daemons.run_folder import bus_endpoint
 
 
@@ -42,11 +42,7 @@ def run(place: Place, name: str, *, supervised: bool) -> None:
 @json_option
 def list_daemons(*, as_json: bool) -> None:
     """List all daemons, in the order of starting."""
-    from daemons.registry import DAEMONS, start_order
-
     for name in start_order():
         spec = DAEMONS[name]
-        if as_json:
-            write_json({"name": name, "purpose": spec.purpose, "capacity": spec.capacity})
-        else:
-            click.echo(f"{name:<20} {spec.purpose}")
+        row = {"name": name, "purpose": spec.purpose, "capacity": spec.capacity}
+        write_row(row, f"{name:<20} {spec.purpose}", as_json=as_json)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from app.cli.options import Place, connected, json_option, placed, timeout_option
-from app.cli.output import note, write_json, write_values
+from app.cli.output import note, write_row, write_values
 from app.cli.selection import open_journal
 from app.core import FlyballError, derive_id
 from app.events import Envelope, Event, EventVoided, Payload, decode, follow, originate
@@ -39,10 +39,7 @@ def verify(place: Place, *, as_json: bool) -> None:
     """
     count = 0
     for count, problem in enumerate(_problems(place), 1):  # noqa: B007 - counted
-        if as_json:
-            write_json({"damage": problem})
-        else:
-            click.echo(problem)
+        write_row({"damage": problem}, problem, as_json=as_json)
     if count:
         note(
             f"Damage in {count} {'place' if count == 1 else 'places'}. `flyball journal rebuild` mends what follows "
@@ -53,7 +50,7 @@ def verify(place: Place, *, as_json: bool) -> None:
 
 
 def _problems(place: Place) -> Iterator[str]:
-    """Iterate over damage; ends where the file can't be read any further."""
+    """Iterate over damage, as far as the file can be read."""
     try:
         with open_journal(place) as reader:
             for damage in reader.damage():
@@ -125,7 +122,7 @@ def repair(place: Place, *, position: int | None, reason: str | None, timeout: f
     envelope = _void(position, str(reason), event if event and event.sequence == position else None)
 
     async def publish() -> int:
-        async with connected(place, place.load(), timeout) as bus:
+        async with connected(place, timeout) as bus:
             return await bus.publish(envelope)
 
     recorded = asyncio.run(publish())
@@ -144,11 +141,9 @@ def _list_dead_letters(
             "error": " ".join(letter.error.split()),
             "voided": void and void.data.reason,
         }
-        if as_json:
-            write_json(row)
-        else:
-            state = f"voided: {row['voided']}" if void else "open"
-            click.echo(f"{row['position']:>9}  {row['event']}  by {row['by']}  {state}\n{'':>11}{row['error']}")
+        state = f"voided: {row['voided']}" if void else "open"
+        text = f"{row['position']:>9}  {row['event']}  by {row['by']}  {state}\n{'':>11}{row['error']}"
+        write_row(row, text, as_json=as_json)
     still = {letter.position for letter in letters} - voided.keys()
     if still:
         note(f"{len(still)} failed events. To void one: flyball journal repair --void POSITION --reason WHY")

@@ -40,6 +40,14 @@ def write_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
+def write_row(values: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    """Write one of several results to stdout: as JSON, or the text."""
+    if as_json:
+        write_json(values)
+    else:
+        click.echo(text)
+
+
 def write_values(values: Mapping[str, Any], *, as_json: bool) -> None:
     """Write named values to stdout: a line each for people, or a JSON object."""
     if as_json:

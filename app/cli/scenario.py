@@ -46,7 +46,6 @@ class NeverCame(FlyballError):
     "--wait",
     "seconds",
     default=300.0,
-    show_default=True,
     type=click.FloatRange(0),
     help="Seconds until the loop must have recovered; 0 makes the trouble and leaves.",
 )
@@ -90,9 +89,8 @@ def _plan(place: Place, name: str, config_key: str | None, seconds: float) -> Pl
 
 
 async def _play(place: Place, plan: Plan, reporter: "Reporter", seconds: float) -> None:
-    loaded = place.load()
-    async with connected(place, loaded, DEADLINE_S) as bus:
-        await Player(bus, plan, reporter, loaded.deployment.heartbeat_seconds).play(seconds)
+    async with connected(place, DEADLINE_S) as bus:
+        await Player(bus, plan, reporter, place.load().deployment.heartbeat_seconds).play(seconds)
 
 
 class Reporter:

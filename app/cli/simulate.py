@@ -6,7 +6,7 @@ from time import perf_counter
 
 import click
 
-from app.cli.options import FILE, Place, figure_option, json_option, placed
+from app.cli.options import FILE, Place, figure_option, json_option, placed, set_option
 from app.cli.output import note, show_table, write_json
 from app.config import GAMES, nest
 from app.config.loading import parse
@@ -25,9 +25,9 @@ from app.simulation import (
     simulated,
     summarise,
 )
+from app.status.summary import UNKNOWN
 
 SECONDS_PER_DAY = 86_400
-UNKNOWN = "-"
 COLUMNS_EXPLAINED = """\b
 Columns; "-" is what cannot be told, [low, high] a 95% interval over seeds:
 gain, Elo       strength gained in all configurations, models' luck included
@@ -61,16 +61,16 @@ COLUMNS = (
 
 
 @click.command(epilog=COLUMNS_EXPLAINED)
-@click.option("--nodes", default=36, show_default=True, type=click.IntRange(1), help="Nodes that play.")
-@click.option("--configs", default="all", show_default=True, metavar="KEYS", help="Configurations, by commas.")
-@click.option("--days", default=7.0, show_default=True, type=click.FloatRange(0, min_open=True), help="Virtual time.")
-@click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), help="Runs of each arm.")
-@click.option("--first-seed", default=0, show_default=True, type=click.IntRange(0), help="Seed of the first run.")
+@click.option("--nodes", default=36, type=click.IntRange(1), help="Nodes that play.")
+@click.option("--configs", default="all", metavar="KEYS", help="Configurations, by commas.")
+@click.option("--days", default=7.0, type=click.FloatRange(0, min_open=True), help="Virtual time.")
+@click.option("--seeds", default=1, type=click.IntRange(1), help="Runs of each arm.")
+@click.option("--first-seed", default=0, type=click.IntRange(0), help="Seed of the first run.")
 @click.option("--ablate", is_flag=True, help="Leave out each controller in turn, too.")
 @click.option("--plant", "plant_file", type=FILE, help="Your own plant.")
-@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeatable.")
+@set_option
 @figure_option("Draw a figure")
-@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Runs at once.")
+@click.option("--jobs", default=1, type=click.IntRange(1), help="Runs at once.")
 @json_option
 @placed
 def simulate(
