@@ -11,17 +11,14 @@ import click
 from pydantic import BaseModel, ValidationError
 from rich.text import Text
 
-from app.cli.options import FILE, FOLDER, SEED, Place, json_option, placed
+from app.cli.options import FILE, FOLDER, SEED, Place, json_option, placed, set_option
 from app.cli.output import data_only_on_stdout, show_table, write_json
-from app.config import GameConfig, PipelineSettings, flatten, nest, suited
+from app.config import GameConfig, PipelineSettings, nest, suited
 from app.config.loading import BadSettings, pair
 
 YAML = (".yaml", ".yml")
 RENAMED = {"ppo.ppo_epochs": "ppo.epochs"}
 """Other names of keys."""
-
-MAPPINGS = ("collection.opponents",)
-"""Settings whose values are tables."""
 
 STARTS = {"bc": "behavioral_clone", "random": "random"}
 
@@ -41,7 +38,7 @@ LEAVES = dict(_leaves(PipelineSettings))
 @click.command()
 @click.argument("config_key", metavar="GAME")
 @click.option("--config", "file", type=FILE, help="Settings: TOML, or YAML.")
-@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeatable.")
+@set_option
 @click.option("--start", type=click.Choice(list(STARTS)), help="From a clone of a bot, or at random.")
 @click.option("--output", type=FOLDER, help="Folder of the run.  [default: training/GAME]")
 @click.option("--seed", type=SEED, help="Of all that is drawn.  [default: 0]")
@@ -67,7 +64,7 @@ def train(
     Settings are those that suit the game, unless a file or --set says otherwise; see --settings. The same settings and
     seed give the same weights, interrupted or not. In the folder: the models, and all that the run tells of itself.
     """
-    config = place.load({"configs": [config_key]}).run.config(config_key)
+    config = place.config(config_key)
     chosen = (*assignments, *([f"collection.initial_policy={STARTS[start]}"] if start else []))
     if only_settings:
         _show_settings(training_settings(config, file, chosen), as_json=as_json)
@@ -172,12 +169,11 @@ def _checked(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
     return flat
 
 
-def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return values by dotted key; a setting that is itself a mapping stays one."""
-    flat = flatten(tree)
-    whole = {key: value for key, value in flat.items() if not any(key.startswith(f"{table}.") for table in MAPPINGS)}
-    for table in MAPPINGS:
-        section, name = table.split(".")
-        if isinstance(tree.get(section), Mapping) and name in tree[section]:
-            whole[table] = tree[section][name]
-    return whole
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        key = f"{prefix}{name}"
+        is_table = isinstance(value, Mapping) and key not in LEAVES
+        flat |= _flat(value, f"{key}.") if is_table else {key: value}
+    return flat
