@@ -82,6 +82,7 @@ def rebuild_command(place: Place) -> None:
 
 
 def _existing(place: Place) -> Path:
+    """Return the path of the run's journal, damaged or old as it may be. Raises ``NotAJournal``."""
     with suppress(DamagedDatabase, OtherFormat), open_journal(place):
         pass
     return place.folder.journal

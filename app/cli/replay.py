@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
-from itertools import takewhile
+from itertools import groupby, takewhile
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -27,7 +27,7 @@ from app.cli.options import (
     placed,
     timeout_option,
 )
-from app.cli.output import note, show, write_event, write_json, write_row
+from app.cli.output import note, show, show_time, write_event, write_json, write_row
 from app.cli.selection import Selection, check_config, complain, complete_types, open_run, select
 from app.config.loading import parse
 from app.core import UnusableFile
@@ -330,10 +330,9 @@ def _sum_up(firsts: Mapping[str, Divergence], counts: Counts) -> None:
     for kind, names in _by_kind(counts).items():
         click.echo(f"{SIGNS[kind]} {kind:<8} {', '.join(f'{count:,} {name}' for name, count in names)}")
     for about, first in firsts.items():
-        found = ", ".join(
-            f"{count} {name} {kind}" for (one, kind, name), count in sorted(counts.items()) if one == about
-        )
-        click.echo(f"{about or EVERY_CONFIG}: first at {first.position}, {_time(first)}, by {first.by}; {found}")
+        begins = f"first at {first.position}, {show_time(first.time)}, by {first.by}"
+        changes = [f"{count} {name} {kind}" for (one, kind, name), count in sorted(counts.items()) if one == about]
+        click.echo(f"{about or EVERY_CONFIG}: {begins}; {', '.join(changes)}")
     click.echo()
 
 
@@ -351,17 +350,10 @@ def _by_kind(counts: Counts) -> dict[Change, list[tuple[str, int]]]:
 
 
 def _print_divergences(shown: Sequence[Divergence]) -> None:
-    before: str | None = None
-    for one in shown:
-        about = one.envelope.subject or ""
-        if about != before:
-            click.echo(about or EVERY_CONFIG)
-            before = about
-        click.echo(f"  {SIGNS[one.kind]} {one.position:>8}  {_time(one)}  {_name(one)}  {_content(one)}")
-
-
-def _time(one: Divergence) -> str:
-    return one.time.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
+    for about, found in groupby(shown, key=lambda one: one.envelope.subject):
+        click.echo(about or EVERY_CONFIG)
+        for one in found:
+            click.echo(f"  {SIGNS[one.kind]} {one.position:>8}  {show_time(one.time)}  {_name(one)}  {_content(one)}")
 
 
 def _content(one: Divergence) -> str:

@@ -94,13 +94,7 @@ async def _play(place: Place, plan: Plan, reporter: "Reporter", seconds: float) 
 
 
 class Reporter:
-    """Writes a scenario's progress to stdout.
-
-    Args:
-        folder: of the run.
-        plan: of the scenario.
-        as_json: for programs.
-    """
+    """Writes a scenario's progress to stdout."""
 
     def __init__(self, folder: RunFolder, plan: Plan, *, as_json: bool) -> None:
         self._folder, self._plan, self._as_json = folder, plan, as_json
@@ -121,7 +115,7 @@ class Reporter:
         note(f"put right: {remedy.event_name} {summarise(remedy)}")
 
     def ended(self, traces: Mapping[str, str], *, well: bool) -> None:
-        """Report the end. ``traces``: events whose traces show the steps, with the steps' names."""
+        """Report the end: the ids whose traces show the steps, with the steps' names."""
         self._over, self._wrong = well, self._wrong and not well
         if self._as_json:
             write_json({"stage": "ended" if well else "left", "traces": list(traces)})
@@ -148,14 +142,7 @@ class Reporter:
 
 
 class Player:
-    """Plays one scenario.
-
-    Args:
-        bus: of the running loop.
-        plan: what to publish, and what to expect.
-        reporter: reports the progress.
-        pulse_s: seconds between two pulses, where the plan has one.
-    """
+    """Plays one scenario on the bus of a running loop; ``pulse_s`` are the seconds between two of the plan's pulses."""
 
     def __init__(self, bus: Bus, plan: Plan, reporter: Reporter, pulse_s: float) -> None:
         self._bus, self._plan, self._reporter, self._pulse_s = bus, plan, reporter, pulse_s
@@ -163,11 +150,7 @@ class Player:
         self._beats_at = 0.0
 
     async def play(self, seconds: float) -> None:
-        """Make the trouble, and follow the run for so long at most; 0: only make it.
-
-        Raises:
-            NeverCame: a step did not come in time; names it, and what may be wrong.
-        """
+        """Make the trouble, and follow the run for so long at most; 0: only make it. Raises ``NeverCame``."""
         position = await self._bus.publish(self._originate(self._plan.trouble))
         async with self._bus.subscribe(after=position - 1) as subscription:
             events: Sequence[Event[Any]] = ()
