@@ -1,7 +1,7 @@
 """``flyball eval --config``: a model against other players of one of our games, or paired with a reference."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,7 +18,7 @@ from app.cli.output import note
 from app.cli.selection import open_journal
 from app.config import GameConfig
 from app.core import FlyballError, ModelHash, derive_seed
-from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, scatter
+from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, Report, scatter
 from app.games import open_table
 from app.league import STRATEGIES, Agent, League, Strategy, Wanted, select
 from app.play.gauntlet import GauntletResult, GauntletSpec, Opponent
@@ -157,9 +157,9 @@ def _strategy(name: str) -> tuple[Strategy, int] | None:
 def _play(request: Request, store: Path, hero: str, players: Mapping[str, str]) -> list[dict[str, Any]]:
     """Play the gauntlet and return each opponent's statistics."""
     opponents = tuple(_opponent(name, player, request) for name, player in players.items())
+    planned = sum(opponent.games for opponent in opponents)
     # batches that keep all workers busy: no game depends on its batch
-    share = -(-sum(opponent.games for opponent in opponents) // request.workers)
-    spread = request.config.evaluation.replace(batch_games=min(share, IN_FLIGHT))
+    spread = request.config.evaluation.replace(batch_games=min(-(-planned // request.workers), IN_FLIGHT))
     spec = GauntletSpec(
         store=store,
         config=request.config.replace(evaluation=spread),
@@ -168,7 +168,13 @@ def _play(request: Request, store: Path, hero: str, players: Mapping[str, str]) 
         seed=request.seed,
         device=request.device,
     )
-    result = asyncio.run(_play_gauntlet(spec, request.workers))
+    progress = _progress("games", lambda played: f"{played}/{planned} games")
+
+    async def play() -> GauntletResult:
+        async with engine_of(request.workers) as engine:
+            return await EvaluationManager(engine).evaluate(spec, progress)
+
+    result = asyncio.run(play())
     if result.lost_games:
         raise LostGames(f"{result.lost_games} games could not be played: {result.error}", hint="Try again.")
     return [match.model_dump(mode="json") for match in result.results]
@@ -185,17 +191,16 @@ def _opponent(name: str, player: str, request: Request) -> Opponent:
     return Opponent(name=name, kind=kind, model=model, games=played)
 
 
-async def _play_gauntlet(spec: GauntletSpec, workers: int) -> GauntletResult:
-    planned = sum(opponent.games for opponent in spec.opponents)
+def _progress(unit: str, text: Callable[[int], str]) -> Report:
+    """Return a function that adds up the units of jobs' reports, and notes how many have been played."""
     played = 0
 
-    def show_progress(report: JsonObject) -> None:
+    def show(report: JsonObject) -> None:
         nonlocal played
-        played += report["games"]
-        note(f"{played}/{planned} games")
+        played += report[unit]
+        note(text(played))
 
-    async with engine_of(workers) as engine:
-        return await EvaluationManager(engine).evaluate(spec, show_progress)
+    return show
 
 
 @asynccontextmanager
@@ -253,16 +258,11 @@ async def _play_hands(spec: HandsSpec, lineups: Sequence[Lineup], workers: int) 
         for policy, others in lineups
         for first, end in bounds
     ]
-    hands, played = spec.deals * spec.config.players, 0
-
-    def show_progress(report: JsonObject) -> None:
-        nonlocal played
-        played += report["hands"]
-        share = played / (hands * len(lineups))
-        note(f"{share:.0%} of {hands} hands against each opponent, the reference's included")
-
+    hands = spec.deals * spec.config.players
+    text = f"of {hands} hands against each opponent, the reference's included"
+    progress = _progress("hands", lambda played: f"{played / (hands * len(lineups)):.0%} {text}")
     async with engine_of(workers) as engine:
-        outcomes = await scatter(engine, HANDS_JOB, jobs, on_progress=show_progress)
+        outcomes = await scatter(engine, HANDS_JOB, jobs, on_progress=progress)
     starts = range(0, len(outcomes), parts)
     return {lineup: _total(outcomes[at : at + parts]) for lineup, at in zip(lineups, starts, strict=True)}
 

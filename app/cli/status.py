@@ -10,7 +10,6 @@ from app.cli.options import NotRunning, Place, is_listening, json_option, placed
 from app.cli.output import note, show, stdout_console, write_json
 from app.cli.selection import complain, open_run
 from app.config import Deployment, RunFolder, RunSettings
-from app.config.loading import Loaded
 from app.core import ModelHash
 from app.core.clock import SECOND_US, SLOWED, SMALL_JUMP_US
 from app.events.envelope import EPOCH
@@ -53,7 +52,8 @@ def status(place: Place, *, as_json: bool) -> None:
         lead_seconds = _lead_seconds(reader)
     loaded = place.load()
     silent_seconds = silent_after(board.settings, loaded.deployment)
-    now = board.status(SystemClock().now(), silent_seconds, running=is_running(place, loaded))
+    running = is_listening(bus_endpoint(place.folder, loaded.deployment)) or is_held(place.folder)
+    now = board.status(SystemClock().now(), silent_seconds, running=running)
     if as_json:
         extra = {"head": head, "unfolded": sorted(unfolded), "clock_lead_seconds": lead_seconds}
         write_json(now.to_builtins() | extra)
@@ -78,11 +78,6 @@ def status(place: Place, *, as_json: bool) -> None:
             f"The run in {place.folder.path} is not running; {last}.",
             hint=f"Start it: flyball --run {place.folder.path} up",
         )
-
-
-def is_running(place: Place, loaded: Loaded) -> bool:
-    """Return whether `flyball up` holds the folder or the broker answers."""
-    return is_listening(bus_endpoint(place.folder, loaded.deployment)) or is_held(place.folder)
 
 
 def _lead_seconds(reader: SqliteJournalReader) -> float:

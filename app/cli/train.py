@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 from pydantic import BaseModel, ValidationError
 from rich.text import Text
 
@@ -139,23 +140,14 @@ def _validated(values: Mapping[str, Any], origins: Mapping[str, str]) -> Pipelin
 def _read(path: Path) -> Mapping[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
-        tree = _parsed_yaml(text) if path.suffix in YAML else tomllib.loads(text)
+        tree = (yaml.safe_load(text) or {}) if path.suffix in YAML else tomllib.loads(text)
     except FileNotFoundError:
         raise BadSettings(f"There is no settings file {path}.", hint="Look at --config.") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise BadSettings(f"{path} cannot be read: {error}.", hint="It has to be TOML, or YAML if .yaml.") from error
     if not isinstance(tree, Mapping):
         raise BadSettings(f"{path} holds no tables.", hint="Write tables such as [ppo], with keys below them.")
     return tree
-
-
-def _parsed_yaml(text: str) -> Any:
-    import yaml
-
-    try:
-        return yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from error
 
 
 def _checked(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
