@@ -68,13 +68,13 @@ def eval(place: Place, /, config_key: str | None, environment: str | None, **opt
     players 4. 'stderr' is that of the mean score, from these groups. 'distinct_games' tells how many games were not
     repetitions of another, which say nothing new.
 
-    --paired (Hearts) plays the hands of each deal twice: with the model, and with a reference in its place. It tells
-    the difference in points a hand, its 95% interval and p-value, win shares with ties split, moon rates. --games are
-    the hands of each of the two; so 4,000 are 1,000 deals, each in four seats, and 8,000 hands to play.
+    --paired (Hearts) plays the hands of each deal twice: with the model, and with a reference in its place. Results
+    are the difference in points a hand, its 95% interval and p-value, win shares with ties split, moon rates. --games
+    are the hands of each of the two; so 4,000 are 1,000 deals, each in four seats, and 8,000 hands to play.
 
     --env plays a Gymnasium environment. A success, if no --success-key says otherwise, is an episode that ended of
     itself (terminated) and was not cut off (truncated): at a goal that is what it says, but where the end is a failure,
-    as the fall of CartPole's pole, success_rate tells how often it failed, and mean_return how good the policy is.
+    as the fall of CartPole's pole, success_rate says how often it failed, and mean_return how good the policy is.
     'success' in the JSON names the rule that was used, 'done' or 'info.KEY'. What all figures mean is written in
     app/gym/episodes.py, the format of the model's file in app/gym/players.py.
 

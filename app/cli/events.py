@@ -1,4 +1,4 @@
-"""``flyball events``: the catalogue, and who emits what to whom."""
+"""``flyball events``: the catalogue, and the graph of events."""
 
 import json
 from typing import Literal
@@ -13,7 +13,7 @@ from app.events import CATALOGUE, resolve
 
 @click.group()
 def events() -> None:
-    """List event types, show the schema of one, or draw who emits what to whom."""
+    """List event types, show the schema of one, or draw the graph of events."""
 
 
 @events.command(name="list")

@@ -25,14 +25,14 @@ COMMANDS = {
     "eval": "Evaluate a checkpoint, in our games or in Gymnasium's environments.",
     "experience": "Write decisions of games as lines of JSON, and check such lines.",
     "export": "Write a policy as .npz or .json, for programs that need only NumPy to play it.",
-    "league": "Show who is in the leagues, and whom self-play meets.",
+    "league": "Show the members of the leagues, and the opponents of self-play.",
     "replay": "Check that a journal replays, ask what if, publish recorded events again.",
     "scenario": "Make a trouble in a running loop, and see what the loop does about it.",
     "simulate": "Run the controllers on a modelled cluster, and see what they are worth.",
     "journal": "Look for damage in the journal, migrate it, rebuild it.",
     "daemon": "Run one daemon, or list them.",
     "config": "Show or check the settings.",
-    "events": "List event types, show a schema, draw who emits what to whom.",
+    "events": "List event types, show a schema, draw the graph of events.",
     "completion": "Print the completion script of a shell.",
 }
 """Each command is the object of its name in the module of its name."""

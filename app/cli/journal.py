@@ -108,12 +108,11 @@ def repair(place: Place, *, position: int | None, reason: str | None, timeout: f
     if (position is None) != (not reason):
         raise click.UsageError("--void and --reason go together: give the event's position, and why it is voided.")
     with open_journal(place) as reader:
-        letters, voided = recorded_dead_letters(reader), voided_events(reader)
+        dead, voided = recorded_dead_letters(reader), voided_events(reader)
         if position is None:
-            _list_dead_letters(letters, voided, as_json=as_json)
+            _list_dead_letters(dead, voided, as_json=as_json)
             return
-        about = [letter for letter in letters if letter.position == position]
-        if not about:
+        if position not in {letter.position for letter in dead}:
             hint = "List those that can be voided: flyball journal repair"
             raise NothingToVoid(f"No daemon failed to read or fold the event at position {position}.", hint=hint)
         if position in voided:
@@ -130,10 +129,8 @@ def repair(place: Place, *, position: int | None, reason: str | None, timeout: f
     write_values({"position": recorded, "id": envelope.id}, as_json=as_json)
 
 
-def _list_dead_letters(
-    letters: Sequence[DeadLetter], voided: Mapping[int, Event[EventVoided]], *, as_json: bool
-) -> None:
-    for letter in letters:
+def _list_dead_letters(dead: Sequence[DeadLetter], voided: Mapping[int, Event[EventVoided]], *, as_json: bool) -> None:
+    for letter in dead:
         void = voided.get(letter.position)
         row = {
             "position": letter.position,
@@ -145,7 +142,7 @@ def _list_dead_letters(
         state = f"voided: {row['voided']}" if void else "open"
         text = f"{row['position']:>9}  {row['event']}  by {row['by']}  {state}\n{'':>11}{row['error']}"
         write_row(row, text, as_json=as_json)
-    still = {letter.position for letter in letters} - voided.keys()
+    still = {letter.position for letter in dead} - voided.keys()
     if still:
         note(f"{len(still)} failed events. To void one: flyball journal repair --void POSITION --reason WHY")
     else:

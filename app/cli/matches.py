@@ -50,7 +50,7 @@ class LostGames(FlyballError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What ``flyball eval --config`` was asked for; ``config`` has the temperature that was."""
+    """The options of ``flyball eval --config``; ``config`` has the temperature that was asked for."""
 
     place: Place
     config: GameConfig

@@ -1,4 +1,4 @@
-"""What commands share: the run folder, other options, and connecting to the run's broker."""
+"""Options that commands share, the run folder first, and connecting to the run's broker."""
 
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping

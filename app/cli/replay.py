@@ -41,7 +41,7 @@ from app.status.summary import event_text, summarise
 from daemons.clock import SystemClock
 
 MOST_UNFOLDED = 10
-"""How many failed events are named; all are counted."""
+"""Most failed events that are named; all are counted."""
 
 MICROSECONDS = 1_000_000
 EVERYWHERE = frozenset({"first", "last", "as_json"})

@@ -63,7 +63,7 @@ def train(
     """Train a policy of GAME: collect games, estimate advantages, improve by PPO, evaluate, save; again and again.
 
     Settings are those that suit the game, unless a file or --set says otherwise; see --settings. The same settings and
-    seed give the same weights, interrupted or not. In the folder: the models, and all that the run tells of itself.
+    seed give the same weights, interrupted or not. In the folder: the models, the log, the curves and the report.
     """
     config = place.config(config_key)
     chosen = (*assignments, *([f"collection.initial_policy={STARTS[start]}"] if start else []))
