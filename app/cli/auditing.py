@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from app.cli.matches import LostGames, engine_of
+from app.cli.matches import engine_of, play_gauntlet
 from app.cli.options import Place
 from app.cli.output import note, show, show_table
 from app.config import GameConfig
 from app.core import FlyballError, derive_seed
 from app.league import APART_ELO, Audit, Estimate, PairTotals, audit
 from app.play.gauntlet import GauntletSpec, plan_matches
-from app.play.matches import EvaluationManager
 from app.status.league import LeagueView
 from app.status.summary import UNKNOWN, short
 from app.store import FileStore
@@ -74,7 +73,6 @@ async def _play(
 ) -> list[PairTotals]:
     played = list[PairTotals]()
     async with engine_of(workers) as engine:
-        manager = EvaluationManager(engine)
         for number, hero in enumerate(names[:-1], 1):
             spec = GauntletSpec(
                 store=place.folder.store,
@@ -83,9 +81,7 @@ async def _play(
                 opponents=plan_matches(names[number:], games, config),
                 seed=derive_seed(seed, hero),
             )
-            result = await manager.evaluate(spec)
-            if result.lost_games:
-                raise LostGames(f"{result.lost_games} games could not be played: {result.error}", hint="Try again.")
+            result = await play_gauntlet(engine, spec)
             played += (
                 PairTotals.of_rotations(hero, match.opponent_model, match.rotations)
                 for match in result.results

@@ -172,12 +172,9 @@ def _play(request: Request, store: Path, hero: str, players: Mapping[str, str]) 
 
     async def play() -> GauntletResult:
         async with engine_of(request.workers) as engine:
-            return await EvaluationManager(engine).evaluate(spec, progress)
+            return await play_gauntlet(engine, spec, progress)
 
-    result = asyncio.run(play())
-    if result.lost_games:
-        raise LostGames(f"{result.lost_games} games could not be played: {result.error}", hint="Try again.")
-    return [match.model_dump(mode="json") for match in result.results]
+    return [match.model_dump(mode="json") for match in asyncio.run(play()).results]
 
 
 def _opponent(name: str, player: str, request: Request) -> Opponent:
@@ -201,6 +198,14 @@ def _progress(unit: str, text: Callable[[int], str]) -> Report:
         note(text(played))
 
     return show
+
+
+async def play_gauntlet(engine: Engine, spec: GauntletSpec, on_progress: Report | None = None) -> GauntletResult:
+    """Play all games of a gauntlet. Raises ``NothingPlayed`` or ``LostGames``."""
+    result = await EvaluationManager(engine).evaluate(spec, on_progress)
+    if result.lost_games:
+        raise LostGames(f"{result.lost_games} games could not be played: {result.error}", hint="Try again.")
+    return result
 
 
 @asynccontextmanager
