@@ -12,10 +12,10 @@ Schema version 1. A policy is a header and tensors of float32::
     actor.weight   [A, H]    actor.bias   [A]    a logit for each action, legal or not
     critic.weight  [1, H]    critic.bias  [1]    the value, an expected outcome in [-1, 1]
 
-The header says ``schema``, ``schema_version``, ``content_hash``, ``game`` (the configuration that it plays), ``model``
+The header holds ``schema``, ``schema_version``, ``content_hash``, ``game`` (the configuration that it plays), ``model``
 (the hash of the checkpoint) with its ``step``, ``parent`` and ``optimizer``, and ``architecture``: ``type``,
-``activation``, ``observation_size`` D, ``hidden`` [H0, H1 …], ``actions`` A. As ``.json`` it is one object, the header
-with ``tensors`` by name besides, as nested lists. As ``.npz`` the tensors are arrays by name, the header is the array
+``activation``, ``observation_size`` D, ``hidden`` [H0, H1 …], ``actions`` A. A ``.json`` file is one object, the header
+with ``tensors`` by name as nested lists. A ``.npz`` file has the tensors as arrays by name, and the header as the array
 ``header``, a string of JSON. Both hold the same numbers and have the same hash.
 """
 
@@ -49,13 +49,7 @@ class BadPolicyFile(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PortablePolicy:
-    """An actor-critic network with what there is to know of it.
-
-    Attributes:
-        game: the configuration that it plays.
-        model: hash of the checkpoint that it was exported from.
-        tensors: by name, as in the module's text.
-        lineage: ``step``, ``parent`` and ``optimizer`` of the checkpoint.
+    """An actor-critic network and its header; ``lineage`` holds ``step``, ``parent`` and ``optimizer``.
 
     Raises ``BadPolicyFile`` where the tensors do not make one network.
     """
@@ -66,7 +60,10 @@ class PortablePolicy:
     lineage: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_tensors(self.tensors, _architecture(self.tensors))
+        for layer in ("trunk.0", *self._layers, "actor"):
+            if np.ndim(self.tensors.get(f"{layer}.weight", ())) != 2:
+                raise BadPolicyFile(f"there is no matrix {layer}.weight")
+        _check_tensors(self.tensors, self.architecture)
 
     @property
     def observation_size(self) -> int:
@@ -81,20 +78,42 @@ class PortablePolicy:
     @property
     def hidden(self) -> tuple[int, ...]:
         """Widths of the trunk's layers."""
-        return tuple(self.tensors[f"trunk.{layer}.weight"].shape[0] for layer in _layers(self.tensors))
+        return tuple(self.tensors[f"{layer}.weight"].shape[0] for layer in self._layers)
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """The header's ``architecture``."""
+        return {
+            "type": TYPE,
+            "activation": ACTIVATION,
+            "observation_size": self.observation_size,
+            "hidden": list(self.hidden),
+            "actions": self.actions,
+        }
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The header, without ``content_hash``."""
+        named = {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, "game": self.game, "model": self.model}
+        return {**named, **self.lineage, "architecture": self.architecture}
 
     @property
     def content_hash(self) -> str:
         """SHA-256 of header and tensors, the same for each format."""
-        return _hashed(_header(self), self.tensors)
+        return _hashed(self.header, self.tensors)
+
+    @property
+    def _layers(self) -> list[str]:
+        count = sum(name.startswith("trunk.") and name.endswith(".weight") for name in self.tensors)
+        return [f"trunk.{number}" for number in range(count)]
 
     def forward(self, observations: ArrayLike) -> tuple[Floats, Floats]:
         """Return logits [N, A], not masked, and values [N] of observations [N, D]. Raises ``ValueError``."""
         features = np.asarray(observations, dtype=np.float32)
         if features.ndim != 2 or features.shape[1] != self.observation_size:
             raise ValueError(f"observations are {features.shape}, not [N, {self.observation_size}]")
-        for layer in _layers(self.tensors):
-            features = np.maximum(self._linear(f"trunk.{layer}", features), 0)
+        for layer in self._layers:
+            features = np.maximum(self._linear(layer, features), 0)
         return self._linear("actor", features), self._linear("critic", features)[:, 0]
 
     def probabilities(self, observations: ArrayLike, mask: ArrayLike) -> Floats:
@@ -116,7 +135,7 @@ def write_policy(path: str | os.PathLike[str], policy: PortablePolicy) -> None:
 
     Raises ``BadPolicyFile`` for another suffix, or ``OSError``.
     """
-    header = {**_header(policy), "content_hash": policy.content_hash}
+    header = {**policy.header, "content_hash": policy.content_hash}
     tensors = dict(sorted(policy.tensors.items()))
     if _suffix(path) == ".npz":
         buffer = BytesIO()
@@ -144,23 +163,6 @@ def _suffix(path: str | os.PathLike[str]) -> str:
     if suffix not in FORMATS:
         raise BadPolicyFile(f"{path} ends neither with .npz nor with .json: name it after its format")
     return suffix
-
-
-def _header(policy: PortablePolicy) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "schema_version": SCHEMA_VERSION,
-        "game": policy.game,
-        "model": policy.model,
-        **policy.lineage,
-        "architecture": {
-            "type": TYPE,
-            "activation": ACTIVATION,
-            "observation_size": policy.observation_size,
-            "hidden": list(policy.hidden),
-            "actions": policy.actions,
-        },
-    }
 
 
 def _hashed(header: Mapping[str, Any], tensors: Mapping[str, Floats]) -> str:
@@ -230,33 +232,10 @@ def _check_header(header: Mapping[str, Any]) -> None:
     found = header["architecture"]
     if (found.get("type"), found.get("activation")) != (TYPE, ACTIVATION):
         raise BadPolicyFile(f"architecture is {found!r}; what can be played here is {TYPE} with {ACTIVATION}")
-    sizes = found.get("observation_size"), *_listed(found.get("hidden")), found.get("actions")
-    if not all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in sizes):
+    hidden = found.get("hidden")
+    sizes = found.get("observation_size"), found.get("actions"), *(hidden if isinstance(hidden, list) else [None])
+    if not hidden or not all(type(size) is int and size > 0 for size in sizes):
         raise BadPolicyFile(f"architecture is {found!r}: observation_size, hidden and actions are numbers above 0")
-
-
-def _listed(hidden: Any) -> list[Any]:
-    return hidden if isinstance(hidden, list) and hidden else [None]
-
-
-def _layers(tensors: Mapping[str, Any]) -> range:
-    return range(sum(name.startswith("trunk.") and name.endswith(".weight") for name in tensors))
-
-
-def _architecture(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the tensors themselves say, where they are there."""
-
-    def shape(name: str) -> tuple[int, ...]:
-        if name not in tensors or np.ndim(tensors[name]) != 2:
-            raise BadPolicyFile(f"there is no matrix {name}")
-        return np.shape(tensors[name])
-
-    hidden = [shape(f"trunk.{layer}.weight")[0] for layer in _layers(tensors)]
-    return {
-        "observation_size": shape("trunk.0.weight")[1],
-        "hidden": hidden,
-        "actions": shape("actor.weight")[0],
-    }
 
 
 def _check_tensors(tensors: Mapping[str, Any], architecture: Mapping[str, Any]) -> None:

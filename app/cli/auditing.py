@@ -1,19 +1,18 @@
 """``flyball league CONFIG --audit GAMES``: compare ratings with an independent round robin."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from app.cli.matches import LostGames, engine_of
+from app.cli.matches import engine_of, play_gauntlet
 from app.cli.options import Place
 from app.cli.output import note, show, show_table
 from app.config import GameConfig
 from app.core import FlyballError, derive_seed
 from app.league import APART_ELO, Audit, Estimate, PairTotals, audit
 from app.play.gauntlet import GauntletSpec, plan_matches
-from app.play.matches import EvaluationManager
 from app.status.league import LeagueView
-from app.status.summary import short
+from app.status.summary import UNKNOWN, short
 from app.store import FileStore
 from daemons.evaluation import RECENT
 
@@ -36,15 +35,8 @@ class TooFewMembers(FlyballError):
 def audit_league(place: Place, view: LeagueView, config: GameConfig, seed: int, *, games: int, workers: int) -> Audit:
     """Play a round robin of a league's members and compare it with their published ratings; nothing is journaled.
 
-    Args:
-        place: the run, whose store the models are read from.
-        view: the league, from the journal.
-        config: its configuration.
-        seed: of the run; games of the audit derive seeds that the run never uses.
-        games: per pair, rounded up to whole rotations.
-        workers: number of processes.
-
-    Raises ``TooFewMembers``, and ``NothingPlayed`` or ``LostGames`` where a model cannot be played.
+    ``seed`` is the run's: the audit derives seeds from it that the run never uses. ``games`` a pair are rounded up to
+    whole rotations. Raises ``TooFewMembers``, and ``NothingPlayed`` or ``LostGames`` where a model cannot be played.
     """
     published = _published(place, view)
     names = tuple(published)
@@ -70,13 +62,10 @@ def _published(place: Place, view: LeagueView) -> dict[str, Estimate]:
         )
     if len(rated) < FEWEST_MEMBERS:
         note(f"Only {len(rated)} members are on disk; figures of fewer than {FEWEST_MEMBERS} say little.")
-    return {name: rated[name] for name in _spaced(tuple(rated))}
-
-
-def _spaced(names: Sequence[str]) -> tuple[str, ...]:
-    if len(names) <= MOST_MEMBERS:
-        return tuple(names)
-    return tuple(names[number * (len(names) - 1) // (MOST_MEMBERS - 1)] for number in range(MOST_MEMBERS))
+    names, last = list(rated), len(rated) - 1
+    if len(names) > MOST_MEMBERS:
+        names = [names[number * last // (MOST_MEMBERS - 1)] for number in range(MOST_MEMBERS)]
+    return {name: rated[name] for name in names}
 
 
 async def _play(
@@ -84,7 +73,6 @@ async def _play(
 ) -> list[PairTotals]:
     played = list[PairTotals]()
     async with engine_of(workers) as engine:
-        manager = EvaluationManager(engine)
         for number, hero in enumerate(names[:-1], 1):
             spec = GauntletSpec(
                 store=place.folder.store,
@@ -93,9 +81,7 @@ async def _play(
                 opponents=plan_matches(names[number:], games, config),
                 seed=derive_seed(seed, hero),
             )
-            result = await manager.evaluate(spec)
-            if result.lost_games:
-                raise LostGames(f"{result.lost_games} games could not be played: {result.error}", hint="Try again.")
+            result = await play_gauntlet(engine, spec)
             played += (
                 PairTotals.of_rotations(hero, match.opponent_model, match.rotations)
                 for match in result.results
@@ -142,19 +128,16 @@ def show_audit(key: str, found: Audit, view: LeagueView) -> None:
         error = f"{member.error:+.0f}{'' if member.covered else ', beyond 95%'}"
         ratings = (f"{rating.elo:+.0f} ± {rating.stderr:.0f}" for rating in (member.published, member.found))
         rows.append((short(member.agent) + current, str(steps[member.agent]), *ratings, error))
-    for line in _figures(key, found):
-        show(line)
-    show("the largest errors:")
+    share = f"{found.ordered / found.apart:.1%}" if found.apart else UNKNOWN
+    show(
+        f"{key}: {len(found.members)} members; both scales have the same mean over them",
+        f"published ratings are off by {found.rms:.0f} Elo (root mean square)",
+        f"95% intervals, the round robin's error included, cover {found.coverage:.0%}",
+        f"of {found.apart} pairs at least {APART_ELO:.0f} Elo apart, {share} are published in the right order",
+        f"off by {found.equal_weights_rms:.0f} Elo if one-sided games, which bend a scale, count in full",
+        "the largest errors:",
+    )
     show_table(("member", "step", "published", "round robin", "error"), rows, left=("member",))
-
-
-def _figures(key: str, found: Audit) -> Iterator[str]:
-    yield f"{key}: {len(found.members)} members; both scales have the same mean over them"
-    yield f"published ratings are off by {found.rms:.0f} Elo (root mean square)"
-    yield f"95% intervals, the round robin's error included, cover {found.coverage:.0%}"
-    share = f"{found.ordered / found.apart:.1%}" if found.apart else "-"
-    yield f"of {found.apart} pairs at least {APART_ELO:.0f} Elo apart, {share} are published in the right order"
-    yield f"off by {found.equal_weights_rms:.0f} Elo if one-sided games, which bend a scale, count in full"
 
 
 def _steps(view: LeagueView) -> dict[str, int]:

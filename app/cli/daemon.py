@@ -5,7 +5,7 @@ import sys
 import click
 
 from app.cli.options import Place, is_listening, json_option, placed
-from app.cli.output import note, write_json
+from app.cli.output import note, write_row
 from app.core import BROKER
 from daemons.registry import DAEMONS, spec_of
 from daemons.run_folder import bus_endpoint
@@ -43,7 +43,5 @@ def run(place: Place, name: str, *, supervised: bool) -> None:
 def list_daemons(*, as_json: bool) -> None:
     """List all daemons, in the order of starting."""
     for name, spec in DAEMONS.items():
-        if as_json:
-            write_json({"name": name, "purpose": spec.purpose, "capacity": spec.capacity})
-        else:
-            click.echo(f"{name:<20} {spec.purpose}")
+        row = {"name": name, "purpose": spec.purpose, "capacity": spec.capacity}
+        write_row(row, f"{name:<20} {spec.purpose}", as_json=as_json)

@@ -10,10 +10,9 @@ from pydantic import ValidationError
 
 from app.bus import BROKER_ONLY, BrokerUnavailable, Bus
 from app.cli.options import Place, connected, json_option, placed, timeout_option
-from app.cli.output import note, write_json
+from app.cli.output import note, write_json, write_row
 from app.cli.selection import Selection, check_config, complete_types, open_journal
 from app.cli.status import current_model
-from app.config.loading import Loaded
 from app.core import NAME_LENGTH, EventId, FlyballError, derive_id
 from app.events import Envelope, Event, EventVoided, ModelRolledBack, Payload, Scope, originate, resolve
 from app.journal import JournalReader, NotAJournal
@@ -39,7 +38,7 @@ class NotAcknowledged(FlyballError):
 @click.argument("type_name", metavar="TYPE", shell_complete=complete_types)
 @click.argument("data", default="{}")
 @click.option("--config-key", help="The configuration the event is about.")
-@click.option("--count", default=1, show_default=True, type=click.IntRange(1), help="How many, each with its own id.")
+@click.option("--count", default=1, type=click.IntRange(1), help="How many, each with its own id.")
 @click.option("--id", "event_id", help="The event's id. An id that is recorded already is not recorded again.")
 @click.option("--dry-run", is_flag=True, help="Validate and print, don't publish.")
 @timeout_option
@@ -73,12 +72,9 @@ def emit(
         for envelope in envelopes:
             write_json(envelope.attributes())
         return
-    positions = asyncio.run(_publish(place, place.load(), envelopes, timeout, known=event_id is not None))
+    positions = asyncio.run(_publish(place, envelopes, timeout, known=event_id is not None))
     for position, envelope in zip(positions, envelopes, strict=True):
-        if as_json:
-            write_json({"position": position, "id": envelope.id})
-        else:
-            click.echo(f"{position} {envelope.id}")
+        write_row({"position": position, "id": envelope.id}, f"{position} {envelope.id}", as_json=as_json)
 
 
 def _check_usage(kind: type[Payload], event_id: str | None, count: int) -> None:
@@ -98,10 +94,10 @@ def _check_usage(kind: type[Payload], event_id: str | None, count: int) -> None:
 
 
 async def _publish(
-    place: Place, loaded: Loaded, envelopes: list[Envelope[Payload]], deadline_s: float, *, known: bool
+    place: Place, envelopes: list[Envelope[Payload]], deadline_s: float, *, known: bool
 ) -> tuple[int, ...]:
     """Publish events; with ``known``, check that this event is recorded under its id."""
-    async with connected(place, loaded, deadline_s) as bus:
+    async with connected(place, deadline_s) as bus:
         try:
             positions = await bus.publish_many(envelopes)
             if known:
@@ -127,7 +123,7 @@ async def _recorded_at(bus: Bus, position: int) -> Event[Any] | None:
 
 
 def _check_same(wanted: Envelope[Payload], found: Event[Any] | None, position: int) -> None:
-    """Check that no other event is recorded under an event's id. Raises ``IdTaken``."""
+    """Refuse an id under which another event is recorded. Raises ``IdTaken``."""
     if found is None or (found.envelope.data, found.envelope.subject) != (wanted.data, wanted.subject):
         what = f"{found.data.event_name} about {found.subject or 'the system'}" if found else "an unreadable event"
         raise IdTaken(
@@ -178,13 +174,10 @@ def _check_scope(place: Place, payload: Payload, config_key: str | None, event_i
 def _check_rollback(
     place: Place, reader: JournalReader, wanted: ModelRolledBack, config_key: str, event_id: str | None
 ) -> None:
-    """Refuse a rollback from a model that is not current, because it would undo every promotion since.
-
-    A rollback that is recorded under this id may be published again: it is not recorded again.
-    """
+    """Refuse a rollback from a model that is not current, because it would undo every promotion since."""
     recorded = Selection(frozenset({ModelRolledBack}), config_key).read(reader)
     if event_id is not None and any(event.id == event_id for event in recorded):
-        return
+        return  # published again, it is not recorded again
     current = current_model(place, reader, config_key)
     if wanted.from_model != current:
         raise BadData(

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +30,12 @@ def evaluate_environment(
     success_key: str | None,
     dump_trajectory: Path | None,
 ) -> dict[str, Any]:
-    """Play the episodes and return the summary.
-
-    Raises:
-        MissingGymnasium: it is not installed.
-        UnknownEnvironment, UnknownPolicy: the name is unknown.
-        BadPolicy, BadEnvironment, UnsuitedCodec: they do not go together.
-        UnfinishedEpisodes, NotFinite: the episodes have no summary.
-    """
+    """Play the episodes and return the summary."""
     if policy == "random" and model is not None:
         raise click.UsageError("--policy random plays without a model: leave --model out.")
     if policy == "mlp" and model is None:
         raise click.UsageError("Say which policy plays: --model FILE, --policy random, or --policy NAME.")
-    environments = open_environments(environment, num_envs, success_key)
-    try:
+    with closing(open_environments(environment, num_envs, success_key)) as environments:
         if max_steps is None:
             if environments.step_limit is None:
                 raise click.UsageError(f"{environment} never cuts an episode off: say how long to play, --max-steps N.")
@@ -62,8 +54,6 @@ def evaluate_environment(
         actor = CodedPolicy(player, codec, environments.action_space, derive_seed(seed, "actions"))
         with _recording(dump_trajectory) as watch:
             summary = evaluate_episodes(environments, actor, EpisodePlan(episodes, seed, max_steps), watch)
-    finally:
-        environments.close()
     return {
         "env": environment,
         "num_envs": num_envs,
@@ -81,7 +71,7 @@ def evaluate_environment(
 
 @contextmanager
 def _recording(path: Path | None) -> Iterator[Watcher | None]:
-    """Open a trajectory file and yield what writes every step into it; None without a file."""
+    """Open a trajectory file and yield the function that writes a step into it; None without a file."""
     if path is None:
         yield None
         return

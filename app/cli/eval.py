@@ -3,12 +3,11 @@
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from app.cli.options import FILE, SEED, Place, pick, placed
+from app.cli.options import FILE, Place, given_options, pick, placed, seed_option, workers_option
 from app.cli.output import data_only_on_stdout, write_json
 
-SHARED = ("model", "seed", "device")
+SHARED = ("seed", "device")
 OF_GAMES = ("against", "games", "workers", "temperature", "reference", "paired")
 OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps", "success_key", "dump_trajectory")
 
@@ -21,12 +20,11 @@ OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps"
     metavar="MODEL",
     help="A file; in our games also a folder of flyball train, a hash, a bot, 'current' (default).",
 )
-@click.option("--seed", default=0, show_default=True, type=SEED, help="Of all that is drawn.")
-@click.option("--device", default="cpu", show_default=True, help="Where networks run: cpu, cuda, cuda:1.")
+@seed_option
+@click.option("--device", default="cpu", help="Where networks run: cpu, cuda, cuda:1.")
 @click.option(
     "--against",
     default=("random",),
-    show_default=True,
     multiple=True,
     help="Repeatable, or by commas: bots (random, heuristic; in Hearts easy, normal, hard), models as of --model, "
     "STRATEGY:COUNT of the run's league.",
@@ -36,15 +34,13 @@ OF_ENVIRONMENTS = ("policy", "episodes", "num_envs", "action_codec", "max_steps"
     type=click.IntRange(1),
     help="Against each opponent; with --paired hands, 4,000 if nothing is said.  [default: the configuration's]",
 )
-@click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Processes that play.")
+@workers_option
 @click.option("--temperature", type=click.FloatRange(0, 10), help="Of all players; 0 is greedy.  [default: configured]")
 @click.option("--paired", is_flag=True, help="Hearts: compare with a reference that is dealt the same cards.")
 @click.option("--reference", metavar="PLAYER", help="Of --paired.  [default: the opponent itself]")
-@click.option(
-    "--policy", default="mlp", show_default=True, help="What plays: mlp, random, or one that a package brings."
-)
-@click.option("--episodes", default=100, show_default=True, type=click.IntRange(1), help="Of all environments.")
-@click.option("--num-envs", default=1, show_default=True, type=click.IntRange(1), help="Environments at once.")
+@click.option("--policy", default="mlp", help="What plays: mlp, random, or one that a package brings.")
+@click.option("--episodes", default=100, type=click.IntRange(1), help="Of all environments.")
+@click.option("--num-envs", default=1, type=click.IntRange(1), help="Environments at once.")
 @click.option("--action-codec", metavar="NAME", help="From outputs to actions: greedy, sample, clip, tanh, raw.")
 @click.option("--max-steps", type=click.IntRange(1), help="Of each environment.  [default: what its time limit needs]")
 @click.option(
@@ -72,21 +68,19 @@ def eval(place: Place, /, config_key: str | None, environment: str | None, **opt
     players 4. 'stderr' is that of the mean score, from these groups. 'distinct_games' tells how many games were not
     repetitions of another, which say nothing new.
 
-    --paired (Hearts) plays the hands of each deal twice: with the model, and with a reference in its place. It tells
-    the difference in points a hand, its 95% interval and p-value, win shares with ties split, moon rates. --games are
-    the hands of each of the two; so 4,000 are 1,000 deals, each in four seats, and 8,000 hands to play.
+    --paired (Hearts) plays the hands of each deal twice: with the model, and with a reference in its place. Results
+    are the difference in points a hand, its 95% interval and p-value, win shares with ties split, moon rates. --games
+    are the hands of each of the two; so 4,000 are 1,000 deals, each in four seats, and 8,000 hands to play.
 
     --env plays a Gymnasium environment. A success, if no --success-key says otherwise, is an episode that ended of
     itself (terminated) and was not cut off (truncated): at a goal that is what it says, but where the end is a failure,
-    as the fall of CartPole's pole, success_rate tells how often it failed, and mean_return how good the policy is.
+    as the fall of CartPole's pole, success_rate says how often it failed, and mean_return how good the policy is.
     'success' in the JSON names the rule that was used, 'done' or 'info.KEY'. What all figures mean is written in
     app/gym/episodes.py, the format of the model's file in app/gym/players.py.
 
     Where the device is missing it writes {"skipped": reason} and exits with 0.
     """
-    _check_combination(config_key, environment)
-    if options["reference"] is not None and not options["paired"]:
-        raise click.UsageError("--reference goes with --paired.")
+    _check_combination(config_key, environment, options)
     from app.learning.network import missing_device, use_one_thread  # loads torch
 
     if reason := missing_device(options["device"]):
@@ -102,25 +96,28 @@ def _evaluate(place: Place, config_key: str | None, environment: str | None, opt
     if environment is not None:
         from app.cli.episodes import evaluate_environment
 
-        return evaluate_environment(environment, **pick(options, *SHARED, *OF_ENVIRONMENTS))
+        return evaluate_environment(environment, **pick(options, "model", *SHARED, *OF_ENVIRONMENTS))
+    from app.cli.matches import Request, evaluate
+
     assert config_key is not None
-    chosen = pick(options, *SHARED, *OF_GAMES[:-2])
-    chosen["model"] = "current" if options["model"] is None else options["model"]
-    chosen["against"] = [name.strip() for names in options["against"] for name in names.split(",")]
-    from app.cli.matches import evaluate_game, evaluate_paired
+    config = place.config(config_key)
+    if (temperature := options["temperature"]) is not None:
+        config = config.replace(evaluation=config.evaluation.replace(temperature=temperature))
+    model = "current" if options["model"] is None else options["model"]
+    against = [name.strip() for names in options["against"] for name in names.split(",")]
+    others = pick(options, *SHARED, "games", "workers", "reference", "paired")
+    return evaluate(Request(place, config, model, against, **others))
 
-    if options["paired"]:
-        return evaluate_paired(place, config_key, reference=options["reference"], **chosen)
-    return evaluate_game(place, config_key, **chosen)
 
-
-def _check_combination(config_key: str | None, environment: str | None) -> None:
+def _check_combination(config_key: str | None, environment: str | None, options: dict[str, Any]) -> None:
     if config_key is None and environment is None:
         raise click.UsageError("Say what to play: --config KEY for one of our games, or --env ID.")
     if config_key is not None and environment is not None:
         raise click.UsageError("--config plays one of our games, --env an environment: leave one of them out.")
     ours, theirs = ("--config", "--env") if environment is None else ("--env", "--config")
-    context = click.get_current_context()
-    for name in OF_ENVIRONMENTS if environment is None else OF_GAMES:
-        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise click.UsageError(f"--{name.replace('_', '-')} goes with {theirs}, not with {ours}.")
+    unfit = OF_ENVIRONMENTS if environment is None else OF_GAMES
+    for name, flag in given_options(click.get_current_context()).items():
+        if name in unfit:
+            raise click.UsageError(f"{flag} goes with {theirs}, not with {ours}.")
+    if options["reference"] is not None and not options["paired"]:
+        raise click.UsageError("--reference goes with --paired.")

@@ -1,4 +1,4 @@
-"""``flyball events``: the catalogue, and who emits what to whom."""
+"""``flyball events``: the catalogue, and the graph of events."""
 
 import json
 from typing import Literal
@@ -6,14 +6,14 @@ from typing import Literal
 import click
 
 from app.cli.options import json_option
-from app.cli.output import write_json
+from app.cli.output import write_row
 from app.cli.selection import complete_types
 from app.events import CATALOGUE, resolve
 
 
 @click.group()
 def events() -> None:
-    """List event types, show the schema of one, or draw who emits what to whom."""
+    """List event types, show the schema of one, or draw the graph of events."""
 
 
 @events.command(name="list")
@@ -21,12 +21,15 @@ def events() -> None:
 def list_types(*, as_json: bool) -> None:
     """List all event types: event name, type, kind, scope."""
     for payload in CATALOGUE:
-        row = (payload.event_name, payload.event_type, payload.kind.value, payload.scope.value)
-        if as_json:
-            names = ("name", "type", "kind", "scope", "version", "description")
-            write_json(dict(zip(names, (*row, payload.dataversion, payload.__doc__), strict=True)))
-        else:
-            click.echo("{:<28} {:<42} {:<9} {}".format(*row))
+        row = {
+            "name": payload.event_name,
+            "type": payload.event_type,
+            "kind": payload.kind.value,
+            "scope": payload.scope.value,
+            "version": payload.dataversion,
+            "description": payload.__doc__,
+        }
+        write_row(row, "{name:<28} {type:<42} {kind:<9} {scope}".format(**row), as_json=as_json)
 
 
 @events.command()
@@ -47,7 +50,6 @@ def schema(type_name: str, *, whole: bool) -> None:
     "form",
     type=click.Choice(["mermaid", "dot", "json"]),
     default="mermaid",
-    show_default=True,
     help="Language.",
 )
 @click.option("--compact", is_flag=True, help="Only requests, decisions and main facts.")

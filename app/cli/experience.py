@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from app.cli.options import FILE, SEED, Place, json_option, placed
+from app.cli.options import FILE, Place, json_option, placed, seed_option
 from app.cli.output import note, write_values
 
 file_argument = click.argument("file", type=FILE)
@@ -23,12 +23,10 @@ def experience() -> None:
 @experience.command()
 @file_argument
 @game_option
-@click.option(
-    "--model", default="random", show_default=True, help="Who sits in every seat: a player as of flyball eval."
-)
-@click.option("--games", "--hands", default=100, show_default=True, type=click.IntRange(1), help="How many.")
-@click.option("--seed", default=0, show_default=True, type=SEED, help="Of all that is drawn.")
-@click.option("--temperature", default=1.0, show_default=True, type=click.FloatRange(0, 10, min_open=True))
+@click.option("--model", default="random", help="Who sits in every seat: a player as of flyball eval.")
+@click.option("--games", "--hands", default=100, type=click.IntRange(1), help="How many.")
+@seed_option
+@click.option("--temperature", default=1.0, type=click.FloatRange(0, 10, min_open=True))
 @click.option("--rewards", type=click.Choice(["terminal", "per_trick", "shaped"]), help="[default: configured]")
 @json_option
 @placed
@@ -54,7 +52,7 @@ def export(
     from app.store import MemoryStore, experience_lines
 
     use_one_thread()
-    config = place.load({"configs": [config_key]}).run.config(config_key)
+    config = place.config(config_key)
     if rewards is not None:
         config = config.replace(selfplay=config.selfplay.replace(rewards=rewards))
     store = MemoryStore()
@@ -85,7 +83,7 @@ def check(place: Place, file: Path, *, config_key: str, as_json: bool) -> None:
 
     from app.store import load_experience, steps_left_out
 
-    config = place.load({"configs": [config_key]}).run.config(config_key)
+    config = place.config(config_key)
     shard = load_experience(file, config)
     values = {
         "file": str(file),

@@ -1,11 +1,4 @@
-"""The group of all commands, and their exit codes.
-
-Exit codes: 0 done; 1 failed on the way, or a run's files are damaged, or another process is at it; 2 wrong usage,
-settings or file: what was asked for can't be done, whatever the run is like, and a file that was named is missing,
-unreadable, unwritable or holds something else; 3 no run, or none that is running; 4 unknown: there is no event type,
-event, daemon, configuration, model or bot of that name, or not yet; 5 timed out. Data goes to stdout, everything else
-to stderr.
-"""
+"""The group of all commands, and their exit codes. Data goes to stdout, everything else to stderr."""
 
 import errno
 import os
@@ -15,16 +8,11 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
 GONE = (errno.EPIPE, errno.EIO)
 """Errors of writing to a closed pipe or terminal."""
-
-
-if TYPE_CHECKING:
-    from app.core import FlyballError
 
 COMMANDS = {
     "up": "Start all daemons of a run and watch them.",
@@ -37,14 +25,14 @@ COMMANDS = {
     "eval": "Evaluate a checkpoint, in our games or in Gymnasium's environments.",
     "experience": "Write decisions of games as lines of JSON, and check such lines.",
     "export": "Write a policy as .npz or .json, for programs that need only NumPy to play it.",
-    "league": "Show who is in the leagues, and whom self-play meets.",
+    "league": "Show the members of the leagues, and the opponents of self-play.",
     "replay": "Check that a journal replays, ask what if, publish recorded events again.",
     "scenario": "Make a trouble in a running loop, and see what the loop does about it.",
     "simulate": "Run the controllers on a modelled cluster, and see what they are worth.",
     "journal": "Look for damage in the journal, migrate it, rebuild it; look after dead letters.",
     "daemon": "Run one daemon, or list them.",
     "config": "Show or check the settings.",
-    "events": "List event types, show a schema, draw who emits what to whom.",
+    "events": "List event types, show a schema, draw the graph of events.",
     "completion": "Print the completion script of a shell.",
 }
 """Each command is the object of its name in the module of its name."""
@@ -59,7 +47,10 @@ ERRORS = {
     "UnknownField UnknownEnvironment UnknownModel UnknownPolicy UnknownEvent UnknownEventType",
     5: "BrokerUnavailable NeverCame NotAcknowledged",
 }
-"""Exit codes, by the names of errors' classes: telling them apart must not import what defines them."""
+"""The errors of each exit code, by name, because importing their classes would slow every command down.
+
+A 2 does not depend on the run: its cause is the usage, the settings or a named file. All other errors exit with 1.
+"""
 
 EXIT_CODES = {name: code for code, names in ERRORS.items() for name in names.split()}
 
@@ -69,11 +60,7 @@ ODD_NAMES = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES})
 
 @contextmanager
 def tolerate_closed_output(on_closed: Callable[[], None] | None = None) -> Iterator[None]:
-    """Leave out the rest of the block, and all further output, once the reader of stdout is gone.
-
-    Args:
-        on_closed: called when that has happened.
-    """
+    """Once the reader of stdout is gone, skip the block's rest, drop all further output and call ``on_closed``."""
     try:
         yield
         sys.stdout.flush()
@@ -93,11 +80,6 @@ def _discard_output() -> None:
     if together:
         os.dup2(nowhere, 2)
     os.close(nowhere)
-
-
-def exit_code(error: Exception) -> int:
-    """Return the exit code for an error: that of its nearest class with one of its own, or 1."""
-    return next((EXIT_CODES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in EXIT_CODES), 1)
 
 
 class LazyGroup(click.Group):
@@ -133,30 +115,33 @@ class LazyGroup(click.Group):
             ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]}?")
         return super().resolve_command(ctx, args)
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> None:
         """Run a command. An error takes two lines and has an exit code; a closed pipe is not an error."""
         from app.core import FlyballError, UnusableFile
 
         try:
             with tolerate_closed_output():
-                return super().invoke(ctx)
+                super().invoke(ctx)
         except FlyballError as error:
-            ctx.exit(_report(error))
+            reported = error
         except OSError as error:
             if error.filename is None or error.errno not in ODD_NAMES:
                 raise
             what = f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}."
-            ctx.exit(_report(UnusableFile(what, hint="Look at its name and mode.")))
+            reported = UnusableFile(what, hint="Look at its name and mode.")
+        else:
+            return
+        click.echo(f"{click.style('error:', fg='red', bold=True)} {reported.message}", err=True)
+        if reported.hint:
+            click.echo(f"{click.style('hint:', fg='cyan')}  {reported.hint}", err=True)
+        names = (kind.__name__ for kind in type(reported).__mro__)
+        raise click.exceptions.Exit(next((EXIT_CODES[name] for name in names if name in EXIT_CODES), 1))
 
 
 def _refuse_repetitions(command: click.Command, ctx: click.Context, args: list[str], given: frozenset[str]) -> None:
     """Refuse an option that is given twice, because otherwise the parser would silently keep the last value.
 
-    Args:
-        command: which parses the arguments. Options that collect values may be repeated.
-        ctx: of the command.
-        args: the arguments, subcommands and their arguments included.
-        given: the names of options that were given before the command.
+    ``args`` includes subcommands and their arguments; ``given`` names the options that were given before ``command``.
     """
     _, rest, order = command.make_parser(ctx).parse_args(list(args))
     for param in order:
@@ -170,14 +155,6 @@ def _refuse_repetitions(command: click.Command, ctx: click.Context, args: list[s
             _refuse_repetitions(found, click.Context(found, ctx, name, **found.context_settings), others, given)
 
 
-def _report(error: "FlyballError") -> int:
-    """Write an error and its hint to stderr; return the exit code."""
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
-    if error.hint:
-        click.echo(f"{click.style('hint:', fg='cyan')}  {error.hint}", err=True)
-    return exit_code(error)
-
-
 ENDS = (
     "Exit codes: 0 ok, 1 failed, or damage, or another process is at it, 2 usage, or settings or a file that cannot be "
     "used, 3 no run, or none that is running, 4 unknown or not there yet, 5 timeout. Data goes to stdout, the rest to "
@@ -185,14 +162,13 @@ ENDS = (
 )
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=ENDS)
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}, epilog=ENDS)
 @click.option(
     "--run",
     "run_dir",
     type=click.Path(file_okay=False, path_type=Path),
     envvar="FLYBALL_RUN",
     default=Path("run"),
-    show_default=True,
     help="Folder of the run.",
 )
 @click.option(

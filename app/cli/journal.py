@@ -11,7 +11,7 @@ import click
 
 from app.bus import BROKER_ONLY, JournalPublisher, ZmqBus
 from app.cli.options import Place, connected, is_listening, json_option, placed, timeout_option
-from app.cli.output import note, write_json, write_values
+from app.cli.output import note, write_row, write_values
 from app.cli.selection import open_journal
 from app.core import FlyballError, derive_id
 from app.events import Envelope, Event, EventVoided, Payload, decode, follow, originate
@@ -53,10 +53,7 @@ def verify(place: Place, *, as_json: bool) -> None:
     """
     count = 0
     for count, problem in enumerate(_problems(place), 1):  # noqa: B007 - counted
-        if as_json:
-            write_json({"damage": problem})
-        else:
-            click.echo(problem)
+        write_row({"damage": problem}, problem, as_json=as_json)
     if count:
         note(
             f"Damage in {count} {'place' if count == 1 else 'places'}. `flyball journal rebuild` mends what follows "
@@ -67,7 +64,7 @@ def verify(place: Place, *, as_json: bool) -> None:
 
 
 def _problems(place: Place) -> Iterator[str]:
-    """Iterate over damage; ends where the file can't be read any further."""
+    """Iterate over damage, as far as the file can be read."""
     try:
         with open_journal(place) as reader:
             for damage in reader.damage():
@@ -99,6 +96,7 @@ def rebuild_command(place: Place) -> None:
 
 
 def _existing(place: Place) -> Path:
+    """Return the path of the run's journal, damaged or old as it may be. Raises ``NotAJournal``."""
     with suppress(DamagedDatabase, OtherFormat), open_journal(place):
         pass
     return place.folder.journal
@@ -138,7 +136,7 @@ def repair(place: Place, *, position: int | None, reason: str | None, timeout: f
     envelope = _void(position, str(reason), event if event and event.sequence == position else None)
 
     async def publish() -> int:
-        async with connected(place, place.load(), timeout) as bus:
+        async with connected(place, timeout) as bus:
             return await bus.publish(envelope)
 
     recorded = asyncio.run(publish())
@@ -157,11 +155,9 @@ def _list_failed_events(
             "error": " ".join(dead.error.split()),
             "voided": void and void.data.reason,
         }
-        if as_json:
-            write_json(row)
-        else:
-            state = f"voided: {row['voided']}" if void else "open"
-            click.echo(f"{row['position']:>9}  {row['event']}  by {row['by']}  {state}\n{'':>11}{row['error']}")
+        state = f"voided: {row['voided']}" if void else "open"
+        text = f"{row['position']:>9}  {row['event']}  by {row['by']}  {state}\n{'':>11}{row['error']}"
+        write_row(row, text, as_json=as_json)
     still = {dead.position for dead in failed} - voided.keys()
     if still:
         note(f"{len(still)} failed events. To void one: flyball journal repair --void POSITION --reason WHY")
@@ -217,13 +213,10 @@ def list_dead_letters(place: Place, *, as_json: bool) -> None:
         found = reader.dead_letters()
     for dead in found:
         names, error = _event_names(dead), " ".join(dead.error.split())
-        if as_json:
-            row = {"number": dead.number, "position": dead.position or None, "events": names}
-            write_json(row | {"producer": dead.producer, "by": dead.reporter, "error": error})
-        else:
-            where = f"at position {dead.position}, failed in" if dead.position else "refused by"
-            click.echo(f"{dead.number:>7}  {_counted(names)} from {dead.producer}, {where} {dead.reporter}")
-            click.echo(f"{'':>9}{error}")
+        where = f"at position {dead.position}, failed in" if dead.position else "refused by"
+        text = f"{dead.number:>7}  {_counted(names)} from {dead.producer}, {where} {dead.reporter}\n{'':>9}{error}"
+        row = {"number": dead.number, "position": dead.position or None, "events": names}
+        write_row(row | {"producer": dead.producer, "by": dead.reporter, "error": error}, text, as_json=as_json)
     refused = sum(not dead.position for dead in found)
     note(f"{len(found)} dead letters: {refused} of refused events, {len(found) - refused} of recorded ones.")
 
@@ -258,10 +251,8 @@ def retry(place: Place, *, numbers: tuple[int, ...], timeout: float, as_json: bo
                 positions = await writer.publish_many(envelopes)
                 await writer.discard_dead_letter(dead.number)
                 for position, envelope in zip(positions, envelopes, strict=True):
-                    if as_json:
-                        write_json({"number": dead.number, "position": position, "id": envelope.id})
-                    else:
-                        click.echo(f"{position} {envelope.id}")
+                    row = {"number": dead.number, "position": position, "id": envelope.id}
+                    write_row(row, f"{position} {envelope.id}", as_json=as_json)
                     if position <= head:
                         note(f"{envelope.id} was recorded before: nothing new is recorded.")
 
@@ -285,10 +276,8 @@ def discard(place: Place, *, numbers: tuple[int, ...], timeout: float, as_json: 
         async with _writer(place, timeout) as writer:
             for dead in chosen:
                 await writer.discard_dead_letter(dead.number)
-                if as_json:
-                    write_json({"discarded": dead.number})
-                else:
-                    click.echo(f"Discarded {dead.number}: {_counted(_event_names(dead))} from {dead.producer}")
+                text = f"Discarded {dead.number}: {_counted(_event_names(dead))} from {dead.producer}"
+                write_row({"discarded": dead.number}, text, as_json=as_json)
 
     asyncio.run(remove())
 
@@ -346,10 +335,10 @@ async def _writer(place: Place, deadline_s: float) -> AsyncIterator[ZmqBus | _St
     Raises:
         StorageInUse: the broker is just starting, or another command writes the journal.
     """
-    loaded = place.load()
-    if is_listening(bus_endpoint(place.folder, loaded.deployment)):
-        async with connected(place, loaded, deadline_s) as bus:
+    deployment = place.load().deployment
+    if is_listening(bus_endpoint(place.folder, deployment)):
+        async with connected(place, deadline_s) as bus:
             yield bus
     else:
         with closing(SqliteJournal(place.folder.journal)) as journal:
-            yield _StoppedRun(journal, f"cli@{loaded.deployment.node}")
+            yield _StoppedRun(journal, f"cli@{deployment.node}")

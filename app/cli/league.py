@@ -14,10 +14,9 @@ from app.journal import JournalReader, history
 from app.journal.history import last_settings
 from app.league import League, dump_league, load_league
 from app.status.league import LEAGUES_READ, LeagueView, draw_league, read_leagues
-from app.status.summary import short, show_progress
+from app.status.summary import UNKNOWN, short, show_progress
 from app.store import ForeignLeague, LeagueFile
 
-UNKNOWN = "-"
 LEFT = ("agent", "why", "parent")
 COLUMNS = ("agent", "why", "step", "Elo", "95%", "games", "v. current", "met", "parent")
 
@@ -44,7 +43,7 @@ class NoLeague(FlyballError):
     type=click.IntRange(2),
     help="Play a round robin of CONFIG's members, GAMES a pair, and compare their ratings with it.",
 )
-@click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Processes for --audit.")
+@click.option("--workers", default=1, type=click.IntRange(1), help="Processes for --audit.")
 @json_option
 @placed
 def league(

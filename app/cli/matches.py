@@ -1,12 +1,13 @@
 """``flyball eval --config``: a model against other players of one of our games, or paired with a reference."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any
 
 import click
 
@@ -17,7 +18,7 @@ from app.cli.output import note
 from app.cli.selection import open_journal
 from app.config import GameConfig
 from app.core import FlyballError, ModelHash, derive_seed
-from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, scatter
+from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, Report, scatter
 from app.games import open_table
 from app.league import STRATEGIES, Agent, League, Strategy, Wanted, select
 from app.play.gauntlet import GauntletResult, GauntletSpec, Opponent
@@ -47,75 +48,139 @@ class LostGames(FlyballError):
     """Games that could not be played: the rest is another sample than was asked for."""
 
 
-def evaluate_game(
-    place: Place,
-    config_key: str,
-    *,
-    model: str,
-    against: Sequence[str],
-    games: int | None,
-    temperature: float | None,
-    seed: int,
-    workers: int,
-    device: str,
-) -> dict[str, Any]:
-    """Play a gauntlet and return the summary. The models are copied first: a snapshot is played.
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The options of ``flyball eval --config``; ``config`` has the temperature that was asked for."""
 
-    Raises:
-        UnknownConfig: no configuration has this key.
-        LostGames: not all games could be played.
-        and what ``fetch_player`` and ``fetch_opponents`` raise, before any game is played.
+    place: Place
+    config: GameConfig
+    model: str
+    against: Sequence[str]
+    games: int | None
+    seed: int
+    workers: int
+    device: str
+    paired: bool
+    reference: str | None
+
+
+def evaluate(request: Request) -> dict[str, Any]:
+    """Play a gauntlet, or the hands of a paired comparison, and return the summary.
+
+    The models are copied first: a snapshot is played. Whatever cannot be played is refused before the first game.
     """
-    config = configured(place, config_key, temperature)
+    config = request.config
+    if request.paired:
+        single_hands(config)  # refuses other games than Hearts
     with TemporaryDirectory(prefix="flyball-eval-") as folder:
         store = FileStore(Path(folder))
-        hero = fetch_player(model, "--model", place, config, store)
-        itself = [name for name in against if name in CURRENT and model in CURRENT]  # is looked up only once
-        rivals = [name for name in against if name not in itself]
-        found = fetch_opponents(rivals, hero, place, config, store, seed=seed)
-        others = {name: player for name, player in found.items() if player != hero}
-        for name in (*itself, *(found.keys() - others.keys())):
-            if not others:
-                raise click.UsageError(f"{AGAINST} {name} is the same as --model {model}: name somebody else.")
-            note(f"{AGAINST}: {name} is the model itself, and is not played.")
-        opponents = tuple(_opponent(name, player, games, config) for name, player in others.items())
-        # batches that keep all workers busy: no game depends on its batch
-        share = -(-sum(opponent.games for opponent in opponents) // workers)
-        spread = config.evaluation.replace(batch_games=min(share, IN_FLIGHT))
-        spec = GauntletSpec(
-            store=Path(folder),
-            config=config.replace(evaluation=spread),
-            model=hero,
-            opponents=opponents,
-            seed=seed,
-            device=device,
-        )
-        result = asyncio.run(_play(spec, workers))
-    if result.lost_games:
-        raise LostGames(f"{result.lost_games} games could not be played: {result.error}", hint="Try again.")
+        hero = fetch_player(request.model, "--model", request.place, config, store)
+        opponents = fetch_opponents(request, hero, store)
+        play = _compare if request.paired else _play
+        results = play(request, Path(folder), hero, opponents)
     return {
         "config": config.key,
         "rules": open_table(config, 0).spec.rules_version,
-        "model": hero,
-        "seed": seed,
-        "device": device,
+        "policy" if request.paired else "model": hero,
+        "seed": request.seed,
+        "device": request.device,
         "temperature": config.evaluation.temperature,
-        "opening_plies": config.evaluation.opening_plies,
-        "results": [match.model_dump(mode="json") for match in result.results],
+        **({} if request.paired else {"opening_plies": config.evaluation.opening_plies}),
+        "results": results,
     }
 
 
-def configured(place: Place, config_key: str, temperature: float | None) -> GameConfig:
-    """Return a configuration, with a temperature for evaluation if one is given."""
-    config = place.load({"configs": [config_key]}).run.config(config_key)
-    if temperature is None:
-        return config
-    return config.replace(evaluation=config.evaluation.replace(temperature=temperature))
+def fetch_opponents(request: Request, hero: str, store: BlobStore) -> dict[str, str]:
+    """Copy the opponents' models into ``store``; return what ``load_player`` calls each, by name.
+
+    Strategies may choose the same member, which is then played once. Only a paired model may play against itself.
+    """
+    players: dict[str, str] = {}
+    itself = list[str]()
+    for name in _named(request, hero):
+        is_hero = name in CURRENT and request.model in CURRENT  # a promotion may come between two look-ups
+        player = hero if is_hero else fetch_player(name, AGAINST, request.place, request.config, store)
+        if player == hero and not request.paired:
+            itself.append(name)
+        elif player in players.values():
+            note(f"{AGAINST}: {name} is there already, and is played once.")
+        else:
+            players[name] = player
+    for name in itself:
+        if not players:
+            raise click.UsageError(f"{AGAINST} {name} is the same as --model {request.model}: name somebody else.")
+        note(f"{AGAINST}: {name} is the model itself, and is not played.")
+    return players
 
 
-def _opponent(name: str, player: str, games: int | None, config: GameConfig) -> Opponent:
+def _named(request: Request, hero: str) -> Iterator[str]:
+    """Iterate over opponents by name or hash; ``STRATEGY:COUNT`` selects members of the run's league."""
+    key = request.config.key
+    league: League | None = None
+    for name in request.against:
+        if (wanted := _strategy(name)) is None:
+            yield name
+            continue
+        strategy, count = wanted
+        if league is None:
+            with open_journal(request.place) as reader:
+                views = leagues_in(reader)
+            league = views[key].league if key in views else League()
+        member = league.agents.get(hero) or Agent(id=hero, kind="checkpoint", step=0)
+        chosen = select(league, strategy, Wanted(member, count, request.seed))
+        if not chosen:
+            raise NobodyToPlay(
+                f"{AGAINST} {name}: the league of {key} has no opponents for it yet.",
+                hint="See flyball league; name opponents by their hashes or files.",
+            )
+        if len(chosen) < count:
+            note(f"{AGAINST} {name}: the league of {key} has {len(chosen)} of these, not {count}.")
+        yield from (agent.id for agent in chosen)
+
+
+def _strategy(name: str) -> tuple[Strategy, int] | None:
+    """Return a strategy and how many it selects; None for a player. Raises ``click.UsageError`` for neither."""
+    strategy, colon, count = name.partition(":")
+    if not name:
+        raise click.UsageError(f"{AGAINST} names nobody; write for instance {AGAINST} random.")
+    if not colon and name in STRATEGIES and name not in NAMES:
+        raise click.UsageError(f"{AGAINST} {name}: say how many, for instance {name}:3.")
+    if not colon or (strategy not in STRATEGIES and Path(name).exists()):
+        return None
+    if strategy not in STRATEGIES:
+        raise click.UsageError(f"{AGAINST} {name}: there is no strategy {strategy!r}, but {', '.join(STRATEGIES)}.")
+    if count and (not count.isdecimal() or int(count) < 1):
+        raise click.UsageError(f"{AGAINST} {name}: after the colon comes how many, for instance recent:3.")
+    return strategy, int(count or 1)
+
+
+def _play(request: Request, store: Path, hero: str, players: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Play the gauntlet and return each opponent's statistics."""
+    opponents = tuple(_opponent(name, player, request) for name, player in players.items())
+    planned = sum(opponent.games for opponent in opponents)
+    # batches that keep all workers busy: no game depends on its batch
+    spread = request.config.evaluation.replace(batch_games=min(-(-planned // request.workers), IN_FLIGHT))
+    spec = GauntletSpec(
+        store=store,
+        config=request.config.replace(evaluation=spread),
+        model=hero,
+        opponents=opponents,
+        seed=request.seed,
+        device=request.device,
+    )
+    progress = _progress("games", lambda played: f"{played}/{planned} games")
+
+    async def play() -> GauntletResult:
+        async with engine_of(request.workers) as engine:
+            return await play_gauntlet(engine, spec, progress)
+
+    return [match.model_dump(mode="json") for match in asyncio.run(play()).results]
+
+
+def _opponent(name: str, player: str, request: Request) -> Opponent:
+    config = request.config
     bot, settings = open_table(config, 0).spec.has_bot(player), config.evaluation
-    asked = games or (settings.random_games if bot else settings.model_games)
+    asked = request.games or (settings.random_games if bot else settings.model_games)
     played = -(-asked // config.players) * config.players  # every seat equally often
     if played != asked:
         note(f"{played} games against {name} instead of {asked}: every seat is taken equally often.")
@@ -123,17 +188,24 @@ def _opponent(name: str, player: str, games: int | None, config: GameConfig) -> 
     return Opponent(name=name, kind=kind, model=model, games=played)
 
 
-async def _play(spec: GauntletSpec, workers: int) -> GauntletResult:
-    planned = sum(opponent.games for opponent in spec.opponents)
+def _progress(unit: str, text: Callable[[int], str]) -> Report:
+    """Return a function that adds up the units of jobs' reports, and notes how many have been played."""
     played = 0
 
-    def show_progress(report: JsonObject) -> None:
+    def show(report: JsonObject) -> None:
         nonlocal played
-        played += report["games"]
-        note(f"{played}/{planned} games")
+        played += report[unit]
+        note(text(played))
 
-    async with engine_of(workers) as engine:
-        return await EvaluationManager(engine).evaluate(spec, show_progress)
+    return show
+
+
+async def play_gauntlet(engine: Engine, spec: GauntletSpec, on_progress: Report | None = None) -> GauntletResult:
+    """Play all games of a gauntlet. Raises ``NothingPlayed`` or ``LostGames``."""
+    result = await EvaluationManager(engine).evaluate(spec, on_progress)
+    if result.lost_games:
+        raise LostGames(f"{result.lost_games} games could not be played: {result.error}", hint="Try again.")
+    return result
 
 
 @asynccontextmanager
@@ -146,127 +218,33 @@ async def engine_of(workers: int) -> AsyncIterator[Engine]:
         await engine.close()
 
 
-def fetch_opponents(
-    against: Sequence[str], hero: str, place: Place, config: GameConfig, store: BlobStore, *, seed: int
-) -> dict[str, str]:
-    """Copy the opponents' models into ``store``; return what ``load_player`` calls each, by name.
-
-    Strategies may choose the same member, which is then played once.
-
-    Raises ``NobodyToPlay``, ``click.UsageError`` for a name that can't be one, and what ``fetch_player`` raises.
-    """
-    players: dict[str, str] = {}
-    for name in _named(against, hero, place, config.key, seed):
-        player = fetch_player(name, AGAINST, place, config, store)
-        if player in players.values():
-            note(f"{AGAINST}: {name} is there already, and is played once.")
-        else:
-            players[name] = player
-    return players
-
-
-def _named(against: Sequence[str], hero: str, place: Place, config_key: str, seed: int) -> Iterator[str]:
-    """Iterate over opponents by name or hash; ``STRATEGY:COUNT`` selects members of the run's league."""
-    league: League | None = None
-    for name in against:
-        strategy, colon, count = name.partition(":")
-        if not _is_strategy(name, strategy, colon):
-            yield name
-            continue
-        if league is None:
-            with open_journal(place) as reader:
-                views = leagues_in(reader)
-            league = views[config_key].league if config_key in views else League()
-        member = league.agents.get(hero) or Agent(id=hero, kind="checkpoint", step=0)
-        wanted = Wanted(member, _count(name, count), seed)
-        chosen = select(league, cast("Strategy", strategy), wanted)
-        if not chosen:
-            raise NobodyToPlay(
-                f"{AGAINST} {name}: the league of {config_key} has no opponents for it yet.",
-                hint="See flyball league; name opponents by their hashes or files.",
-            )
-        if len(chosen) < wanted.count:
-            note(f"{AGAINST} {name}: the league of {config_key} has {len(chosen)} of these, not {wanted.count}.")
-        yield from (agent.id for agent in chosen)
-
-
-def _is_strategy(name: str, strategy: str, colon: str) -> bool:
-    """Tell a strategy from a player. Raises ``click.UsageError`` for what is neither."""
-    if not name:
-        raise click.UsageError(f"{AGAINST} names nobody; write for instance {AGAINST} random.")
-    if colon and strategy not in STRATEGIES and not Path(name).exists():
-        raise click.UsageError(f"{AGAINST} {name}: there is no strategy {strategy!r}, but {', '.join(STRATEGIES)}.")
-    if not colon and name in STRATEGIES and name not in NAMES:
-        raise click.UsageError(f"{AGAINST} {name}: say how many, for instance {name}:3.")
-    return bool(colon) and strategy in STRATEGIES
-
-
-def _count(name: str, count: str) -> int:
-    if not count:
-        return 1
-    if not count.isdecimal() or int(count) < 1:
-        raise click.UsageError(f"{AGAINST} {name}: after the colon comes how many, for instance recent:3.")
-    return int(count)
-
-
-def evaluate_paired(
-    place: Place,
-    config_key: str,
-    *,
-    model: str,
-    reference: str | None,
-    against: Sequence[str],
-    games: int | None,
-    temperature: float | None,
-    seed: int,
-    workers: int,
-    device: str,
-) -> dict[str, Any]:
-    """Play the hands and return the summary. The models are copied first: a snapshot is played.
-
-    Without a reference, each opponent itself takes the policy's place.
-
-    Raises ``UnknownConfig``, ``UnknownGame`` where it is not Hearts, what ``fetch_player`` and ``fetch_opponents``
-    raise, all before any hand is played; or ``LostGames``.
-    """
-    config = configured(place, config_key, temperature)
-    single_hands(config)
-    with TemporaryDirectory(prefix="flyball-eval-") as folder:
-        store = FileStore(Path(folder))
-        policy = fetch_player(model, "--model", place, config, store)
-        opponents = fetch_opponents(against, policy, place, config, store, seed=seed)
-        fixed = None if reference is None else fetch_player(reference, "--reference", place, config, store)
-        pairs = {name: ((policy, player), (fixed or player, player)) for name, player in opponents.items()}
-        spec = HandsSpec(
-            store=Path(folder),
-            config=config,
-            policy=policy,
-            others=policy,
-            deals=_deals(games or HANDS, config.players),
-            first=0,
-            seed=derive_seed(seed, "hands"),
-            temperature=config.evaluation.temperature,
-            device=device,
-        )
-        lineups = tuple(dict.fromkeys(lineup for pair in pairs.values() for lineup in pair))
-        played = asyncio.run(_play_hands(spec, lineups, workers))
-    return {
-        "config": config.key,
-        "rules": open_table(config, 0).spec.rules_version,
-        "policy": policy,
-        "seed": seed,
-        "device": device,
-        "temperature": config.evaluation.temperature,
-        "results": [
-            {
-                "opponent": name,
-                "opponent_player": hero[1],
-                "reference_player": other[0],
-                **compare_paired(played[hero], played[other], config.players).model_dump(mode="json"),
-            }
-            for name, (hero, other) in pairs.items()
-        ],
-    }
+def _compare(request: Request, store: Path, hero: str, opponents: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Play the hands of the model and of its reference, by default the opponent itself; return the comparisons."""
+    config, fixed = request.config, None
+    if request.reference is not None:
+        fixed = fetch_player(request.reference, "--reference", request.place, config, FileStore(store))
+    pairs = {name: ((hero, player), (fixed or player, player)) for name, player in opponents.items()}
+    spec = HandsSpec(
+        store=store,
+        config=config,
+        policy=hero,
+        others=hero,
+        deals=_deals(request.games or HANDS, config.players),
+        seed=derive_seed(request.seed, "hands"),
+        temperature=config.evaluation.temperature,
+        device=request.device,
+    )
+    lineups = tuple(dict.fromkeys(lineup for pair in pairs.values() for lineup in pair))
+    played = asyncio.run(_play_hands(spec, lineups, request.workers))
+    return [
+        {
+            "opponent": name,
+            "opponent_player": compared[1],
+            "reference_player": other[0],
+            **compare_paired(played[compared], played[other], config.players).model_dump(mode="json"),
+        }
+        for name, (compared, other) in pairs.items()
+    ]
 
 
 def _deals(asked: int, seats: int) -> int:
@@ -285,16 +263,11 @@ async def _play_hands(spec: HandsSpec, lineups: Sequence[Lineup], workers: int) 
         for policy, others in lineups
         for first, end in bounds
     ]
-    hands, played = spec.deals * spec.config.players, 0
-
-    def show_progress(report: JsonObject) -> None:
-        nonlocal played
-        played += report["hands"]
-        share = played / (hands * len(lineups))
-        note(f"{share:.0%} of {hands} hands against each opponent, the reference's included")
-
+    hands = spec.deals * spec.config.players
+    text = f"of {hands} hands against each opponent, the reference's included"
+    progress = _progress("hands", lambda played: f"{played / (hands * len(lineups)):.0%} {text}")
     async with engine_of(workers) as engine:
-        outcomes = await scatter(engine, HANDS_JOB, jobs, on_progress=show_progress)
+        outcomes = await scatter(engine, HANDS_JOB, jobs, on_progress=progress)
     starts = range(0, len(outcomes), parts)
     return {lineup: _total(outcomes[at : at + parts]) for lineup, at in zip(lineups, starts, strict=True)}
 

@@ -36,17 +36,10 @@ class ForeignModel(FlyballError):
 
 
 def fetch_player(name: str, option: str, place: Place, config: GameConfig, store: BlobStore) -> str:
-    """Return what ``load_player`` calls a player, having copied it into ``store`` if it is a model.
+    """Return what ``load_player`` calls a bot of the game or a model, which is copied into ``store``.
 
-    Args:
-        name: a bot of the game, or a model as of ``fetch_model``.
-        option: where it was named, for messages.
-        place: the run that hashes are of.
-        config: the game to play.
-        store: where to.
-
-    Raises what ``fetch_model`` raises, ``ForeignModel``, or ``WrongModel`` or ``BadParameters`` for a model that
-    cannot play: nothing has been played by then.
+    ``option`` is where it was named, for messages. Raises what ``fetch_model`` raises, ``ForeignModel``, or
+    ``WrongModel`` or ``BadParameters`` for a model that cannot play.
     """
     from app.play.players import load_player  # loads torch
 
@@ -69,13 +62,9 @@ def fetch_player(name: str, option: str, place: Place, config: GameConfig, store
 def fetch_model(name: str, option: str, place: Place, config_key: str | None, store: BlobStore) -> ModelHash:
     """Copy a model into ``store`` and return its hash.
 
-    Args:
-        name: a file, be it a checkpoint or an exported policy; the folder of a run of ``flyball train``, whose best
-            model is meant; a hash or its beginning; ``current``.
-        option: where it was named, for messages.
-        place: the run that hashes are of.
-        config_key: the configuration whose model is current; None where it is not given.
-        store: where to.
+    ``name`` is a file, be it a checkpoint or an exported policy; the folder of a run of ``flyball train``, whose best
+    model is meant; a hash of the run's store or its beginning; or ``current``, that of ``config_key``. ``option`` is
+    where it was named, for messages.
 
     Raises ``UnknownModel``, ``UnusableFile``, ``NoRun``, ``NotAJournal``, ``NoModel`` or ``DamagedBlob``.
     """
@@ -135,7 +124,7 @@ def _check_game(what: str, manifest: Manifest, config: GameConfig, place: Place)
     if theirs == config.key:
         return
     try:
-        trained = place.load({"configs": [theirs]}).run.config(theirs)
+        trained = place.config(theirs)
     except UnknownConfig:
         note(f"{what} was trained for {theirs}, which is not known here; it plays if it has the same shape.")
         return

@@ -1,4 +1,4 @@
-"""Options that commands share: the run folder, JSON, figures; and connecting to the run's broker."""
+"""Options that commands share, the run folder first, and connecting to the run's broker."""
 
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from app.bus import ZmqBus
-from app.config import RunFolder
+from app.config import GameConfig, RunFolder
 from app.config.loading import Loaded, load
 from app.core import FlyballError
 from app.telemetry import FIGURE_FORMATS
@@ -20,13 +21,16 @@ from daemons.run_folder import bus_endpoint
 C = TypeVar("C", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
-timeout_option = click.option(
-    "--timeout", default=10.0, show_default=True, type=click.FloatRange(0, min_open=True), help="Seconds."
-)
+timeout_option = click.option("--timeout", default=10.0, type=click.FloatRange(0, min_open=True), help="Seconds.")
 config_key_option = click.option("--config-key", help="Only events about this configuration.")
+SEED = click.IntRange(0, 2**63 - 1)
+seed_option = click.option("--seed", default=0, type=SEED, help="Of all that is drawn.")
+workers_option = click.option("--workers", default=1, type=click.IntRange(1), help="Processes that play.")
+set_option = click.option(
+    "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeatable."
+)
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
-SEED = click.IntRange(0, 2**63 - 1)
 PROBE_SECONDS = 2.0
 
 
@@ -40,6 +44,10 @@ class Place:
     def load(self, overrides: Mapping[str, Any] | None = None) -> Loaded:
         """Load the settings."""
         return load(self.folder.path, overrides, config_file=self.config_file)
+
+    def config(self, key: str) -> GameConfig:
+        """Load one configuration, whether or not the run plays it. Raises ``UnknownConfig``."""
+        return self.load({"configs": [key]}).run.config(key)
 
 
 def _set(ctx: click.Context, param: click.Parameter, value: Path | None) -> None:
@@ -66,11 +74,15 @@ def pick(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: options[name] for name in names}
 
 
-def figure_option(what: str) -> Callable[[Any], Any]:
-    """Return the option ``--plot``, which hands the path over as ``figure``.
+def given_options(ctx: click.Context) -> dict[str, str]:
+    """Return the flags of the options, and the arguments, that are on the command line, by parameter name."""
+    flags = {str(param.name): param.opts[0] for param in ctx.command.params if param.expose_value}
+    given = (name for name in flags if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE)
+    return {name: flags[name] for name in given if ctx.params[name] != ()}  # no PATTERN at all counts as given too
 
-    A file that can't be written is refused before there is anything to draw.
-    """
+
+def figure_option(what: str) -> Callable[[Any], Any]:
+    """Return the option ``--plot``, the parameter ``figure``: a path that can be written, as far as can be seen."""
     help_text = f"{what}: {', '.join(FIGURE_FORMATS)}."
     return click.option("--plot", "figure", type=FILE, callback=_check_figure, help=help_text)
 
@@ -103,16 +115,13 @@ def is_listening(endpoint: str) -> bool:
 
 
 @asynccontextmanager
-async def connected(place: Place, loaded: Loaded, deadline_s: float) -> AsyncIterator[ZmqBus]:
-    """Connect to the run's broker, as the producer ``cli@node``.
-
-    Raises:
-        NotRunning: no broker listens at its address.
-    """
-    endpoint = bus_endpoint(place.folder, loaded.deployment)
+async def connected(place: Place, deadline_s: float) -> AsyncIterator[ZmqBus]:
+    """Connect to the run's broker, as the producer ``cli@node``. Raises ``NotRunning`` when none listens."""
+    deployment = place.load().deployment
+    endpoint = bus_endpoint(place.folder, deployment)
     if not is_listening(endpoint):
         raise NotRunning(f"No broker listens at {endpoint}.", hint=f"Start it: flyball --run {place.folder.path} up")
-    bus = ZmqBus(endpoint, producer=f"cli@{loaded.deployment.node}", deadline_s=deadline_s)
+    bus = ZmqBus(endpoint, producer=f"cli@{deployment.node}", deadline_s=deadline_s)
     try:
         yield bus
     finally:

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from datetime import datetime
 from typing import Any
 
 import click
@@ -38,6 +39,14 @@ def show(*renderables: RenderableType) -> None:
 def write_json(value: Any) -> None:
     """Write a value to stdout as one line of JSON."""
     click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def write_row(values: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    """Write one of several results to stdout: as JSON, or the text."""
+    if as_json:
+        write_json(values)
+    else:
+        click.echo(text)
 
 
 def write_values(values: Mapping[str, Any], *, as_json: bool) -> None:
@@ -81,14 +90,17 @@ def note(text: str) -> None:
     click.echo(text, err=True)
 
 
+def show_time(moment: datetime, precision: str = "seconds") -> str:
+    """Return a time of day in UTC."""
+    return moment.isoformat(sep=" ", timespec=precision).removesuffix("+00:00")
+
+
 def write_event(event: Event[Any], *, as_json: bool) -> None:
     """Write an event to stdout: a line for people, or a CloudEvent."""
+    head = f"{event.sequence:>8}  {show_time(event.recordedtime, 'milliseconds')}  "
     if as_json:
         write_json(event.to_cloudevent())
-        return
-    time = event.recordedtime.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
-    head = f"{event.sequence:>8}  {time}  "
-    if sys.stdout.isatty():
+    elif sys.stdout.isatty():
         stdout_console().print(head, event_text(event), sep="", no_wrap=True, overflow="ellipsis")
     else:
         click.echo(head + event_text(event).plain)

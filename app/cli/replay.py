@@ -6,24 +6,33 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
-from itertools import takewhile
+from itertools import groupby, takewhile
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import click
-from click.core import ParameterSource
 from rich.text import Text
 
 from app.bus import BROKER_ONLY
 from app.cli.group import tolerate_closed_output
-from app.cli.options import FILE, Place, config_key_option, connected, json_option, pick, placed, timeout_option
-from app.cli.output import note, show, write_event, write_json
+from app.cli.options import (
+    FILE,
+    Place,
+    config_key_option,
+    connected,
+    given_options,
+    json_option,
+    pick,
+    placed,
+    timeout_option,
+)
+from app.cli.output import note, show, show_time, write_event, write_json, write_row
 from app.cli.selection import Selection, check_config, complain, complete_types, open_run, select
 from app.config.loading import parse
 from app.core import UnusableFile
 from app.events import CATALOGUE, Event, Kind, OpponentSampled, follow
-from app.journal import DamagedDatabase, SqliteJournalReader, SqliteStateStore, StateStore, history
+from app.journal import DamagedDatabase, JournalReader, SqliteStateStore, StateStore, history
 from app.journal.history import voided_events
 from app.replay.explain import NonDeterministicReplay, Story, differing, verify
 from app.replay.replaying import EVERY, Report, replay_journal
@@ -32,7 +41,7 @@ from app.status.summary import event_text, summarise
 from daemons.clock import SystemClock
 
 MOST_UNFOLDED = 10
-"""How many failed events are named; all are counted."""
+"""Most failed events that are named; all are counted."""
 
 MICROSECONDS = 1_000_000
 EVERYWHERE = frozenset({"first", "last", "as_json"})
@@ -63,8 +72,8 @@ Counts = Counter[tuple[str, Change, str]]
 @click.option("--what-if", is_flag=True, help="Fold it with other settings and show what differs; publish nothing.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="What if KEY were VALUE; repeatable.")
 @click.option("--checkpoint", type=FILE, help="Save the state of a check here now and then, and go on from it.")
-@click.option("--every", default=EVERY, show_default=True, type=click.IntRange(1), help="Events between saves.")
-@click.option("--from", "first", default=1, show_default=True, type=click.IntRange(1), help="First position.")
+@click.option("--every", default=EVERY, type=click.IntRange(1), help="Events between saves.")
+@click.option("--from", "first", default=1, type=click.IntRange(1), help="First position.")
 @click.option("--to", "last", type=click.IntRange(1), help="Last position  [default: the present end]")
 @config_key_option
 @click.option("--speed", type=click.FloatRange(0, min_open=True), help="1: as it was, 10: ten times as fast.")
@@ -96,94 +105,82 @@ def replay(ctx: click.Context, /, place: Place, **options: Any) -> None:
     mode = _mode(ctx)
     with open_run(place) as reader:
         check_config(reader, options["config_key"])
-        _check_span(reader.head, options["first"], options["last"])
+        end = _checked_end(reader.head, options["first"], options["last"])
         if mode == "check":
-            check_journal(reader, **pick(options, "first", "last", "checkpoint", "every", "as_json"))
+            check_journal(reader, end=end, **pick(options, "first", "checkpoint", "every", "as_json"))
             return
         selection = select(options["patterns"], options["config_key"])
         if mode == "what_if":
-            show_what_if(reader, selection, **pick(options, "assignments", "first", "last", "as_json"))
+            show_what_if(reader, selection, end=end, **pick(options, "assignments", "first", "as_json"))
         else:
-            _again(place, reader, selection, options)
+            _again(place, reader, selection, end, options)
 
 
 def _mode(ctx: click.Context) -> str:
     """Return the mode, and refuse options that do not belong to it."""
-    given = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
-    given -= {name for name in ("patterns", "assignments") if not ctx.params[name]}
+    given = given_options(ctx)
     mode = next((name for name in ("check", "what_if") if ctx.params[name]), "publish")
-    if unfit := given - FITTING[mode]:
-        flags = [param.opts[0] for param in ctx.command.params if param.name in unfit]
+    if unfit := [flag for name, flag in given.items() if name not in FITTING[mode]]:
         what = "publishing again" if mode == "publish" else f"--{mode.replace('_', '-')}"
-        raise click.UsageError(f"{', '.join(flags)} cannot be used with {what}.")
+        raise click.UsageError(f"{', '.join(unfit)} cannot be used with {what}.")
     if ctx.params["yes"] and not ctx.params["reason"]:
         raise click.UsageError("Say why: --reason is needed with --yes.")
-    if mode == "publish" and not given & CHOOSING:
+    if mode == "publish" and CHOOSING.isdisjoint(given):
         raise click.UsageError("Say what to do: --check, --what-if, or by PATTERN which events to publish again.")
     return mode
 
 
-def _check_span(head: int, first: int, last: int | None) -> None:
-    """Refuse an empty span, because finding nothing in it would be no result."""
+def _checked_end(head: int, first: int, last: int | None) -> int:
+    """Return the last position of a span; an empty one is refused, because finding nothing in it says nothing."""
     if last is not None and last < first:
         raise click.UsageError(f"--from {first} lies after --to {last}: there is nothing between them.")
     if first > max(1, head):
         raise click.UsageError(f"The journal ends at {head}: begin at or before it with --from.")
+    return head if last is None else min(last, head)
 
 
-def _again(place: Place, reader: SqliteJournalReader, selection: Selection, options: dict[str, Any]) -> None:
-    first, last, as_json = options["first"], options["last"], options["as_json"]
-    end = reader.head if last is None else min(last, reader.head)
-    upto = takewhile(lambda event: event.sequence <= end, selection.read(reader, after=first - 1))
+def _again(place: Place, reader: JournalReader, selection: Selection, end: int, options: dict[str, Any]) -> None:
+    """Publish the events chosen again, or show them."""
+    upto = takewhile(lambda event: event.sequence <= end, selection.read(reader, after=options["first"] - 1))
     chosen = (event for event in upto if event.data.event_type not in BROKER_ONLY)
     if options["yes"]:
-        asyncio.run(_publish(place, chosen, options["reason"], options["speed"], options["timeout"], as_json=as_json))
-    else:
-        _preview(chosen, as_json=as_json)
-
-
-def _preview(events: Iterator[Event[Any]], *, as_json: bool) -> None:
+        asyncio.run(_publish(place, chosen, options["timeout"], **pick(options, "reason", "speed", "as_json")))
+        return
     counts: Counter[str] = Counter()
-    for event in events:
-        write_event(event, as_json=as_json)
+    for event in chosen:
+        write_event(event, as_json=options["as_json"])
         counts[event.data.event_name] += 1
     listed = ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "nothing"
     note(f"Would publish again: {listed}. To do it, add --yes and --reason.")
 
 
 async def _publish(
-    place: Place, events: Iterator[Event[Any]], reason: str, speed: float | None, deadline_s: float, *, as_json: bool
+    place: Place, events: Iterator[Event[Any]], deadline_s: float, *, reason: str, speed: float | None, as_json: bool
 ) -> None:
     """Publish each event's data as a new event that the original caused; the same reason gives the same id."""
     before: int | None = None
-    async with connected(place, place.load(), deadline_s) as bus:
+    async with connected(place, deadline_s) as bus:
         for event in events:
             if speed is not None and before is not None:
                 await asyncio.sleep((event.recorded_us - before) / MICROSECONDS / speed)
             before = event.recorded_us
             envelope = follow(event.data, event.cause, by=f"replay:{reason}", time=SystemClock().now())
             position = await bus.publish(envelope)
-            if as_json:
-                write_json({"position": position, "id": envelope.id, "original": event.id})
-            else:
-                click.echo(f"{position} {envelope.id} {event.data.event_name} after {event.sequence}")
+            row = {"position": position, "id": envelope.id, "original": event.id}
+            write_row(row, f"{position} {envelope.id} {event.data.event_name} after {event.sequence}", as_json=as_json)
 
 
 def check_journal(
-    reader: SqliteJournalReader, *, first: int, last: int | None, checkpoint: Path | None, every: int, as_json: bool
+    reader: JournalReader, *, first: int, end: int, checkpoint: Path | None, every: int, as_json: bool
 ) -> None:
-    """Replay a journal and print what was found.
-
-    Raises:
-        NonDeterministicReplay: recorded and recomputed conclusions differ; the first difference has been printed.
-    """
+    """Replay a journal and print what was found. Raises ``NonDeterministicReplay``, once that has been printed."""
     if checkpoint is not None and first > 1:
         raise click.UsageError("--from cannot be used with --checkpoint: what was checked before is in it.")
     with _store(checkpoint) as checkpoints:
         after = checkpoints.load()[0] if checkpoints else 0
         gc.freeze()  # otherwise the collector would look at all loaded modules again and again
         began = perf_counter()
-        report = replay_journal(reader, first=first, last=last, checkpoints=checkpoints, every=every)
+        report = replay_journal(reader, first=first, last=end, checkpoints=checkpoints, every=every)
         seconds = perf_counter() - began
     found: NonDeterministicReplay | None = None
     try:
@@ -287,23 +284,14 @@ def _story_json(story: Story) -> dict[str, Any]:
 
 
 def show_what_if(
-    reader: SqliteJournalReader,
-    selection: Selection,
-    *,
-    assignments: Sequence[str],
-    first: int,
-    last: int | None,
-    as_json: bool,
+    reader: JournalReader, selection: Selection, *, assignments: Sequence[str], first: int, end: int, as_json: bool
 ) -> None:
-    """Print differences: a summary first, then a list by configuration and time.
-
-    Without patterns, events in ``WORK`` are only counted.
-    """
+    """Print differences: a summary, then a list by configuration and time. ``WORK`` is listed on demand."""
     if not assignments:
         raise click.UsageError("Say what would be different: --set KEY=VALUE.")
     counts: Counts = Counter()
     shown, firsts = list[Divergence](), dict[str, Divergence]()
-    for one in _divergences(reader, assignments, first, last):
+    for one in _divergences(reader, assignments, first, end):
         about = one.envelope.subject or ""
         if selection.config_key not in (None, about):
             continue
@@ -324,11 +312,8 @@ def _name(one: Divergence) -> str:
     return " → ".join(dict.fromkeys(envelope.data.event_name for envelope in one.envelopes))
 
 
-def _divergences(
-    reader: SqliteJournalReader, assignments: Sequence[str], first: int, last: int | None
-) -> Iterator[Divergence]:
+def _divergences(reader: JournalReader, assignments: Sequence[str], first: int, end: int) -> Iterator[Divergence]:
     what_if = WhatIf(parse(assignments), voided=voided_events(reader).keys())
-    end = reader.head if last is None else min(last, reader.head)
     for event in takewhile(lambda event: event.sequence <= end, history(reader, types=what_if.reads, on_dead=complain)):
         found = what_if.feed(event)
         if event.sequence >= first:
@@ -345,10 +330,9 @@ def _sum_up(firsts: Mapping[str, Divergence], counts: Counts) -> None:
     for kind, names in _by_kind(counts).items():
         click.echo(f"{SIGNS[kind]} {kind:<8} {', '.join(f'{count:,} {name}' for name, count in names)}")
     for about, first in firsts.items():
-        found = ", ".join(
-            f"{count} {name} {kind}" for (one, kind, name), count in sorted(counts.items()) if one == about
-        )
-        click.echo(f"{about or EVERY_CONFIG}: first at {first.position}, {_time(first)}, by {first.by}; {found}")
+        begins = f"first at {first.position}, {show_time(first.time)}, by {first.by}"
+        changes = [f"{count} {name} {kind}" for (one, kind, name), count in sorted(counts.items()) if one == about]
+        click.echo(f"{about or EVERY_CONFIG}: {begins}; {', '.join(changes)}")
     click.echo()
 
 
@@ -366,17 +350,10 @@ def _by_kind(counts: Counts) -> dict[Change, list[tuple[str, int]]]:
 
 
 def _print_divergences(shown: Sequence[Divergence]) -> None:
-    before: str | None = None
-    for one in shown:
-        about = one.envelope.subject or ""
-        if about != before:
-            click.echo(about or EVERY_CONFIG)
-            before = about
-        click.echo(f"  {SIGNS[one.kind]} {one.position:>8}  {_time(one)}  {_name(one)}  {_content(one)}")
-
-
-def _time(one: Divergence) -> str:
-    return one.time.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
+    for about, found in groupby(shown, key=lambda one: one.envelope.subject):
+        click.echo(about or EVERY_CONFIG)
+        for one in found:
+            click.echo(f"  {SIGNS[one.kind]} {one.position:>8}  {show_time(one.time)}  {_name(one)}  {_content(one)}")
 
 
 def _content(one: Divergence) -> str:

@@ -16,7 +16,7 @@ from app.cli.selection import check_config, open_journal
 from app.config import RunFolder
 from app.config.loading import UnknownConfig
 from app.core import FlyballError, derive_id
-from app.events import Envelope, Event, Payload, Scope, follow, originate
+from app.events import Event, Payload, Scope, follow, originate
 from app.journal import history
 from app.journal.history import last_settings
 from app.scenarios import READS, SCENARIOS, Expected, Plan, Pointless, Seen, Watch, choose, known_of
@@ -46,7 +46,6 @@ class NeverCame(FlyballError):
     "--wait",
     "seconds",
     default=300.0,
-    show_default=True,
     type=click.FloatRange(0),
     help="Seconds until the loop must have recovered; 0 makes the trouble and leaves.",
 )
@@ -90,19 +89,12 @@ def _plan(place: Place, name: str, config_key: str | None, seconds: float) -> Pl
 
 
 async def _play(place: Place, plan: Plan, reporter: "Reporter", seconds: float) -> None:
-    loaded = place.load()
-    async with connected(place, loaded, DEADLINE_S) as bus:
-        await Player(bus, plan, reporter, loaded.deployment.heartbeat_seconds).play(seconds)
+    async with connected(place, DEADLINE_S) as bus:
+        await Player(bus, plan, reporter, place.load().deployment.heartbeat_seconds).play(seconds)
 
 
 class Reporter:
-    """Writes a scenario's progress to stdout.
-
-    Args:
-        folder: of the run.
-        plan: of the scenario.
-        as_json: for programs.
-    """
+    """Writes a scenario's progress to stdout."""
 
     def __init__(self, folder: RunFolder, plan: Plan, *, as_json: bool) -> None:
         self._folder, self._plan, self._as_json = folder, plan, as_json
@@ -123,7 +115,7 @@ class Reporter:
         note(f"put right: {remedy.event_name} {summarise(remedy)}")
 
     def ended(self, traces: Mapping[str, str], *, well: bool) -> None:
-        """Report the end. ``traces``: events whose traces show the steps, with the steps' names."""
+        """Report the end: the ids whose traces show the steps, with the steps' names."""
         self._over, self._wrong = well, self._wrong and not well
         if self._as_json:
             write_json({"stage": "ended" if well else "left", "traces": list(traces)})
@@ -150,27 +142,15 @@ class Reporter:
 
 
 class Player:
-    """Plays one scenario.
-
-    Args:
-        bus: of the running loop.
-        plan: what to publish, and what to expect.
-        reporter: reports the progress.
-        pulse_s: seconds between two pulses, where the plan has one.
-    """
+    """Plays one scenario on the bus of a running loop; ``pulse_s`` are the seconds between two of the plan's pulses."""
 
     def __init__(self, bus: Bus, plan: Plan, reporter: Reporter, pulse_s: float) -> None:
         self._bus, self._plan, self._reporter, self._pulse_s = bus, plan, reporter, pulse_s
         self._clock, self._boot, self._published = SystemClock(), boot_id(), 0
-        self._beats_at = 0.0
 
     async def play(self, seconds: float) -> None:
-        """Make the trouble, and follow the run for so long at most; 0: only make it.
-
-        Raises:
-            NeverCame: a step did not come in time; names it, and what may be wrong.
-        """
-        position = await self._bus.publish(self._originate(self._plan.trouble))
+        """Make the trouble, and follow the run for so long at most; 0: only make it. Raises ``NeverCame``."""
+        position = await self._publish(self._plan.trouble)
         async with self._bus.subscribe(after=position - 1) as subscription:
             events: Sequence[Event[Any]] = ()
             while not events:
@@ -187,41 +167,32 @@ class Player:
     async def _follow(
         self, subscription: Subscription, watch: Watch, events: Sequence[Event[Any]], seconds: float
     ) -> None:
+        plan, beats_at = self._plan, 0.0
         end = self._clock.monotonic() + seconds
         while True:
             for event in events:
                 if seen := watch.feed(event):
-                    await self._on_step(seen, len(watch.seen) - 1)
+                    self._reporter.saw(seen)
+                    if plan.remedy and plan.remedy_after == len(watch.seen) - 1:
+                        await self._publish(plan.remedy, seen.event)
+                        self._reporter.remedied(plan.remedy)
             if watch.awaited is None:
                 return
-            if (left := end - self._clock.monotonic()) <= 0:
+            now = self._clock.monotonic()
+            if (left := end - now) <= 0:
                 raise NeverCame(watch.awaited, seconds)
-            if not watch.seen:
-                await self._beat()
+            if plan.pulse and not watch.seen and now >= beats_at:
+                beats_at = now + self._pulse_s
+                await self._publish(plan.pulse)
             events = ()
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(left, self._pulse_s)):
                     events = (await anext(subscription)).events
 
-    async def _beat(self) -> None:
-        """Publish the plan's pulse, if it has one and its time has come."""
-        now = self._clock.monotonic()
-        if self._plan.pulse and now >= self._beats_at:
-            self._beats_at = now + self._pulse_s
-            await self._bus.publish(self._originate(self._plan.pulse))
-
-    async def _on_step(self, seen: Seen, index: int) -> None:
-        self._reporter.saw(seen)
-        remedy = self._plan.remedy
-        if remedy and self._plan.remedy_after == index:
-            subject, now = self._subject(remedy), self._clock.now()
-            await self._bus.publish(follow(remedy, seen.event.cause, by="cli", subject=subject, time=now))
-            self._reporter.remedied(remedy)
-
-    def _originate(self, data: Payload) -> Envelope[Payload]:
+    async def _publish(self, data: Payload, cause: Event[Any] | None = None) -> int:
+        subject, now = self._plan.key if data.scope is Scope.CONFIG else None, self._clock.now()
+        if cause is not None:
+            return await self._bus.publish(follow(data, cause.cause, by="cli", subject=subject, time=now))
         self._published += 1
         event_id = derive_id("cli", self._boot, self._published)
-        return originate(data, event_id=event_id, time=self._clock.now(), subject=self._subject(data))
-
-    def _subject(self, data: Payload) -> str | None:
-        return self._plan.key if data.scope is Scope.CONFIG else None
+        return await self._bus.publish(originate(data, event_id=event_id, time=now, subject=subject))

@@ -19,7 +19,7 @@ from app.config import GAMES
 from app.config.loading import UnknownConfig
 from app.events import CATALOGUE, Event, Payload, resolve
 from app.events.envelope import EPOCH
-from app.events.frames import DeadLetter, Record
+from app.events.frames import DeadLetter
 from app.journal import JournalReader, NotAJournal, SqliteJournalReader, history
 from app.journal.history import last_settings, past_settings
 from daemons.clock import SystemClock
@@ -35,11 +35,6 @@ class Selection:
     types: frozenset[type[Payload]] | None
     config_key: str | None
 
-    def admits(self, event_type: str, subject: str) -> bool:
-        """Return whether events of a type about a subject are wanted."""
-        named = self.types is None or any(payload.event_type == event_type for payload in self.types)
-        return named and self.config_key in (None, subject)
-
     def read(self, reader: JournalReader, after: int = 0) -> Iterator[Event[Any]]:
         """Iterate over the events wanted that lie after a position."""
         for event in history(reader, after=after, types=self.types, on_dead=complain):
@@ -48,11 +43,7 @@ class Selection:
 
 
 def select(patterns: Sequence[str], config_key: str | None) -> Selection:
-    """Return the selection for glob patterns on event names or types, and a configuration.
-
-    Raises:
-        UnknownEventType: a pattern matches nothing.
-    """
+    """Return the selection for glob patterns on event names or types. Raises ``UnknownEventType`` for no match."""
     types = frozenset(payload for pattern in patterns for payload in _matching(pattern))
     return Selection(types if patterns else None, config_key)
 
@@ -75,11 +66,7 @@ def complain(dead: DeadLetter) -> None:
 
 @contextmanager
 def open_journal(place: Place) -> Iterator[SqliteJournalReader]:
-    """Open the run's journal for reading.
-
-    Raises:
-        NotAJournal: there is none.
-    """
+    """Open the run's journal for reading. Raises ``NotAJournal``."""
     if not place.folder.journal.exists():
         hint = "Name its folder by --run, or begin one: flyball up."
         raise NotAJournal(f"There is no run in {place.folder.path}.", hint=hint)
@@ -89,23 +76,14 @@ def open_journal(place: Place) -> Iterator[SqliteJournalReader]:
 
 @contextmanager
 def open_run(place: Place) -> Iterator[SqliteJournalReader]:
-    """Open the run's journal and make sure that its settings can be read.
-
-    Raises:
-        NotAJournal: there is none.
-        ForeignSettings: this version can read none of the settings.
-    """
+    """Open the run's journal, and refuse settings of another version. Raises ``NotAJournal`` or ``ForeignSettings``."""
     with open_journal(place) as reader:
         last_settings(reader)
         yield reader
 
 
 def check_config(reader: JournalReader | None, config_key: str | None) -> None:
-    """Refuse a configuration that neither the run nor Flyball knows.
-
-    Raises:
-        UnknownConfig: names the nearest.
-    """
+    """Refuse a configuration that neither the run nor Flyball knows. Raises ``UnknownConfig``, with the nearest."""
     if config_key is None or config_key in GAMES:
         return
     past = past_settings(reader) if reader else ()
@@ -126,27 +104,21 @@ def check_played(reader: JournalReader, place: Place, config_key: str) -> None:
 
 
 def before_last(reader: JournalReader, count: int, selection: Selection, end: int) -> int:
-    """Return the position after which the last ``count`` events wanted up to ``end`` lie.
+    """Return the position after which the last ``count`` events wanted up to ``end`` lie, from headers alone."""
+    names = None if selection.types is None else {payload.event_type for payload in selection.types}
 
-    Headers alone are read, from the end backwards, until there are enough.
-    """
-    names = None if selection.types is None else frozenset(payload.event_type for payload in selection.types)
-    wanted = (
-        position
-        for record in reader.headers_back(end)
-        if names is None or not names.isdisjoint(record.frame.types)
-        for position, kind, subject in _listed(record)
-        if position <= end and selection.admits(kind, subject)
-    )
-    return min(islice(wanted, count), default=end + 1) - 1
+    def wanted() -> Iterator[int]:
+        for record in reader.headers_back(end):
+            frame = record.frame
+            if names is not None and names.isdisjoint(frame.types):
+                continue
+            events = zip(range(record.first, record.last + 1), frame.type_refs, frame.subject_refs, strict=True)
+            for position, kind, subject in reversed(list(events)):
+                named = names is None or frame.types[kind] in names
+                if position <= end and named and selection.config_key in (None, frame.subjects[subject]):
+                    yield position
 
-
-def _listed(record: Record) -> list[tuple[int, str, str]]:
-    """Return position, type and subject of a record's events, the last first."""
-    frame = record.frame
-    types = (frame.types[kind] for kind in frame.type_refs)
-    subjects = (frame.subjects[subject] for subject in frame.subject_refs)
-    return list(zip(range(record.first, record.last + 1), types, subjects, strict=True))[::-1]
+    return min(islice(wanted(), count), default=end + 1) - 1
 
 
 def before_since(reader: JournalReader, since: str) -> int:
@@ -154,11 +126,8 @@ def before_since(reader: JournalReader, since: str) -> int:
     if since.isdecimal():
         return min(max(int(since) - 1, 0), reader.head)
     start_us = (_moment(since) - EPOCH) // timedelta(microseconds=1)
-    return bisect_left(range(1, reader.head + 1), start_us, key=lambda position: _recorded_us(reader, position))
-
-
-def _recorded_us(reader: JournalReader, position: int) -> int:
-    return next(reader.headers_back(position)).recorded_us
+    positions = range(1, reader.head + 1)
+    return bisect_left(positions, start_us, key=lambda position: next(reader.headers_back(position)).recorded_us)
 
 
 def _moment(text: str) -> datetime:

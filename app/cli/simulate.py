@@ -1,12 +1,12 @@
 """``flyball simulate``: compare arms with and without controllers on a modelled cluster."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 
 import click
 
-from app.cli.options import FILE, Place, figure_option, json_option, placed
+from app.cli.options import FILE, Place, figure_option, json_option, placed, set_option
 from app.cli.output import note, show_table, write_json
 from app.config import GAMES, nest
 from app.config.loading import parse
@@ -25,9 +25,9 @@ from app.simulation import (
     simulated,
     summarise,
 )
+from app.status.summary import UNKNOWN
 
 SECONDS_PER_DAY = 86_400
-UNKNOWN = "-"
 COLUMNS_EXPLAINED = """\b
 Columns; "-" is what cannot be told, [low, high] a 95% interval over seeds:
 gain, Elo       strength gained in all configurations, models' luck included
@@ -45,32 +45,46 @@ floor           least share of workers' time of any configuration, at all and
 
 The curve of --plot, total in --json, is strength apart from models' luck.
 """
-COLUMNS = (
-    "arm",
-    "gain, Elo",
-    "of none's",
-    "trainings",
-    "false stalls",
-    "regressions noticed",
-    "after games",
-    "regained first",
-    "false alarms",
-    "rollback",
-    "floor",
-)
+
+
+def _figure(value: float | None, form: str, unit: str = "") -> str:
+    return UNKNOWN if value is None else f"{value:{form}}{unit}"
+
+
+def _interval(interval: Interval | None, form: str) -> str:
+    if interval is None:
+        return UNKNOWN
+    reach = "" if interval.lower is None else f" [{interval.lower:{form}}, {interval.upper:{form}}]"
+    return f"{interval.mean:{form}}{reach}"
+
+
+COLUMNS: Mapping[str, Callable[[ArmSummary], str]] = {
+    "arm": lambda arm: arm.arm,
+    "gain, Elo": lambda arm: _interval(arm.gain, "z,.0f"),
+    "of none's": lambda arm: _interval(arm.ratio, "z.2f"),
+    "trainings": lambda arm: f"{arm.trainings:,.0f}",
+    "false stalls": lambda arm: _figure(arm.false_stalls, ".1%") if arm.stall_alarms else UNKNOWN,
+    "regressions noticed": lambda arm: f"{_figure(arm.noticed, '.0%')} of {arm.planted}",
+    "after games": lambda arm: _figure(arm.games_to_notice, ",.0f"),
+    "regained first": lambda arm: f"{_figure(arm.regained, '.0%')} after {_figure(arm.games_to_regain, ',.0f')}",
+    "false alarms": lambda arm: f"{arm.false_regressions} in {arm.rated_games:,} games",
+    "rollback": lambda arm: _figure(arm.rollback_seconds, ".3f", " s"),
+    "floor": lambda arm: f"{_figure(arm.floor, '.2f')} ({_figure(arm.daily_floor, '.2f')} on a day)",
+}
+"""The cell of each column in an arm's row."""
 
 
 @click.command(epilog=COLUMNS_EXPLAINED)
-@click.option("--nodes", default=36, show_default=True, type=click.IntRange(1), help="Nodes that play.")
-@click.option("--configs", default="all", show_default=True, metavar="KEYS", help="Configurations, by commas.")
-@click.option("--days", default=7.0, show_default=True, type=click.FloatRange(0, min_open=True), help="Virtual time.")
-@click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), help="Runs of each arm.")
-@click.option("--first-seed", default=0, show_default=True, type=click.IntRange(0), help="Seed of the first run.")
+@click.option("--nodes", default=36, type=click.IntRange(1), help="Nodes that play.")
+@click.option("--configs", default="all", metavar="KEYS", help="Configurations, by commas.")
+@click.option("--days", default=7.0, type=click.FloatRange(0, min_open=True), help="Virtual time.")
+@click.option("--seeds", default=1, type=click.IntRange(1), help="Runs of each arm.")
+@click.option("--first-seed", default=0, type=click.IntRange(0), help="Seed of the first run.")
 @click.option("--ablate", is_flag=True, help="Leave out each controller in turn, too.")
 @click.option("--plant", "plant_file", type=FILE, help="Your own plant.")
-@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeatable.")
+@set_option
 @figure_option("Draw a figure")
-@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="Runs at once.")
+@click.option("--jobs", default=1, type=click.IntRange(1), help="Runs at once.")
 @json_option
 @placed
 def simulate(
@@ -108,7 +122,8 @@ def simulate(
         runs = [result.model_dump(mode="json") for result in results]
         write_json({"arms": [summary.model_dump(mode="json") for summary in summaries], "runs": runs})
     else:
-        show_table(COLUMNS, map(_cells, summaries), left=COLUMNS[:1])
+        rows = [[cell(summary) for cell in COLUMNS.values()] for summary in summaries]
+        show_table(list(COLUMNS), rows, left={"arm"})
     if figure:  # last: if it fails, the results of hours have been written
         plot(results, summaries, figure)
 
@@ -138,29 +153,3 @@ def _run(tasks: Sequence[Task], jobs: int) -> list[RunResult]:
         for unfolded in result.unfolded:
             note(f"Not folded: {unfolded}")
     return results
-
-
-def _cells(summary: ArmSummary) -> tuple[str, ...]:
-    return (
-        summary.arm,
-        _interval(summary.gain, "z,.0f"),
-        UNKNOWN if summary.ratio is None else _interval(summary.ratio, "z.2f"),
-        f"{summary.trainings:,.0f}",
-        _figure(summary.false_stalls, ".1%") if summary.stall_alarms else UNKNOWN,
-        f"{_figure(summary.noticed, '.0%')} of {summary.planted}",
-        _figure(summary.games_to_notice, ",.0f"),
-        f"{_figure(summary.regained, '.0%')} after {_figure(summary.games_to_regain, ',.0f')}",
-        f"{summary.false_regressions} in {summary.rated_games:,} games",
-        _figure(summary.rollback_seconds, ".3f", " s"),
-        f"{_figure(summary.floor, '.2f')} ({_figure(summary.daily_floor, '.2f')} on a day)",
-    )
-
-
-def _figure(value: float | None, form: str, unit: str = "") -> str:
-    return UNKNOWN if value is None else f"{value:{form}}{unit}"
-
-
-def _interval(interval: Interval, form: str) -> str:
-    if interval.lower is None:
-        return f"{interval.mean:{form}}"
-    return f"{interval.mean:{form}} [{interval.lower:{form}}, {interval.upper:{form}}]"

@@ -7,7 +7,7 @@ import click
 from rich.text import Text
 
 from app.cli.options import Place, json_option, placed
-from app.cli.output import show, show_table, write_json
+from app.cli.output import show, show_table, show_time, write_json
 from app.cli.selection import check_config, check_played, complain, open_run
 from app.controllers import RatingPoint
 from app.controllers.lineage import Champion, DistributedModel
@@ -107,7 +107,7 @@ def _text(value: Any) -> str:  # noqa: C901 - one case a kind of value
         case None:
             return "unknown"
         case datetime():
-            return value.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
+            return show_time(value)
         case float():
             return f"{value:.4g}"
         case tuple():

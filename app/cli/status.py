@@ -10,14 +10,13 @@ from app.cli.options import NotRunning, Place, is_listening, json_option, placed
 from app.cli.output import note, show, stdout_console, write_json
 from app.cli.selection import complain, open_run
 from app.config import Deployment, RunFolder, RunSettings
-from app.config.loading import Loaded
 from app.core import ModelHash
 from app.core.clock import SECOND_US, SLOWED, SMALL_JUMP_US
 from app.events.envelope import EPOCH
 from app.journal import JournalReader, SqliteJournalReader, history
 from app.journal.history import open_dead_letters, voided_events
 from app.status.snapshot import load_board, save_board
-from app.status.status import READS, Board, Status
+from app.status.status import READS, Board
 from app.status.summary import show_age
 from app.status.tables import daemons_table, status_table
 from daemons.clock import MICROSECOND, SystemClock
@@ -54,7 +53,8 @@ def status(place: Place, *, as_json: bool) -> None:
         lead_seconds = _lead_seconds(reader)
     loaded = place.load()
     silent_seconds = silent_after(board.settings, loaded.deployment)
-    now = board.status(SystemClock().now(), silent_seconds, running=is_running(place, loaded))
+    running = is_listening(bus_endpoint(place.folder, loaded.deployment)) or is_held(place.folder)
+    now = board.status(SystemClock().now(), silent_seconds, running=running)
     if as_json:
         extra = {"head": head, "unfolded": sorted(unfolded), "refused": refused, "clock_lead_seconds": lead_seconds}
         write_json(now.to_builtins() | extra)
@@ -75,21 +75,12 @@ def status(place: Place, *, as_json: bool) -> None:
             f"at {SLOWED:.0%} of its speed, until the clock has caught up."
         )
     if not now.running:
+        heard = [daemon.heard_seconds_ago for daemon in now.daemons]
+        last = f"its last event came {show_age(min(heard))} ago" if heard else "no daemon has ever reported"
         raise NotRunning(
-            f"The run in {place.folder.path} is not running; {_last_heard(now)}.",
+            f"The run in {place.folder.path} is not running; {last}.",
             hint=f"Start it: flyball --run {place.folder.path} up",
         )
-
-
-def is_running(place: Place, loaded: Loaded) -> bool:
-    """Return whether `flyball up` holds the folder or the broker answers."""
-    return is_listening(bus_endpoint(place.folder, loaded.deployment)) or is_held(place.folder)
-
-
-def _last_heard(status: Status) -> str:
-    if not status.daemons:
-        return "no daemon has ever reported"
-    return f"its last event came {show_age(min(one.heard_seconds_ago for one in status.daemons))} ago"
 
 
 def _lead_seconds(reader: SqliteJournalReader) -> float:
@@ -100,11 +91,7 @@ def _lead_seconds(reader: SqliteJournalReader) -> float:
 
 
 def read_board(folder: RunFolder, reader: JournalReader) -> Board:
-    """Return what is known of a run: the board as it was last saved, and what was recorded since.
-
-    Raises:
-        DamagedRecord: the journal can't be read.
-    """
+    """Return the board as it was last saved, with what was recorded since. Raises ``DamagedRecord``."""
     board = load_board(folder.board, reader)
     start, voided = board.position, voided_events(reader)
     events = history(reader, after=start, types=READS, on_dead=complain)
@@ -127,5 +114,5 @@ def try_save(folder: RunFolder, board: Board) -> None:
 
 
 def silent_after(settings: RunSettings | None, deployment: Deployment) -> float:
-    """Return the seconds without an event after which a daemon is called silent: the broker sends only ticks."""
+    """Return the seconds without an event after which a daemon counts as silent: the broker sends only ticks."""
     return MISSED_BEATS * max(deployment.heartbeat_seconds, settings.tick_seconds if settings else 0.0)

@@ -50,7 +50,7 @@ def tail(
 
 async def _follow(place: Place, selection: Selection, after: int, *, as_json: bool) -> None:
     async with (
-        connected(place, place.load(), FOLLOW_DEADLINE_S) as bus,
+        connected(place, FOLLOW_DEADLINE_S) as bus,
         bus.subscribe(selection.types, after=after) as subscription,
     ):
         async for batch in subscription:

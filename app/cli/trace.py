@@ -18,8 +18,8 @@ NO_BOUND = 1 << 62
 
 @click.command()
 @click.argument("event_id", metavar="ID")
-@click.option("--causes", default=8, show_default=True, type=click.IntRange(0), help="Generations before it.")
-@click.option("--effects", default=6, show_default=True, type=click.IntRange(0), help="Generations after it.")
+@click.option("--causes", default=8, type=click.IntRange(0), help="Generations before it.")
+@click.option("--effects", default=6, type=click.IntRange(0), help="Generations after it.")
 @click.option("--all", "everything", is_flag=True, help="Everything, from the first cause on.")
 @json_option
 @placed

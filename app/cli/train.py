@@ -8,20 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 from pydantic import BaseModel, ValidationError
 from rich.text import Text
 
-from app.cli.options import FILE, FOLDER, SEED, Place, json_option, placed
+from app.cli.options import FILE, FOLDER, SEED, Place, json_option, placed, set_option
 from app.cli.output import data_only_on_stdout, show_table, write_json
-from app.config import GameConfig, PipelineSettings, flatten, nest, suited
+from app.config import GameConfig, PipelineSettings, nest, suited
 from app.config.loading import BadSettings, pair
 
 YAML = (".yaml", ".yml")
 RENAMED = {"ppo.ppo_epochs": "ppo.epochs"}
 """Other names of keys."""
-
-MAPPINGS = ("collection.opponents",)
-"""Settings whose values are tables."""
 
 STARTS = {"bc": "behavioral_clone", "random": "random"}
 
@@ -41,7 +39,7 @@ LEAVES = dict(_leaves(PipelineSettings))
 @click.command()
 @click.argument("config_key", metavar="GAME")
 @click.option("--config", "file", type=FILE, help="Settings: TOML, or YAML.")
-@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeatable.")
+@set_option
 @click.option("--start", type=click.Choice(list(STARTS)), help="From a clone of a bot, or at random.")
 @click.option("--output", type=FOLDER, help="Folder of the run.  [default: training/GAME]")
 @click.option("--seed", type=SEED, help="Of all that is drawn.  [default: 0]")
@@ -65,9 +63,9 @@ def train(
     """Train a policy of GAME: collect games, estimate advantages, improve by PPO, evaluate, save; again and again.
 
     Settings are those that suit the game, unless a file or --set says otherwise; see --settings. The same settings and
-    seed give the same weights, interrupted or not. In the folder: the models, and all that the run tells of itself.
+    seed give the same weights, interrupted or not. In the folder: the models, the log, the curves and the report.
     """
-    config = place.load({"configs": [config_key]}).run.config(config_key)
+    config = place.config(config_key)
     chosen = (*assignments, *([f"collection.initial_policy={STARTS[start]}"] if start else []))
     if only_settings:
         _show_settings(training_settings(config, file, chosen), as_json=as_json)
@@ -142,23 +140,14 @@ def _validated(values: Mapping[str, Any], origins: Mapping[str, str]) -> Pipelin
 def _read(path: Path) -> Mapping[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
-        tree = _parsed_yaml(text) if path.suffix in YAML else tomllib.loads(text)
+        tree = (yaml.safe_load(text) or {}) if path.suffix in YAML else tomllib.loads(text)
     except FileNotFoundError:
         raise BadSettings(f"There is no settings file {path}.", hint="Look at --config.") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise BadSettings(f"{path} cannot be read: {error}.", hint="It has to be TOML, or YAML if .yaml.") from error
     if not isinstance(tree, Mapping):
         raise BadSettings(f"{path} holds no tables.", hint="Write tables such as [ppo], with keys below them.")
     return tree
-
-
-def _parsed_yaml(text: str) -> Any:
-    import yaml
-
-    try:
-        return yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from error
 
 
 def _checked(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -172,12 +161,11 @@ def _checked(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
     return flat
 
 
-def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return values by dotted key; a setting that is itself a mapping stays one."""
-    flat = flatten(tree)
-    whole = {key: value for key, value in flat.items() if not any(key.startswith(f"{table}.") for table in MAPPINGS)}
-    for table in MAPPINGS:
-        section, name = table.split(".")
-        if isinstance(tree.get(section), Mapping) and name in tree[section]:
-            whole[table] = tree[section][name]
-    return whole
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        key = f"{prefix}{name}"
+        is_table = isinstance(value, Mapping) and key not in LEAVES
+        flat |= _flat(value, f"{key}.") if is_table else {key: value}
+    return flat

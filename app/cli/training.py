@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import click
 from rich.console import Console
@@ -45,11 +45,7 @@ class Interrupted(FlyballError):
 def train_game(
     config: GameConfig, file: Path | None, assignments: Sequence[str], seed: int | None, output: Path, *, resume: bool
 ) -> tuple[dict[str, Any], str]:
-    """Train, and return the summary, also in words.
-
-    Raises ``BadSettings``; ``NoWandb``, ``ForeignLog`` or ``UnusableFile`` for a log that can't be written; and what
-    begins or ends a run.
-    """
+    """Train, and return the summary, also in words."""
     place = RunPlace(output)
     if not resume:
         head = RunHead(config=config.key, seed=seed or 0, settings=training_settings(config, file, assignments))
@@ -73,10 +69,7 @@ def train_game(
 
 
 def _resumed(place: RunPlace, config: GameConfig, assignments: Sequence[str]) -> RunHead:
-    """Return a run's head with changed settings.
-
-    Settings that made the first policy can't change once there is one: the run goes on with it.
-    """
+    """Return a run's head with changed settings, but for those that made the first policy, once there is one."""
     head = place.head()
     if head.config != config.key:
         raise click.UsageError(f"The run in {place.path} is one of {head.config}.")
@@ -93,10 +86,10 @@ def _resumed(place: RunPlace, config: GameConfig, assignments: Sequence[str]) ->
 def _train(place: RunPlace, head: RunHead, game: RunGame) -> tuple[dict[str, Any], str]:
     settings = head.settings
     note(f"Run folder {place.path.absolute()}; if interrupted, it goes on by --resume.")
-    iterations, logging = settings.collection.num_iterations, settings.logging
-    progress = TrainingProgress(iterations, logging.print_frequency, quiet=logging.log_level in QUIET)
     try:
-        with _open_sinks(place, head) as sinks, progress:
+        with ExitStack() as stack:
+            progress = stack.enter_context(closing(TrainingProgress(settings)))
+            sinks = [stack.enter_context(closing(sink)) for sink in _sinks(place, head)]
             state = TrainingRun(place, game, settings, head.seed, (progress, *sinks), progress.say).run()
             best = place.model(state.best.model)
             finals = final_evaluations(game, game.policy(best, settings.training.device), settings.training, head.seed)
@@ -113,22 +106,16 @@ def _train(place: RunPlace, head: RunHead, game: RunGame) -> tuple[dict[str, Any
     return summary, _report(place, head, state, finals, game.config.players)
 
 
-@contextmanager
-def _open_sinks(place: RunPlace, head: RunHead) -> Iterator[list[Sink]]:
-    """Open what the settings ask for, and close it at the end."""
+def _sinks(place: RunPlace, head: RunHead) -> Iterator[Sink]:
+    """Open the curves and tables that the settings ask for."""
     logging, clock = head.settings.logging, SystemClock()
     run = head.model_dump(mode="json")
-    sinks: list[Sink] = []
     if logging.tensorboard:
-        sinks.append(TensorBoardSink(place.path / BOARD, run, clock))
+        yield TensorBoardSink(place.path / BOARD, run, clock)
     if log := _log_of(place, head):
-        sinks.append(CsvLog(log, clock))
+        yield CsvLog(log, clock)
     if logging.wandb != "off":
-        sinks.append(WandbSink(place.path, f"{head.config}-{head.seed}", boot_id(), run, logging.wandb))
-    with ExitStack() as stack:
-        for sink in sinks:
-            stack.enter_context(closing(sink))
-        yield sinks
+        yield WandbSink(place.path, f"{head.config}-{head.seed}", boot_id(), run, logging.wandb)
 
 
 def _log_of(place: RunPlace, head: RunHead) -> Path | None:
@@ -138,7 +125,7 @@ def _log_of(place: RunPlace, head: RunHead) -> Path | None:
 
 
 def _report(place: RunPlace, head: RunHead, state: RunState, finals: Sequence[Evaluation], players: int) -> str:
-    """Write the final report and the curves into the run's folder, and return the summary in it."""
+    """Write the final report and the curves into the run's folder, and return the report's summary."""
     log, curves = _log_of(place, head), False
     summary = summary_text(head, state, [judged(found, players) for found in finals], read_log(log) if log else [])
     try:
@@ -150,53 +137,38 @@ def _report(place: RunPlace, head: RunHead, state: RunState, finals: Sequence[Ev
     return summary
 
 
-class TrainingProgress(AbstractContextManager["TrainingProgress"]):
-    """A sink that writes to stderr.
+class TrainingProgress:
+    """A sink that writes lines to stderr, below them a progress bar where that is a terminal."""
 
-    Args:
-        iterations: of the whole run.
-        every: a line for so many iterations.
-        quiet: no lines, but for warnings.
-    """
-
-    def __init__(self, iterations: int, every: int, *, quiet: bool) -> None:
-        self._iterations, self._every, self._quiet = iterations, every, quiet
-        self._bar: Progress | None = None
-        if sys.stderr.isatty():
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-            self._bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True))
-            self._task = self._bar.add_task("training", total=iterations)
-
-    def __enter__(self) -> Self:
-        if self._bar:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar:
-            self._bar.stop()
+    def __init__(self, settings: PipelineSettings) -> None:
+        self._iterations, self._logging = settings.collection.num_iterations, settings.logging
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        console, hidden = Console(stderr=True), not sys.stderr.isatty()
+        self._bar = Progress(*columns, TimeRemainingColumn(), console=console, disable=hidden)
+        self._task = self._bar.add_task("training", total=self._iterations)
+        self._bar.start()
 
     def say(self, text: str) -> None:
-        """Write a line."""
-        if self._quiet:
+        """Write a line, unless only warnings are asked for."""
+        if self._logging.log_level in QUIET:
             return
-        if self._bar:
-            self._bar.console.print(text, highlight=False)
-        else:
+        if self._bar.disable:
             note(text)
+        else:
+            self._bar.console.print(text, highlight=False)
 
     def begin(self, evaluation: Evaluation) -> None:
         """See ``Sink.begin``: the run says it in words."""
 
     def write(self, iteration: Iteration, policy: Policy) -> None:  # noqa: ARG002 - a sink
         """See ``Sink.write``."""
-        if self._bar:
-            self._bar.update(self._task, completed=iteration.number)
-        if iteration.number % self._every == 0 or iteration.number == self._iterations:
+        self._bar.update(self._task, completed=iteration.number)
+        if iteration.number % self._logging.print_frequency == 0 or iteration.number == self._iterations:
             self.say(_line(iteration, self._iterations))
 
     def close(self) -> None:
         """See ``Sink.close``."""
+        self._bar.stop()
 
 
 def _line(iteration: Iteration, iterations: int) -> str:

@@ -6,9 +6,10 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict
 from itertools import islice
+from pathlib import Path
 from typing import Any, Self
 
 import click
@@ -73,31 +74,22 @@ def up(
     given = {"profile": profile, "configs": list(configs) or None, "seed": seed}
     loaded = place.load({key: value for key, value in given.items() if value is not None})
     check_playable(loaded.run)
-    prepare(place.folder)
-    with held(place.folder):
-        _run(place, loaded, seconds, as_json=as_json)
+    folder, deployment = place.folder, loaded.deployment
+    prepare(folder)
+    with held(folder):
+        if is_listening(endpoint := bus_endpoint(folder, deployment)):
+            raise AlreadyRunning(f"A broker listens at {endpoint} already.", hint="Stop it, or choose another --run.")
+        _check_journal(folder.journal, loaded.run)
+        title = f"Run folder {folder.path.absolute()}; daemons log to {folder.log('*')}. Ctrl-C stops."
+        note(title)
+        with configure("supervisor", deployment.node, folder.log("supervisor"), deployment.log_level, echo=False):
+            screen = LiveScreen(title) if sys.stdout.isatty() and not as_json else Screen(as_json=as_json)
+            if not asyncio.run(_up(place, loaded, seconds, screen)):
+                sys.exit(1)
 
 
-def _run(place: Place, loaded: Loaded, seconds: float | None, *, as_json: bool) -> None:
-    endpoint = bus_endpoint(place.folder, loaded.deployment)
-    if is_listening(endpoint):
-        raise AlreadyRunning(f"A broker listens at {endpoint} already.", hint="Stop it, or choose another --run.")
-    _check_journal(place, loaded.run)
-    title = f"Run folder {place.folder.path.absolute()}; daemons log to {place.folder.log('*')}. Ctrl-C stops."
-    note(title)
-    with configure(
-        "supervisor", loaded.deployment.node, place.folder.log("supervisor"), loaded.deployment.log_level, echo=False
-    ):
-        if not asyncio.run(_up(place, loaded, seconds, choose_screen(title, as_json=as_json))):
-            sys.exit(1)
-
-
-def _check_journal(place: Place, settings: RunSettings) -> None:
-    """Refuse a damaged journal and settings that the run can't have.
-
-    Here, because the broker would refuse them at each restart. Migrates a journal of an older format.
-    """
-    file = place.folder.journal
+def _check_journal(file: Path, settings: RunSettings) -> None:
+    """Migrate an older journal; refuse damage and unfit settings, because the broker would at each restart."""
     if file.is_file() and file.stat().st_size:
         with closing(SqliteJournal(file)) as journal:
             check_lasting(past_settings(journal), settings)
@@ -119,7 +111,8 @@ class Screen:
     def report(self, report: ChildReport) -> None:
         """Show what happened to a daemon's process, when it is out of the ordinary; with JSON, in any case."""
         if self._as_json:
-            write_json({"daemon": report.name} | {k: v for k, v in asdict(report).items() if k != "name"})
+            fields = asdict(report)
+            write_json({"daemon": fields.pop("name"), **fields})
         elif not is_usual(report):
             note(describe(report))
 
@@ -128,7 +121,7 @@ class Screen:
         write_event(event, as_json=self._as_json)
 
     def status(self, status: Status) -> None:
-        """Show the present status, where there is a picture: a table every second is no use in a file."""
+        """Show the present status in a live picture: a table every second is no use in a file."""
 
     def say(self, text: str) -> None:
         """Show a line to the operator."""
@@ -142,13 +135,10 @@ class Screen:
 
 
 class LiveScreen(Screen):
-    """A live picture: configurations, daemons, notable events, and the latest others.
+    """A live picture: the title, configurations, daemons, notable events, and the latest others.
 
     It uses the terminal's alternate screen, because otherwise a resize wraps the old picture into lines that are
     never cleared. The last picture stays on the ordinary screen.
-
-    Args:
-        title: the first line, while it is live.
     """
 
     def __init__(self, title: str) -> None:
@@ -216,18 +206,13 @@ class LiveScreen(Screen):
         return [*pinned, *stream[max(0, len(stream) - max(0, room - len(pinned))) :]]
 
 
-def choose_screen(title: str, *, as_json: bool) -> Screen:
-    """Return the screen that suits stdout."""
-    return LiveScreen(title) if sys.stdout.isatty() and not as_json else Screen(as_json=as_json)
-
-
 def is_usual(report: ChildReport) -> bool:
     """Return whether a report needs no attention."""
     return report.what == "started" or (report.what == "stopped" and not report.reason)
 
 
 def describe(report: ChildReport) -> str:
-    """Return in a line what happened to a daemon's process."""
+    """Describe in a line what happened to a daemon's process."""
     match report.what:
         case "failed":
             return f"{report.name} failed: {report.reason}; starts again in {report.delay:g} s"
@@ -324,27 +309,20 @@ def _reporter(screen: Screen, stop: asyncio.Event) -> Callable[[ChildReport], No
 
 
 class JournalWatch:
-    """Feeds a board from the journal, a part at a time, from where it was last saved.
-
-    Attributes:
-        behind: whether the last part was cut off: there is more to read at once.
-        trouble: the last error of reading that was shown to the operator.
-    """
+    """Feeds a board from the journal, a part at a time, from where it was last saved."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         self._voided = set[int]()
-        self.board, self.began_at = self._begin()
+        self.board, self._began_at = Board(), 0
+        with suppress(FlyballError), closing(SqliteJournalReader(folder.journal)) as reader:  # ``news`` reports errors
+            self.board, self._began_at = load_board(folder.board, reader), reader.head
         self._saved_at = self.board.position
-        self.behind = False
-        self.trouble = ""
+        self.behind = False  # the last part was cut off: there is more to read at once
+        self.trouble = ""  # the last error of reading that was shown to the operator
 
     def news(self) -> list[Event[Any]]:
-        """Read on. Returns the interesting events among those recorded since the watch began.
-
-        Raises:
-            FlyballError: the journal can't be read any further.
-        """
+        """Read on; return the interesting events since the watch began. Raises ``FlyballError`` for damage."""
         try:
             reader = SqliteJournalReader(self._folder.journal)
         except NotAJournal:
@@ -359,7 +337,7 @@ class JournalWatch:
         self.board.feed(event for event in part if event.sequence not in voided)
         if self.board.position - self._saved_at >= SAVE_AFTER:
             self.save()
-        return [event for event in part if type(event.data) in INTERESTING and event.sequence > self.began_at]
+        return [event for event in part if type(event.data) in INTERESTING and event.sequence > self._began_at]
 
     def save(self) -> None:
         """Save the board, so that the next watch begins here."""
@@ -367,16 +345,9 @@ class JournalWatch:
             try_save(self._folder, self.board)
             self._saved_at = self.board.position
 
-    def _begin(self) -> tuple[Board, int]:
-        try:
-            with closing(SqliteJournalReader(self._folder.journal)) as reader:
-                return load_board(self._folder.board, reader), reader.head
-        except FlyballError:  # reading on reports what is wrong with it
-            return Board(), 0
-
 
 async def _watch(watch: JournalWatch, loaded: Loaded, screen: Screen, stop: asyncio.Event) -> None:
-    """Show what is new again and again; stop the run in order when the reader of stdout is gone."""
+    """Show what is new, for ever; stop the run in order once the reader of stdout is gone."""
     while True:
         with tolerate_closed_output(stop.set):
             _look(watch, loaded, screen)

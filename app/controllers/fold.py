@@ -254,7 +254,9 @@ class Fold:
 
     def _shown(self, name: str) -> States:
         """Return the states as a controller is shown them: its own decisions included."""
-        decisions = [event for by, event in self._pending.values() if by == name]
+        decisions = [
+            event for by, event in self._pending.values() if by == name and event.envelope.subject in self._concerned
+        ]
         if not decisions:
             return self.states
         states: ChainMap[str, FeedbackState] = ChainMap({}, self.rows(FeedbackFold.name))

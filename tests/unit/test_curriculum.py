@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from app.config import GAMES
 from app.controllers import CurriculumIntegration, FeedbackState
 from app.controllers.curriculum import Usual, normalised, raw_weight
-from app.events import ClockTick, SelfplayComplete, ShardRef
+from app.events import ClockTick, EvaluationCompleted, SelfplayComplete, ShardRef
 
 TICK = ClockTick(period_seconds=10)
 EMPTY = FeedbackState(config_key=KEY)
@@ -78,12 +78,13 @@ def curriculum():
     return Driven(CurriculumIntegration, run_settings(KEY, OTHER_KEY))
 
 
-def test_an_evaluation_rebalances_at_once_and_names_itself(curriculum):
+def test_evaluation_rebalances_at_once_and_is_the_cause(curriculum):
     """A tick does not, because only time has changed since the last evaluation."""
     curriculum.feed(played(5000), key=OTHER_KEY, at=1)
     assert not curriculum.feed(TICK, key=None, at=2)
     (rebalanced,) = curriculum.envelopes(rated(), at=3)
-    assert rebalanced.causationid == curriculum.events[-1].id
+    evaluated = next(event for event in curriculum.events if isinstance(event.data, EvaluationCompleted))
+    assert rebalanced.causationid == evaluated.id
     assert rebalanced.data.weights[KEY] > 1 > rebalanced.data.weights[OTHER_KEY]
 
 

@@ -130,7 +130,7 @@ class Run:
     def event(self, envelope: Envelope[Payload]) -> Event[Payload]:
         """Return the next event of the journal."""
         self.position += 1
-        return Event(envelope, self.position, self.position * 10**6, "feedback@laptop")
+        return Event(envelope, self.position, self.position * 10**6, "broker@laptop")
 
     def happened(self, data: Payload, key: str | None = KEY) -> Event[Payload]:
         """Return the next event of the journal, which follows from none."""

@@ -26,8 +26,8 @@ def history(record):
     return [configured, *(record(data, KEY) for data in (promoted(OLD), promoted(NEW, step=6), distributed(NEW, 6)))]
 
 
-def test_where_rollbacks_are_read_promotions_are_read_too():
-    assert len(SPECS) == 6
+def test_readers_of_rollbacks_read_promotions_too():
+    assert len(SPECS) == 7
     assert all(ModelPromoted in spec.reads for spec in SPECS)
 
 
