@@ -35,7 +35,7 @@ RUNS: dict[str, dict[str, Any]] = {
 LEAST = dict(zip(RUNS, (0.08, 0.1), strict=True))
 """Share of the plain loop's events a second that a replay must reach: two thirds of a crowded machine's measure."""
 
-HOSTED = [FeedbackFold, *(controller for spec in DAEMONS.values() for controller in spec.controllers)]
+HOSTED = [controller for spec in DAEMONS.values() for controller in spec.controllers]
 
 
 PARSING, READING, REPLAYING = "json.loads of each event", "reading typed events", "replay through all controllers"
@@ -60,8 +60,8 @@ def by_controller(events: list[Event[Payload]]) -> dict[str, float]:
     """Return the microseconds that each controller takes per event of the journal, FeedbackState folded before it."""
     alone = seconds(lambda: Fold((FeedbackFold,)).feed(events))
     costs = {FeedbackFold.name: alone}
-    for controller in HOSTED[1:]:
-        costs[controller.name] = seconds(lambda hosted=controller: Fold((FeedbackFold, hosted)).feed(events)) - alone
+    for controller in HOSTED:
+        costs[controller.name] = seconds(lambda hosted=controller: Fold((hosted,)).feed(events)) - alone
     return {name: 1e6 * cost / len(events) for name, cost in costs.items()}
 
 

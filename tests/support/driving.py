@@ -138,6 +138,10 @@ class DrivenWorker:
         folded(self.fold, event)
         return event
 
+    def state(self, key: str = KEY) -> FeedbackState:
+        """Return the FeedbackState of a configuration."""
+        return state_of(self.fold.states, key)
+
     def jobs(self) -> Sequence[Job[Any]]:
         """Return what should run now, of rows that have a cause, as the host sees to."""
         return tuple(self.worker.jobs({key: row for key, row in self.rows.items() if row.cause}, self.fold.states))

@@ -1,14 +1,31 @@
-"""Events of scenarios: what a loop says that meets them."""
+"""Events of scenarios: what a loop records before them and in answer to them."""
 
-from driving import OLD
+from driving import KEY, OLD, run_settings
 
+from app.config import RunSettings
+from app.controllers import FeedbackState
+from app.core import ConfigKey
 from app.events import (
     AdaptiveParamsChanged,
+    Event,
     ExplorationBoost,
+    Payload,
     SelfplayComplete,
     SelfplayRequested,
     ShardRef,
+    originate,
 )
+from app.events.envelope import EPOCH
+from app.scenarios import Known
+
+
+def known_after(*payloads: Payload, key: str = KEY, settings: RunSettings | None = None) -> Known:
+    """Return what is known of a configuration after events with these payloads."""
+    known = Known(settings or run_settings(), FeedbackState(config_key=ConfigKey(key)))
+    for data in payloads:
+        envelope = originate(data, event_id="event", time=EPOCH, subject=key)
+        known.take(Event(envelope, 1, 0, "broker@laptop"))
+    return known
 
 
 def boosted(multiplier: float) -> ExplorationBoost:

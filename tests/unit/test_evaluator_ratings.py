@@ -8,7 +8,7 @@ from leagues import model
 from rotations import rotations
 
 from app.controllers import LeagueKeeper
-from app.controllers.fold import HOST, Fold, written
+from app.controllers.fold import SETTINGS_KEY, Fold, written
 from app.core import Elo, Rate, expected_score
 from app.events import AgentRating, EloUpdated, EvaluationCompleted, EvaluationFailed, EvaluationRequested, Payload
 from app.league import Estimate, OpponentScore, PairTotals, audit, performance_rating
@@ -134,7 +134,7 @@ def test_lasting_anchors_are_about_300_elo_apart_and_begin_with_the_random_bot()
     assert all(250 <= gap <= 400 for gap in gaps)
 
 
-def test_the_ratings_of_others_are_published_with_it_and_everybody_who_keeps_them_agrees():
+def test_published_ratings_of_others_are_kept_alike_by_all():
     run = Run(EXPLOIT)
     for step in range(6):
         run.generation(step)
@@ -150,16 +150,16 @@ def test_the_ratings_of_others_are_published_with_it_and_everybody_who_keeps_the
         known = {name: row.league.agents[name].elo for name in told if name in row.league.agents}
         assert known
         assert known == {name: told[name] for name in known}
-    rated = {one.model: one.elo for one in run.evaluator.rows[KEY].promoted}
-    assert rated[model(4)] == told[model(4)]
+    for lineage in (run.keeper.state().lineage, run.evaluator.state().lineage):
+        assert {one.model: one.elo for one in lineage.champions}[model(4)] == told[model(4)]
     assert {one.id: one.elo for one in run.keeper.row().promoted}[model(4)] == told[model(4)]
 
 
-def test_a_rating_that_hardly_changed_is_not_told_again():
+def test_rating_that_hardly_changed_is_not_published_again():
     run = Run()
     for step in range(4):
         run.generation(step)
-    before = run.evaluator.rows[KEY].known
+    before = run.evaluator.rows[KEY].known(run.evaluator.state().lineage)
     assert model(3) in before
     assert len(run.evaluated(4)) == 1, "as expected: no other rating moved"
     run.exploit = 100.0
@@ -210,12 +210,13 @@ def test_a_gate_rates_nobody_else_and_its_games_stay_out_of_the_pool():
     assert run.evaluator.rows[KEY].pool == pool
 
 
-def test_after_a_restart_the_evaluator_says_the_same_bit_for_bit():
+def test_evaluator_after_a_restart_publishes_the_same_bits():
     run = Run(EXPLOIT)
     for step in range(12):
         run.generation(step)
     before = [one.model_dump_json() for one in run.evaluated(12)]
-    saved = written({("Evaluator", KEY): run.evaluator.rows[KEY], (HOST, "settings"): run.settings})
+    rows = {(name, key): row for name, rows in run.evaluator.fold.tables().items() for key, row in rows.items()}
+    saved = written({**rows, SETTINGS_KEY: run.settings})
     place = Place("evaluation@laptop", "laptop", "store")
     run.evaluator.fold = Fold((partial(Evaluator, place=place),), saved)
     assert [one.model_dump_json() for one in run.finished()] == before

@@ -34,6 +34,12 @@ def loop():
     return Driven(FeedbackLoopController, run_settings(**STEADY))
 
 
+@pytest.fixture
+def late():
+    """Return a loop whose decisions are recorded late."""
+    return Driven(FeedbackLoopController, run_settings(**STEADY), late=True)
+
+
 def parity(failures: int, checked: int = 16) -> ParityChecked:
     return ParityChecked(
         request_id="q", worker="selfplay_worker@laptop", shard="c" * 64, checked=checked, failures=failures
@@ -59,12 +65,6 @@ def ratings(elos: list[float], stderr: float = 10.0) -> list[RatingPoint]:
 
 def of(said: list, kind: type) -> list:
     return [payload for payload in said if isinstance(payload, kind)]
-
-
-def knobs(loop: Driven, key: str = KEY) -> tuple:
-    """Return the controller's boost, with time and end, and its settings that follow from quality."""
-    row = loop.row(key)
-    return row.boost.multiplier, row.boost.set_us, row.boost.lasts_seconds, row.quality
 
 
 class TestStall:
@@ -172,22 +172,29 @@ class TestStall:
         assert not of(climb(loop, 0.0, hours=1.9, start=7.0), ExplorationBoost)
         assert of(climb(loop, 0.0, hours=0.5, start=8.9), ExplorationBoost)[0].multiplier == 1.5
 
-    def test_its_own_boost_changes_nothing_when_it_comes_by(self, loop):
-        said = [e for hour in np.arange(0, 7, 0.1) for e in loop.envelopes(rated(0.0, stderr=4.0), at=hour * HOUR)]
-        assert of(loop.feed(TICK, at=8 * HOUR), ExplorationBoost)
-        decided = knobs(loop)
-        assert not loop.record(*(envelope for envelope in said if isinstance(envelope.data, ExplorationBoost)))
-        assert knobs(loop) == decided
+    def test_own_boosts_recorded_late_count_once(self, late):
+        """The second was decided on top of the first, before either was recorded."""
+        said = [e for hour in np.arange(0, 7, 0.1) for e in late.envelopes(rated(0.0, stderr=4.0), at=hour * HOUR)]
+        said += late.envelopes(TICK, at=8.5 * HOUR)
+        first, second = (envelope for envelope in said if isinstance(envelope.data, ExplorationBoost))
+        assert (first.data.multiplier, second.data.multiplier) == (1.5, 2.25)
+        assert late.record(first) == []
+        assert not late.feed(TICK, at=10.4 * HOUR), "the second lasts"
+        assert late.record(second) == []
+        assert late.state().exploration_boost == 2.25
 
-    def test_its_own_boosts_of_a_sweep_are_known_whatever_their_place(self):
-        loop = Driven(FeedbackLoopController, run_settings(KEY, OTHER_KEY, **STEADY))
-        for key in (KEY, OTHER_KEY):
-            loop.feed(scored(0.1), key=key, at=1)
-        boosts = loop.envelopes(TICK, key=None, at=2 * HOUR)
-        loop.feed(TICK, key=None, at=4 * HOUR)
-        decided = [knobs(loop, key) for key in (KEY, OTHER_KEY)]
-        loop.record(*boosts)
-        assert [knobs(loop, key) for key in (KEY, OTHER_KEY)] == decided
+    def test_own_boosts_of_a_sweep_recorded_late_count_once(self):
+        keys = (KEY, OTHER_KEY)
+        late = Driven(FeedbackLoopController, run_settings(*keys, **STEADY), late=True)
+        for key in keys:
+            late.feed(scored(0.1), key=key, at=1)
+        first = late.envelopes(TICK, key=None, at=2 * HOUR)
+        second = late.envelopes(TICK, key=None, at=4 * HOUR)
+        assert [envelope.data.multiplier for envelope in (*first, *second)] == [1.5, 1.5, 2.25, 2.25]
+        assert late.record(*first) == []
+        assert not late.feed(TICK, key=None, at=5.9 * HOUR), "the second lasts"
+        assert late.record(*second) == []
+        assert [late.state(key).exploration_boost for key in keys] == [2.25, 2.25]
 
     def test_false_alarms_on_a_healthy_run_are_rare(self):
         """+10 Elo/h with 20 Elo of noise: at most 5% of days have a stall, against a third with online Elo."""
@@ -320,15 +327,16 @@ class TestParity:
         loop.feed(parity(1), TrainingBlockedByQuality(reason="by hand"))
         assert not loop.feed(*[parity(0)] * 30)
 
-    def test_its_own_decisions_change_nothing_when_they_come_by(self, loop):
-        """However late: its block comes by when it is lifted already, and a failure between the two blocks again."""
-        block, unblock = loop.envelopes(parity(1), *[parity(0)] * 3)
-        decided = knobs(loop)
-        assert not loop.record(block)
-        assert knobs(loop) == decided
-        assert isinstance(loop.feed(parity(1))[0], TrainingBlockedByQuality)
-        assert not loop.record(unblock)
-        assert loop.row().quality.blocked
+    def test_own_decisions_recorded_late_count_once(self, late):
+        """A block is recorded after it was lifted, and a failure before the record of that blocks again."""
+        block, unblock = late.envelopes(parity(1), *[parity(0)] * 3)
+        assert late.record(block) == []
+        (again,) = late.envelopes(parity(1))
+        assert isinstance(again.data, TrainingBlockedByQuality)
+        assert late.record(unblock) == []
+        assert late.feed(parity(1)) == [], "blocked already"
+        assert late.record(again) == []
+        assert late.state().training_block == again.data.reason
 
 
 class TestEvaluationTrigger:

@@ -3,28 +3,52 @@
 from datetime import timedelta
 
 import pytest
-from driving import HOUR, KEY, NEW, Driven, distributed, match, rated, run_settings, scored, trained
+from driving import (
+    HOUR,
+    KEY,
+    NEW,
+    OLD,
+    Driven,
+    distributed,
+    gated,
+    match,
+    promoted,
+    rated,
+    run_settings,
+    scored,
+    trained,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 
+from app.config import GAMES
 from app.controllers import FeedbackLoopController, FeedbackState
 from app.controllers.state import HISTORY_LENGTH
 from app.events import (
+    AdaptiveParamsChanged,
     ClockTick,
     CurriculumRebalanced,
     ExplorationBoost,
+    HyperparameterUpdated,
+    MatchmakingUpdated,
     ModelRolledBack,
+    OpponentPick,
     ParityChecked,
+    PromotionRejected,
+    QualityPenaltyApplied,
+    RunConfigured,
     SelfplayComplete,
     ShardRef,
+    TrainingBlockedByQuality,
     TrainingIntensityChanged,
+    TrainingUnblocked,
 )
 from app.events.envelope import EPOCH
 
 NOW = EPOCH + timedelta(hours=1000)
 EMPTY = FeedbackState(config_key=KEY)
-
+CONFIG = GAMES[KEY]
 
 CANONICAL = """config_key quality_score data_quality_score parity_failure_rate parity_checks_total parity_status
     training_accuracy win_rate elo_current elo_stderr elo_peak elo_velocity elo_history games_played
@@ -34,12 +58,14 @@ SIGNALS = """training_intensity exploration_boost data_freshness_hours consecuti
     last_adjustment_time"""
 MONITORING = """elo_trend elo_plateau_count win_rate_trend consecutive_high_win_rate consecutive_low_win_rate
     urgency_score last_urgency_update last_promotion_success curriculum_tier"""
+KNOBS = """training_block selfplay_rate boost_lasts_seconds boost_set_by learning_rate epochs games_per_iteration
+    quality_threshold base_temperature matchmaking"""
 
 
-def test_it_has_22_and_6_and_9_fields():
-    groups = [names.split() for names in (CANONICAL, SIGNALS, MONITORING)]
-    assert [len(names) for names in groups] == [22, 6, 9]
-    assert set(FeedbackState.__struct_fields__) == {name for names in groups for name in names}
+def test_state_has_22_and_6_and_9_signals_knobs_and_lineage():
+    groups = [names.split() for names in (CANONICAL, SIGNALS, MONITORING, KNOBS)]
+    assert [len(names) for names in groups[:3]] == [22, 6, 9]
+    assert FeedbackState.__struct_fields__ == (*(name for names in groups for name in names), "lineage")
 
 
 def test_what_was_not_measured_is_none_and_not_zero():
@@ -102,12 +128,24 @@ def test_urgency_grows_with_staleness_and_stays_within_bounds():
     assert fresh.last_urgency_update == NOW
 
 
+def params(rate: float, epochs: int, games: int) -> AdaptiveParamsChanged:
+    return AdaptiveParamsChanged(learning_rate=rate, epochs=epochs, games_per_iteration=games, reason="x")
+
+
+def penalty(rate: float) -> QualityPenaltyApplied:
+    return QualityPenaltyApplied(rate_multiplier=rate, quality_score=0.2, threshold=0.3)
+
+
+def update(parameter: str, value: float) -> HyperparameterUpdated:
+    return HyperparameterUpdated(parameter=parameter, value=value, previous=1.0, reason="x")
+
+
 @pytest.fixture
 def driven():
     return Driven(FeedbackLoopController, run_settings())
 
 
-def test_events_fill_it(driven):
+def test_facts_set_the_signals(driven):
     shard = ShardRef(worker="selfplay_worker@laptop", key="c" * 64, rows=9, games=7, model=NEW, seed=1)
     played = SelfplayComplete(
         request_id="s",
@@ -122,7 +160,7 @@ def test_events_fill_it(driven):
     driven.feed(played, played, at=3600)
     driven.feed(trained(), at=7200)
     driven.feed(rated(50, match(0.8), stderr=9), at=7300)
-    driven.feed(scored(0.8), scored(0.4), distributed(NEW), at=7400)
+    driven.feed(scored(0.8), scored(0.4), promoted(NEW), distributed(NEW), at=7400)
     driven.feed(
         ParityChecked(request_id="q", worker="selfplay_worker@laptop", shard="c" * 64, checked=8, failures=0), at=7500
     )
@@ -133,7 +171,7 @@ def test_events_fill_it(driven):
     assert (state.elo_current, state.elo_stderr, state.win_rate) == (50, 9, 0.8)
     assert state.data_quality_score == 0.4
     assert state.quality_score == pytest.approx(0.8 - 0.3 * 0.4)
-    assert (state.current_model, state.parity_status) == (NEW, "passed")
+    assert (state.current_model, state.lineage.playing, state.parity_status) == (NEW, NEW, "passed")
     assert state.last_evaluation_time == EPOCH + timedelta(seconds=7300)
 
 
@@ -159,13 +197,11 @@ def test_a_tick_says_nothing_of_a_configuration_of_which_nothing_is_known(driven
 
 
 def test_gate_games_do_not_rate(driven):
-    from driving import gated
-
     driven.feed(gated(100, 0, 0))
     assert driven.state().elo_current is None
 
 
-def test_decisions_fill_it(driven):
+def test_decisions_set_the_knobs(driven):
     driven.feed(
         ExplorationBoost(multiplier=1.5, lasts_seconds=1, reason="x"),
         TrainingIntensityChanged(intensity="reduced", previous="normal", quality_score=0.5),
@@ -174,7 +210,67 @@ def test_decisions_fill_it(driven):
     driven.feed(CurriculumRebalanced(weights={KEY: 1.2}, reason="x"), key=None, at=11)
     state = driven.state()
     assert (state.exploration_boost, state.training_intensity, state.curriculum_weight) == (1.5, "reduced", 1.2)
-    driven.feed(rated(50), at=12)
-    driven.feed(ModelRolledBack(from_model=NEW, to_model="d" * 64, step=0, reason="x"), at=20)
+    assert (state.boost_lasts_seconds, state.boost_set_by.recorded_us) == (1, 10_000_000)
+
+
+def test_decided_parameters_are_kept_within_their_bounds(driven):
+    assert driven.state().parameter("learning_rate", driven.settings) == CONFIG.ppo.learning_rate
+    driven.feed(params(2e-5, 5, 128), at=10)
     state = driven.state()
-    assert (state.current_model, state.elo_history, state.elo_velocity) == ("d" * 64, (), None)
+    assert (state.learning_rate, state.epochs, state.games_per_iteration) == (2e-5, 5, 128)
+    driven.feed(params(1.0, 10**9, 10**9), at=11)
+    state, most = driven.state(), driven.settings.feedback.gauntlet
+    games = most.max_games_factor * CONFIG.selfplay.games_per_request
+    assert (state.learning_rate, state.epochs, state.games_per_iteration) == (1e-3, most.max_epochs, games)
+    assert state.last_adjustment_time == EPOCH + timedelta(seconds=11)
+
+
+def test_parameters_of_selfplay_are_set_as_they_are_decided(driven):
+    """Those of training are set by what the learning rate's owner passes on, complete."""
+    driven.feed(update("quality_threshold", 0.45), update("base_temperature", 0.6), update("epochs", 5.0), at=10)
+    state = driven.state()
+    assert (state.quality_threshold, state.base_temperature, state.epochs) == (0.45, 0.6, None)
+    driven.feed(update("quality_threshold", 9.0), at=11)
+    assert driven.state().quality_threshold == driven.settings.feedback.intensity.reduced
+
+
+def test_narrower_settings_bound_what_was_decided_before(driven):
+    driven.feed(params(2e-5, 8, 128), at=10)
+    narrower = run_settings(gauntlet={"max_epochs": 4})
+    driven.feed(RunConfigured(run_id="run", settings=narrower.model_dump(mode="json")), key=None, at=11)
+    assert (driven.state().epochs, driven.state().learning_rate) == (4, 2e-5)
+
+
+def test_block_and_penalty_last_until_they_are_lifted(driven):
+    driven.feed(TrainingBlockedByQuality(reason="why"), penalty(0.5), at=10)
+    state = driven.state()
+    assert (state.training_block, state.selfplay_rate, state.quality_penalties_applied) == ("why", 0.5, 1)
+    driven.feed(TrainingUnblocked(reason="x"), penalty(1.0), at=11)
+    state = driven.state()
+    assert (state.training_block, state.selfplay_rate, state.quality_penalties_applied) == (None, 1.0, 1)
+
+
+def test_matchmaking_is_the_latest_decided(driven):
+    decided = MatchmakingUpdated(model=NEW, picks=(OpponentPick(agent=NEW, category="mirror", probability=1.0),))
+    driven.feed(decided)
+    assert driven.state().matchmaking == decided
+
+
+def test_verdicts_are_counted_in_a_row(driven):
+    """A promotion that is repeated counts once."""
+    driven.feed(promoted(OLD), promoted(NEW), promoted(NEW), at=10)
+    state = driven.state()
+    assert (state.consecutive_successes, state.consecutive_failures, state.last_promotion_success) == (2, 0, True)
+    evidence = promoted().evidence
+    driven.feed(PromotionRejected(model="e" * 64, current=NEW, step=7, evidence=evidence), at=11)
+    state = driven.state()
+    assert (state.consecutive_successes, state.consecutive_failures, state.last_promotion_success) == (0, 1, False)
+    assert state.last_promotion_time == EPOCH + timedelta(seconds=10)
+
+
+def test_rollback_forgets_the_ratings_of_what_it_removes(driven):
+    driven.feed(promoted(OLD), promoted(NEW), rated(50), at=12)
+    driven.feed(ModelRolledBack(from_model=NEW, to_model=OLD, step=0, reason="x"), at=20)
+    state = driven.state()
+    assert (state.current_model, state.elo_history, state.elo_velocity) == (OLD, (), None)
+    assert state.lineage.current_model == OLD

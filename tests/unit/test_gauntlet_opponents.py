@@ -6,7 +6,7 @@ from leagues import model
 
 from app.controllers import REMEMBERED
 from app.core import Elo
-from app.events import CheckpointAdded, CheckpointRetired, EvaluationRequested, ModelRolledBack
+from app.events import AgentRating, CheckpointAdded, CheckpointRetired, EloUpdated, EvaluationRequested, ModelRolledBack
 from daemons.evaluation import Evaluator
 
 WITH_HEURISTIC = "connect_four_2p"
@@ -69,11 +69,11 @@ def test_a_rating_gauntlet_has_three_members_of_the_league():
     assert games(worker) == {"random": 20, "member_1": 50, "member_2": 50, "member_3": 50, "champion": 100}
 
 
-def test_a_one_sided_opponent_is_played_few_games():
+def test_one_sided_opponent_is_played_few_games():
     """The champion is 900 Elo above the random bot and 600 above an anchor; the watchdog's anchor is played in full."""
     worker = lasting()
     worker.feed(CheckpointAdded.model_validate(added(3, 1700.0).model_dump() | {"model": OLD}))
-    worker.feed(promoted(OLD).replace(elo=Elo(1700.0)))
+    worker.feed(EloUpdated(ratings=(AgentRating(agent=OLD, elo=Elo(1700.0), elo_stderr=15.0, games=200),)))
     worker.feed(asked())
     assert games(worker) == {"random": 20, "anchor_1": 100, "anchor_2": 20, "member_1": 20, "champion": 100}
 
@@ -116,7 +116,8 @@ def test_the_recent_snapshot_is_the_sixth_last_promoted_model():
 
 
 @pytest.mark.parametrize("target", [0, 3, 9, 12])
-def test_after_a_rollback_the_champion_is_the_model_that_was_gone_back_to_however_old(target):
+def test_champion_after_a_rollback_is_the_restored_model(target):
+    """However old it is."""
     worker = DrivenWorker(Evaluator)
     for step in range(REMEMBERED + 3):
         worker.feed(promoted(model(step)))
@@ -124,15 +125,16 @@ def test_after_a_rollback_the_champion_is_the_model_that_was_gone_back_to_howeve
     worker.feed(back)
     worker.feed(asked("gate"))
     assert roles(worker) == {"champion": model(target)}
-    assert len(worker.rows[KEY].promoted) == max(1, target - 2)
+    assert len(worker.state().lineage.champions) == max(1, target - 2)
 
 
-def test_a_champion_of_whom_nothing_is_known_is_rated_like_any_other():
+def test_champion_without_a_rating_is_an_opponent_to_be_rated():
     worker = evaluator()
     worker.feed(ModelRolledBack(from_model=OLD, to_model=model(99), step=9, reason="x"))
     worker.feed(asked())
     assert names(worker) == ["random", "member_1", "member_2", "member_3", "champion"]
-    assert worker.rows[KEY].known[model(99)] is None
+    (job,) = worker.jobs()
+    assert job.context["known"][model(99)] is None
 
 
 def test_the_request_decides_which_members():

@@ -1,5 +1,7 @@
 """GauntletFeedbackController and EvaluationFeedbackHandler: each rule at its threshold and beside it."""
 
+from functools import partial
+
 import pytest
 from driving import HOUR, KEY, NEW, OLD, Driven, match, rated, run_settings, trained
 from hypothesis import given
@@ -54,20 +56,21 @@ class TestGauntlet:
         assert gauntlet.feed(rated(0, match(0.1)), at=1.01 * HOUR)
 
     @given(scores=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=40))
-    def test_clamps_hold_whatever_comes(self, scores):
-        driven = Driven(GauntletFeedbackController)
-        limits, hour = driven.settings.feedback.gauntlet, 0.0
+    def test_clamps_hold_whatever_the_scores(self, scores):
+        gauntlet, handler = Driven(GauntletFeedbackController), Driven(EvaluationFeedbackHandler)
+        limits, now = gauntlet.settings.feedback.gauntlet, 0.0
         for random, heuristic in scores:
-            hour += 1.1
+            now += 1.1 * HOUR
             matches = (match(random), match(heuristic, opponent="heuristic"))
-            for payload in driven.feed(rated(0, *matches), at=hour * HOUR):
+            for payload in gauntlet.feed(rated(0, *matches), at=now):
                 assert payload.value != payload.previous
-        if scores:
-            row = driven.row()
-            assert limits.min_temperature <= row.base_temperature <= CONFIG.selfplay.temperature
-            assert row.quality_threshold <= limits.max_quality_threshold
-            assert CONFIG.ppo.epochs <= row.epochs <= limits.max_epochs
-            assert row.games_per_iteration <= limits.max_games_factor * CONFIG.selfplay.games_per_request
+                gauntlet.feed(*handler.feed(payload, at=now), at=now)  # which passes on parameters of training
+        value = partial(gauntlet.state().parameter, settings=gauntlet.settings)
+        assert limits.min_temperature <= value("base_temperature") <= CONFIG.selfplay.temperature
+        assert value("quality_threshold") <= limits.max_quality_threshold
+        assert CONFIG.ppo.epochs <= value("epochs") <= limits.max_epochs
+        games = CONFIG.selfplay.games_per_request
+        assert games <= value("games_per_iteration") <= limits.max_games_factor * games
 
 
 class TestLearningRate:
@@ -97,13 +100,13 @@ class TestLearningRate:
     def test_it_stays_at_most_1e_3(self, handler):
         assert not self.gains(handler, 100)
 
-    def test_it_stays_at_least_1e_6(self, handler):
+    def test_rate_stays_at_least_1e_6(self, handler):
         hour = 0.0
         for step in range(60):
             for n in range(6):
                 handler.feed(rated(-100.0 * (6 * step + n)), at=hour * HOUR + n)
             hour += 1.1
-        assert handler.row().learning_rate == 1e-6
+        assert handler.state().learning_rate == 1e-6
 
     def test_a_divergence_lowers_it_at_once(self, handler):
         (said,) = handler.feed(TrainingFailed(request_id="t", reason="diverged", error="NaN"), at=1)
@@ -139,19 +142,19 @@ class TestLearningRate:
             )
             assert not handler.feed(self.anomaly(2 + number, "approx_kl"), at=2 * number + 2)
 
-    def test_anomalies_lower_nothing_that_is_at_its_least(self, handler):
+    def test_anomalies_lower_no_rate_at_its_minimum(self, handler):
         handler.feed(self.say(1e-6), at=1)
         assert not handler.feed(self.anomaly(2), at=2 * HOUR)
-        assert handler.row().learning_rate == 1e-6
+        assert handler.state().learning_rate == 1e-6
 
     @staticmethod
     def say(value):
         return HyperparameterUpdated(parameter="learning_rate", value=value, previous=1e-3, reason="by hand")
 
-    def test_an_operators_rate_is_adopted_and_told_complete(self, handler):
+    def test_rate_by_an_operator_is_adopted_and_passed_on(self, handler):
         (said,) = handler.feed(self.say(2e-5), at=1)
         assert (said.learning_rate, said.epochs, said.reason) == (2e-5, CONFIG.ppo.epochs, "by hand")
-        assert handler.row().learning_rate == 2e-5
+        assert handler.state().learning_rate == 2e-5
 
     def test_it_holds_for_a_cooldown_then_the_rule_goes_on_from_there(self, handler):
         handler.feed(self.say(2e-5), at=1)

@@ -167,14 +167,14 @@ class TestMatchmaking:
         assert decided.model == model(0)
         assert [(pick.category, pick.agent, pick.probability) for pick in decided.picks] == [("baselines", "random", 1)]
 
-    def test_it_is_that_of_the_league_and_sums_to_one(self, keeper):
+    def test_matchmaking_is_the_leagues_and_sums_to_one(self, keeper):
         for step in (0, 2, 4):
             promote(keeper, step, step * 10.0, previous=step - 2 if step else None)
-        told, league = keeper.row().told, keeper.row().league
+        decided, league = keeper.state().matchmaking, keeper.row().league
         hero = league.agents[model(4)]
         expected = distribution(league, hero, keeper.settings.league.matchmaking)
-        assert {(pick.category, pick.agent): pick.probability for pick in told.picks} == expected
-        assert sum(pick.probability for pick in told.picks) == pytest.approx(1)
+        assert {(pick.category, pick.agent): pick.probability for pick in decided.picks} == expected
+        assert sum(pick.probability for pick in decided.picks) == pytest.approx(1)
 
     def test_it_is_said_once_until_it_changes(self, keeper):
         promote(keeper, 0)
@@ -197,12 +197,12 @@ class TestMatchmaking:
         assert beaten == []
         assert model(2) in {pick.agent for pick in decided.picks if pick.category == "exploitable"}
 
-    def test_a_model_that_is_no_member_has_opponents_too(self, keeper):
+    def test_model_that_is_no_member_has_opponents_too(self, keeper):
         for step in (0, 2, 3):
             promote(keeper, step, previous=max(0, step - 2) if step else None)
-        told = keeper.row().told
-        assert told.model == model(3)
-        assert {pick.agent for pick in told.picks} >= {model(0), model(2), model(3)}
+        decided = keeper.state().matchmaking
+        assert decided.model == model(3)
+        assert {pick.agent for pick in decided.picks} >= {model(0), model(2), model(3)}
 
     def test_after_a_rollback_it_is_about_the_model_that_was_gone_back_to(self, keeper):
         for step in (0, 2, 4):

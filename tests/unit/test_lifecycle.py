@@ -1,7 +1,7 @@
 """ModelLifecycleCoordinator: promotion by GSPRT, rollback, each rule at its threshold and beside it."""
 
 import pytest
-from driving import NEW, OLD, Driven, gated, match, rated, run_settings, trained
+from driving import NEW, OLD, Driven, gated, match, promoted, rated, run_settings, trained
 
 from app.config import RunSettings
 from app.controllers import ModelLifecycleCoordinator
@@ -25,6 +25,10 @@ def lifecycle():
     assert isinstance(promoted, ModelPromoted)
     assert promoted.previous is None
     return driven
+
+
+def champions(lifecycle: Driven) -> list[str]:
+    return [one.model for one in lifecycle.state().lineage.champions]
 
 
 def candidate(lifecycle: Driven, model: str = NEW, parent: str = OLD, step: int = 1) -> list:
@@ -210,6 +214,13 @@ class TestRollback:
 class TestOthersDecisions:
     """What an operator decides about the current model is adopted as if it had been decided here."""
 
+    @pytest.fixture
+    def late(self):
+        """Return a coordinator whose decisions are recorded late; its current model is OLD."""
+        driven = Driven(ModelLifecycleCoordinator, late=True)
+        driven.feed(promoted(OLD, step=0))
+        return driven
+
     @staticmethod
     def promotion(model: str, step: int = 7) -> ModelPromoted:
         word = Evidence(
@@ -217,11 +228,11 @@ class TestOthersDecisions:
         )
         return ModelPromoted(model=model, previous=OLD, step=step, elo=90, evidence=word)
 
-    def test_an_operators_promotion_is_adopted_and_rated(self, lifecycle):
+    def test_promotion_by_an_operator_is_adopted_and_rated(self, lifecycle):
         (request,) = lifecycle.feed(self.promotion(NEW))
         assert isinstance(request, EvaluationRequested)
         assert (request.purpose, request.model, request.step) == ("rating", NEW, 7)
-        assert [one.model for one in lifecycle.row().promoted] == [OLD, NEW]
+        assert champions(lifecycle) == [OLD, NEW]
 
     def test_a_regression_of_an_adopted_model_rolls_it_back(self, lifecycle):
         lifecycle.feed(self.promotion(NEW))
@@ -236,29 +247,30 @@ class TestOthersDecisions:
         assert isinstance(rejected, PromotionRejected)
         assert rejected.current == "c" * 64
 
-    def test_its_own_decisions_change_nothing_when_they_are_recorded(self, lifecycle):
-        candidate(lifecycle)
-        (promoted,) = lifecycle.feed(gated(90, 0, 10))
-        row = lifecycle.row()
-        assert not lifecycle.feed(promoted)
-        rollback, _ = lifecycle.feed(regression(NEW))
-        assert not lifecycle.feed(rollback)
-        assert [one.model for one in row.promoted] == [OLD, NEW]
-        assert [one.model for one in lifecycle.row().promoted] == [OLD]
+    def test_own_decisions_recorded_late_count_once(self, late):
+        """What it decides next rests on them, recorded or not."""
+        candidate(late)
+        (promotion,) = late.envelopes(gated(90, 0, 10))
+        rollback, request = late.envelopes(regression(NEW))
+        assert (rollback.data.from_model, rollback.data.to_model) == (NEW, OLD)
+        assert late.record(promotion) == []
+        assert champions(late) == [OLD, NEW]
+        assert late.record(rollback, request) == []
+        assert champions(late) == [OLD]
 
-    def test_the_order_of_the_journal_counts(self, lifecycle):
-        """An operator's promotion between a rollback's cause and its record: that goes back from no current model."""
-        lifecycle.feed(self.promotion(NEW))
-        rollback, _ = lifecycle.feed(regression(NEW))
-        lifecycle.feed(self.promotion("c" * 64))
-        assert not lifecycle.feed(rollback)
-        assert lifecycle.row().current.model == "c" * 64
+    def test_rollback_recorded_after_a_promotion_changes_nothing(self, late):
+        """The order of the journal counts: an operator's promotion came between the rollback's cause and its record."""
+        late.feed(self.promotion(NEW))
+        rollback, _ = late.envelopes(regression(NEW))
+        late.feed(self.promotion("c" * 64))
+        assert late.record(rollback) == []
+        assert champions(late) == [OLD, NEW, "c" * 64]
 
-    def test_a_model_that_is_not_remembered_is_adopted_too_when_somebody_goes_back_to_it(self, lifecycle):
-        """All others follow the journal: whoever stayed behind would refuse every candidate from then on."""
+    def test_rollback_to_a_forgotten_model_is_adopted_too(self, lifecycle):
+        """Everybody else follows the journal: a coordinator that did not would refuse every candidate from then on."""
         candidate(lifecycle)
         (request,) = lifecycle.feed(ModelRolledBack(from_model=OLD, to_model="f" * 64, step=5, reason="by hand"))
         assert (request.purpose, request.model, request.step) == ("rating", "f" * 64, 5)
-        assert [one.model for one in lifecycle.row().promoted] == ["f" * 64]
+        assert champions(lifecycle) == ["f" * 64]
         (gate,) = candidate(lifecycle, parent="f" * 64, step=6)
         assert gate.purpose == "gate"

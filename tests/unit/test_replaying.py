@@ -8,6 +8,7 @@ from generated_run import generated, laptop
 from msgspec.structs import replace
 
 from app.controllers import FeedbackState
+from app.controllers.league_keeper import LeagueRow
 from app.core import ModelHash
 from app.events import (
     DaemonHeartbeat,
@@ -21,9 +22,9 @@ from app.events import (
     SelfplayRequested,
     originate,
 )
+from app.league import Agent, League
 from app.replay.explain import NonDeterministicReplay, explain, verify
 from app.replay.replaying import Replay, replay, state_hash
-from daemons.distribution import EMPTY
 
 Events = list[Event[Payload]]
 OTHER = ModelHash("f" * 64)
@@ -236,8 +237,9 @@ def test_state_hash_depends_on_every_row_and_on_no_order():
     assert state_hash(tables) != state_hash({"A": {"x": FeedbackState(config_key="x")}})
     other = FeedbackState(config_key="x", games_played=1)
     assert state_hash(tables) != state_hash({"A": tables["A"] | {"x": other}})
-    leaving = [EMPTY.replace(leaving=dict(pairs)) for pairs in ([("a", 1), ("b", 2)], [("b", 2), ("a", 1)])]
-    assert len({state_hash({"C": {"": row}}) for row in leaving}) == 1
+    agents = {name: Agent(id=name, kind="checkpoint", step=0) for name in "ab"}
+    rows = [LeagueRow(league=League(agents=dict(some))) for some in (agents.items(), reversed(agents.items()))]
+    assert len({state_hash({"C": {"": row}}) for row in rows}) == 1
 
 
 def test_settings_that_change_on_the_way_are_followed(run):

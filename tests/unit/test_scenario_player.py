@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from driving import KEY, promoted, run_settings
+from driving import KEY, promoted
 from in_memory import MemoryBus, MemoryJournal
-from scenario_events import adapted, asked, boosted, played
+from scenario_events import adapted, asked, boosted, known_after, played
 from selfplay_rig import put_model
 
 from app.cli.scenario import NeverCame, Player, Reporter
@@ -16,7 +16,7 @@ from app.config import GAMES, RunFolder
 from app.core import derive_id
 from app.events import Event, NodeLost, Payload, PlateauDetected, originate
 from app.journal import history
-from app.scenarios import SCENARIOS, Known, Plan, Seen
+from app.scenarios import SCENARIOS, Plan, Seen
 from app.scenarios.plan import TRACED
 from app.store import FileStore, MemoryStore
 from daemons.clock import SystemClock
@@ -79,9 +79,7 @@ def loop() -> Loop:
 
 
 def plan(name: str) -> Plan:
-    known = Known(run_settings(), KEY)
-    known.take(promoted())
-    return SCENARIOS[name].plan(known, MemoryStore())
+    return SCENARIOS[name].plan(known_after(promoted()), MemoryStore())
 
 
 async def test_the_remedy_is_published_after_its_step_and_follows_from_it(loop):
@@ -158,8 +156,7 @@ async def test_who_interrupts_it_is_told_what_was_seen_so_far(loop):
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_who_leaves_before_the_end_is_told_what_is_still_so(name, loop, tmp_path, capsys):
     folder = RunFolder(tmp_path)
-    learned = Known(run_settings(), KEY)
-    learned.take(promoted(put_model(folder.store, GAMES[KEY], scale=5.0)))
+    learned = known_after(promoted(put_model(folder.store, GAMES[KEY], scale=5.0)))
     made = SCENARIOS[name].plan(learned, FileStore(folder.store))
     await loop.player(made).play(0)
     reporter = Reporter(folder, made, as_json=False)

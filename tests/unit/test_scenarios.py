@@ -5,7 +5,7 @@ import tomllib
 import numpy as np
 import pytest
 from driving import KEY, NEW, OLD, OTHER_KEY, distributed, promoted, run_settings
-from scenario_events import adapted, asked, boosted, played
+from scenario_events import adapted, asked, boosted, known_after, played
 from selfplay_rig import put_model
 
 from app.config import GAMES
@@ -46,16 +46,15 @@ CONFIG = GAMES[KEY]
 
 @pytest.fixture
 def known() -> Known:
-    return Known(run_settings(), KEY)
+    """Return a configuration with a current model."""
+    return known_after(promoted())
 
 
 @pytest.fixture
 def learned(tmp_path) -> tuple[Known, FileStore]:
     """Return a configuration with a model in a store that plays well, as far as is known."""
-    known, model = Known(run_settings(), KEY), put_model(tmp_path, CONFIG, scale=5.0)
-    known.take(promoted(model, step=0))
-    known.take(played("r"))
-    return known, FileStore(tmp_path)
+    model = put_model(tmp_path, CONFIG, scale=5.0)
+    return known_after(promoted(model, step=0), played("r")), FileStore(tmp_path)
 
 
 class Story:
@@ -81,31 +80,35 @@ class Story:
 
 
 class TestKnown:
-    def test_the_current_model_is_the_one_promoted_last_or_gone_back_to(self, record):
+    def test_current_model_was_promoted_or_restored_last(self, record):
         events = [record(promoted(OLD), KEY), record(promoted(NEW, 500.0, 6), KEY), record(promoted(NEW), "go7_2p")]
         assert known_of(run_settings(), events)[KEY].promotion.elo == 500.0
         events.append(record(ModelRolledBack(from_model=NEW, to_model=OLD, step=5, reason="x"), KEY))
         found = known_of(run_settings(), events)
         assert (list(found), found[KEY].model, found[KEY].promotion.elo) == ([KEY], OLD, 400.0)
 
-    def test_what_is_in_force(self, record):
-        told = (adapted(3e-4), boosted(1.5), TrainingBlockedByQuality(reason="x"), played("r", "d" * 64))
-        found = known_of(run_settings(), [record(data, KEY) for data in told])[KEY]
-        assert (found.learning_rate, found.boost, found.blocked, found.shard) == (3e-4, 1.5, True, "d" * 64)
-        found.take(TrainingUnblocked(reason="x"))
-        assert not found.blocked
+    def test_state_and_shard_are_the_latest(self, record):
+        history = (adapted(3e-4), boosted(1.5), TrainingBlockedByQuality(reason="x"), played("r", "d" * 64))
+        found = known_of(run_settings(), [record(data, KEY) for data in history])[KEY]
+        state = found.state
+        assert (state.learning_rate, state.exploration_boost, state.training_block) == (3e-4, 1.5, "x")
+        assert (found.shard, state.games_played) == ("d" * 64, 10)
+        found.take(record(TrainingUnblocked(reason="x"), KEY))
+        assert found.state.training_block is None
 
 
 class TestChoosing:
     def test_the_first_that_has_what_it_needs(self):
         settings = run_settings(KEY, OTHER_KEY)
-        known = {key: Known(settings, key) for key in (KEY, OTHER_KEY)}
-        known[OTHER_KEY].take(promoted())
+        known = {
+            KEY: known_after(settings=settings),
+            OTHER_KEY: known_after(promoted(), key=OTHER_KEY, settings=settings),
+        }
         assert choose(SCENARIOS["stall"], known, None, MemoryStore()).key == OTHER_KEY
 
-    def test_if_none_has_it_is_said_of_each_why(self, known):
+    def test_refusal_says_what_each_configuration_lacks(self):
         with pytest.raises(NotReady, match=f"stall can't be made now: {KEY} has no current model yet"):
-            choose(SCENARIOS["stall"], {KEY: known}, KEY, MemoryStore())
+            choose(SCENARIOS["stall"], {KEY: known_after()}, KEY, MemoryStore())
 
     @pytest.mark.parametrize(
         ("name", "so_far", "lack"),
@@ -124,11 +127,9 @@ class TestChoosing:
             ("dead-node", (), "no current model"),
         ],
     )
-    def test_what_may_be_lacking(self, known, name, so_far, lack):
-        for data in so_far:
-            known.take(data)
+    def test_what_may_be_lacking(self, name, so_far, lack):
         with pytest.raises(NotReady, match=lack):
-            choose(SCENARIOS[name], {KEY: known}, None, MemoryStore())
+            choose(SCENARIOS[name], {KEY: known_after(*so_far)}, None, MemoryStore())
 
     @pytest.mark.parametrize("scenario", SCENARIOS.values())
     def test_one_that_has_learned_lacks_nothing(self, learned, scenario: Scenario):
@@ -199,10 +200,10 @@ class TestBadData:
         found = inspect_in(store, spec, lambda _: None)
         assert len(found.failures) == found.checked == spec.sample_games
 
-    def test_made_again_it_is_of_other_games(self, learned):
+    def test_made_again_it_is_of_other_games(self, learned, record):
         known, store = learned
         first = SCENARIOS["bad-data"].plan(known, store).trouble
-        known.take(first)
+        known.take(record(first, KEY))
         second = SCENARIOS["bad-data"].plan(known, store).trouble
         assert first.shard.seed != second.shard.seed
         assert first.request_id != second.request_id
@@ -234,25 +235,20 @@ class TestBadData:
 
 
 class TestStall:
-    def test_it_goes_as_low_as_the_owner_allows_and_back(self, known):
-        known.take(promoted())
-        known.take(adapted(3e-4))
-        plan = SCENARIOS["stall"].plan(known, MemoryStore())
+    def test_it_goes_as_low_as_the_owner_allows_and_back(self):
+        plan = SCENARIOS["stall"].plan(known_after(promoted(), adapted(3e-4)), MemoryStore())
         assert (plan.trouble.parameter, plan.trouble.value, plan.trouble.previous) == ("learning_rate", 1e-6, 3e-4)
         assert (plan.remedy.value, plan.remedy.previous) == (3e-4, 1e-6)
         assert plan.least_seconds == 8 * 3600, "the window and the life of a boost"
 
     def test_the_settings_it_advises_make_it_short_and_are_the_same_everywhere(self):
         settings = run_settings(**tomllib.loads(QUICK)["feedback"])
-        known = Known(settings, KEY)
-        known.take(promoted())
-        plan = SCENARIOS["stall"].plan(known, MemoryStore())
+        plan = SCENARIOS["stall"].plan(known_after(promoted(), settings=settings), MemoryStore())
         assert plan.least_seconds < 60
         assert plan.shorten == QUICK
         assert next(step for step in plan.expected if step.stage == "detected").doubt.endswith(QUICK)
 
     def test_the_story(self, known, record):
-        known.take(promoted())
         plan = SCENARIOS["stall"].plan(known, MemoryStore())
         story = Story(record, plan)
         assert story.tell(adapted(1e-6), story.trouble)[1] == "struck"
@@ -272,7 +268,6 @@ class TestStall:
 
 class TestDeadNode:
     def test_the_story(self, known, record):
-        known.take(promoted())
         plan = SCENARIOS["dead-node"].plan(known, MemoryStore())
         story = Story(record, plan)
         assert isinstance(plan.trouble, DaemonReady)
@@ -293,14 +288,12 @@ class TestDeadNode:
 
 
 def test_steps_count_in_their_order_only(known, record):
-    known.take(promoted())
     story = Story(record, SCENARIOS["stall"].plan(known, MemoryStore()))
     assert story.tell(boosted(1.5))[1] is None
     assert story.tell(adapted(1e-6))[1] == "struck"
 
 
 def test_what_follows_from_something_else_is_shown_by_that(known, record):
-    known.take(promoted())
     story = Story(record, SCENARIOS["stall"].plan(known, MemoryStore()))
     story.tell(adapted(1e-6), story.trouble)
     tick, _ = story.tell(ClockTick(period_seconds=1.0))
@@ -314,7 +307,6 @@ def test_what_follows_from_something_else_is_shown_by_that(known, record):
 
 
 def test_a_step_tells_when_it_came_and_what_it_follows_from(known, record):
-    known.take(promoted())
     story = Story(record, SCENARIOS["stall"].plan(known, MemoryStore()))
     between, _ = story.tell(boosted(1.0), story.trouble)
     seen = story.watch.feed(story.add(adapted(1e-6), between))

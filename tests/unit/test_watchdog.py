@@ -222,14 +222,14 @@ def test_a_candidates_games_wait_for_its_promotion_while_the_current_model_is_ra
     assert (type(detected), detected.model) == (RegressionDetected, model(21))
 
 
-def test_after_an_operators_rollback_the_model_gone_back_to_shows_what_is_expected(watchdog):
+def test_restored_model_without_an_alarm_sets_the_level(watchdog):
     steady(watchdog)
     back = ModelRolledBack(from_model=model(20), to_model=model(19), step=19, reason="x")
     watchdog.feed(back, rating(20, -300.0), at=30)
     assert watchdog.row(KEY).level is None
     watchdog.feed(rating(19, 60.0), at=31)
     row = watchdog.row(KEY)
-    assert (row.current, row.last_good, row.level.opponent) == (model(19), model(19), ANCHOR)
+    assert (row.last_good, row.level.opponent) == (model(19), ANCHOR)
     assert row.level.elo == pytest.approx(60.0, abs=1.0)
 
 
