@@ -1,4 +1,8 @@
-"""Comparison of arms over seeds; all arms of a seed have the same troubles and learning curves, so that they pair."""
+"""Arms, which are choices of controllers, and their comparison over seeds.
+
+Controllers that an arm leaves out are replaced by their neutral baselines. All arms of a seed have the same troubles
+and learning curves, so that they pair.
+"""
 
 import multiprocessing
 import os
@@ -14,14 +18,50 @@ import numpy as np
 from pydantic import Field
 
 from app.config import RunSettings, Settings
-from app.simulation.arms import NONE, arm_of
+from app.controllers import FeedbackLoopController, ModelLifecycleCoordinator, SelfplayScheduler, TrainingTrigger
+from app.controllers.fold import Hosted
+from app.simulation.baselines import (
+    EvaluateAlways,
+    PromoteAlways,
+    TrainAlways,
+    UniformBesideTrigger,
+    UniformScheduler,
+)
 from app.simulation.scoreboard import HOURS_PER_DAY, RunResult, Scoreboard, run_result
 from app.simulation.settings import PlantSettings
-from app.simulation.simulation import Simulation
+from app.simulation.simulation import Arm, Simulation
 from app.telemetry import drawn
+from daemons.registry import DAEMONS
 
+ALL, NONE = "all", "none"
 RESAMPLES = 4000
 PERCENTILES_95 = (2.5, 97.5)
+
+CONTROLLERS: Arm = tuple(controller for spec in DAEMONS.values() for controller in spec.controllers)
+"""All controllers of the running system, in the order of its daemons."""
+
+BASELINES: Mapping[type[Hosted], type[Hosted]] = {
+    FeedbackLoopController: EvaluateAlways,
+    ModelLifecycleCoordinator: PromoteAlways,
+    SelfplayScheduler: UniformScheduler,
+    TrainingTrigger: TrainAlways,
+}
+"""Replacements of controllers that the loop needs; other controllers are omitted."""
+
+
+def _without(*left_out: type[Hosted]) -> Arm:
+    baselines = dict(BASELINES)
+    if TrainingTrigger not in left_out:
+        baselines[SelfplayScheduler] = UniformBesideTrigger
+    kept = (baselines.get(one) if one in left_out else one for one in CONTROLLERS)
+    return tuple(controller for controller in kept if controller is not None)
+
+
+ARMS: Mapping[str, Arm] = {
+    ALL: CONTROLLERS,
+    NONE: _without(*CONTROLLERS),
+    **{f"without {one.name}": _without(one) for one in CONTROLLERS},
+}
 
 
 class Task(NamedTuple):
@@ -81,7 +121,7 @@ class ArmSummary(Settings):
 
 def run_task(task: Task) -> RunResult:
     """Do one run."""
-    simulation = Simulation(task.settings, task.plant, arm_of(task.arm), task.seed, task.seconds)
+    simulation = Simulation(task.settings, task.plant, ARMS[task.arm], task.seed, task.seconds)
     scoreboard = Scoreboard(simulation.world, [config.key for config in task.settings.configs])
     simulation.listeners.append(scoreboard.observe)
     simulation.run()
