@@ -17,7 +17,6 @@ from app.controllers.fold import Conclusion
 from app.events import DaemonFact, DaemonStarted, Envelope, Event, Payload, Value, decode, encode, id_in
 from app.events.frames import Stored
 from daemons.accounts import ACCOUNTS, Accounts
-from daemons.registry import DAEMONS
 from daemons.spec import DaemonSpec
 
 Kind = Literal["changed", "missing", "unexpected"]
@@ -108,7 +107,7 @@ class Reconciliation:
 
     def __init__(
         self,
-        daemons: Mapping[str, DaemonSpec] = DAEMONS,
+        daemons: Mapping[str, DaemonSpec],
         *,
         first: int = 1,
         saved: bytes | None = None,

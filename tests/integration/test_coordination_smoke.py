@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from replayed import replay
 
 from app.bus import MemoryBus
 from app.config import GAMES, EvaluationSettings, RunSettings, SelfplaySettings
@@ -21,7 +22,7 @@ from app.events import (
     originate,
 )
 from app.journal import MemoryJournal, MemoryStateStore, history
-from app.replay.replaying import Replay, replay
+from app.replay.replaying import Replay
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import Place

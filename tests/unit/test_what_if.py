@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from generated_run import hasty
 from golden_runs import load
+from replayed import replay
 
 from app.config import RunSettings
 from app.config.loading import BadSettings, changed, parse
@@ -23,7 +24,6 @@ from app.events import (
     SelfplayRequested,
     TrainingRequested,
 )
-from app.replay.replaying import replay
 from app.replay.what_if import Divergence, WhatIf
 
 KEY = "tic_tac_toe_2p"
