@@ -16,8 +16,7 @@ from app.core.clock import SECOND_US, SLOWED, SMALL_JUMP_US
 from app.events.envelope import EPOCH
 from app.journal import JournalReader, SqliteJournalReader, history
 from app.journal.history import open_dead_letters, voided_events
-from app.status.snapshot import load_board, save_board
-from app.status.status import READS, Board, Status
+from app.status.status import READS, Board, Status, load_board
 from app.status.summary import show_age
 from app.status.tables import daemons_table, status_table
 from daemons.clock import MICROSECOND, SystemClock
@@ -120,7 +119,7 @@ def current_model(place: Place, reader: JournalReader, config_key: str) -> Model
 def try_save(folder: RunFolder, board: Board) -> None:
     """Save a board if that is possible: without it, the next one only takes longer."""
     with suppress(OSError):
-        save_board(folder.board, board)
+        board.save(folder.board)
 
 
 def silent_after(settings: RunSettings | None, deployment: Deployment) -> float:

@@ -1,9 +1,21 @@
-"""The status of a run: its configurations and daemons, folded from events."""
+"""The status of a run: its configurations and daemons, folded from events.
 
+A board may be saved in a file beside the journal, from which whoever looks again reads on. It is a copy of what the
+journal says, and nothing else depends on it: a damaged one, and one of another version or journal, count as missing.
+"""
+
+import json
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Literal, get_args
+
+from msgspec import DecodeError
+from pydantic import ValidationError
 
 from app.config import ForeignSettings, RunSettings
 from app.core import ModelHash, Rate
@@ -16,6 +28,7 @@ from app.events import (
     DaemonStarted,
     DaemonStopped,
     Event,
+    EventVoided,
     Kind,
     NodeDegraded,
     NodeQuarantined,
@@ -26,12 +39,15 @@ from app.events import (
 )
 from app.events.envelope import EPOCH
 from app.events.rows import Row
+from app.journal import JournalReader, history
 from app.status.configs import CHANGED_BY, ConfigRow, Progress, fold_config
 from app.status.summary import short
 
 State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
 Trouble = NodeDegraded | NodeRecovered | NodeQuarantined | NodeReleased
 MICROSECONDS = 1_000_000
+FORMAT = 3
+"""Of saved boards; to be raised when the rows change, or a fold counts events otherwise."""
 
 
 class DaemonRow(Row, frozen=True):
@@ -75,7 +91,21 @@ def fold_daemon(row: DaemonRow | None, event: Event[Payload]) -> DaemonRow:
     assert isinstance(data, DaemonFact)
     if row is None:
         row = DaemonRow(daemon=data.daemon, node=data.node, heard_us=event.recorded_us, state="stopped")
-    return row.replace(heard_us=event.recorded_us, **_changes(row, data))
+    changes: dict[str, Any] = {}
+    match data:
+        case DaemonStarted():
+            restarts = row.restarts + (row.state != "stopped")
+            changes = {"state": "started", "pid": data.pid, "restarts": restarts, "jobs": 0, "error": None}
+        case DaemonReady():
+            changes = {"state": "ready", "capacity": data.capacity}
+        case DaemonHeartbeat():
+            state = "started" if row.state == "started" else "ready"
+            changes = {"state": state, "lag": data.lag, "jobs": data.jobs}
+        case DaemonStopped():
+            changes = {"state": "stopped", "jobs": 0}
+        case DaemonFailed():
+            changes = {"state": "failed", "jobs": 0, "error": data.error}
+    return row.replace(heard_us=event.recorded_us, **changes)
 
 
 def fold_trouble(row: DaemonRow, data: Trouble) -> DaemonRow:
@@ -86,28 +116,10 @@ def fold_trouble(row: DaemonRow, data: Trouble) -> DaemonRow:
         case NodeQuarantined(reason=reason):
             return row.replace(quarantined=True, error=reason)
         case NodeRecovered():
-            changed: dict[str, Any] = {"degraded": False}
+            after = row.replace(degraded=False)
         case NodeReleased():
-            changed = {"quarantined": False}
-    after = row.replace(**changed)
+            after = row.replace(quarantined=False)
     return after if after.degraded or after.quarantined else after.replace(error=None)
-
-
-def _changes(row: DaemonRow, data: DaemonFact) -> dict[str, Any]:
-    match data:
-        case DaemonStarted():
-            restarts = row.restarts + (row.state != "stopped")
-            return {"state": "started", "pid": data.pid, "restarts": restarts, "jobs": 0, "error": None}
-        case DaemonReady():
-            return {"state": "ready", "capacity": data.capacity}
-        case DaemonHeartbeat():
-            state = "started" if row.state == "started" else "ready"
-            return {"state": state, "lag": data.lag, "jobs": data.jobs}
-        case DaemonStopped():
-            return {"state": "stopped", "jobs": 0}
-        case DaemonFailed():
-            return {"state": "failed", "jobs": 0, "error": data.error}
-    return {}
 
 
 READS: frozenset[type[Payload]] = frozenset(
@@ -216,6 +228,19 @@ class Board:
             daemons=tuple(self._daemons.values()),
         )
 
+    def save(self, path: Path) -> None:
+        """Replace the saved board, whole or not at all.
+
+        Raises:
+            OSError: it can't be written.
+        """
+        state = self.state().to_json().decode()
+        document = {"made_by": _maker(), "sha256": sha256(state.encode()).hexdigest(), "state": state}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_name(f"{path.name}.{os.getpid()}")
+        scratch.write_text(json.dumps(document), encoding="utf-8")
+        scratch.replace(path)
+
     def feed(self, events: Iterable[Event[Any]]) -> None:
         """Count events; those not in ``READS`` change nothing."""
         for event in events:
@@ -268,6 +293,33 @@ class Board:
         if rows and not nodes:
             nodes = {max(rows, key=lambda row: row.heard_us).node}
         return [row for row in rows if row.node in nodes]
+
+
+def load_board(path: Path, reader: JournalReader) -> Board:
+    """Return the saved board if it belongs to the journal, otherwise an empty one."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        text = document["state"]
+        if document["made_by"] != _maker() or document["sha256"] != sha256(text.encode()).hexdigest():
+            return Board()
+        state = BoardState.from_json(text)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError, DecodeError):
+        return Board()
+    return Board(state) if _belongs(state, reader) else Board()
+
+
+def _belongs(state: BoardState, reader: JournalReader) -> bool:
+    """Return whether the journal still holds the last counted event, and no event was voided since."""
+    if not reader.landmark(EventVoided.event_type) <= state.position <= reader.head or not state.position:
+        return False
+    event: Event[Any] | None = next(history(reader, after=state.position - 1, on_dead=lambda _: None), None)
+    return event is not None and (event.sequence, event.id) == (state.position, state.event_id)
+
+
+def _maker() -> str:
+    """Name what the rows depend on besides the events: the code, and which events it reads."""
+    names = sorted(f"{payload.event_type} {payload.dataversion}" for payload in READS)
+    return f"flyball {version('flyball')} {FORMAT} {sha256(' '.join(names).encode()).hexdigest()[:16]}"
 
 
 def _config(row: ConfigRow, now_us: int, settings: RunSettings | None) -> ConfigStatus:

@@ -26,7 +26,7 @@ from app.events import (
     TrainingUnblocked,
 )
 from app.journal import SqliteJournalReader
-from app.status import snapshot
+from app.status import status as status_module
 from app.status.status import Board
 from daemons.registry import DAEMONS
 from daemons.supervisor import ChildReport
@@ -109,7 +109,7 @@ def test_a_snapshot_that_can_t_be_relied_on_is_not(
             folder.journal.unlink()
             write_journal(folder.journal, events[:5])
         case "older code":
-            monkeypatch.setattr(snapshot, "FORMAT", 0)
+            monkeypatch.setattr(status_module, "FORMAT", 0)
     assert JournalWatch(folder).board.position == 0
 
 
