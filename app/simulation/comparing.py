@@ -4,15 +4,10 @@ Controllers that an arm leaves out are replaced by their neutral baselines. All 
 and learning curves, so that they pair.
 """
 
-import multiprocessing
-import os
-import signal
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import Field
@@ -20,6 +15,7 @@ from pydantic import Field
 from app.config import RunSettings, Settings
 from app.controllers import FeedbackLoopController, ModelLifecycleCoordinator, SelfplayScheduler, TrainingTrigger
 from app.controllers.fold import Hosted
+from app.engine import JsonObject, LocalEngine, Report
 from app.simulation.baselines import (
     EvaluateAlways,
     PromoteAlways,
@@ -64,7 +60,7 @@ ARMS: Mapping[str, Arm] = {
 }
 
 
-class Task(NamedTuple):
+class Task(Settings):
     """One run to do."""
 
     settings: RunSettings
@@ -128,47 +124,31 @@ def run_task(task: Task) -> RunResult:
     return run_result(task.arm, simulation.settings, simulation.broker.head, scoreboard, simulation.failures)
 
 
-def run_tasks(tasks: Sequence[Task], jobs: int) -> Iterator[RunResult]:
-    """Do runs, ``jobs`` at once, and yield their results in order.
+def run_job(spec: JsonObject, _: Report) -> JsonObject:
+    """Do one run, as a job of an engine."""
+    return run_task(Task.model_validate(spec)).model_dump(mode="json")
 
-    When one of them fails, or the iterator is closed, those under way are ended at once.
-    """
+
+def run_tasks(tasks: Sequence[Task], jobs: int, on_result: Callable[[RunResult], None]) -> None:
+    """Do runs, ``jobs`` at once, and pass their results on in order. When one fails, those under way are ended."""
     if jobs == 1 or len(tasks) == 1:
-        yield from map(run_task, tasks)
-        return
-    context, others = multiprocessing.get_context("spawn"), set(multiprocessing.active_children())
-    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context, initializer=_end_with_parent) as pool:
-        try:
-            with _interruptions_held_back():  # inherited by the processes, which so leave Ctrl-C to us
-                futures = [pool.submit(run_task, task) for task in tasks]
-            for future in futures:
-                yield future.result()
-        except BaseException:
-            for worker in set(multiprocessing.active_children()) - others:
-                worker.terminate()
-            raise
+        for task in tasks:
+            on_result(run_task(task))
+    else:
+        asyncio.run(_run_in_processes(tasks, jobs, on_result))
 
 
-@contextmanager
-def _interruptions_held_back() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+async def _run_in_processes(tasks: Sequence[Task], jobs: int, on_result: Callable[[RunResult], None]) -> None:
+    engine, function = LocalEngine(min(jobs, len(tasks))), f"{run_job.__module__}:{run_job.__name__}"
     try:
-        yield
+        async with asyncio.TaskGroup() as group:
+            runs = [group.create_task(engine.run(function, task.model_dump(mode="json"))) for task in tasks]
+            for run in runs:
+                on_result(RunResult.model_validate(await run))
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _end_with_parent() -> None:
-    """End this process with its parent, because otherwise it would wait for work for ever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+        await engine.close()
 
 
 def summarise(results: Sequence[RunResult]) -> list[ArmSummary]:
