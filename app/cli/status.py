@@ -112,8 +112,8 @@ def read_board(folder: RunFolder, reader: JournalReader) -> Board:
 
 def current_model(place: Place, reader: JournalReader, config_key: str) -> ModelHash | None:
     """Return a configuration's current model; None before the first."""
-    rows = read_board(place.folder, reader).state().configs
-    return next((row.model for row in rows if row.key == config_key), None)
+    row = read_board(place.folder, reader).configs.get(config_key)
+    return row.model if row else None
 
 
 def try_save(folder: RunFolder, board: Board) -> None:

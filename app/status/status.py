@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from msgspec import DecodeError
+from msgspec import DecodeError, field
 from pydantic import ValidationError
 
 from app.config import ForeignSettings, RunSettings
@@ -46,7 +46,7 @@ from app.status.summary import short
 State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
 Trouble = NodeDegraded | NodeRecovered | NodeQuarantined | NodeReleased
 MICROSECONDS = 1_000_000
-FORMAT = 3
+FORMAT = 4
 """Of saved boards; to be raised when the rows change, or a fold counts events otherwise."""
 
 
@@ -194,39 +194,22 @@ class Status(Row, frozen=True):
     daemons: tuple[DaemonStatus, ...]
 
 
-class BoardState(Row, frozen=True):
-    """All that a board knows; ``event_id`` is that of the event at ``position``, counted last."""
+class Board(Row, frozen=False):  # type: ignore[misc]
+    """Rows of a run. Feed it events in order; ask for the status at any time.
 
-    position: int
-    event_id: str
-    settings: RunSettings | None
-    configs: tuple[ConfigRow, ...]
-    daemons: tuple[DaemonRow, ...]
-
-
-class Board:
-    """Folds events into rows. Feed it events in order; ask for the status at any time.
-
-    Args:
-        state: what another board knew, to go on from there.
+    Attributes:
+        position: of the event counted last.
+        event_id: of the same event.
+        settings: of the run.
+        configs: by key.
+        daemons: by name on the bus, ``daemon@node``.
     """
 
-    def __init__(self, state: BoardState | None = None) -> None:
-        self.position = state.position if state else 0
-        self.settings = state.settings if state else None
-        self._event_id = state.event_id if state else ""
-        self._configs = {row.key: row for row in state.configs} if state else {}
-        self._daemons = {(row.node, row.daemon): row for row in state.daemons} if state else {}
-
-    def state(self) -> BoardState:
-        """Return all that it knows."""
-        return BoardState(
-            position=self.position,
-            event_id=self._event_id,
-            settings=self.settings,
-            configs=tuple(self._configs.values()),
-            daemons=tuple(self._daemons.values()),
-        )
+    position: int = 0
+    event_id: str = ""
+    settings: RunSettings | None = None
+    configs: dict[str, ConfigRow] = field(default_factory=dict)
+    daemons: dict[str, DaemonRow] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Replace the saved board, whole or not at all.
@@ -234,7 +217,7 @@ class Board:
         Raises:
             OSError: it can't be written.
         """
-        state = self.state().to_json().decode()
+        state = self.to_json().decode()
         document = {"made_by": _maker(), "sha256": sha256(state.encode()).hexdigest(), "state": state}
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_name(f"{path.name}.{os.getpid()}")
@@ -244,26 +227,25 @@ class Board:
     def feed(self, events: Iterable[Event[Any]]) -> None:
         """Count events; those not in ``READS`` change nothing."""
         for event in events:
-            self.position, self._event_id = event.sequence, event.id
+            self.position, self.event_id = event.sequence, event.id
             if isinstance(event.data, RunConfigured):
                 self._configure(event)
             elif isinstance(event.data, DaemonFact):
-                key = (event.data.node, event.data.daemon)
-                self._daemons[key] = fold_daemon(self._daemons.get(key), event)
+                name = f"{event.data.daemon}@{event.data.node}"
+                self.daemons[name] = fold_daemon(self.daemons.get(name), event)
             elif isinstance(event.data, Trouble):
-                daemon, _, node = event.data.worker.partition("@")
-                if known := self._daemons.get((node, daemon)):
-                    self._daemons[node, daemon] = fold_trouble(known, event.data)
+                if known := self.daemons.get(event.data.worker):
+                    self.daemons[event.data.worker] = fold_trouble(known, event.data)
             elif event.subject:
-                row = self._configs.get(event.subject) or ConfigRow(key=event.subject, since_us=event.recorded_us)
-                self._configs[event.subject] = fold_config(row, event)
+                row = self.configs.get(event.subject) or ConfigRow(key=event.subject, since_us=event.recorded_us)
+                self.configs[event.subject] = fold_config(row, event)
 
     def _configure(self, event: Event[RunConfigured]) -> None:
         """Take in the run's settings, except those that every fold skips."""
         with suppress(ForeignSettings):
             self.settings = RunSettings.recorded(event.data.settings, event.source)
             for config in self.settings.configs:
-                self._configs.setdefault(config.key, ConfigRow(key=config.key, since_us=event.recorded_us))
+                self.configs.setdefault(config.key, ConfigRow(key=config.key, since_us=event.recorded_us))
 
     def status(self, now: datetime, silent_after_seconds: float, *, running: bool) -> Status:
         """Return the status of the configurations that the run plays now, and of its daemons.
@@ -274,12 +256,12 @@ class Board:
             running: whether the run is running; the journal alone can't show a crash.
         """
         now_us = round((now - EPOCH).total_seconds() * MICROSECONDS)
-        played = self._configs if self.settings is None else [config.key for config in self.settings.configs]
+        played = self.configs if self.settings is None else [config.key for config in self.settings.configs]
         return Status(
             time=now,
             running=running,
             position=self.position,
-            configs=tuple(_config(self._configs[key], now_us, self.settings) for key in played),
+            configs=tuple(_config(self.configs[key], now_us, self.settings) for key in played),
             daemons=tuple(_daemon(row, now_us, silent_after_seconds, running=running) for row in self._present()),
         )
 
@@ -288,7 +270,7 @@ class Board:
 
         Without this rule a node that was shut down would stay in the table for ever.
         """
-        rows = list(self._daemons.values())
+        rows = list(self.daemons.values())
         nodes = {row.node for row in rows if row.state != "stopped"}
         if rows and not nodes:
             nodes = {max(rows, key=lambda row: row.heard_us).node}
@@ -302,18 +284,18 @@ def load_board(path: Path, reader: JournalReader) -> Board:
         text = document["state"]
         if document["made_by"] != _maker() or document["sha256"] != sha256(text.encode()).hexdigest():
             return Board()
-        state = BoardState.from_json(text)
+        board = Board.from_json(text)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError, DecodeError):
         return Board()
-    return Board(state) if _belongs(state, reader) else Board()
+    return board if _belongs(board, reader) else Board()
 
 
-def _belongs(state: BoardState, reader: JournalReader) -> bool:
+def _belongs(board: Board, reader: JournalReader) -> bool:
     """Return whether the journal still holds the last counted event, and no event was voided since."""
-    if not reader.landmark(EventVoided.event_type) <= state.position <= reader.head or not state.position:
+    if not reader.landmark(EventVoided.event_type) <= board.position <= reader.head or not board.position:
         return False
-    event: Event[Any] | None = next(history(reader, after=state.position - 1, on_dead=lambda _: None), None)
-    return event is not None and (event.sequence, event.id) == (state.position, state.event_id)
+    event: Event[Any] | None = next(history(reader, after=board.position - 1, on_dead=lambda _: None), None)
+    return event is not None and (event.sequence, event.id) == (board.position, board.event_id)
 
 
 def _maker() -> str:
