@@ -99,14 +99,9 @@ def _answer(worker: Worker[Any, Any], job: Job[Any], outcome: Json | FlyballErro
 
 
 class Station:
-    """Hosts one real worker and runs at most ``capacity`` of its jobs at once; the others wait.
+    """Hosts one real worker, whose rows each stand for one configuration; ``source`` is its daemon.
 
-    Args:
-        worker: a worker whose rows each stand for one configuration.
-        source: the daemon that publishes the worker's facts.
-        capacity: how many jobs at once.
-        agenda: the future.
-        compute: models a job.
+    At most ``capacity`` of its jobs run at once; the others wait.
     """
 
     def __init__(self, worker: Worker[Any, Any], source: str, capacity: int, agenda: Agenda, compute: Compute) -> None:
@@ -155,14 +150,7 @@ class Station:
 
 
 class SimulatedNode:
-    """One self-play worker on its node.
-
-    Args:
-        name: its name on the bus, ``selfplay_worker@node``.
-        settings: of the run.
-        world: the truth.
-        agenda: the future.
-    """
+    """One self-play worker on its node; ``name`` is ``selfplay_worker@node``."""
 
     def __init__(self, name: str, settings: RunSettings, world: World, agenda: Agenda) -> None:
         daemon, _, node = name.partition("@")
@@ -247,13 +235,7 @@ class SimulatedNode:
 
 
 class Cluster:
-    """Answers requests with facts, as workers do. Self-play runs on the nodes, everything else at stations.
-
-    Args:
-        settings: of the run; ``selfplay_workers`` names the nodes.
-        world: the truth.
-        agenda: the future.
-    """
+    """Answers requests with facts, as workers do. Self-play runs on the nodes, everything else at stations."""
 
     def __init__(self, settings: RunSettings, world: World, agenda: Agenda) -> None:
         self._settings, self._world, self._agenda = settings, world, agenda

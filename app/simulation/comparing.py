@@ -84,14 +84,12 @@ class ArmSummary(Settings):
     Attributes:
         gain: total gain in strength, models' luck included, Elo.
         ratio: that gain over that of the arm without controllers, paired by seed; ``None`` when it did not run.
-        false_stalls: configuration-days with a false stall alarm, over healthy configuration-days; ``None`` without any
-            healthy one. Without the controller that declares stalls there are no alarms.
+        false_stalls: configuration-days with a false stall alarm, over healthy ones; ``None`` without any. Without the
+            controller that declares stalls there are no alarms.
         noticed: share of planted regressions that raised an alarm, after ``games_to_notice`` rated games on average.
-        regained: share of planted regressions that were over before they were noticed (``RegressionFigures``), after
-            ``games_to_regain`` rated games on average.
-        rollback_seconds: longest time from the evidence of a regression to the decision to roll back.
-        daily_floor: least share of worker time a configuration had on a day, as a share of an equal share.
-        floor: the same over the whole time.
+        regained: share that was over before it was noticed, after ``games_to_regain`` rated games on average.
+
+    Other figures are the least or greatest of ``RunResult``'s.
     """
 
     arm: str

@@ -209,12 +209,7 @@ class ConfigTruth(NamedTuple):
 
 
 class World:
-    """The truth that the modelled cluster acts on.
-
-    Args:
-        plant: the parameters.
-        seed: decides everything that is drawn.
-        end_us: when the simulation ends.
+    """The truth that the modelled cluster acts on, up to the end of the simulation.
 
     Attributes:
         models: true strength of every model.

@@ -67,13 +67,7 @@ class DaemonRow(Row, frozen=True):
     quarantined: bool = False
 
     def state_at(self, now_us: int, silent_after_seconds: float, *, running: bool) -> State:
-        """Return the state; ``silent``: no event for too long, ``gone``: the run ended without a stop.
-
-        Args:
-            now_us: the time of day.
-            silent_after_seconds: longest time between events of a daemon.
-            running: whether the run is running; if not, no daemon is.
-        """
+        """Return the state; ``silent``: no event for too long, ``gone``: the run ended without a stop."""
         if self.state not in ("started", "ready"):
             return self.state
         if not running:

@@ -16,8 +16,8 @@ from app.config import GAMES, RunFolder
 from app.core import derive_id
 from app.events import Event, NodeLost, Payload, PlateauDetected, originate
 from app.journal import MemoryJournal, history
-from app.scenarios import SCENARIOS, Known, Plan, Seen
-from app.scenarios.plan import TRACED
+from app.scenarios import SCENARIOS, Plan, Seen
+from app.scenarios.plan import TRACED, Known
 from app.store import FileStore, MemoryStore
 from daemons.clock import SystemClock
 
