@@ -19,7 +19,6 @@ from app.events.frames import Stored
 from daemons.accounts import ACCOUNTS, Accounts
 from daemons.spec import DaemonSpec
 
-Kind = Literal["changed", "missing", "unexpected"]
 KEPT = 100
 """Differences that are kept; all are counted."""
 
@@ -36,7 +35,7 @@ class Difference(Value):
         recomputed: the recomputed event as it would be published.
     """
 
-    kind: Kind
+    kind: Literal["changed", "missing", "unexpected"]
     position: int
     event_id: str
     by: str

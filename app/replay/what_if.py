@@ -29,16 +29,7 @@ Change = Literal["missing", "added", "replaced", "changed"]
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """A conclusion that other settings change.
-
-    Attributes:
-        kind: of change.
-        position: of its cause.
-        time: when that was recorded.
-        by: the controller.
-        before: with the run's own settings.
-        after: with the other settings.
-    """
+    """A conclusion that other settings change, before and after; ``position`` and ``time`` are those of its cause."""
 
     kind: Change
     position: int
@@ -61,9 +52,7 @@ class Divergence:
 class WhatIf:
     """Folds a history with the run's settings and with others.
 
-    Args:
-        values: the settings that are different, by dotted key.
-        voided: positions of events that are left out.
+    ``values`` are the settings that differ, by dotted key; events at ``voided`` positions are left out.
     """
 
     def __init__(self, values: Mapping[str, Any], *, voided: Collection[int] = ()) -> None:

@@ -111,7 +111,6 @@ class Station:
         self._rows: dict[str, Row] = {}
         self._known: set[str] = set()
         self._waiting: deque[Job[Any]] = deque()
-        self._running = 0
 
     @property
     def pending(self) -> int:
@@ -133,8 +132,7 @@ class Station:
         self._start_waiting()
 
     def _start_waiting(self) -> None:
-        while self._waiting and self._running < self._capacity:
-            self._running += 1
+        while self._waiting and len(self._known) - len(self._waiting) < self._capacity:
             self._agenda.enter(0, self._source, partial(self._start, self._waiting.popleft()))
 
     def _start(self, job: Job[Any], now_us: int) -> Envelopes:
@@ -143,7 +141,6 @@ class Station:
         return _following(self._worker.started(job), job, f"{self._worker.name}.started", now_us)
 
     def _finish(self, job: Job[Any], outcome: Json | FlyballError, now_us: int) -> Envelopes:
-        self._running -= 1
         self._known.discard(job.id)
         self._start_waiting()
         return _answer(self._worker, job, outcome, now_us)

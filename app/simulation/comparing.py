@@ -240,12 +240,8 @@ def _curve(axes: "Axes", arm: str, totals: Sequence[Sequence[float]]) -> None:
 
 def _bars(axes: "Axes", summaries: Sequence[ArmSummary], *, several: bool) -> None:
     gains = [summary.gain for summary in summaries]
-    means = [gain.mean for gain in gains]
-    bounds = [
-        (gain.mean if gain.lower is None else gain.lower, gain.mean if gain.upper is None else gain.upper)
-        for gain in gains
-    ]
-    reach = np.maximum(0.0, [[mean - lower, upper - mean] for mean, (lower, upper) in zip(means, bounds, strict=True)])
-    axes.barh([summary.arm for summary in summaries], means, xerr=reach.T if several else None, capsize=3)
+    reach = [(g.mean - g.lower, g.upper - g.mean) for g in gains if g.lower is not None and g.upper is not None]
+    errors = np.maximum(0.0, reach).T if several else None
+    axes.barh([summary.arm for summary in summaries], [gain.mean for gain in gains], xerr=errors, capsize=3)
     axes.invert_yaxis()
     axes.set(xlabel="gain in strength, models' luck included, Elo", title="total gain" + ", 95% intervals" * several)

@@ -161,11 +161,7 @@ class PlantSettings(Settings):
 def load_plant(path: Path | None = None, known: Collection[str] = GAMES) -> PlantSettings:
     """Read a plant file; without a path, the one that comes with Flyball.
 
-    Args:
-        path: of the file.
-        known: all configurations; a curve of any other is an error.
-
-    Raises ``BadPlant``.
+    Raises ``BadPlant``, also for the curve of a configuration that is not among the ``known`` ones.
     """
     where = path or files("app.simulation") / "plant.toml"
     try:

@@ -44,14 +44,10 @@ class VirtualBroker:
 
 
 class Simulation:
-    """One run of the loop.
+    """One run of the loop, so many seconds of virtual time.
 
-    Args:
-        settings: of the run; ``selfplay_workers`` names the nodes. The first event holds them.
-        plant: the parameters of the modelled cluster.
-        arm: the controllers.
-        seed: decides everything that is drawn; the same seed gives the same events.
-        seconds: how much virtual time there is.
+    ``selfplay_workers`` in the settings name the nodes. The seed decides everything that is drawn: the same one gives
+    the same events.
     """
 
     def __init__(self, settings: RunSettings, plant: PlantSettings, arm: Arm, seed: int, seconds: float) -> None:

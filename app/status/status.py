@@ -127,7 +127,7 @@ READS: frozenset[type[Payload]] = frozenset(
 """The payloads that a status is made from."""
 
 
-class Decision(Row, frozen=True):
+class LastDecision(Row, frozen=True):
     """The last decision about a configuration."""
 
     name: str
@@ -159,7 +159,7 @@ class ConfigStatus(Row, frozen=True):
     blocked: str | None
     paused: bool
     boost: float | None
-    last_decision: Decision | None
+    last_decision: LastDecision | None
     waiting_for: str | None
 
 
@@ -191,12 +191,7 @@ class Status(Row, frozen=True):
 class Board(Row, frozen=False):  # type: ignore[misc]
     """Rows of a run. Feed it events in order; ask for the status at any time.
 
-    Attributes:
-        position: of the event counted last.
-        event_id: of the same event.
-        settings: of the run.
-        configs: by key.
-        daemons: by name on the bus, ``daemon@node``.
+    ``position`` and ``event_id`` are those of the event counted last. Daemons are kept by name, ``daemon@node``.
     """
 
     position: int = 0
@@ -301,7 +296,7 @@ def _maker() -> str:
 def _config(row: ConfigRow, now_us: int, settings: RunSettings | None) -> ConfigStatus:
     decision = None
     if row.decision is not None:
-        decision = Decision(row.decision.name, row.decision.id, _age(row.decision.recorded_us, now_us))
+        decision = LastDecision(row.decision.name, row.decision.id, _age(row.decision.recorded_us, now_us))
     return ConfigStatus(
         **_shared(row, ConfigStatus),
         games_per_second=row.games_per_second(now_us),
