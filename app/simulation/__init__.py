@@ -3,13 +3,12 @@
 from app.simulation.comparing import ALL, ARMS, NONE, ArmSummary, Interval, Task, plot, run_tasks, summarise
 from app.simulation.scoreboard import RunResult, Scoreboard
 from app.simulation.settings import BadPlant, PlantSettings, load_plant, simulated
-from app.simulation.simulation import Arm, Simulation
+from app.simulation.simulation import Simulation
 
 __all__ = [
     "ALL",
     "ARMS",
     "NONE",
-    "Arm",
     "ArmSummary",
     "BadPlant",
     "Interval",

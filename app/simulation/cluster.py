@@ -249,10 +249,6 @@ class Cluster:
             station("evaluation", Evaluator, machines.evaluators_per_config, lambda job, _: jobs.evaluate(world, job)),
             station("distribution", Distributor, 1, lambda *_: Computed(time.distribution, {})),
         )
-        self._readers: dict[type[Payload], list[Station]] = {}
-        for reader in self.stations:
-            for kind in reader.reads:
-                self._readers.setdefault(kind, []).append(reader)
 
     def boot(self) -> None:
         """Start the nodes."""
@@ -262,8 +258,9 @@ class Cluster:
     def observe(self, event: Event[Payload]) -> None:
         """Pass an event to its readers."""
         data = event.envelope.data
-        for station in self._readers.get(type(data), ()):
-            station.observe(event)
+        for station in self.stations:
+            if type(data) in station.reads:
+                station.observe(event)
         if isinstance(data, SelfplayRequested):
             self.nodes[data.worker].request(cast("Event[SelfplayRequested]", event))
         elif isinstance(data, SelfplayComplete):
