@@ -89,7 +89,7 @@ class ArmSummary(Settings):
         noticed: share of planted regressions that raised an alarm, after ``games_to_notice`` rated games on average.
         regained: share that was over before it was noticed, after ``games_to_regain`` rated games on average.
 
-    Other figures are the least or greatest of ``RunResult``'s.
+    Events and trainings are means, counts are sums, floors the least, and ``rollback_seconds`` is the longest.
     """
 
     arm: str

@@ -288,7 +288,7 @@ def _belongs(board: Board, reader: JournalReader) -> bool:
 
 
 def _maker() -> str:
-    """Name what the rows depend on besides the events: the code, and which events it reads."""
+    """Name what the rows depend on apart from the events: the code, and which events it reads."""
     names = sorted(f"{payload.event_type} {payload.dataversion}" for payload in READS)
     return f"flyball {version('flyball')} {FORMAT} {sha256(' '.join(names).encode()).hexdigest()[:16]}"
 
