@@ -112,7 +112,7 @@ def simulate(
     settings, plant = loaded.run, load_plant(plant_file, loaded.games)
     arms = tuple(ARMS) if ablate else (ALL, NONE)
     tasks = [
-        Task(settings, plant, arm, seed, days * SECONDS_PER_DAY)
+        Task(settings=settings, plant=plant, arm=arm, seed=seed, seconds=days * SECONDS_PER_DAY)
         for seed in range(first_seed, first_seed + seeds)
         for arm in arms
     ]
@@ -143,7 +143,8 @@ def _keys(configs: str) -> tuple[ConfigKey, ...]:
 def _run(tasks: Sequence[Task], jobs: int) -> list[RunResult]:
     """Do all runs, and say how it goes."""
     began, results = perf_counter(), list[RunResult]()
-    for result in run_tasks(tasks, jobs):
+
+    def take(result: RunResult) -> None:
         results.append(result)
         seconds = perf_counter() - began
         note(
@@ -152,4 +153,6 @@ def _run(tasks: Sequence[Task], jobs: int) -> list[RunResult]:
         )
         for unfolded in result.unfolded:
             note(f"Not folded: {unfolded}")
+
+    run_tasks(tasks, jobs, take)
     return results

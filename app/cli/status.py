@@ -15,8 +15,7 @@ from app.core.clock import SECOND_US, SLOWED, SMALL_JUMP_US
 from app.events.envelope import EPOCH
 from app.journal import JournalReader, SqliteJournalReader, history
 from app.journal.history import open_dead_letters, voided_events
-from app.status.snapshot import load_board, save_board
-from app.status.status import READS, Board
+from app.status.status import READS, Board, load_board
 from app.status.summary import show_age
 from app.status.tables import daemons_table, status_table
 from daemons.clock import MICROSECOND, SystemClock
@@ -103,14 +102,14 @@ def read_board(folder: RunFolder, reader: JournalReader) -> Board:
 
 def current_model(place: Place, reader: JournalReader, config_key: str) -> ModelHash | None:
     """Return a configuration's current model; None before the first."""
-    rows = read_board(place.folder, reader).state().configs
-    return next((row.model for row in rows if row.key == config_key), None)
+    row = read_board(place.folder, reader).configs.get(config_key)
+    return row.model if row else None
 
 
 def try_save(folder: RunFolder, board: Board) -> None:
     """Save a board if that is possible: without it, the next one only takes longer."""
     with suppress(OSError):
-        save_board(folder.board, board)
+        board.save(folder.board)
 
 
 def silent_after(settings: RunSettings | None, deployment: Deployment) -> float:

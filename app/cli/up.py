@@ -30,8 +30,7 @@ from app.engine import python_module
 from app.events import CATALOGUE, Event, ModelPromoted, Payload, PromotionRejected
 from app.journal import NotAJournal, SqliteJournal, SqliteJournalReader, history
 from app.journal.history import past_settings, voided_events
-from app.status.snapshot import load_board
-from app.status.status import READS, Board, DaemonStatus, Status
+from app.status.status import READS, Board, DaemonStatus, Status, load_board
 from app.status.summary import event_text
 from app.status.tables import STATE_STYLES, status_table
 from app.telemetry import configure

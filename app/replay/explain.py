@@ -16,7 +16,7 @@ ABSENT = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ChangedField:
     """A part of a conclusion that differs: its path, and both values as JSON; ``-`` where one is absent."""
 
     path: str
@@ -40,7 +40,7 @@ class Story:
     difference: Difference
     recorded: Event[Any] | None
     recomputed: Envelope[Payload] | None
-    fields: tuple[Field, ...]
+    fields: tuple[ChangedField, ...]
     causes: tuple[Event[Any], ...]
     earlier: int
 
@@ -75,12 +75,9 @@ class NonDeterministicReplay(FlyballError):
 
 
 def explain(read: Read, difference: Difference, *, causes: int = 8) -> Story:
-    """Find the causes of a difference and the fields that differ.
+    """Find some generations of causes of a difference, and the fields that differ.
 
-    Args:
-        read: reads the history from its beginning, each time it is called; called twice.
-        difference: one of a report.
-        causes: how many generations of causes to show.
+    ``read`` reads the history from its beginning, each time it is called; it is called twice.
     """
     envelope, last = difference.envelope(), max(difference.position, difference.recorded_at or 0)
 
@@ -113,12 +110,12 @@ def verify(read: Read, report: Report) -> None:
         raise NonDeterministicReplay(explain(read, report.differences[0]), report.differing)
 
 
-def differing(recorded: Envelope[Payload] | None, recomputed: Envelope[Payload] | None) -> tuple[Field, ...]:
+def differing(recorded: Envelope[Payload] | None, recomputed: Envelope[Payload] | None) -> tuple[ChangedField, ...]:
     """Return what differs between two conclusions, by path."""
     before, after = (dict(_leaves("", one.attributes())) if one else {} for one in (recorded, recomputed))
     paths = sorted(before.keys() | after.keys())
     pairs = ((path, before.get(path, ABSENT), after.get(path, ABSENT)) for path in paths)
-    return tuple(Field(path, old, new) for path, old, new in pairs if old != new)
+    return tuple(ChangedField(path, old, new) for path, old, new in pairs if old != new)
 
 
 def _leaves(path: str, value: Any) -> Iterable[tuple[str, str]]:

@@ -16,11 +16,9 @@ from pydantic import TypeAdapter
 from app.controllers.fold import Conclusion
 from app.events import DaemonFact, DaemonStarted, Envelope, Event, Payload, Value, decode, encode, id_in
 from app.events.frames import Stored
-from daemons.registry import DAEMONS
 from daemons.saved_state import ACCOUNTS, Accounts
 from daemons.spec import DaemonSpec
 
-Kind = Literal["changed", "missing", "unexpected"]
 KEPT = 100
 """Differences that are kept; all are counted."""
 
@@ -37,7 +35,7 @@ class Difference(Value):
         recomputed: the recomputed event as it would be published.
     """
 
-    kind: Kind
+    kind: Literal["changed", "missing", "unexpected"]
     position: int
     event_id: str
     by: str
@@ -108,7 +106,7 @@ class Reconciliation:
 
     def __init__(
         self,
-        daemons: Mapping[str, DaemonSpec] = DAEMONS,
+        daemons: Mapping[str, DaemonSpec],
         *,
         first: int = 1,
         saved: bytes | None = None,

@@ -1,7 +1,7 @@
 """Fold a history through the controllers again and compare their conclusions with the recorded ones. Pure."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple, cast
@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from app.controllers import FeedbackFold
 from app.controllers.fold import VOIDED_KEY, Conclusion, Factory, Fold, Outcome, RowKey, VoidedEvents, voided_in
 from app.core import FlyballError
-from app.events import Event, EventVoided, Payload, Row, RunConfigured
+from app.events import Event, Payload, Row, RunConfigured
 from app.events.frames import DeadLetter, Stored, stored_in
 from app.journal import JournalReader, StateStore, history
 from app.journal.history import voided_events
@@ -89,23 +89,23 @@ class Replay:
 
     Args:
         daemons: whose controllers are folded.
-        apart: each daemon's controllers get a fold of their own, as in a cluster; else all share one.
         first: differences before this position are not looked at. The fold begins at 1 all the same.
-        saved: rows that ``changes`` returned, to go on from there; not with ``apart``.
+        saved: rows that ``changes`` returned, to go on from there.
         voids: the position of each voided event, and the position where it was voided.
+        run: id of the run's first event, if there is one.
 
     Raises:
-        ForeignCheckpoint: the saved rows are of another version, or hold an event that was voided since.
+        ForeignCheckpoint: the saved rows are of another version or run, or hold an event that was voided since.
     """
 
     def __init__(
         self,
         daemons: Mapping[str, DaemonSpec] = DAEMONS,
         *,
-        apart: bool = False,
         first: int = 1,
         saved: Mapping[RowKey, bytes] | None = None,
         voids: Mapping[int, int] | None = None,
+        run: str = "",
     ) -> None:
         rows, self._voids = dict(saved or {}), dict(voids or {})
         reducers = (FeedbackFold, *controllers(daemons))
@@ -113,40 +113,29 @@ class Replay:
             raise ForeignCheckpoint("The checkpoint is of another version of flyball.", hint="Remove it.")
         if rows and voided_in(rows) != self._voids.keys():
             raise ForeignCheckpoint("An event was voided since the checkpoint was saved.", hint="Remove it.")
-        self._records = Reconciliation(
-            daemons, first=first, saved=rows.pop(LEDGER_KEY, None), voids=self._voids.items()
-        )
-        self._run = rows.pop(RUN_KEY, b"").decode()
+        saved_run = rows.pop(RUN_KEY, b"").decode()
+        if run and saved_run not in ("", run):
+            raise ForeignCheckpoint(
+                f"The checkpoint is of the run {saved_run}, not of {run}.", hint="Remove it, or name another file."
+            )
+        self._run, self._schemas = run or saved_run, schemas_of(reducers)
         self._unfolded = _UNFOLDED.validate_json(rows.pop(UNFOLDED_KEY, b"[]"))
-        hosts = [{name: spec} for name, spec in daemons.items() if spec.controllers] if apart else [daemons]
-        self._folds = [Fold(controllers(hosted), rows, self._voids) for hosted in hosts]
+        ledger = rows.pop(LEDGER_KEY, None)
+        self._records = Reconciliation(daemons, first=first, saved=ledger, voids=self._voids.items())
+        self._fold = Fold(controllers(daemons), rows, self._voids)
         read = (controller.reads for spec in daemons.values() for controller in spec.controllers)
         folded = frozenset[type[Payload]]({RunConfigured}).union(FeedbackFold.reads, ACCOUNTS, *read)
         self._opened = frozenset(payload.event_type for payload in folded)
         self.reads: frozenset[type[Payload]] = folded | self._records.reads
         self._kept = Outcome()
-        self._schemas = schemas_of(reducers)
-
-    def begin(self, run: str) -> None:
-        """Note which run it is about, by the id of its first event.
-
-        Raises:
-            ForeignCheckpoint: the saved rows are of another one.
-        """
-        if self._run not in ("", run):
-            raise ForeignCheckpoint(
-                f"The checkpoint is of the run {self._run}, not of {run}.", hint="Remove it, or name another file."
-            )
-        self._run = run
 
     def feed(self, events: list[Event[Payload]], *, keep: bool = False) -> None:
         """Fold events, in order, and reconcile them. ``keep``: remember changes to rows."""
-        for fold in self._folds:
-            outcome = fold.feed(events)
-            self._records.expect(outcome.conclusions)
-            self._unfolded += [Unfolded(one.event.sequence, one.by, one.error) for one in outcome.failures]
-            if keep:
-                self._kept.changed |= outcome.changed
+        outcome = self._fold.feed(events)
+        self._records.expect(outcome.conclusions)
+        self._unfolded += [Unfolded(one.event.sequence, one.by, one.error) for one in outcome.failures]
+        if keep:
+            self._kept.changed |= outcome.changed
         for event in events:
             self._records.enter(event)
 
@@ -176,9 +165,9 @@ class Replay:
         own[VOIDED_KEY] = VoidedEvents(positions=tuple(sorted(self._voids))).to_json()
         return kept.saved() | own
 
-    def tables(self) -> dict[str, Mapping[str, Row]]:
+    def tables(self) -> Mapping[str, Mapping[str, Row]]:
         """Return all rows by reducer."""
-        return {name: rows for fold in self._folds for name, rows in fold.tables().items()}
+        return self._fold.tables()
 
     def report(self, position: int) -> Report:
         """Return the result up to a position."""
@@ -196,21 +185,6 @@ class Replay:
             handovers=tuple(sorted(found.handovers.values(), key=lambda one: one.position)),
             state_hash=state_hash(self.tables()),
         )
-
-
-def replay(
-    events: Iterable[Event[Payload]],
-    daemons: Mapping[str, DaemonSpec] = DAEMONS,
-    *,
-    apart: bool = False,
-    first: int = 1,
-) -> Report:
-    """Replay a whole history; the arguments are those of ``Replay``."""
-    history = list(events)
-    voids = {event.data.position: event.sequence for event in history if isinstance(event.data, EventVoided)}
-    one = Replay(daemons, apart=apart, first=first, voids=voids)
-    one.feed(history)
-    return one.report(history[-1].sequence if history else 0)
 
 
 EVERY = 50_000
@@ -247,37 +221,22 @@ def replay_journal(
         DamagedRecord: the journal is damaged.
     """
     end = reader.head if last is None else min(last, reader.head)
-    after, saved = checkpoints.load() if checkpoints else (0, dict[RowKey, bytes]())
-    voids = {position: void.sequence for position, void in voided_events(reader).items() if void.sequence <= end}
-    replay = Replay(first=first, saved=saved, voids=voids)
-    for event in history(reader, on_dead=lambda _: None):
-        replay.begin(event.id)
-        break
-    if after > end:
+    position, saved = checkpoints.load() if checkpoints else (0, dict[RowKey, bytes]())
+    voids = {voided: void.sequence for voided, void in voided_events(reader).items() if void.sequence <= end}
+    run = next((event.id for event in history(reader, on_dead=lambda _: None)), "")
+    replay = Replay(first=first, saved=saved, voids=voids, run=run)
+    if position > end:
         raise CheckpointAhead(
-            f"The checkpoint is at position {after}, beyond the replay's end at {end}.",
+            f"The checkpoint is at position {position}, beyond the replay's end at {end}.",
             hint="Remove it, or go further.",
         )
-    for position, stored in parts(reader, after, end, replay.reads):
-        replay.feed_stored(stored, keep=checkpoints is not None)
-        if checkpoints and (position - after >= every or position == end):
+    saved_at, types = position, frozenset(payload.event_type for payload in replay.reads)
+    # All records are read, because choosing among them by their headers is slower when most of them are wanted.
+    while position < end and (chunk := reader.read(position, limit=PART)).position > position:
+        stored = [one for record in chunk.records for one in stored_in(record, after=position, types=types)]
+        position = min(chunk.position, end)
+        replay.feed_stored([one for one in stored if one.sequence <= end], keep=checkpoints is not None)
+        if checkpoints and (position - saved_at >= every or position == end):
             checkpoints.save(position, replay.changes())
-            after = position
+            saved_at = position
     return replay.report(end)
-
-
-def parts(
-    reader: JournalReader, after: int, last: int, types: frozenset[type[Payload]]
-) -> Iterator[tuple[int, list[Stored]]]:
-    """Iterate over the events of these types up to a position, some dozens at a time, each part with its end.
-
-    All records are read: to choose among them by their headers is slower when most of them are wanted.
-
-    Raises:
-        DamagedRecord: a record is damaged.
-    """
-    names = frozenset(payload.event_type for payload in types)
-    while after < last and (chunk := reader.read(after, limit=PART)).position > after:
-        found = [one for record in chunk.records for one in stored_in(record, after=after, types=names)]
-        after = min(chunk.position, last)
-        yield after, [one for one in found if one.sequence <= last] if chunk.position > last else found

@@ -20,7 +20,6 @@ from app.controllers.fold import Conclusion, Fold
 from app.events import Envelope, Event, Payload, RunConfigured
 from app.replay.replaying import controllers
 from daemons.registry import DAEMONS
-from daemons.spec import DaemonSpec
 
 SOURCE = "what-if@replay"
 
@@ -30,16 +29,7 @@ Change = Literal["missing", "added", "replaced", "changed"]
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """A conclusion that other settings change.
-
-    Attributes:
-        kind: of change.
-        position: of its cause.
-        time: when that was recorded.
-        by: the controller.
-        before: with the run's own settings.
-        after: with the other settings.
-    """
+    """A conclusion that other settings change, before and after; ``position`` and ``time`` are those of its cause."""
 
     kind: Change
     position: int
@@ -62,19 +52,14 @@ class Divergence:
 class WhatIf:
     """Folds a history with the run's settings and with others.
 
-    Args:
-        values: the settings that are different, by dotted key.
-        daemons: whose controllers are folded.
-        voided: positions of events that are left out.
+    ``values`` are the settings that differ, by dotted key; events at ``voided`` positions are left out.
     """
 
-    def __init__(
-        self, values: Mapping[str, Any], daemons: Mapping[str, DaemonSpec] = DAEMONS, *, voided: Collection[int] = ()
-    ) -> None:
+    def __init__(self, values: Mapping[str, Any], *, voided: Collection[int] = ()) -> None:
         self._values = values
-        self._real, self._other = (Fold(controllers(daemons), voided=voided) for _ in range(2))
+        self._real, self._other = (Fold(controllers(), voided=voided) for _ in range(2))
         self._instead: dict[str, Envelope[Payload] | None] = {}
-        read = (controller.reads | controller.emits for spec in daemons.values() for controller in spec.controllers)
+        read = (controller.reads | controller.emits for spec in DAEMONS.values() for controller in spec.controllers)
         self.reads: frozenset[type[Payload]] = frozenset({RunConfigured}).union(*read)
 
     def feed(self, event: Event[Payload]) -> list[Divergence]:

@@ -7,19 +7,7 @@ daemon knows of scenarios.
 from collections.abc import Mapping
 
 from app.scenarios import bad_data, dead_node, regression, stall
-from app.scenarios.plan import (
-    READS,
-    Expected,
-    Known,
-    NotReady,
-    Plan,
-    Pointless,
-    Scenario,
-    Seen,
-    Watch,
-    choose,
-    known_of,
-)
+from app.scenarios.plan import READS, Expected, Plan, Pointless, Scenario, Seen, Watch, choose, known_of
 
 SCENARIOS: Mapping[str, Scenario] = {
     one.name: one for one in (regression.SCENARIO, stall.SCENARIO, bad_data.SCENARIO, dead_node.SCENARIO)
@@ -29,11 +17,8 @@ __all__ = [
     "READS",
     "SCENARIOS",
     "Expected",
-    "Known",
-    "NotReady",
     "Plan",
     "Pointless",
-    "Scenario",
     "Seen",
     "Watch",
     "choose",

@@ -129,8 +129,7 @@ class Scenario:
     Attributes:
         name: on the command line.
         purpose: the trouble in a line.
-        lacks: returns what a configuration lacks for this trouble, as the end of a sentence that begins with its key;
-            ``None`` when nothing.
+        lacks: returns what a configuration lacks, as the end of a sentence that begins with its key; or ``None``.
         plan: plans it for a configuration that lacks nothing, and puts what the trouble is made of into the store.
         takes_config: whether it is about one configuration, which may be chosen.
     """
@@ -158,14 +157,7 @@ def choose(scenario: Scenario, known: Mapping[str, Known], key: str | None, stor
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A step that was seen.
-
-    Attributes:
-        stage: what it is in the story.
-        event: the event.
-        seconds: since the trouble was recorded.
-        follows: whether the trouble is among its causes.
-    """
+    """A step that was seen, seconds after the trouble; ``follows``: the trouble is among its causes."""
 
     stage: Stage
     event: Event[Any]
@@ -174,12 +166,7 @@ class Seen:
 
 
 class Watch:
-    """Looks for a plan's steps, in their order, among the events from the trouble on.
-
-    Args:
-        plan: what is expected.
-        trouble: the recorded trouble.
-    """
+    """Looks for a plan's steps, in their order, among the events from the recorded trouble on."""
 
     def __init__(self, plan: Plan, trouble: Event[Any]) -> None:
         self._plan, self._trouble = plan, trouble
@@ -200,8 +187,9 @@ class Watch:
         if cause in self._shown and self._shown[cause][1] < TRACED:
             root, generation = self._shown[cause]
             self._shown[event.id] = root, generation + 1
-        expected = self.awaited
-        if expected is None or not self._is(expected, event):
+        expected, seen = self.awaited, [seen.event for seen in self.seen]
+        concerned = event.data.scope is Scope.SYSTEM or self._plan.key in (None, event.subject)
+        if expected is None or not (concerned and isinstance(event.data, expected.kind) and expected.fits(event, seen)):
             return None
         seconds = (event.recorded_us - self._trouble.recorded_us) / 1e6
         found = Seen(expected.stage, event, seconds, follows=event.id in self._descendants)
@@ -222,9 +210,3 @@ class Watch:
         if len(found) > 1 and len(found[self._trouble.id]) == 1:
             del found[self._trouble.id]
         return {root: ", ".join(steps) for root, steps in found.items()}
-
-    def _is(self, expected: Expected, event: Event[Any]) -> bool:
-        if not isinstance(event.data, expected.kind):
-            return False
-        concerned = event.data.scope is Scope.SYSTEM or self._plan.key in (None, event.subject)
-        return concerned and expected.fits(event, [seen.event for seen in self.seen])

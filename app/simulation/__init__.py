@@ -1,7 +1,6 @@
 """The loop closed around a modelled cluster on a virtual clock: do the controllers help? (ADR-012)"""
 
-from app.simulation.arms import ALL, ARMS, NONE, Arm, UnknownArm, arm_of
-from app.simulation.comparing import ArmSummary, Interval, Task, plot, run_task, run_tasks, summarise
+from app.simulation.comparing import ALL, ARMS, NONE, ArmSummary, Interval, Task, plot, run_tasks, summarise
 from app.simulation.scoreboard import RunResult, Scoreboard
 from app.simulation.settings import BadPlant, PlantSettings, load_plant, simulated
 from app.simulation.simulation import Simulation
@@ -10,7 +9,6 @@ __all__ = [
     "ALL",
     "ARMS",
     "NONE",
-    "Arm",
     "ArmSummary",
     "BadPlant",
     "Interval",
@@ -19,11 +17,8 @@ __all__ = [
     "Scoreboard",
     "Simulation",
     "Task",
-    "UnknownArm",
-    "arm_of",
     "load_plant",
     "plot",
-    "run_task",
     "run_tasks",
     "simulated",
     "summarise",

@@ -1,4 +1,4 @@
-"""The modelled cluster: real workers whose jobs are modelled.
+"""The modelled cluster on virtual time: real workers whose jobs are modelled.
 
 A worker's reducer decides which jobs there are and what is published about their results, as in the running system. A
 model says how long a job takes and what its result is.
@@ -8,13 +8,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
+from heapq import heappop, heappush
+from itertools import islice
 from math import ceil
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from app.config import RunSettings
 from app.controllers import States
 from app.controllers.fold import Changed, Factory
 from app.core import FlyballError, derive_id
+from app.core.clock import SECOND_US
 from app.events import (
     DaemonFact,
     DaemonHeartbeat,
@@ -30,9 +33,9 @@ from app.events import (
     originate,
 )
 from app.events.envelope import EPOCH
-from app.simulation.agenda import SECOND_US, Agenda
-from app.simulation.jobs import Computed, Gauntlets, Inspections, NodePlay, Trainings
-from app.simulation.world import NodeTroubles, World
+from app.simulation import jobs
+from app.simulation.jobs import Computed
+from app.simulation.world import START_US, World
 from daemons.distribution import Distributor
 from daemons.evaluation import Evaluator
 from daemons.jobs import Job, Json, Place, Worker
@@ -44,8 +47,44 @@ BEATS_PER_SILENCE = 3
 """Heartbeats in the time after which a silent node counts as lost."""
 
 Envelopes = Sequence[Envelope[Payload]]
+Happening = Callable[[int], Envelopes]
+"""Something that happens at a time (microseconds since 1970), and returns what to publish."""
+
 Compute = Callable[[Job[Any], int], Computed]
 """Models a job from its start, microseconds since 1970."""
+
+
+class Appointment(NamedTuple):
+    """A happening at its time; ``number`` orders simultaneous ones."""
+
+    at_us: int
+    number: int
+    source: str
+    happening: Happening
+
+
+class Agenda:
+    """Virtual time and future events, soonest first; simultaneous ones in the order of entry."""
+
+    def __init__(self) -> None:
+        self.now_us = START_US
+        self._entered = 0
+        self._heap: list[Appointment] = []
+
+    def enter(self, seconds: float, source: str, happening: Happening) -> None:
+        """Schedule something ``seconds`` >= 0 from now; ``source`` is the daemon that publishes then."""
+        self._entered += 1
+        at_us = self.now_us + max(0, round(seconds * SECOND_US))
+        heappush(self._heap, Appointment(at_us, self._entered, source, happening))
+
+    def next_until(self, end_us: int) -> Appointment | None:
+        """Take the next appointment up to a time, and set the clock to it; without any, to that time."""
+        if not self._heap or self._heap[0].at_us > end_us:
+            self.now_us = end_us
+            return None
+        appointment = heappop(self._heap)
+        self.now_us = appointment.at_us
+        return appointment
 
 
 def _following(facts: Iterable[Payload], job: Job[Any], by: str, now_us: int) -> Envelopes:
@@ -63,13 +102,8 @@ def _answer(worker: Worker[Any], job: Job[Any], outcome: Json | FlyballError, no
 class Station:
     """Runs at most ``capacity`` of one real worker's jobs at once; the others wait.
 
-    Args:
-        factory: builds a worker whose rows each stand for one configuration; the simulation's Fold hosts another.
-        settings: of the run.
-        source: the daemon that publishes the worker's facts.
-        capacity: how many jobs at once.
-        agenda: the future.
-        compute: models a job.
+    ``factory`` builds a worker whose rows each stand for one configuration; the simulation's Fold hosts another.
+    ``source`` is its daemon.
     """
 
     def __init__(
@@ -88,12 +122,11 @@ class Station:
         self._agenda, self._compute = agenda, compute
         self._known: set[str] = set()
         self._waiting: deque[Job[Any]] = deque()
-        self.running = 0
 
     @property
     def pending(self) -> int:
         """How many jobs run or wait."""
-        return self.running + len(self._waiting)
+        return len(self._known)
 
     def take(self, changed: Changed, states: States) -> None:
         """Take up the jobs that the worker wants after its rows changed."""
@@ -106,8 +139,7 @@ class Station:
         self._start_waiting()
 
     def _start_waiting(self) -> None:
-        while self._waiting and self.running < self._capacity:
-            self.running += 1
+        while self._waiting and len(self._known) - len(self._waiting) < self._capacity:
             self._agenda.enter(0, self._source, partial(self._start, self._waiting.popleft()))
 
     def _start(self, job: Job[Any], now_us: int) -> Envelopes:
@@ -116,56 +148,45 @@ class Station:
         return _following(self._worker.started(job), job, f"{self._worker.name}.started", now_us)
 
     def _finish(self, job: Job[Any], outcome: Json | FlyballError, now_us: int) -> Envelopes:
-        self.running -= 1
         self._known.discard(job.id)
         self._start_waiting()
         return _answer(self._worker, job, outcome, now_us)
 
 
 class SimulatedNode:
-    """One self-play worker on its node.
+    """One self-play worker on its node; ``name`` is ``selfplay_worker@node``."""
 
-    Args:
-        name: its name on the bus, ``selfplay_worker@node``.
-        settings: of the run.
-        world: the truth.
-        agenda: the future.
-        troubles: its deaths, and what else goes wrong on it.
-    """
-
-    def __init__(self, name: str, settings: RunSettings, world: World, agenda: Agenda, troubles: NodeTroubles) -> None:
+    def __init__(self, name: str, settings: RunSettings, world: World, agenda: Agenda) -> None:
         daemon, _, node = name.partition("@")
         self._name, self._daemon = name, {"daemon": daemon, "node": node}
-        self._agenda, self._troubles = agenda, troubles
-        self._worker = SelfplayWorker(settings, Place(name, node, store=""))
-        self._play = NodePlay(world, settings, node, troubles)
+        self._settings, self._world, self._agenda = settings, world, agenda
+        self._worker, self._truth = SelfplayWorker(settings, Place(name, node, store="")), world.node(name)
         self._beat_seconds = settings.feedback.scheduler.node_silent_seconds / BEATS_PER_SILENCE
-        self._deadline_seconds = settings.deadlines.selfplay_seconds
-        self._queue: deque[Event[SelfplayRequested]] = deque()
-        self._playing: Event[SelfplayRequested] | None = None
+        self._requests: deque[Event[SelfplayRequested]] = deque()  # the first is the one that is played
+        self._playing: Job[SelfplayRequested] | None = None
         self._alive = False
         self._lives = self._published = 0
 
     @property
     def pending(self) -> int:
         """How many requests have no answer yet."""
-        return len(self._queue) + (self._playing is not None)
+        return len(self._requests)
 
     def boot(self) -> None:
         """Enter its start and its deaths in the agenda."""
         self._agenda.enter(0, self._name, self._start)
-        for trouble in self._troubles.dead:
+        for trouble in self._truth.troubles["dead"]:
             self._agenda.enter((trouble.start_us - self._agenda.now_us) / SECOND_US, self._name, self._die)
             self._agenda.enter((trouble.end_us - self._agenda.now_us) / SECOND_US, self._name, self._start)
 
     def request(self, event: Event[SelfplayRequested]) -> None:
         """Queue a request."""
-        self._queue.append(event)
+        self._requests.append(event)
         self._play_next()
 
     def forget_requests(self) -> None:
         """Drop all requests, because the scheduler expects none from a quarantined worker."""
-        self._queue.clear()
+        self._requests.clear()
         self._playing = None
 
     def _start(self, now_us: int) -> Envelopes:
@@ -179,18 +200,16 @@ class SimulatedNode:
     def _die(self, _: int) -> Envelopes:
         """Die silently. The request under way is played from its beginning after the next start."""
         self._alive = False
-        if self._playing is not None:
-            self._queue.appendleft(self._playing)
-            self._playing = None
+        self._playing = None
         return ()
 
     def _beat(self, life: int, now_us: int) -> Envelopes:
         if not self._alive or life != self._lives:
             return ()
         self._agenda.enter(self._beat_seconds, self._name, partial(self._beat, life))
-        held = ([self._playing] if self._playing else []) + list(self._queue)
-        requests, jobs = tuple(event.id for event in held[:2]), int(self._playing is not None)
-        return self._publish(now_us, DaemonHeartbeat(**self._daemon, position=0, lag=0, jobs=jobs, requests=requests))
+        requests, running = tuple(event.id for event in islice(self._requests, 2)), int(self._playing is not None)
+        beat = DaemonHeartbeat(**self._daemon, position=0, lag=0, jobs=running, requests=requests)
+        return self._publish(now_us, beat)
 
     def _publish(self, now_us: int, *facts: DaemonFact) -> Envelopes:
         self._published += 1
@@ -201,15 +220,17 @@ class SimulatedNode:
         ]
 
     def _play_next(self) -> None:
-        if not self._alive or self._playing is not None or not self._queue:
+        if not self._alive or self._playing is not None or not self._requests:
             return
-        event = self._playing = self._queue.popleft()
-        job = Job(event.cause, event.data, "app.play.selfplay:play", (), self._deadline_seconds)
-        computed, life = self._play(job, self._agenda.now_us), self._lives
+        event = self._requests[0]
+        job = self._playing = _job(event, "app.play.selfplay:play", self._settings.deadlines.selfplay_seconds)
+        config = self._settings.config(event.subject)
+        computed = jobs.play(self._world, self._truth, config, job, self._agenda.now_us)
 
         def finish(now_us: int) -> Envelopes:
-            if not self._alive or life != self._lives or self._playing is not event:
+            if self._playing is not job:  # the node died, or was quarantined
                 return ()
+            self._requests.popleft()
             self._playing = None
             self._play_next()
             return _answer(self._worker, job, computed.outcome, now_us)
@@ -218,23 +239,12 @@ class SimulatedNode:
 
 
 class Cluster:
-    """Answers requests with facts, as workers do. Self-play runs on the nodes, everything else at stations.
+    """Answers requests with facts, as workers do. Self-play runs on the nodes, everything else at stations."""
 
-    Args:
-        settings: of the run; ``selfplay_workers`` names the nodes.
-        world: the truth.
-        agenda: the future.
-        end_us: when the simulation ends.
-    """
-
-    def __init__(self, settings: RunSettings, world: World, agenda: Agenda, end_us: int) -> None:
-        self._settings, self._agenda = settings, agenda
-        self.nodes = {
-            name: SimulatedNode(name, settings, world, agenda, NodeTroubles.draw(world.plant, end_us, world.seed, name))
-            for name in settings.selfplay_workers
-        }
+    def __init__(self, settings: RunSettings, world: World, agenda: Agenda) -> None:
+        self._settings, self._world, self._agenda = settings, world, agenda
+        self.nodes = {name: SimulatedNode(name, settings, world, agenda) for name in settings.selfplay_workers}
         self._monitor = QualityMonitor(settings, _place("quality_monitor"))
-        self._inspections = Inspections(world)
         time, machines, configs = world.plant.time, world.plant.cluster, len(settings.configs)
 
         def station(name: str, worker: Callable[..., Any], per_config: float, compute: Compute) -> Station:
@@ -244,8 +254,8 @@ class Cluster:
             )
 
         self.stations = (
-            station("training", Trainer, machines.trainers_per_config, Trainings(world)),
-            station("evaluation", Evaluator, machines.evaluators_per_config, Gauntlets(world)),
+            station("training", Trainer, machines.trainers_per_config, partial(jobs.train, world)),
+            station("evaluation", Evaluator, machines.evaluators_per_config, lambda job, _: jobs.evaluate(world, job)),
             station("distribution", Distributor, 1, lambda *_: Computed(time.distribution, {})),
         )
 
@@ -273,10 +283,13 @@ class Cluster:
 
     def _inspect(self, event: Event[Payload]) -> None:
         """Have a shard inspected; there are as many inspectors as shards."""
-        deadline = self._settings.deadlines.inspection_seconds
-        job: Job[Any] = Job(event.cause, event.data, "app.play.inspection:inspect", (), deadline)
-        computed, monitor = self._inspections(job, self._agenda.now_us), self._monitor
+        job = _job(event, "app.play.inspection:inspect", self._settings.deadlines.inspection_seconds)
+        computed, monitor = jobs.inspect(self._world, job), self._monitor
         self._agenda.enter(computed.seconds, monitor.place.name, partial(_answer, monitor, job, computed.outcome))
+
+
+def _job(event: Event[Any], function: str, deadline_seconds: float) -> Job[Any]:
+    return Job(event.cause, event.data, function, (), deadline_seconds)
 
 
 def _place(daemon: str) -> Place:

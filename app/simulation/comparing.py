@@ -1,30 +1,66 @@
-"""Comparison of arms over seeds; all arms of a seed have the same troubles and learning curves, so that they pair."""
+"""Arms, which are choices of controllers, and their comparison over seeds.
 
-import multiprocessing
-import os
-import signal
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+Controllers that an arm leaves out are replaced by their neutral baselines. All arms of a seed have the same troubles
+and learning curves, so that they pair.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import Field
 
 from app.config import RunSettings, Settings
-from app.simulation.arms import NONE, arm_of
+from app.controllers import FeedbackLoopController, ModelLifecycleCoordinator, SelfplayScheduler, TrainingTrigger
+from app.controllers.fold import Hosted
+from app.engine import JsonObject, LocalEngine, Report
+from app.simulation.baselines import (
+    EvaluateAlways,
+    PromoteAlways,
+    TrainAlways,
+    UniformBesideTrigger,
+    UniformScheduler,
+)
 from app.simulation.scoreboard import HOURS_PER_DAY, RunResult, Scoreboard, run_result
 from app.simulation.settings import PlantSettings
-from app.simulation.simulation import Simulation
+from app.simulation.simulation import Arm, Simulation
 from app.telemetry import drawn
+from daemons.registry import DAEMONS
 
+ALL, NONE = "all", "none"
 RESAMPLES = 4000
 PERCENTILES_95 = (2.5, 97.5)
 
+CONTROLLERS: Arm = tuple(controller for spec in DAEMONS.values() for controller in spec.controllers)
+"""All controllers of the running system, in the order of its daemons."""
 
-class Task(NamedTuple):
+BASELINES: Mapping[type[Hosted], type[Hosted]] = {
+    FeedbackLoopController: EvaluateAlways,
+    ModelLifecycleCoordinator: PromoteAlways,
+    SelfplayScheduler: UniformScheduler,
+    TrainingTrigger: TrainAlways,
+}
+"""Replacements of controllers that the loop needs; other controllers are omitted."""
+
+
+def _without(*left_out: type[Hosted]) -> Arm:
+    baselines = dict(BASELINES)
+    if TrainingTrigger not in left_out:
+        baselines[SelfplayScheduler] = UniformBesideTrigger
+    kept = (baselines.get(one) if one in left_out else one for one in CONTROLLERS)
+    return tuple(controller for controller in kept if controller is not None)
+
+
+ARMS: Mapping[str, Arm] = {
+    ALL: CONTROLLERS,
+    NONE: _without(*CONTROLLERS),
+    **{f"without {one.name}": _without(one) for one in CONTROLLERS},
+}
+
+
+class Task(Settings):
     """One run to do."""
 
     settings: RunSettings
@@ -48,14 +84,12 @@ class ArmSummary(Settings):
     Attributes:
         gain: total gain in strength, models' luck included, Elo.
         ratio: that gain over that of the arm without controllers, paired by seed; ``None`` when it did not run.
-        false_stalls: configuration-days with a false stall alarm, over healthy configuration-days; ``None`` without any
-            healthy one. Without the controller that declares stalls there are no alarms.
+        false_stalls: configuration-days with a false stall alarm, over healthy ones; ``None`` without any. Without the
+            controller that declares stalls there are no alarms.
         noticed: share of planted regressions that raised an alarm, after ``games_to_notice`` rated games on average.
-        regained: share of planted regressions that were over before they were noticed (``RegressionFigures``), after
-            ``games_to_regain`` rated games on average.
-        rollback_seconds: longest time from the evidence of a regression to the decision to roll back.
-        daily_floor: least share of worker time a configuration had on a day, as a share of an equal share.
-        floor: the same over the whole time.
+        regained: share that was over before it was noticed, after ``games_to_regain`` rated games on average.
+
+    Events and trainings are means, counts are sums, floors the least, and ``rollback_seconds`` is the longest.
     """
 
     arm: str
@@ -81,54 +115,38 @@ class ArmSummary(Settings):
 
 def run_task(task: Task) -> RunResult:
     """Do one run."""
-    simulation = Simulation(task.settings, task.plant, arm_of(task.arm), task.seed, task.seconds)
+    simulation = Simulation(task.settings, task.plant, ARMS[task.arm], task.seed, task.seconds)
     scoreboard = Scoreboard(simulation.world, [config.key for config in task.settings.configs])
     simulation.listeners.append(scoreboard.observe)
     simulation.run()
     return run_result(task.arm, simulation.settings, simulation.broker.head, scoreboard, simulation.failures)
 
 
-def run_tasks(tasks: Sequence[Task], jobs: int) -> Iterator[RunResult]:
-    """Do runs, ``jobs`` at once, and yield their results in order.
+def run_job(spec: JsonObject, _: Report) -> JsonObject:
+    """Do one run, as a job of an engine."""
+    return run_task(Task.model_validate(spec)).model_dump(mode="json")
 
-    When one of them fails, or the iterator is closed, those under way are ended at once.
-    """
+
+def run_tasks(tasks: Sequence[Task], jobs: int, on_result: Callable[[RunResult], None]) -> None:
+    """Do runs, ``jobs`` at once, and pass their results on in order. When one fails, those under way are ended."""
     if jobs == 1 or len(tasks) == 1:
-        yield from map(run_task, tasks)
-        return
-    context, others = multiprocessing.get_context("spawn"), set(multiprocessing.active_children())
-    with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=context, initializer=_end_with_parent) as pool:
-        try:
-            with _interruptions_held_back():  # inherited by the processes, which so leave Ctrl-C to us
-                futures = [pool.submit(run_task, task) for task in tasks]
-            for future in futures:
-                yield future.result()
-        except BaseException:
-            for worker in set(multiprocessing.active_children()) - others:
-                worker.terminate()
-            raise
+        for task in tasks:
+            on_result(run_task(task))
+    else:
+        asyncio.run(_run_in_processes(tasks, jobs, on_result))
 
 
-@contextmanager
-def _interruptions_held_back() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+async def _run_in_processes(tasks: Sequence[Task], jobs: int, on_result: Callable[[RunResult], None]) -> None:
+    engine, function = LocalEngine(min(jobs, len(tasks))), f"{run_job.__module__}:{run_job.__name__}"
     try:
-        yield
+        async with asyncio.TaskGroup() as group:
+            runs = [group.create_task(engine.run(function, task.model_dump(mode="json"))) for task in tasks]
+            for run in runs:
+                on_result(RunResult.model_validate(await run))
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _end_with_parent() -> None:
-    """End this process with its parent, because otherwise it would wait for work for ever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+        await engine.close()
 
 
 def summarise(results: Sequence[RunResult]) -> list[ArmSummary]:
@@ -222,12 +240,8 @@ def _curve(axes: "Axes", arm: str, totals: Sequence[Sequence[float]]) -> None:
 
 def _bars(axes: "Axes", summaries: Sequence[ArmSummary], *, several: bool) -> None:
     gains = [summary.gain for summary in summaries]
-    means = [gain.mean for gain in gains]
-    bounds = [
-        (gain.mean if gain.lower is None else gain.lower, gain.mean if gain.upper is None else gain.upper)
-        for gain in gains
-    ]
-    reach = np.maximum(0.0, [[mean - lower, upper - mean] for mean, (lower, upper) in zip(means, bounds, strict=True)])
-    axes.barh([summary.arm for summary in summaries], means, xerr=reach.T if several else None, capsize=3)
+    reach = [(g.mean - g.lower, g.upper - g.mean) for g in gains if g.lower is not None and g.upper is not None]
+    errors = np.maximum(0.0, reach).T if several else None
+    axes.barh([summary.arm for summary in summaries], [gain.mean for gain in gains], xerr=errors, capsize=3)
     axes.invert_yaxis()
     axes.set(xlabel="gain in strength, models' luck included, Elo", title="total gain" + ", 95% intervals" * several)

@@ -6,13 +6,13 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from app.config import RunSettings
-from app.core import HEURISTIC, FlyballError, ModelHash, Rate, ShardKey, expected_score
+from app.config import GameConfig
+from app.core import HEURISTIC, FlyballError, Rate, ShardKey, expected_score
 from app.engine import JobFailed
 from app.events import SelfplayComplete, SelfplayRequested, TrainingRequested
 from app.play.gauntlet import Opponent
 from app.play.match_statistics import count_rotations
-from app.simulation.world import NodeTroubles, ShardTruth, World, digest, severity_at, stream
+from app.simulation.world import NodeTruth, ShardTruth, World, digest, severity_at
 from daemons.jobs import Job, Json
 
 
@@ -39,45 +39,35 @@ LENGTH_SD = 0.03
 """Relative standard deviation of a shard's number of rows."""
 
 
-class NodePlay:
-    """Models ``app.play.selfplay`` on one node, with its speed and its troubles."""
-
-    def __init__(self, world: World, settings: RunSettings, node: str, troubles: NodeTroubles) -> None:
-        self._world, self._settings, self._troubles = world, settings, troubles
-        self._rng: Generator = stream(world.seed, "play", node)
-        self._speed = float(2.0 ** (self._rng.normal() * world.plant.cluster.node_speed_sd))
-
-    def __call__(self, job: Job[SelfplayRequested], now_us: int) -> Computed:
-        """Play games into a shard, whose truth the world keeps."""
-        if severity_at(self._troubles.failing, now_us):
-            return Computed(FAILURE_SECONDS, FlyballError("The modelled node fails."))
-        request, key, plant = job.request, job.cause.subject or "", self._world.plant
-        usual = self._settings.config(key).selfplay.games_per_request
-        speed = self._speed * (1 - (1 - SLOWEST) * severity_at(self._troubles.slow, now_us))
-        seconds = plant.time.request * request.games / usual / speed
-        length, fails = self._rng.normal(1.0, LENGTH_SD), self._rng.random() < plant.troubles.selfplay_failure
-        if fails:
-            return Computed(seconds / 2, FlyballError("The modelled games broke off."))
-        mean_length = plant.curve(key).rows_per_game * float(length)
-        rows = max(1, round(request.games * mean_length * own_share(request, self._settings.config(key).players)))
-        shard = ShardKey(digest("shard", job.id))
-        corrupt, poor = severity_at(self._troubles.corrupt, now_us), self._world.poorness(key, now_us)
-        truth = ShardTruth(
-            rows=rows,
-            flawed=max(corrupt, poor),
-            temperature=request.temperature,
-            unruly=severity_at(self._troubles.parity, now_us),
-        )
-        self._world.store(shard, truth)
-        result: Json = {
-            "shard": shard,
-            "rows": rows,
-            "games": request.games,
-            "mean_length": mean_length,
-            "truncated": 0,
-            "seconds": seconds,
-        }
-        return Computed(seconds, result)
+def play(world: World, node: NodeTruth, config: GameConfig, job: Job[SelfplayRequested], now_us: int) -> Computed:
+    """Model ``app.play.selfplay`` on a node: play games into a shard, whose truth the world keeps."""
+    if node.severity("failing", now_us):
+        return Computed(FAILURE_SECONDS, FlyballError("The modelled node fails."))
+    request, plant = job.request, world.plant
+    speed = node.speed * (1 - (1 - SLOWEST) * node.severity("slow", now_us))
+    seconds = plant.time.request * request.games / config.selfplay.games_per_request / speed
+    length, fails = node.rng.normal(1.0, LENGTH_SD), node.rng.random() < plant.troubles.selfplay_failure
+    if fails:
+        return Computed(seconds / 2, FlyballError("The modelled games broke off."))
+    mean_length = plant.curve(config.key).rows_per_game * length
+    rows = max(1, round(request.games * mean_length * own_share(request, config.players)))
+    shard = ShardKey(digest("shard", job.id))
+    poor = severity_at(world.config(config.key).poor, now_us)
+    world.shards[shard] = ShardTruth(
+        rows=rows,
+        flawed=max(node.severity("corrupt", now_us), poor),
+        temperature=request.temperature,
+        unruly=node.severity("parity", now_us),
+    )
+    result: Json = {
+        "shard": shard,
+        "rows": rows,
+        "games": request.games,
+        "mean_length": mean_length,
+        "truncated": 0,
+        "seconds": seconds,
+    }
+    return Computed(seconds, result)
 
 
 def own_share(request: SelfplayRequested, players: int) -> float:
@@ -88,114 +78,85 @@ def own_share(request: SelfplayRequested, players: int) -> float:
     return 1 - others / (request.games * players)
 
 
-class Inspections:
-    """Models ``app.play.inspection``.
+def inspect(world: World, job: Job[SelfplayComplete]) -> Computed:
+    """Model ``app.play.inspection``.
 
     Flawed rows lower the score, as duplicates, cut-off games and lopsided outcomes do. Games that break the rules are
     found by replaying a sample.
     """
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._rng: Generator = stream(world.seed, "inspection")
-
-    def __call__(self, job: Job[SelfplayComplete], _: int) -> Computed:
-        """Inspect a shard."""
-        settings, truth = self._world.plant.quality, self._world.shard(job.request.shard.key)
-        broken = int(self._rng.binomial(settings.checked_games, BROKEN_GAMES * truth.unruly))
-        sound = settings.healthy - (settings.healthy - WORST_SCORE) * truth.flawed
-        score = min(1.0, max(0.0, sound + float(self._rng.normal()) * settings.noise_sd))
-        result: Json = {
-            "checked": settings.checked_games,
-            "failures": [f"modelled difference {index}" for index in range(broken)],
-            "score": score,
-            "components": {"modelled": score},
-        }
-        return Computed(self._world.plant.time.inspection, result)
+    settings, truth, rng = world.plant.quality, world.shards[job.request.shard.key], world.rng("inspection")
+    broken = int(rng.binomial(settings.checked_games, BROKEN_GAMES * truth.unruly))
+    sound = settings.healthy - (settings.healthy - WORST_SCORE) * truth.flawed
+    score = min(1.0, max(0.0, sound + rng.normal() * settings.noise_sd))
+    result: Json = {
+        "checked": settings.checked_games,
+        "failures": [f"modelled difference {index}" for index in range(broken)],
+        "score": score,
+        "components": {"modelled": score},
+    }
+    return Computed(world.plant.time.inspection, result)
 
 
-class Trainings:
-    """Models ``app.learning.jobs``."""
+def train(world: World, job: Job[TrainingRequested], now_us: int) -> Computed:
+    """Model ``app.learning.jobs``.
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._rng = stream(world.seed, "training metrics")
-
-    def __call__(self, job: Job[TrainingRequested], now_us: int) -> Computed:
-        """Train a model."""
-        request, key = job.request, job.cause.subject or ""
-        flawed = sum(shard.rows * self._world.shard(shard.key).flawed for shard in request.shards)
-        rows = sum(shard.rows for shard in request.shards)
-        model = self._world.train(key, request, job.id, now_us)
-        time = self._world.plant.time
-        seconds = time.training + time.trained_row * rows * request.epochs
-        if model is None:
-            error = JobFailed(job.function, "TrainingDiverged", "the modelled update blew up", hint="", trace="")
-            return Computed(seconds, error)
-        initial = request.base_model is None
-        result: Json = {
-            "model": model,
-            "parent": request.base_model,
-            "step": 0 if initial else request.step + 1,
-            "rows": rows,
-            "metrics": None if initial else self._metrics(flawed / rows, request.learning_rate, seconds),
-        }
+    Metrics are plausible: flawed rows are harder to fit, a higher learning rate moves the policy further.
+    """
+    request, time = job.request, world.plant.time
+    rows = sum(shard.rows for shard in request.shards)
+    flawed_rows = sum(shard.rows * world.shards[shard.key].flawed for shard in request.shards)
+    model = world.train(job.cause.subject or "", request, job.id, now_us)
+    seconds = time.training + time.trained_row * rows * request.epochs
+    if model is None:
+        error = JobFailed(job.function, "TrainingDiverged", "the modelled update blew up", hint="", trace="")
+        return Computed(seconds, error)
+    if request.base_model is None:
+        result: Json = {"model": model, "parent": None, "step": 0, "rows": rows, "metrics": None}
         return Computed(seconds, result)
+    noise = world.rng("training metrics").normal(0.0, 0.15, size=2)
+    flawed, pace = flawed_rows / rows, request.learning_rate / world.plant.learning.learning_rate
+    metrics = {
+        "policy_loss": -0.02,
+        "value_loss": 0.25 * (1 + 2 * flawed) * float(2.0 ** noise[0]),
+        "entropy": 1.0,
+        "approx_kl": 0.02 * pace * (1 + flawed) * float(2.0 ** noise[1]),
+        "clip_fraction": 0.1,
+        "explained_variance": 0.6 * (1 - flawed),
+        "seconds": seconds,
+    }
+    parent, step = request.base_model, request.step + 1
+    return Computed(seconds, {"model": model, "parent": parent, "step": step, "rows": rows, "metrics": metrics})
 
-    def _metrics(self, flawed: float, learning_rate: float, seconds: float) -> Json:
-        """Return plausible figures: flawed rows are harder to fit, a higher learning rate moves the policy further."""
-        noise = self._rng.normal(0.0, 0.15, size=2)
-        pace = learning_rate / self._world.plant.learning.learning_rate
-        return {
-            "policy_loss": -0.02,
-            "value_loss": 0.25 * (1 + 2 * flawed) * float(2.0 ** noise[0]),
-            "entropy": 1.0,
-            "approx_kl": 0.02 * pace * (1 + flawed) * float(2.0 ** noise[1]),
-            "clip_fraction": 0.1,
-            "explained_variance": 0.6 * (1 - flawed),
-            "seconds": seconds,
-        }
 
-
-class Gauntlets:
-    """Models ``app.play.matches``: every game's result is drawn from the difference in true strength."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._rngs: dict[str, Generator] = {}
-
-    def __call__(self, job: Job[Any], _: int) -> Computed:
-        """Play a gauntlet."""
-        key, hero = job.cause.subject or "", job.request.model
-        rng = self._rngs.setdefault(key, stream(self._world.seed, "gauntlets", key))
-        opponents: tuple[Opponent, ...] = job.context["opponents"]
-        games = sum(opponent.games for opponent in opponents)
-        seconds = games * self._world.plant.time.rated_game
-        if rng.random() < self._world.plant.troubles.evaluation_failure:
-            return Computed(seconds / 2, FlyballError("The modelled gauntlet broke off."))
-        players = job.parts[0]["config"]["players"]
-        results = [self._match(key, hero, opponent, players, rng) for opponent in opponents]
-        return Computed(seconds, {"results": results, "lost_games": 0, "seconds": seconds})
-
-    def _match(self, key: str, hero: ModelHash, opponent: Opponent, players: int, rng: Generator) -> Json:
-        curve = self._world.plant.curve(key)
-        difference = self._world.difference(hero, opponent.model)
+def evaluate(world: World, job: Job[Any]) -> Computed:
+    """Model ``app.play.matches``: draw every game's result from the difference in true strength."""
+    key, players = job.cause.subject or "", job.parts[0]["config"]["players"]
+    rng, curve = world.rng("gauntlets", key), world.plant.curve(key)
+    opponents: tuple[Opponent, ...] = job.context["opponents"]
+    seconds = sum(opponent.games for opponent in opponents) * world.plant.time.rated_game
+    if rng.random() < world.plant.troubles.evaluation_failure:
+        return Computed(seconds / 2, FlyballError("The modelled gauntlet broke off."))
+    results: list[Json] = []
+    for opponent in opponents:
+        difference = world.difference(job.request.model, opponent.model)
         if opponent.name == HEURISTIC:
             difference -= curve.heuristic
-        wins, drawn, losses = played(difference, opponent.games, curve.draws, rng)
-        scores: NDArray[np.float64] = rng.permutation(np.repeat((1.0, 0.5, 0.0), (wins, drawn, losses)))  # [G]
-        return {
+        wins, draws, losses = played(difference, opponent.games, curve.draws, rng)
+        scores: NDArray[np.float64] = rng.permutation(np.repeat((1.0, 0.5, 0.0), (wins, draws, losses)))  # [G]
+        result: Json = {
             "opponent": opponent.name,
             "opponent_model": opponent.model,
             "games": opponent.games,
             "wins": wins,
-            "draws": drawn,
+            "draws": draws,
             "losses": losses,
             "truncated": 0,
             "distinct_games": opponent.games,
-            "score": Rate.of(wins + drawn / 2, opponent.games),
+            "score": Rate.of(wins + draws / 2, opponent.games),
             "rotations": count_rotations(scores, players),
         }
+        results.append(result)
+    return Computed(seconds, {"results": results, "lost_games": 0, "seconds": seconds})
 
 
 def played(difference: float, games: int, draws: float, rng: Generator) -> tuple[int, int, int]:

@@ -8,6 +8,7 @@ from app.config.feedback import StallSettings
 from app.controllers import fixed_match
 from app.controllers.fold import Failure
 from app.core import ModelHash
+from app.core.clock import SECOND_US
 from app.events import (
     ClockTick,
     EvaluationCompleted,
@@ -20,8 +21,7 @@ from app.events import (
     SelfplayComplete,
     TrainingCompleted,
 )
-from app.simulation.agenda import HOUR_US, SECOND_US, START_US
-from app.simulation.world import ModelTruth, World
+from app.simulation.world import HOUR_US, START_US, ModelTruth, World
 
 HOURS_PER_DAY = 24
 

@@ -161,32 +161,23 @@ class PlantSettings(Settings):
 def load_plant(path: Path | None = None, known: Collection[str] = GAMES) -> PlantSettings:
     """Read a plant file; without a path, the one that comes with Flyball.
 
-    Args:
-        path: of the file.
-        known: all configurations; a curve of any other is an error.
-
-    Raises ``BadPlant``.
+    Raises ``BadPlant``, also for the curve of a configuration that is not among the ``known`` ones.
     """
     where = path or files("app.simulation") / "plant.toml"
     try:
-        plant = PlantSettings.model_validate(_read(where))
-    except ValidationError as error:
-        raise _refusal(error, where) from error
-    if (unknown := next((key for key in plant.configs if key not in known), None)) is not None:
-        raise _unknown(("configs", unknown), known, where)
-    return plant
-
-
-def _read(where: Path | Traversable) -> dict[str, Any]:
-    try:
-        return tomllib.loads(where.read_text(encoding="utf-8"))
+        plant = PlantSettings.model_validate(tomllib.loads(where.read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError):
         hint = "Look at --plant; a copy of app/simulation/plant.toml is a start."
         raise BadPlant(f"There is no plant file {where}.", hint=hint) from None
     except OSError as error:
         raise BadPlant(f"{where} cannot be read: {error.strerror}.", hint="Look at its name and mode.") from error
+    except ValidationError as error:
+        raise _refusal(error, where) from error
     except ValueError as error:
         raise BadPlant(f"{where} cannot be read: {error}.", hint="It has to be TOML, in UTF-8.") from error
+    if (unknown := next((key for key in plant.configs if key not in known), None)) is not None:
+        raise _unknown(("configs", unknown), known, where)
+    return plant
 
 
 def _refusal(error: ValidationError, where: Path | Traversable) -> BadPlant:

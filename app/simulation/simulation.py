@@ -2,32 +2,51 @@
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import cast
 
 from app.config import RunSettings
-from app.controllers.fold import Failure, Fold
+from app.controllers.fold import Factory, Failure, Fold, Hosted
 from app.core import derive_id
+from app.core.clock import SECOND_US
 from app.events import ClockTick, Envelope, Event, Payload, RunConfigured, originate
 from app.events.envelope import EPOCH
-from app.simulation.agenda import SECOND_US, START_US, Agenda, VirtualBroker
-from app.simulation.arms import Arm
-from app.simulation.cluster import Cluster
+from app.simulation.cluster import Agenda, Cluster
 from app.simulation.settings import PlantSettings
-from app.simulation.world import World
+from app.simulation.world import START_US, World
 
 BROKER, CONTROLLERS = "broker@cluster", "feedback@cluster"
+Arm = tuple[type[Hosted], ...]
+"""A choice of controllers."""
+
 Listener = Callable[[Event[Payload]], None]
 """Receives every event as it is recorded."""
 
 
-class Simulation:
-    """One run of the loop.
+class VirtualBroker:
+    """Records envelopes as the broker does: gapless positions from 1, time never decreasing, known ids dropped."""
 
-    Args:
-        settings: of the run; ``selfplay_workers`` names the nodes. The first event holds them.
-        plant: the parameters of the modelled cluster.
-        arm: the controllers.
-        seed: decides everything that is drawn; the same seed gives the same events.
-        seconds: how much virtual time there is.
+    def __init__(self) -> None:
+        self.head = 0
+        self.recorded_us = 0
+        self._known: set[str] = set()
+
+    def record(self, envelopes: Sequence[Envelope[Payload]], now_us: int, source: str) -> list[Event[Payload]]:
+        """Return the new ones among the envelopes as recorded events."""
+        events = []
+        self.recorded_us = max(self.recorded_us, now_us)
+        for envelope in envelopes:
+            if envelope.id not in self._known:
+                self._known.add(envelope.id)
+                self.head += 1
+                events.append(Event(envelope, self.head, self.recorded_us, source))
+        return events
+
+
+class Simulation:
+    """One run of the loop, so many seconds of virtual time.
+
+    ``selfplay_workers`` in the settings name the nodes. The seed decides everything that is drawn: the same one gives
+    the same events.
     """
 
     def __init__(self, settings: RunSettings, plant: PlantSettings, arm: Arm, seed: int, seconds: float) -> None:
@@ -35,8 +54,8 @@ class Simulation:
         self.settings = settings.replace(seed=seed)
         self.agenda, self.broker = Agenda(), VirtualBroker()
         self.world = World(plant, seed, self.end_us)
-        self.cluster = Cluster(self.settings, self.world, self.agenda, self.end_us)
-        self.fold = Fold((*arm.factories, *self.cluster.factories))
+        self.cluster = Cluster(self.settings, self.world, self.agenda)
+        self.fold = Fold(cast("tuple[Factory, ...]", (*arm, *self.cluster.factories)))
         self.failures: list[Failure] = []
         self.listeners: list[Listener] = []
 
@@ -55,25 +74,21 @@ class Simulation:
         """Run up to a time."""
         while (appointment := self.agenda.next_until(end_us)) is not None:
             envelopes = appointment.happening(appointment.at_us)
-            if envelopes:
-                self._record(envelopes, appointment.at_us, appointment.source)
+            for event in self.broker.record(envelopes, appointment.at_us, appointment.source) if envelopes else ():
+                self._observe(event)
 
-    def _record(self, envelopes: Sequence[Envelope[Payload]], now_us: int, source: str) -> None:
-        for event in self.broker.record(envelopes, now_us, source):
-            outcome = self.fold.feed((event,))
-            self.cluster.observe(event, outcome.changed, self.fold.states)
-            for listener in self.listeners:
-                listener(event)
-            self.failures += outcome.failures
-            if concluded := outcome.envelopes:
-                latency = self.world.plant.time.latency
-                self.agenda.enter(latency, CONTROLLERS, lambda _, concluded=concluded: concluded)  # type: ignore[misc]
+    def _observe(self, event: Event[Payload]) -> None:
+        outcome = self.fold.feed((event,))
+        self.cluster.observe(event, outcome.changed, self.fold.states)
+        for listener in self.listeners:
+            listener(event)
+        self.failures += outcome.failures
+        if concluded := outcome.envelopes:
+            self.agenda.enter(self.world.plant.time.latency, CONTROLLERS, lambda _: concluded)
 
     def _configured(self, now_us: int) -> Sequence[Envelope[Payload]]:
-        settings = self.settings.model_dump(mode="json")
-        return self._envelope(
-            RunConfigured(run_id=derive_id("simulation", self.settings.seed), settings=settings), now_us
-        )
+        run_id, settings = derive_id("simulation", self.settings.seed), self.settings.model_dump(mode="json")
+        return self._envelope(RunConfigured(run_id=run_id, settings=settings), now_us)
 
     def _tick(self, now_us: int) -> Sequence[Envelope[Payload]]:
         self.agenda.enter(self.settings.tick_seconds, BROKER, self._tick)

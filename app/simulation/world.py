@@ -10,19 +10,24 @@ makes likelier. Each model also deviates from its trend by a jitter that its chi
 work on that. Flawed rows pull strength down in proportion to their share.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import exp, expm1, log
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.random import Generator
 
 from app.core import EventId, ModelHash, ShardKey, derive_seed
+from app.core.clock import SECOND_US
 from app.events import TrainingRequested
-from app.simulation.agenda import DAY_US, HOUR_US, START_US
 from app.simulation.settings import CurveSettings, EpisodeSettings, LearningSettings, PlantSettings, PlateauSettings
+
+HOUR_US = 3600 * SECOND_US
+DAY_US = 24 * HOUR_US
+START_US = 1_767_225_600 * SECOND_US
+"""Start of every simulation: 2026-01-01, 00:00 UTC."""
 
 WORTH_PLANTING = 1.5
 """A regression is planted once a model has this multiple of the strength that it loses."""
@@ -39,11 +44,6 @@ class Trouble(NamedTuple):
     start_us: int
     end_us: int
     severity: float
-
-
-def stream(seed: int, *purpose: str | int) -> Generator:
-    """Return an independent generator for a purpose."""
-    return np.random.default_rng(derive_seed(seed, "simulation", *purpose))
 
 
 def draw_times(per_day: float, end_us: int, rng: Generator) -> list[int]:
@@ -73,25 +73,19 @@ def severity_at(troubles: Sequence[Trouble], now_us: int) -> float:
     return next((one.severity for one in troubles if one.start_us <= now_us < one.end_us), 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTroubles:
-    """Troubles of one node."""
+NodeTrouble = Literal["dead", "slow", "corrupt", "parity", "failing"]
 
-    dead: tuple[Trouble, ...]
-    slow: tuple[Trouble, ...]
-    corrupt: tuple[Trouble, ...]
-    parity: tuple[Trouble, ...]
-    failing: tuple[Trouble, ...]
 
-    @classmethod
-    def draw(cls, plant: PlantSettings, end_us: int, seed: int, node: str) -> "NodeTroubles":
-        """Draw a node's troubles."""
-        kinds = ("dead", "slow", "corrupt", "parity", "failing")
-        drawn = {
-            kind: draw_troubles(getattr(plant.troubles, f"{kind}_nodes"), end_us, stream(seed, kind, node))
-            for kind in kinds
-        }
-        return cls(**drawn)
+class NodeTruth(NamedTuple):
+    """A node's speed, about 1, its troubles, and the chance in its games."""
+
+    speed: float
+    troubles: Mapping[NodeTrouble, Sequence[Trouble]]
+    rng: Generator
+
+    def severity(self, kind: NodeTrouble, now_us: int) -> float:
+        """Return the severity of a trouble at a time; 0 without it."""
+        return severity_at(self.troubles[kind], now_us)
 
 
 class ShardTruth(NamedTuple):
@@ -178,17 +172,19 @@ class Pupil:
         self, base: ModelTruth, shards: Sequence[ShardTruth], learning_rate: float, epochs: int
     ) -> ModelTruth | None:
         """Return the model that a training makes of ``base``; ``None`` when it diverges."""
-        settings, rows = self._plant.learning, sum(shard.rows for shard in shards)
+        settings, regressions, rng = self._plant.learning, self._plant.regressions, self._rng
+        rows = sum(shard.rows for shard in shards)
         flawed = sum(shard.rows * shard.flawed for shard in shards) / max(1, rows)
         pace = learning_rate / settings.learning_rate
         chance = settings.divergence * pace**settings.divergence_exponent * (1 + settings.flawed_divergence * flawed)
-        diverged = self._rng.random() < chance
-        experience = useful_experience(shards, settings, learning_rate, epochs)
-        learned = self._learned(base, shards, experience)
+        diverged = rng.random() < chance
+        learned = self._learned(base, shards, useful_experience(shards, settings, learning_rate, epochs))
         harmed = learned.trend - settings.flawed_harm * flawed * max(0.0, learned.trend)
-        jitter = self._jitter(base.jitter, min(1.0, pace))
-        child = replace(learned, trend=harmed - self._sudden() * max(0.0, harmed), jitter=jitter, exploit=None)
-        return None if diverged else child
+        fresh = (1 - settings.jitter_memory**2) ** 0.5 * self.curve.jitter_elo * min(1.0, pace)
+        jitter = settings.jitter_memory * base.jitter + rng.normal() * fresh
+        sudden, share = rng.random() < regressions.sudden, rng.uniform(*regressions.sudden_share)
+        lost = share * max(0.0, harmed) if sudden else 0.0
+        return None if diverged else replace(learned, trend=harmed - lost, jitter=jitter, exploit=None)
 
     def _learned(self, base: ModelTruth, shards: Sequence[ShardTruth], experience: float) -> ModelTruth:
         """Grow, as far as the next plateau; on one, try to escape."""
@@ -203,60 +199,58 @@ class Pupil:
             return replace(base, trend=grown, escaped=base.escaped + 1)
         return replace(base, trend=max(base.trend, ahead[0]))
 
-    def _jitter(self, inherited: float, pace: float) -> float:
-        settings = self._plant.learning
-        fresh = (1 - settings.jitter_memory**2) ** 0.5 * self.curve.jitter_elo * pace
-        return float(settings.jitter_memory * inherited + self._rng.normal() * fresh)
 
-    def _sudden(self) -> float:
-        settings = self._plant.regressions
-        hit, share = self._rng.random() < settings.sudden, self._rng.uniform(*settings.sudden_share)
-        return float(share) if hit else 0.0
+class ConfigTruth(NamedTuple):
+    """One configuration's learning, the times of poor data, and those of planted regressions, soonest first."""
 
-
-class ConfigTruth:
-    """One configuration's learning, the times of poor data, and the times of planted regressions."""
-
-    def __init__(self, plant: PlantSettings, key: str, seed: int, end_us: int) -> None:
-        self.pupil = Pupil(plant, key, stream(seed, "pupil", key))
-        self.poor = draw_troubles(plant.troubles.poor_configs, end_us, stream(seed, "poor", key))
-        self.planted_us = draw_times(plant.regressions.planted_per_day, end_us, stream(seed, "planted", key))
+    pupil: Pupil
+    poor: Sequence[Trouble]
+    planted_us: list[int]
 
 
 class World:
-    """The truth that the modelled cluster acts on.
+    """The truth that the modelled cluster acts on, up to the end of the simulation.
 
-    Args:
-        plant: the parameters.
-        seed: decides everything that is drawn.
-        end_us: when the simulation ends.
+    Attributes:
+        models: true strength of every model.
+        shards: truth of the shards that are not trained on yet.
+        planted: how many regressions have been planted.
     """
 
     def __init__(self, plant: PlantSettings, seed: int, end_us: int) -> None:
         self.plant, self.seed = plant, seed
         self.models: dict[ModelHash, ModelTruth] = {}
+        self.shards: dict[ShardKey, ShardTruth] = {}
         self.planted = 0
         self._end_us = end_us
-        self._shards: dict[ShardKey, ShardTruth] = {}
         self._configs: dict[str, ConfigTruth] = {}
+        self._rngs: dict[tuple[str, ...], Generator] = {}
+
+    def rng(self, *purpose: str) -> Generator:
+        """Return the generator of a purpose; what one draws does not depend on the others."""
+        if purpose not in self._rngs:
+            self._rngs[purpose] = np.random.default_rng(derive_seed(self.seed, "simulation", *purpose))
+        return self._rngs[purpose]
 
     def config(self, key: str) -> ConfigTruth:
         """Return a configuration's truth."""
         if key not in self._configs:
-            self._configs[key] = ConfigTruth(self.plant, key, self.seed, self._end_us)
+            self._configs[key] = ConfigTruth(
+                Pupil(self.plant, key, self.rng("pupil", key)),
+                draw_troubles(self.plant.troubles.poor_configs, self._end_us, self.rng("poor", key)),
+                draw_times(self.plant.regressions.planted_per_day, self._end_us, self.rng("planted", key)),
+            )
         return self._configs[key]
 
-    def poorness(self, key: str, now_us: int) -> float:
-        """Return the severity of a configuration's poor data at a time, in [0, 1]."""
-        return severity_at(self.config(key).poor, now_us)
-
-    def store(self, key: ShardKey, truth: ShardTruth) -> None:
-        """Keep the truth of a shard until it is trained on."""
-        self._shards[key] = truth
-
-    def shard(self, key: ShardKey) -> ShardTruth:
-        """Return the truth of a shard that is not trained on yet."""
-        return self._shards[key]
+    def node(self, worker: str) -> NodeTruth:
+        """Draw the truth of the node of a worker, ``daemon@node``."""
+        rng, settings = self.rng("play", worker.partition("@")[2]), self.plant.troubles
+        speed = float(2.0 ** (rng.normal() * self.plant.cluster.node_speed_sd))
+        troubles: dict[NodeTrouble, Sequence[Trouble]] = {
+            kind: draw_troubles(getattr(settings, f"{kind}_nodes"), self._end_us, self.rng(kind, worker))
+            for kind in get_args(NodeTrouble)
+        }
+        return NodeTruth(speed, troubles, rng)
 
     def train(self, key: str, request: TrainingRequested, request_id: EventId, now_us: int) -> ModelHash | None:
         """Make a new model; ``None`` when the training diverges. The shards are used up either way."""
@@ -265,7 +259,7 @@ class World:
             self.models[model] = ModelTruth()
             return model
         base = self.models[request.base_model]
-        shards = [self._shards.pop(shard.key) for shard in request.shards]
+        shards = [self.shards.pop(shard.key) for shard in request.shards]
         child = self.config(key).pupil.trained(base, shards, request.learning_rate, request.epochs)
         if child is None:
             return None

@@ -23,13 +23,7 @@ class Field(NamedTuple):
 
 
 def state_fields(events: Iterable[Event[Any]], config_key: ConfigKey, voided: frozenset[int]) -> dict[str, Field]:
-    """Return the fields of a configuration's FeedbackState by name, in their order.
-
-    Args:
-        events: those of ``STATE_READS``, in the journal's order.
-        config_key: the configuration.
-        voided: positions of voided events.
-    """
+    """Return the fields of a configuration's FeedbackState by name, folded from all events of ``STATE_READS``."""
     fold = Fold((FeedbackFold,), voided=voided)
     state = FeedbackState(config_key=config_key)
     fields = {name: Field(_value(state, name), None) for name in FIELDS}

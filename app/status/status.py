@@ -1,9 +1,21 @@
-"""The status of a run: its configurations and daemons, folded from events."""
+"""The status of a run: its configurations and daemons, folded from events.
 
+A board may be saved in a file beside the journal, from which whoever looks again reads on. It is a copy of what the
+journal says, and nothing else depends on it: a damaged one, and one of another version or journal, count as missing.
+"""
+
+import json
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Literal, get_args
+
+from msgspec import DecodeError, field
+from pydantic import ValidationError
 
 from app.config import ForeignSettings, RunSettings
 from app.core import ModelHash, Rate
@@ -16,6 +28,7 @@ from app.events import (
     DaemonStarted,
     DaemonStopped,
     Event,
+    EventVoided,
     Kind,
     NodeDegraded,
     NodeQuarantined,
@@ -26,12 +39,15 @@ from app.events import (
 )
 from app.events.envelope import EPOCH
 from app.events.rows import Row
+from app.journal import JournalReader, history
 from app.status.configs import CHANGED_BY, ConfigRow, Progress, fold_config
 from app.status.summary import short
 
 State = Literal["started", "ready", "degraded", "quarantined", "stopped", "failed", "silent", "gone"]
 Trouble = NodeDegraded | NodeRecovered | NodeQuarantined | NodeReleased
 MICROSECONDS = 1_000_000
+FORMAT = 4
+"""Of saved boards; to be raised when the rows change, or a fold counts events otherwise."""
 
 
 class DaemonRow(Row, frozen=True):
@@ -51,13 +67,7 @@ class DaemonRow(Row, frozen=True):
     quarantined: bool = False
 
     def state_at(self, now_us: int, silent_after_seconds: float, *, running: bool) -> State:
-        """Return the state; ``silent``: no event for too long, ``gone``: the run ended without a stop.
-
-        Args:
-            now_us: the time of day.
-            silent_after_seconds: longest time between events of a daemon.
-            running: whether the run is running; if not, no daemon is.
-        """
+        """Return the state; ``silent``: no event for too long, ``gone``: the run ended without a stop."""
         if self.state not in ("started", "ready"):
             return self.state
         if not running:
@@ -75,7 +85,21 @@ def fold_daemon(row: DaemonRow | None, event: Event[Payload]) -> DaemonRow:
     assert isinstance(data, DaemonFact)
     if row is None:
         row = DaemonRow(daemon=data.daemon, node=data.node, heard_us=event.recorded_us, state="stopped")
-    return row.replace(heard_us=event.recorded_us, **_changes(row, data))
+    changes: dict[str, Any] = {}
+    match data:
+        case DaemonStarted():
+            restarts = row.restarts + (row.state != "stopped")
+            changes = {"state": "started", "pid": data.pid, "restarts": restarts, "jobs": 0, "error": None}
+        case DaemonReady():
+            changes = {"state": "ready", "capacity": data.capacity}
+        case DaemonHeartbeat():
+            state = "started" if row.state == "started" else "ready"
+            changes = {"state": state, "lag": data.lag, "jobs": data.jobs}
+        case DaemonStopped():
+            changes = {"state": "stopped", "jobs": 0}
+        case DaemonFailed():
+            changes = {"state": "failed", "jobs": 0, "error": data.error}
+    return row.replace(heard_us=event.recorded_us, **changes)
 
 
 def fold_trouble(row: DaemonRow, data: Trouble) -> DaemonRow:
@@ -86,28 +110,10 @@ def fold_trouble(row: DaemonRow, data: Trouble) -> DaemonRow:
         case NodeQuarantined(reason=reason):
             return row.replace(quarantined=True, error=reason)
         case NodeRecovered():
-            changed: dict[str, Any] = {"degraded": False}
+            after = row.replace(degraded=False)
         case NodeReleased():
-            changed = {"quarantined": False}
-    after = row.replace(**changed)
+            after = row.replace(quarantined=False)
     return after if after.degraded or after.quarantined else after.replace(error=None)
-
-
-def _changes(row: DaemonRow, data: DaemonFact) -> dict[str, Any]:
-    match data:
-        case DaemonStarted():
-            restarts = row.restarts + (row.state != "stopped")
-            return {"state": "started", "pid": data.pid, "restarts": restarts, "jobs": 0, "error": None}
-        case DaemonReady():
-            return {"state": "ready", "capacity": data.capacity}
-        case DaemonHeartbeat():
-            state = "started" if row.state == "started" else "ready"
-            return {"state": state, "lag": data.lag, "jobs": data.jobs}
-        case DaemonStopped():
-            return {"state": "stopped", "jobs": 0}
-        case DaemonFailed():
-            return {"state": "failed", "jobs": 0, "error": data.error}
-    return {}
 
 
 READS: frozenset[type[Payload]] = frozenset(
@@ -121,7 +127,7 @@ READS: frozenset[type[Payload]] = frozenset(
 """The payloads that a status is made from."""
 
 
-class Decision(Row, frozen=True):
+class LastDecision(Row, frozen=True):
     """The last decision about a configuration."""
 
     name: str
@@ -153,7 +159,7 @@ class ConfigStatus(Row, frozen=True):
     blocked: str | None
     paused: bool
     boost: float | None
-    last_decision: Decision | None
+    last_decision: LastDecision | None
     waiting_for: str | None
 
 
@@ -182,63 +188,53 @@ class Status(Row, frozen=True):
     daemons: tuple[DaemonStatus, ...]
 
 
-class BoardState(Row, frozen=True):
-    """All that a board knows; ``event_id`` is that of the event at ``position``, counted last."""
+class Board(Row, frozen=False):  # type: ignore[misc]
+    """Rows of a run. Feed it events in order; ask for the status at any time.
 
-    position: int
-    event_id: str
-    settings: RunSettings | None
-    configs: tuple[ConfigRow, ...]
-    daemons: tuple[DaemonRow, ...]
-
-
-class Board:
-    """Folds events into rows. Feed it events in order; ask for the status at any time.
-
-    Args:
-        state: what another board knew, to go on from there.
+    ``position`` and ``event_id`` are those of the event counted last. Daemons are kept by name, ``daemon@node``.
     """
 
-    def __init__(self, state: BoardState | None = None) -> None:
-        self.position = state.position if state else 0
-        self.settings = state.settings if state else None
-        self._event_id = state.event_id if state else ""
-        self._configs = {row.key: row for row in state.configs} if state else {}
-        self._daemons = {(row.node, row.daemon): row for row in state.daemons} if state else {}
+    position: int = 0
+    event_id: str = ""
+    settings: RunSettings | None = None
+    configs: dict[str, ConfigRow] = field(default_factory=dict)
+    daemons: dict[str, DaemonRow] = field(default_factory=dict)
 
-    def state(self) -> BoardState:
-        """Return all that it knows."""
-        return BoardState(
-            position=self.position,
-            event_id=self._event_id,
-            settings=self.settings,
-            configs=tuple(self._configs.values()),
-            daemons=tuple(self._daemons.values()),
-        )
+    def save(self, path: Path) -> None:
+        """Replace the saved board, whole or not at all.
+
+        Raises:
+            OSError: it can't be written.
+        """
+        state = self.to_json().decode()
+        document = {"made_by": _maker(), "sha256": sha256(state.encode()).hexdigest(), "state": state}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_name(f"{path.name}.{os.getpid()}")
+        scratch.write_text(json.dumps(document), encoding="utf-8")
+        scratch.replace(path)
 
     def feed(self, events: Iterable[Event[Any]]) -> None:
         """Count events; those not in ``READS`` change nothing."""
         for event in events:
-            self.position, self._event_id = event.sequence, event.id
+            self.position, self.event_id = event.sequence, event.id
             if isinstance(event.data, RunConfigured):
                 self._configure(event)
             elif isinstance(event.data, DaemonFact):
-                key = (event.data.node, event.data.daemon)
-                self._daemons[key] = fold_daemon(self._daemons.get(key), event)
+                name = f"{event.data.daemon}@{event.data.node}"
+                self.daemons[name] = fold_daemon(self.daemons.get(name), event)
             elif isinstance(event.data, Trouble):
-                daemon, _, node = event.data.worker.partition("@")
-                if known := self._daemons.get((node, daemon)):
-                    self._daemons[node, daemon] = fold_trouble(known, event.data)
+                if known := self.daemons.get(event.data.worker):
+                    self.daemons[event.data.worker] = fold_trouble(known, event.data)
             elif event.subject:
-                row = self._configs.get(event.subject) or ConfigRow(key=event.subject, since_us=event.recorded_us)
-                self._configs[event.subject] = fold_config(row, event)
+                row = self.configs.get(event.subject) or ConfigRow(key=event.subject, since_us=event.recorded_us)
+                self.configs[event.subject] = fold_config(row, event)
 
     def _configure(self, event: Event[RunConfigured]) -> None:
         """Take in the run's settings, except those that every fold skips."""
         with suppress(ForeignSettings):
             self.settings = RunSettings.recorded(event.data.settings, event.source)
             for config in self.settings.configs:
-                self._configs.setdefault(config.key, ConfigRow(key=config.key, since_us=event.recorded_us))
+                self.configs.setdefault(config.key, ConfigRow(key=config.key, since_us=event.recorded_us))
 
     def status(self, now: datetime, silent_after_seconds: float, *, running: bool) -> Status:
         """Return the status of the configurations that the run plays now, and of its daemons.
@@ -249,12 +245,12 @@ class Board:
             running: whether the run is running; the journal alone can't show a crash.
         """
         now_us = round((now - EPOCH).total_seconds() * MICROSECONDS)
-        played = self._configs if self.settings is None else [config.key for config in self.settings.configs]
+        played = self.configs if self.settings is None else [config.key for config in self.settings.configs]
         return Status(
             time=now,
             running=running,
             position=self.position,
-            configs=tuple(_config(self._configs[key], now_us, self.settings) for key in played),
+            configs=tuple(_config(self.configs[key], now_us, self.settings) for key in played),
             daemons=tuple(_daemon(row, now_us, silent_after_seconds, running=running) for row in self._present()),
         )
 
@@ -263,17 +259,44 @@ class Board:
 
         Without this rule a node that was shut down would stay in the table for ever.
         """
-        rows = list(self._daemons.values())
+        rows = list(self.daemons.values())
         nodes = {row.node for row in rows if row.state != "stopped"}
         if rows and not nodes:
             nodes = {max(rows, key=lambda row: row.heard_us).node}
         return [row for row in rows if row.node in nodes]
 
 
+def load_board(path: Path, reader: JournalReader) -> Board:
+    """Return the saved board if it belongs to the journal, otherwise an empty one."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        text = document["state"]
+        if document["made_by"] != _maker() or document["sha256"] != sha256(text.encode()).hexdigest():
+            return Board()
+        board = Board.from_json(text)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError, DecodeError):
+        return Board()
+    return board if _belongs(board, reader) else Board()
+
+
+def _belongs(board: Board, reader: JournalReader) -> bool:
+    """Return whether the journal still holds the last counted event, and no event was voided since."""
+    if not reader.landmark(EventVoided.event_type) <= board.position <= reader.head or not board.position:
+        return False
+    event: Event[Any] | None = next(history(reader, after=board.position - 1, on_dead=lambda _: None), None)
+    return event is not None and (event.sequence, event.id) == (board.position, board.event_id)
+
+
+def _maker() -> str:
+    """Name what the rows depend on apart from the events: the code, and which events it reads."""
+    names = sorted(f"{payload.event_type} {payload.dataversion}" for payload in READS)
+    return f"flyball {version('flyball')} {FORMAT} {sha256(' '.join(names).encode()).hexdigest()[:16]}"
+
+
 def _config(row: ConfigRow, now_us: int, settings: RunSettings | None) -> ConfigStatus:
     decision = None
     if row.decision is not None:
-        decision = Decision(row.decision.name, row.decision.id, _age(row.decision.recorded_us, now_us))
+        decision = LastDecision(row.decision.name, row.decision.id, _age(row.decision.recorded_us, now_us))
     return ConfigStatus(
         **_shared(row, ConfigStatus),
         model=row.model,

@@ -33,7 +33,7 @@ class Column(NamedTuple, Generic[R]):
         cell: the content in a row.
         need: the column with the lowest is left out first.
         right: whether it is right-justified.
-        enough: its width at most: longer texts wrap. None: they don't, and it is as wide as the widest.
+        enough: width at which longer texts wrap; ``None``: as wide as the widest.
     """
 
     name: str

@@ -27,13 +27,7 @@ class AmbiguousEvent(FlyballError):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An event in a trace.
-
-    Attributes:
-        event: the event.
-        level: distance from the first event shown.
-        hidden: its direct effects that are not shown.
-    """
+    """An event in a trace, ``level`` steps after the first one shown; so many of its direct effects are ``hidden``."""
 
     event: Event[Any]
     level: int
@@ -44,10 +38,7 @@ class Node:
 class Trace:
     """Causes and effects of one event.
 
-    Attributes:
-        id: the event asked for.
-        nodes: in order of reading: each event is followed by what came of it, at the next level.
-        earlier: causes before the first one shown.
+    In ``nodes``, each event is followed by what came of it; before the first lie so many ``earlier`` causes.
     """
 
     id: str
@@ -64,9 +55,7 @@ def trace(read: Read, prefix: str, *, causes: int = 8, effects: int = 6) -> Trac
         causes: how many generations before it.
         effects: how many generations after it.
 
-    Raises:
-        UnknownEvent: there is none.
-        AmbiguousEvent: there are several; the message names them, or the first of many.
+    Raises ``UnknownEvent`` or ``AmbiguousEvent``.
     """
     cause_of: dict[str, str | None] = {event.id: event.envelope.causationid for event in read()}
     found = _find(cause_of, prefix)

@@ -12,7 +12,7 @@ from app.config import GAMES
 from app.controllers import Controller, FeedbackFold
 from app.controllers.fold import Fold
 from app.core import ConfigKey
-from app.simulation import ALL, Arm, Simulation, arm_of, load_plant
+from app.simulation import ALL, ARMS, Simulation, load_plant
 from app.simulation.settings import ROWS_PER_TRAINING
 
 SIZES = ((12, 36), (1_000, 100), (10_000, 1_000))
@@ -77,13 +77,13 @@ def warm(simulation: Simulation) -> None:
 
 def measure(configs: int, nodes: int) -> Cost:
     times = Times()
-    arm = Arm(ALL, tuple(timed(controller, times) for controller in arm_of(ALL).controllers))
+    arm = tuple(timed(controller, times) for controller in ARMS[ALL])
     model = GAMES[ConfigKey("connect_four_2p")].replace(rows_per_training=ROWS_PER_TRAINING)
     settings = simulated_settings(
         nodes, [model.replace(key=ConfigKey(f"scale_{number}_2p")) for number in range(configs)]
     )
     simulation = Simulation(settings, load_plant(), arm, seed=1, seconds=7 * 86_400)
-    simulation.fold = Fold((timed_fold(times), *arm.controllers))
+    simulation.fold = Fold((timed_fold(times), *arm))
     warm(simulation)
     times.seconds.clear()
     first, began = simulation.broker.head, process_time()

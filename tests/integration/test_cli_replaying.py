@@ -14,12 +14,12 @@ from generated_run import write_generated
 from golden_runs import load
 from msgspec.structs import replace
 from recorded_run import Recording, write_journal
+from replayed import replay
 
 from app.cli.group import main
 from app.config import RunSettings
 from app.events import Event, ModelPromoted, Payload, PlateauDetected, RunConfigured
 from app.journal import SqliteStateStore
-from app.replay.replaying import replay
 from daemons.saved_state import SCHEMAS_KEY
 
 Flyball = Callable[..., Result]

@@ -56,7 +56,7 @@ def begun(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[psutil
     runs = list[psutil.Process]()
     try:
         while len(runs) < 2:
-            runs = [one for one in psutil.Process(command.pid).children() if "spawn_main" in " ".join(one.cmdline())]
+            runs = [one for one in psutil.Process(command.pid).children() if "app.engine" in one.cmdline()]
         yield command, runs
     finally:
         command.kill()

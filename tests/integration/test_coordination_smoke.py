@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from in_memory import MemoryBus, MemoryJournal, MemoryStateStore
+from replayed import replay
 
 from app.config import GAMES, EvaluationSettings, RunSettings, SelfplaySettings
 from app.controllers.fold import HOST
@@ -21,7 +22,7 @@ from app.events import (
     originate,
 )
 from app.journal import history
-from app.replay.replaying import Replay, replay
+from app.replay.replaying import Replay
 from daemons.clock import SystemClock
 from daemons.host import Host, Ports, Rhythm
 from daemons.jobs import Place

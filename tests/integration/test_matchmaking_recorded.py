@@ -12,7 +12,7 @@ from simulated_settings import simulated_settings
 from app.config import GAMES, AdmissionSettings, LeagueSettings
 from app.core import ConfigKey
 from app.events import Event, OpponentSampled, Payload, SelfplayComplete, SelfplayRequested
-from app.simulation import ALL, Simulation, arm_of, load_plant
+from app.simulation import ALL, ARMS, Simulation, load_plant
 
 KEYS = ("tic_tac_toe_2p", "connect_four_2p", "oh_hell_3p")
 OFTEN = AdmissionSettings(recent_every=2, recent_for=20, anchor_every=10)
@@ -23,7 +23,7 @@ def events() -> list[Event[Payload]]:
     """Return three simulated days."""
     settings = simulated_settings(6, [GAMES[ConfigKey(key)] for key in KEYS])
     league = LeagueSettings(admission=OFTEN)
-    simulation = Simulation(settings.replace(league=league), load_plant(), arm_of(ALL), seed=1, seconds=72 * 3600.0)
+    simulation = Simulation(settings.replace(league=league), load_plant(), ARMS[ALL], seed=1, seconds=72 * 3600.0)
     found = list[Event[Payload]]()
     simulation.listeners.append(found.append)
     simulation.run()

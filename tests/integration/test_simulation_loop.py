@@ -10,6 +10,7 @@ from simulated_settings import simulated_settings
 from app.config import GAMES, RunSettings
 from app.config.feedback import TriggerSettings
 from app.core import ConfigKey
+from app.core.clock import SECOND_US
 from app.events import (
     DaemonReady,
     Event,
@@ -26,8 +27,8 @@ from app.events import (
     TrainingRequested,
     encode,
 )
-from app.simulation import ALL, ARMS, NONE, PlantSettings, Scoreboard, Simulation, arm_of, load_plant
-from app.simulation.agenda import SECOND_US, START_US
+from app.simulation import ALL, ARMS, NONE, PlantSettings, Scoreboard, Simulation, load_plant
+from app.simulation.world import START_US
 from daemons.registry import DAEMONS
 
 KEYS = ("tic_tac_toe_2p", "connect_four_2p", "oh_hell_3p")
@@ -47,7 +48,7 @@ def simulated(
     nodes: int = 6,
     run: RunSettings | None = None,
 ) -> tuple[Simulation, list[Event[Payload]]]:
-    simulation = Simulation(run or settings(nodes), plant, arm_of(arm), seed, hours * HOURS)
+    simulation = Simulation(run or settings(nodes), plant, ARMS[arm], seed, hours * HOURS)
     events = list[Event[Payload]]()
     simulation.listeners.append(events.append)
     simulation.run()
@@ -107,11 +108,11 @@ def test_nodes_that_fail_at_once_draw_few_requests() -> None:
 
 def test_all_controllers_of_the_running_system_are_in_the_loop() -> None:
     hosted = {controller for spec in DAEMONS.values() for controller in spec.controllers}
-    assert set(ARMS[ALL].controllers) == hosted
-    assert not hosted & set(ARMS[NONE].controllers)
+    assert set(ARMS[ALL]) == hosted
+    assert not hosted & set(ARMS[NONE])
     for controller in hosted:
         arm = ARMS[f"without {controller.name}"]
-        assert hosted - set(arm.controllers) == {controller}
+        assert hosted - set(arm) == {controller}
 
 
 @pytest.mark.parametrize("arm", ARMS)
@@ -155,7 +156,7 @@ def test_what_a_dead_node_was_asked_for_is_played_after_its_return() -> None:
 def test_a_planted_regression_shows_in_the_truth_and_is_entered_in_the_scoreboard() -> None:
     planting = PLANT.regressions.replace(planted_per_day=4.0, planted_elo=30.0, sudden=0.0)
     plant = PLANT.replace(regressions=planting)
-    simulation = Simulation(settings(), plant, arm_of(NONE), seed=3, seconds=24 * HOURS)
+    simulation = Simulation(settings(), plant, ARMS[NONE], seed=3, seconds=24 * HOURS)
     scoreboard = Scoreboard(simulation.world, KEYS)
     simulation.listeners.append(scoreboard.observe)
     simulation.run()

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from app.simulation.agenda import DAY_US, START_US
 from app.simulation.jobs import played
 from app.simulation.settings import CurveSettings, EpisodeSettings, PlantSettings, load_plant
 from app.simulation.world import (
+    DAY_US,
+    START_US,
     ModelTruth,
     Pupil,
     ShardTruth,

@@ -5,19 +5,30 @@ After a change that is meant to alter decisions, make them again: ``python tests
 
 import pytest
 from golden_runs import FOLDER, NAMES, expected, load, summary
+from replayed import replay, replayed_apart
 
 from app.events import CATALOGUE, Kind, TrainingCompleted
 from app.replay.explain import verify
-from app.replay.replaying import replay
+from app.replay.replaying import state_hash
 
 
-@pytest.mark.parametrize("apart", [False, True], ids=["hosted together", "hosted apart"])
 @pytest.mark.parametrize("name", NAMES)
-def test_golden_runs_replay(name, apart):
+def test_golden_runs_replay(name):
     events = load(name)
-    report = replay(events, apart=apart)
+    report = replay(events)
     verify(lambda: events, report)
     assert summary(report) == expected()[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_golden_runs_replay_by_daemon(name):
+    """Controllers that are hosted apart, as in a cluster, come to the same state."""
+    events = load(name)
+    parts = replayed_apart(events)
+    for part in parts:
+        verify(lambda: events, part.report(len(events)))
+    tables = {reducer: rows for part in parts for reducer, rows in part.tables().items()}
+    assert state_hash(tables) == expected()[name]["state_hash"]
 
 
 def test_every_kind_of_decision_is_in_them():

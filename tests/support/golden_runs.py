@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from generated_run import generated, hasty
+from replayed import replay
 from running_loop import SETTINGS, running_loop
 
 from app.events import CATALOGUE, Event, Kind, LossAnomalyDetected, Payload, PlateauDetected, decode
 from app.events.envelope import EPOCH
 from app.journal import SqliteJournalReader, history
-from app.replay.replaying import Report, replay
+from app.replay.replaying import Report
 
 FOLDER = Path(__file__).parents[1] / "replay" / "golden"
 NAMES = ("recorded", "generated")

@@ -7,6 +7,7 @@ import pytest
 from driving import KEY, OLD, run_settings
 from generated_run import generated, hasty
 from in_memory import MemoryJournal
+from replayed import replay
 
 from app.config import RunSettings
 from app.controllers import LossWatch
@@ -27,7 +28,7 @@ from app.events import (
 from app.events.envelope import EPOCH
 from app.events.frames import Frame, frame_of, seal
 from app.journal.history import last_settings
-from app.replay.replaying import controllers, replay, state_hash
+from app.replay.replaying import controllers, state_hash
 
 CONFIGURED = RunConfigured(run_id="run", settings=run_settings().model_dump(mode="json"))
 CLEARED = RegressionCleared(model=OLD)

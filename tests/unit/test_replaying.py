@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from generated_run import generated, laptop
 from msgspec.structs import replace
+from replayed import replay
 
 from app.controllers import FeedbackState
 from app.controllers.league_keeper import LeagueRow
@@ -24,7 +25,7 @@ from app.events import (
 )
 from app.league import Agent, League
 from app.replay.explain import NonDeterministicReplay, explain, verify
-from app.replay.replaying import Replay, replay, state_hash
+from app.replay.replaying import Replay, state_hash
 
 Events = list[Event[Payload]]
 OTHER = ModelHash("f" * 64)
@@ -213,13 +214,12 @@ def test_the_error_says_how_many_there_are(run):
 
 
 def _resumed(events: Sequence[Event[Payload]], cuts: Sequence[int]) -> Replay:
-    one = Replay()
-    one.begin(events[0].id)
-    saved: dict[Any, bytes] = {}
+    run, saved = events[0].id, dict[Any, bytes]()
+    one = Replay(run=run)
     for start, end in zip((0, *cuts), (*cuts, len(events)), strict=True):
         one.feed(list(events[start:end]), keep=True)
         saved = {key: row for key, row in (saved | one.changes()).items() if row is not None}
-        one = Replay(saved=saved)
+        one = Replay(saved=saved, run=run)
     return one
 
 

@@ -5,10 +5,11 @@ import json
 import pytest
 from generated_run import generated
 from msgspec.structs import replace
+from replayed import replay
 
 from app.events import EvaluationRequested, Event, ModelPromoted, OpponentSampled, SelfplayRequested, encode, originate
 from app.events.frames import Stored
-from app.replay.replaying import Replay, replay
+from app.replay.replaying import Replay
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,8 @@ from app.games import checker_for
 from app.learning.inference import Policy
 from app.learning.network import bytes_to_parameters
 from app.play.inspection import InspectionSpec, game_record, inspect_in
-from app.scenarios import SCENARIOS, Known, NotReady, Plan, Scenario, Watch, choose, known_of
+from app.scenarios import SCENARIOS, Plan, Watch, choose, known_of
+from app.scenarios.plan import Known, NotReady, Scenario
 from app.scenarios.regression import turned_round
 from app.scenarios.stall import QUICK
 from app.store import FileStore, MemoryStore, get_checkpoint, get_shard

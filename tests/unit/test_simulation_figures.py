@@ -6,6 +6,7 @@ import pytest
 
 from app.config.feedback import StallSettings
 from app.core import Elo, EventId, ModelHash, Rate
+from app.core.clock import SECOND_US
 from app.events import (
     ClockTick,
     EvaluationCompleted,
@@ -21,7 +22,7 @@ from app.events import (
 )
 from app.events.envelope import EPOCH
 from app.simulation import NONE, RunResult, Scoreboard, load_plant, summarise
-from app.simulation.agenda import DAY_US, HOUR_US, SECOND_US, START_US, Agenda, VirtualBroker
+from app.simulation.cluster import Agenda
 from app.simulation.comparing import bootstrap
 from app.simulation.scoreboard import (
     Account,
@@ -31,7 +32,8 @@ from app.simulation.scoreboard import (
     regression_figures,
     stall_figures,
 )
-from app.simulation.world import ModelTruth, World
+from app.simulation.simulation import VirtualBroker
+from app.simulation.world import DAY_US, HOUR_US, START_US, ModelTruth, World
 
 KEY = "connect_four_2p"
 A, B, C = (ModelHash(letter * 64) for letter in "abc")

@@ -100,7 +100,7 @@ def test_progress_after_a_rollback_counts_no_withdrawn_champion() -> None:
     run.add(ModelRolledBack(from_model=last, to_model=first, step=1, reason="worse"), run.events[-1])
     board = Board()
     board.feed(run.events)
-    (row,) = (one for one in board.state().configs if one.key == KEY)
+    row = board.configs[KEY]
     assert [champion.model for champion in row.champions] == [OLD, first]
 
 

@@ -26,7 +26,7 @@ from app.events import (
     TrainingUnblocked,
 )
 from app.journal import SqliteJournalReader
-from app.status import snapshot
+from app.status import status as status_module
 from app.status.status import Board
 from daemons.registry import DAEMONS
 from daemons.supervisor import ChildReport
@@ -68,13 +68,13 @@ def test_a_board_goes_on_from_where_it_was_saved(tmp_path: Path, monkeypatch: py
     write_journal(folder.journal, events[12:])
     spoil_the_start(folder)
     again = JournalWatch(folder)
-    assert again.board.state() == first.board.state()
+    assert again.board == first.board
     assert [event.data.event_name for event in again.news()] == []
     whole = Board()
     whole.feed(events)
-    assert again.board.state() == whole.state()
+    assert again.board == whole
     with closing(SqliteJournalReader(folder.journal)) as reader:
-        assert read_board(folder, reader).state() == whole.state()
+        assert read_board(folder, reader) == whole
 
 
 def test_the_end_of_a_watch_is_saved(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_the_end_of_a_watch_is_saved(tmp_path: Path) -> None:
     watch.news()
     watch.save()
     spoil_the_start(folder)
-    assert JournalWatch(folder).board.state() == watch.board.state()
+    assert JournalWatch(folder).board == watch.board
 
 
 @pytest.mark.parametrize("change", ["damaged", "cut off", "another journal", "a shorter journal", "older code"])
@@ -109,7 +109,7 @@ def test_a_snapshot_that_can_t_be_relied_on_is_not(
             folder.journal.unlink()
             write_journal(folder.journal, events[:5])
         case "older code":
-            monkeypatch.setattr(snapshot, "FORMAT", 0)
+            monkeypatch.setattr(status_module, "FORMAT", 0)
     assert JournalWatch(folder).board.position == 0
 
 
