@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from recorded_run import KEY, recording, write_journal
+from recorded_run import KEY, OLD, recording, write_journal
 
 from app.cli import main
-from app.controllers import FeedbackState
+from app.status.state import FIELDS
 
 EVENTS = recording().events
 
@@ -33,7 +33,7 @@ def test_each_field_names_the_event_that_set_it(run: Path) -> None:
     done = state(run, KEY, "--json")
     assert done.exit_code == 0, done.stderr
     fields = json.loads(done.stdout)
-    assert tuple(fields) == FeedbackState.__struct_fields__
+    assert tuple(fields) == FIELDS
     origins = {name: field["event"] and field["event"]["id"] for name, field in fields.items()}
     assert fields["games_played"]["value"] == 600
     assert origins["games_played"] == last("SELFPLAY_COMPLETE")
@@ -42,6 +42,22 @@ def test_each_field_names_the_event_that_set_it(run: Path) -> None:
     assert fields["consecutive_failures"] == {"value": 1, "event": fields["last_promotion_success"]["event"]}
     assert fields["quality_score"] == {"value": None, "event": None}
     assert len(fields["elo_history"]["value"]) == 1, "two ratings within a minute are one point"
+
+
+def test_lineage_names_the_events_that_set_it(run: Path) -> None:
+    fields = json.loads(state(run, KEY, "--json").stdout)
+    assert fields["champions"]["value"] == [{"model": OLD, "step": 0, "elo": 5.0, "elo_stderr": 20.0}]
+    assert fields["champions"]["event"] == fields["current_model"]["event"]
+    assert fields["champions"]["event"]["id"] == last("MODEL_PROMOTED")
+    for name, event in (("training", "TRAINING_COMPLETED"), ("candidate", "PROMOTION_REJECTED")):
+        assert (fields[name]["value"], fields[name]["event"]["id"]) == (None, last(event))
+    assert fields["distributed"] == {"value": None, "event": None}
+
+
+def test_undecided_knobs_are_not_shown_as_unknown(run: Path) -> None:
+    lines = {line.split()[0]: " ".join(line.split()[1:]) for line in state(run, KEY).stdout.splitlines() if line}
+    assert (lines["learning_rate"], lines["training_block"]) == ("as configured", "none")
+    assert lines["quality_score"] == "unknown"
 
 
 def test_one_field_shows_the_way_to_its_trace(run: Path) -> None:

@@ -76,9 +76,9 @@ def match(score: int, games: int, opponent: str = "random") -> MatchResult:
     )
 
 
-def trained(model: ModelHash, step: int) -> TrainingCompleted:
+def trained(model: ModelHash, step: int, request: str = "r") -> TrainingCompleted:
     return TrainingCompleted(
-        request_id=EventId("r"), model=model, parent=None, step=step, rows=9000 * step, metrics=None
+        request_id=EventId(request), model=model, parent=None, step=step, rows=9000 * step, metrics=None
     )
 
 
@@ -113,7 +113,7 @@ def recording() -> Recording:
     run.add(DaemonReady(**who, position=2, capacity=1))
     ask = TrainingRequested(base_model=None, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=3)
     asked = run.add(ask, root, KEY)
-    first = run.add(trained(OLD, 0), asked)
+    first = run.add(trained(OLD, 0, asked.id), asked)
     wanted = run.add(EvaluationRequested(purpose="rating", model=OLD, step=0, seed=1), first)
     judged = run.add(evaluated(OLD, 0, 5.0, 100), wanted)
     promoted = ModelPromoted(model=OLD, previous=None, step=0, elo=Elo(5.0), evidence=evidence(5.0))
@@ -134,7 +134,8 @@ def recording() -> Recording:
     )
     rows = run.add(played, playing)
     again = TrainingRequested(base_model=OLD, shards=(SHARD,), step=0, seed=2, learning_rate=1e-3, epochs=3)
-    second = run.add(trained(NEW, 1), run.add(again, rows))
+    asked = run.add(again, rows)
+    second = run.add(trained(NEW, 1, asked.id), asked)
     run.add(DaemonHeartbeat(**who, position=11, lag=2, jobs=1, requests=()))
     judged = run.add(evaluated(NEW, 1, -12.5, 90), second)
     run.add(PromotionRejected(model=NEW, current=OLD, step=1, evidence=evidence(-12.5)), judged)

@@ -16,14 +16,14 @@ from app.events import (
     originate,
 )
 from app.events.envelope import EPOCH
-from app.scenarios import Known
+from app.scenarios.plan import Known
 
 
-def known_after(*payloads: Payload, key: str = KEY, settings: RunSettings | None = None) -> Known:
+def known_after(*payloads: Payload, settings: RunSettings | None = None) -> Known:
     """Return what is known of a configuration after events with these payloads."""
-    known = Known(settings or run_settings(), FeedbackState(config_key=ConfigKey(key)))
+    known = Known(settings or run_settings(), FeedbackState(config_key=ConfigKey(KEY)))
     for data in payloads:
-        envelope = originate(data, event_id="event", time=EPOCH, subject=key)
+        envelope = originate(data, event_id="event", time=EPOCH, subject=KEY)
         known.take(Event(envelope, 1, 0, "broker@laptop"))
     return known
 

@@ -99,12 +99,8 @@ class TestKnown:
 
 
 class TestChoosing:
-    def test_the_first_that_has_what_it_needs(self):
-        settings = run_settings(KEY, OTHER_KEY)
-        known = {
-            KEY: known_after(settings=settings),
-            OTHER_KEY: known_after(promoted(), key=OTHER_KEY, settings=settings),
-        }
+    def test_the_first_that_has_what_it_needs(self, record):
+        known = known_of(run_settings(KEY, OTHER_KEY), [record(promoted(), OTHER_KEY)])
         assert choose(SCENARIOS["stall"], known, None, MemoryStore()).key == OTHER_KEY
 
     def test_refusal_says_what_each_configuration_lacks(self):
