@@ -9,9 +9,7 @@ from app.games.codec import Codec, identical
 from app.games.hearts import encode as layout
 from app.games.hearts.cards import CARDS, FIRST_HEART, POINTS, QUEEN_OF_SPADES, RANKS, SEATS, SUITS
 from app.games.hearts.play import DIRECTION_ORDER
-from app.games.table import Floats, Indices
-
-Seats = NDArray[np.int8]
+from app.games.table import Floats, Indices, Mask, Seats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,7 +21,7 @@ class Played:
     seat: Indices  # [M] who played it, as places to the left of the observer
     order: Indices  # [M] number of the card in its game
     led: Indices  # [M] the suit led to its trick
-    current: NDArray[np.bool_]  # [M] whether it lies in the trick that is being played
+    current: Mask  # [M] whether it lies in the trick that is being played
     count: Indices  # [K] cards played in each position
 
 
@@ -115,7 +113,7 @@ def hearts(qs_breaks_hearts: bool = True) -> Codec:  # noqa: FBT001, FBT002  # a
         row, card, age = played.row, played.card, played.count[played.row] - 1 - played.order
         out = np.zeros((len(raw), layout.SIZE), dtype=np.float32)
 
-        def write_cards(which: NDArray[np.bool_], start: int, place: Indices) -> None:
+        def write_cards(which: Mask, start: int, place: Indices) -> None:
             suit, rank = np.divmod(card[which], RANKS)
             begin = start + place[which] * layout.CARD
             out[row[which], begin + suit] = out[row[which], begin + SUITS + rank] = 1

@@ -158,6 +158,7 @@ def choose(game: Game, card: int) -> None:
 
 @kernel
 def _begin_play(game: Game) -> None:
+    """Let who holds the two of clubs lead."""
     for seat in range(SEATS):
         if game["hand"][seat] & 1 << TWO_OF_CLUBS:
             game["mover"] = game["leader"] = seat
@@ -179,28 +180,17 @@ def _play(game: Game, seat: int, card: int) -> None:
     if number & 3 < SEATS - 1:
         game["mover"] = (seat + 1) & 3
         return
-    taker = trick_winner(game, first)
-    points = 0
-    for k in range(first, first + SEATS):
-        points += _POINTS[plays[k]]
+    best, winner, points = plays[first], 0, 0
+    for k in range(SEATS):
+        other = plays[first + k]
+        takes = (other > best) & (_SUIT[other] == led)
+        best = other if takes else best
+        winner = k if takes else winner
+        points += _POINTS[other]
+    taker = (game["leader"] + winner) & 3
     game["points"][taker] += points
     game["leader"] = taker
     game["mover"] = taker if number + 1 < CARDS else FINISHED
-
-
-@kernel
-def trick_winner(game: Game, first: int) -> int:
-    """Return who takes the complete trick whose first card was the ``first``-th of the hand, led by the leader."""
-    plays = game["plays"]
-    best = plays[first]
-    led, winner = _SUIT[best], 0
-    for k in range(1, SEATS):
-        card = plays[first + k]
-        takes = (card > best) & (_SUIT[card] == led)
-        best = card if takes else best
-        winner = k if takes else winner
-    seat: int = (game["leader"] + winner) & 3
-    return seat
 
 
 @kernel
@@ -227,7 +217,7 @@ def play_forced(game: Game) -> None:
 
 @kernel
 def deal_hands(games: Games, slots: Indices, seeds: Indices, directions: Indices, options: int) -> None:
-    """Begin a hand in each of ``slots``, and play what is forced."""
+    """Begin a hand in each of ``slots``, and play what is forced; see ``deal``."""
     for k in range(len(slots)):
         game = games[slots[k]]
         deal(game, seeds[k], directions[k], options)
