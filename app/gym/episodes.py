@@ -24,12 +24,11 @@ been counted, ``advance`` takes one and the other to the next state. Tests name 
    episode reports its last distance (NaN: not reported): those that do may differ from those that do not.
 8. **Numbers are finite.** A reward that is not, or an infinite last distance, is an error.
 
-Sources: Gymnasium's ``AutoresetMode``; the quota is that of Stable-Baselines3's
-``evaluate_policy``.
+Sources: Gymnasium's ``AutoresetMode``; the quota is that of Stable-Baselines3's ``evaluate_policy``.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum, isfinite, sqrt
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -66,13 +65,9 @@ class StepResult:
     reward: Numbers  # [N]
     done: Flags  # [N] the episode came to an end of its own
     trunc: Flags  # [N] it was cut off
-    # [N] distance to the goal after the step, as the observation returned has it; NaN where it is not reported,
-    # None where it never is
-    dist: Numbers | None = None
-    # [N] under ``same_step``, that of the last observation; only read where an episode ends
-    final_dist: Numbers | None = None
-    # [N] the environment's own word, only read where an episode ends; None when it has none
-    success: Flags | None = None
+    dist: Numbers | None = None  # [N] to the goal, of the observation returned; NaN: not reported, None: never
+    final_dist: Numbers | None = None  # [N] under ``same_step``, of the last observation; read where an episode ends
+    success: Flags | None = None  # [N] the environment's own word, read where an episode ends
 
 
 class Episode(NamedTuple):
@@ -81,10 +76,8 @@ class Episode(NamedTuple):
     environment: int
     success: bool
     steps: int
-    reward: float
-    """The return: the sum of its rewards."""
-    dist: float | None
-    """Distance to the goal at its end."""
+    reward: float  # the return: the sum of its rewards
+    dist: float | None  # to the goal at its end
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,9 +154,8 @@ def advance(state: EvalState, result: StepResult) -> EvalState:
         Episode(i, bool(success[i]), int(steps[i]), float(reward[i]), None if np.isnan(last[i]) else float(last[i]))
         for i in np.flatnonzero(ended).tolist()
     )
-    return EvalState(
-        autoreset=state.autoreset,
-        requested=state.requested,
+    return replace(
+        state,
         owed=state.owed - ended,
         steps=np.where(ended, 0, steps),
         reward=np.where(ended, 0.0, reward),
@@ -224,15 +216,9 @@ def _not_finite(what: str, values: Numbers, where: Flags) -> NotFinite:
 def trajectory_rows(state: EvalState, actions: NDArray[Any], result: StepResult) -> Iterator[dict[str, Any]]:
     """Yield the rows of one step that count, environment by environment, for looking at a policy that fails.
 
-    For instance ``{"env": 0, "episode": 2, "t": 17, "action": 1, "reward": 1.0, "done": false, ..., "dist": null}``.
-    ``episode`` numbers an environment's own from 0, ``t`` its steps from 0; ``action`` is what the environment was
-    given, a number or a list of them; ``dist`` is the distance after the step (at an episode's end that of its last
-    observation), null where it is not reported.
-
-    Args:
-        state: before the step.
-        actions: [N, ...] what the environments were given.
-        result: of the step.
+    ``state`` is that before the step. ``episode`` numbers an environment's own from 0, ``t`` its steps from 0;
+    ``action`` is a number or a list of them; ``dist`` is the distance after the step (at an episode's end that of its
+    last observation), null where it is not reported.
     """
     count = len(state.owed)
     quotas = (state.requested + np.arange(count)) // count

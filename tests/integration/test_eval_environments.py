@@ -17,9 +17,8 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from app.cli.group import main
-from app.gym.codecs import CodedPolicy, PolicyRequest
-from app.gym.evaluation import EpisodePlan, evaluate_episodes, open_environments
-from app.gym.players import PolicyManifest, load_policy, policy_bytes
+from app.gym.evaluation import evaluate_episodes, open_environments
+from app.gym.players import CodedPolicy, PolicyManifest, PolicyRequest, load_policy, policy_bytes
 
 Flyball = Callable[..., Result]
 CARTPOLE = Path(__file__).parents[1] / "support" / "policies" / "cartpole.safetensors"
@@ -108,7 +107,7 @@ def test_it_agrees_with_stable_baselines3(count: int, trained: bool, weak: Path)
     theirs = DummyVecEnv([lambda: Monitor(gymnasium.make("CartPole-v1"))] * count)
     theirs.seed(9)
     returns, lengths = evaluate_policy(Predictor(), theirs, episodes, return_episode_rewards=True)
-    ours = evaluate_episodes(environments, Predictor().act, EpisodePlan(episodes, 9, 100_000))
+    ours = evaluate_episodes(environments, Predictor().act, episodes=episodes, seed=9, max_steps=100_000)
     assert ours.mean_return == np.mean(returns)
     assert ours.mean_steps == np.mean(lengths)
     assert ours.return_stderr == pytest.approx(np.std(returns, ddof=1) / episodes**0.5)

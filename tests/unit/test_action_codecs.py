@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
-from app.gym.codecs import CodedPolicy, UnsuitedCodec, default_codec, output_width
+from app.gym.players import CodedPolicy, UnsuitedCodec, default_codec, output_width
 
 
 class Constant:
