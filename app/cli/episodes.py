@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from app.core import derive_seed, writing
 from app.gym.episodes import EvalState, StepResult, trajectory_rows
 from app.gym.evaluation import Watcher, evaluate_episodes, open_environments
-from app.gym.players import CodedPolicy, PolicyRequest, fingerprint, load_policy
+from app.gym.players import PolicyRequest, coded_actor, fingerprint, load_policy
 
 
 def evaluate_environment(
@@ -58,7 +58,7 @@ def evaluate_environment(
         )
         player = load_policy(policy, request)
         codec = action_codec or player.action_codec
-        actor = CodedPolicy(player, codec, environments.action_space, derive_seed(seed, "actions"))
+        actor = coded_actor(player, codec, environments.action_space, derive_seed(seed, "actions"))
         with _recording(dump_trajectory) as watch:
             summary = evaluate_episodes(
                 environments, actor, episodes=episodes, seed=seed, max_steps=max_steps, watch=watch

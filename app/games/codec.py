@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from app.core import HEURISTIC
 from app.games.table import Floats, Heuristic, Indices, Observations, Seats, Symmetry, TableSpec
 
 Encode = Callable[[Floats, Seats], Observations]
@@ -36,7 +37,8 @@ class Codec:
     def spec(self, rules_version: str) -> TableSpec:
         """Return the description of the game under some rules."""
         players, actions = self.to_game.shape
-        return TableSpec(players, actions, self.size, self.kind, rules_version, self.symmetries, self.heuristic)
+        levels = {} if self.heuristic is None else {HEURISTIC: self.heuristic}
+        return TableSpec(players, actions, self.size, self.kind, rules_version, self.symmetries, levels)
 
 
 def identical(players: int, actions: int) -> Indices:

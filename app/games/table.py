@@ -1,7 +1,7 @@
 """The port of the rules: many games played at once, each position seen by the seat that is to move."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -23,6 +23,9 @@ class IllegalAction(FlyballError):
             hint="Choose only where the mask is true, and only in slots whose seat is to move.",
         )
 
+
+NORMAL = "normal"
+"""The level of built-in players that is also called the heuristic."""
 
 FINISHED = -1
 """Stands in for the seat to move when a game is over or has not begun."""
@@ -56,24 +59,25 @@ class TableSpec:
     observation_type: type[np.uint8] | type[np.float32]  # uint8 where every feature is a small count
     rules_version: str  # names the rules and their implementation, for instance ``openspiel-2.0.2:othello``
     symmetries: tuple[Symmetry, ...]  # without the identity
-    heuristic: Heuristic | None = None  # a simple strong player, where there is one
-    levels: Mapping[str, Heuristic] = field(default_factory=dict)  # all such players by name, where there are several
+    levels: Mapping[str, Heuristic]  # simple strong players, from the weakest on
 
     @property
     def bots(self) -> tuple[str, ...]:
         """Names of the built-in players, from the weakest on."""
-        if self.levels:
-            return (RANDOM, *self.levels)
-        return (RANDOM,) if self.heuristic is None else (RANDOM, HEURISTIC)
+        return (RANDOM, *self.levels)
+
+    @property
+    def heuristic(self) -> Heuristic | None:
+        """The heuristic player, where there is one."""
+        return self.levels.get(self.bot(HEURISTIC))
 
     def has_bot(self, name: str) -> bool:
-        """Tell whether a built-in player has this name; ``heuristic`` is also one of the levels, if there are any."""
-        return name in self.bots or (name == HEURISTIC and self.heuristic is not None)
+        """Tell whether a built-in player has this name."""
+        return self.bot(name) in self.bots
 
     def bot(self, name: str) -> str:
-        """Return the name among ``bots`` of a built-in player, whose level may be called the heuristic."""
-        same = (level for level, heuristic in self.levels.items() if name == HEURISTIC and heuristic is self.heuristic)
-        return next(same, name)
+        """Return the name among ``bots`` of a built-in player: the heuristic of several levels is the normal one."""
+        return NORMAL if name == HEURISTIC and NORMAL in self.levels else name
 
 
 class Table(Protocol):

@@ -26,13 +26,10 @@ class Played:
 
 
 def read_tricks(block: Floats, seats: Seats, players: int, cards: Indices) -> Played:
-    """Read the part of an information state that lists the tricks.
+    """Read the tricks of information states, as ``seats`` [K] see them.
 
-    Args:
-        block: [K, tricks x (2 x players - 1) x 52], each trick written from its leader's seat onward.
-        seats: [K] the observers.
-        players: number of seats.
-        cards: [52] our number of each of the game's cards.
+    ``block`` is [K, tricks x (2 x players - 1) x 52], each trick written from its leader's seat onward; ``cards`` [52]
+    are our numbers of the game's cards.
     """
     row, index = np.divmod(np.flatnonzero(block != 0), block.shape[1])  # of floats, nonzero is ten times as slow
     place, card = np.divmod(index, CARDS)

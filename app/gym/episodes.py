@@ -30,6 +30,7 @@ Sources: Gymnasium's ``AutoresetMode``; the quota is that of Stable-Baselines3's
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import fsum, isfinite, sqrt
+from statistics import fmean, median_low
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -44,10 +45,6 @@ Flags = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 Numbers = NDArray[np.float64]
 Number = TypeVar("Number", int, float)
-
-
-class NoEpisodes(FlyballError):
-    """An evaluation of nothing was asked for."""
 
 
 class UnfinishedEpisodes(FlyballError):
@@ -121,11 +118,7 @@ class EpisodeSummary(Settings):
 
 
 def begin_episodes(episodes: int, environments: int, autoreset: Autoreset) -> EvalState:
-    """Return the state before the first step: quotas given, nothing counted. Raises ``NoEpisodes``."""
-    if episodes < 1 or environments < 1:
-        raise NoEpisodes(
-            f"{episodes} episodes in {environments} environments show nothing.", hint="Ask for at least one of each."
-        )
+    """Return the state before the first step: quotas given, nothing counted."""
     return EvalState(
         autoreset=autoreset,
         requested=episodes,
@@ -177,7 +170,7 @@ def summarise_episodes(state: EvalState) -> EpisodeSummary:
     won = [episode for episode in episodes if episode.success]
     lost = [episode for episode in episodes if not episode.success]
     rate = Rate.of(len(won), state.requested)
-    mean = fsum(episode.reward for episode in episodes) / len(episodes)
+    mean = fmean(episode.reward for episode in episodes)
     variance = fsum((episode.reward - mean) ** 2 for episode in episodes) / max(1, len(episodes) - 1)
     steps_to_goal = lower_median([episode.steps for episode in won])
     last_dists = [episode.dist for episode in episodes if episode.dist is not None]
@@ -189,7 +182,7 @@ def summarise_episodes(state: EvalState) -> EpisodeSummary:
         median_steps_to_goal=steps_to_goal,
         mean_return=mean,
         return_stderr=sqrt(variance / len(episodes)) if len(episodes) > 1 else None,
-        mean_steps=sum(episode.steps for episode in episodes) / len(episodes),
+        mean_steps=fmean(episode.steps for episode in episodes),
         steps_p50_success=steps_to_goal,
         return_mean_success=_mean([episode.reward for episode in won]),
         return_mean_fail=_mean([episode.reward for episode in lost]),
@@ -199,11 +192,11 @@ def summarise_episodes(state: EvalState) -> EpisodeSummary:
 
 def lower_median(values: Sequence[Number]) -> Number | None:
     """Return the lower median, a value that occurs; None of nothing."""
-    return sorted(values)[(len(values) - 1) // 2] if values else None
+    return median_low(values) if values else None
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    return fsum(values) / len(values) if values else None
+    return fmean(values) if values else None
 
 
 def _not_finite(what: str, values: Numbers, where: Flags) -> NotFinite:

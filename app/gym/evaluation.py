@@ -194,7 +194,7 @@ def evaluate_episodes(
         max_steps: of each environment, over all its episodes; a step that only resets counts as well.
         watch: sees every step.
 
-    Raises ``UnfinishedEpisodes``, ``NoEpisodes`` or ``NotFinite``.
+    Raises ``UnfinishedEpisodes`` or ``NotFinite``.
     """
     state = begin_episodes(episodes, environments.count, environments.autoreset)
     observations = environments.reset(seed)

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import sha256
 from importlib.metadata import entry_points
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -40,13 +41,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
-from torch import Tensor
 
 from app.config import Settings
 from app.core import FlyballError, reading
-from app.learning.network import BadParameters, Parameters, bytes_to_parameters, parameters_to_bytes
+from app.learning.network import BadParameters, bytes_to_parameters
 from app.play.rollout import draw_points, number_streams
-from app.store import DamagedBlob, note_of, with_note
+from app.store import DamagedBlob, note_of
 
 GROUP = "flyball.policies"
 Outputs = NDArray[Any]
@@ -162,7 +162,13 @@ class Perceptron:
             ) from error
         names = [f"trunk.{index}" for index in range(len(parameters))]
         names = [name for name in names if f"{name}.weight" in parameters] + ["policy_head"]
-        self._layers = [_layer(parameters, name, request.device) for name in names]
+        try:
+            layers = [(parameters[f"{name}.weight"], parameters[f"{name}.bias"]) for name in names]
+        except KeyError as error:
+            raise BadPolicy(
+                f"The policy has no tensor {error}.", hint="The format is described in app/gym/players.py."
+            ) from error
+        self._layers = [(weight.float().to(request.device), bias.float().to(request.device)) for weight, bias in layers]
         self._activation = torch.tanh if manifest.activation == "tanh" else torch.relu
         self._space = request.observation_space
         self._device = request.device
@@ -187,20 +193,6 @@ class Perceptron:
 _OURS: dict[str, Factory] = {"mlp": Perceptron, "random": RandomActions}
 
 
-def policy_bytes(parameters: Parameters, manifest: PolicyManifest) -> bytes:
-    """Return the file for a perceptron: always the same bytes for the same content."""
-    return with_note(parameters_to_bytes(parameters), manifest.model_dump_json())
-
-
-def _layer(parameters: Parameters, name: str, device: str) -> tuple[Tensor, Tensor]:
-    try:
-        return parameters[f"{name}.weight"].float().to(device), parameters[f"{name}.bias"].float().to(device)
-    except KeyError as error:
-        raise BadPolicy(
-            f"The policy has no tensor {error}.", hint="The format is described in app/gym/players.py."
-        ) from error
-
-
 def _observation_size(space: Any) -> int:
     """Return D for an observation space. Raises ``BadPolicy`` where observations are no single array."""
     if hasattr(space, "n") and space.shape == ():
@@ -221,40 +213,27 @@ def _flattened(observations: NDArray[Any], space: Any) -> NDArray[np.float32]:
     return np.ascontiguousarray(observations.reshape(len(observations), -1), dtype=np.float32)
 
 
-class CodedPolicy:
-    """A policy and an action codec: chooses actions. Not to be shared by two evaluations: it counts its steps.
+def coded_actor(policy: EnvironmentPolicy, codec: str, space: Any, seed: int) -> Callable[[Any], Outputs]:
+    """Return what chooses actions [N, ...] by a policy and a codec of the table above, for a single evaluation.
 
-    Args:
-        policy: gives the outputs.
-        codec: by its name in the table above.
-        action_space: of one environment.
-        seed: of ``sample``; environment i draws from a stream of its own.
-
-    Raises ``UnsuitedCodec``.
+    Under ``sample``, environment i draws from a stream of its own. Raises ``UnsuitedCodec``, and so does the actor for
+    outputs of another width.
     """
+    width = output_width(space) if codec != "raw" else None
+    decode = _decoder(codec, space)
+    steps = count()
 
-    def __init__(self, policy: EnvironmentPolicy, codec: str, action_space: Any, seed: int) -> None:
-        self._policy = policy
-        self._codec = codec
-        self._space = action_space
-        self._width = output_width(action_space) if codec != "raw" else None
-        self._decode = _decoder(codec, action_space)
-        self._seed = seed
-        self._steps = 0
-
-    def __call__(self, observations: Any) -> Outputs:
-        """Return the actions [N, ...]. Raises ``UnsuitedCodec`` for outputs of another width."""
-        outputs = self._policy.outputs(observations)
-        if self._width is not None and outputs.shape[1:] != (self._width,):
+    def act(observations: Any) -> Outputs:
+        outputs = policy.outputs(observations)
+        if width is not None and outputs.shape[1:] != (width,):
             raise UnsuitedCodec(
-                f"The policy returns outputs of shape {outputs.shape[1:]}; {self._codec} for {self._space} needs "
-                f"({self._width},).",
+                f"The policy returns outputs of shape {outputs.shape[1:]}; {codec} for {space} needs ({width},).",
                 hint="Use a policy made for this environment, or --action-codec raw when it returns actions.",
             )
-        count = np.arange(len(outputs))
-        points = draw_points(number_streams(self._seed, count), np.full_like(count, self._steps))
-        self._steps += 1
-        return self._decode(outputs, points)
+        streams = number_streams(seed, np.arange(len(outputs)))
+        return decode(outputs, draw_points(streams, np.full(len(outputs), next(steps))))
+
+    return act
 
 
 def default_codec(action_space: Any) -> str:

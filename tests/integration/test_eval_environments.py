@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from policy_files import policy_bytes
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from app.cli.group import main
 from app.gym.evaluation import evaluate_episodes, open_environments
-from app.gym.players import CodedPolicy, PolicyManifest, PolicyRequest, load_policy, policy_bytes
+from app.gym.players import PolicyManifest, PolicyRequest, coded_actor, load_policy
 
 Flyball = Callable[..., Result]
 CARTPOLE = Path(__file__).parents[1] / "support" / "policies" / "cartpole.safetensors"
@@ -98,7 +99,7 @@ def test_it_agrees_with_stable_baselines3(count: int, trained: bool, weak: Path)
     class Predictor:
         def __init__(self) -> None:
             policy = load_policy("mlp", PolicyRequest(str(path), count, *spaces, "cpu", 0))
-            self.act = CodedPolicy(policy, "greedy", environments.action_space, 0)
+            self.act = coded_actor(policy, "greedy", environments.action_space, 0)
 
         def predict(self, observation, state=None, episode_start=None, deterministic=False):
             return self.act(observation), state

@@ -19,7 +19,7 @@ from app.games.hearts.cards import ALL, CARDS, POINTS, RANKS, SEATS, SUITS, coun
 from app.games.hearts.normal import normal_choice
 from app.games.hearts.play import DIRECTION_ORDER, GAME, PASSED, Game, Games, choose, drawn, is_passing, legal, result
 from app.games.hearts.rules import HeartsRules
-from app.games.table import Floats, Heuristic, Indices, Mask, Observations
+from app.games.table import NORMAL, Floats, Heuristic, Indices, Mask, Observations
 
 DEALS = 128
 """Deals of the hard bot. With 20 it takes more points than a normal one: it sees moons in the noise."""
@@ -36,14 +36,14 @@ def normal(rules: HeartsRules) -> Heuristic:
     return lambda obs, mask: _only(_choose_normal(*_dense(obs, mask), rules.option_set))
 
 
-def hard(rules: HeartsRules, deals: int = DEALS, seed: int = 0) -> Heuristic:
-    """Return the preferences of the hard bot; the same position and seed always give the same choice."""
-    return lambda obs, mask: _only(_choose_hard(*_dense(obs, mask), rules.option_set, deals, seed))
+def hard(rules: HeartsRules, deals: int = DEALS) -> Heuristic:
+    """Return the preferences of the hard bot; the same position always gives the same choice."""
+    return lambda obs, mask: _only(_choose_hard(*_dense(obs, mask), rules.option_set, deals))
 
 
 LEVELS: dict[str, Callable[[HeartsRules], Heuristic]] = {
     "easy": lambda _rules: lambda _obs, mask: _only(mask.argmax(axis=1)),
-    "normal": normal,
+    NORMAL: normal,
     "hard": hard,
 }
 """The bots by name."""
@@ -72,15 +72,15 @@ def _choose_normal(obs: Floats, mask: Mask, options: int) -> Indices:
 
 
 @kernel
-def _choose_hard(obs: Floats, mask: Mask, options: int, deals: int, seed: int) -> Indices:
+def _choose_hard(obs: Floats, mask: Mask, options: int, deals: int) -> Indices:
     """Return the hard bot's cards [K]; each position has its own deals, whatever others it is asked with."""
     chosen = np.empty(len(obs), dtype=np.int64)
     scratch = np.zeros(3, dtype=GAME)
     for k in range(len(obs)):
         recall(obs[k], options, scratch[0])
         choices = _gather(mask[k])
-        position = drawn(drawn(scratch[0]["hand"][0], choices) + scratch[0]["played"], seed)
-        chosen[k] = search(scratch, choices, position, deals)
+        seed = drawn(drawn(scratch[0]["hand"][0], choices) + scratch[0]["played"], 0)
+        chosen[k] = search(scratch, choices, seed, deals)
     return chosen
 
 

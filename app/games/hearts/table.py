@@ -23,17 +23,7 @@ from app.core.kernels import kernel
 from app.games.hearts.bots import LEVELS
 from app.games.hearts.cards import CARDS, POINTS, RANKS, SEATS, SUIT, SUITS
 from app.games.hearts.encode import SIZE, observe, view
-from app.games.hearts.play import (
-    DIRECTION_ORDER,
-    GAME,
-    HOLD,
-    RECORD,
-    Games,
-    deal_hands,
-    play_hands,
-    result,
-    write_record,
-)
+from app.games.hearts.play import DIRECTION_ORDER, GAME, HOLD, Games, deal_hands, hand_history, play_hands, result
 from app.games.hearts.rules import HeartsRules
 from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table, TableSpec, UnknownGame
 
@@ -63,7 +53,7 @@ class HeartsTable(Table):
             )
         levels = {name: level(rules) for name, level in LEVELS.items()}
         version = f"flyball-{VERSION}:{rules.game}"
-        self.spec = TableSpec(SEATS, CARDS, SIZE, np.float32, version, (), levels["normal"], levels)
+        self.spec = TableSpec(SEATS, CARDS, SIZE, np.float32, version, (), levels)
         self._rules, self._rewards = rules, rewards
         self._games = np.zeros(slots, dtype=GAME)
         self._games["mover"] = FINISHED
@@ -129,9 +119,7 @@ class HeartsTable(Table):
 
     def history(self, slot: int) -> list[int]:
         """See ``Table.history``: OpenSpiel's numbers, hand after hand."""
-        record = np.empty(RECORD, dtype=np.int32)
-        hand: list[int] = record[: write_record(self._games, slot, record)].tolist()
-        return self._earlier.get(slot, []) + hand
+        return self._earlier.get(slot, []) + hand_history(self._games[slot])
 
     def _deal(self, slots: Indices, seeds: Indices) -> None:
         if not self._rules.pass_cards:
