@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from app.core import RANDOM, ConfigKey
 
 Builtin = Literal["random", "heuristic"]
-"""Built-in players; ``Codec.heuristic`` (``app/games/codec.py``) is the second, where a game has one."""
+"""Built-in players; not every game has a heuristic one (``app/games/catalogue.py``)."""
 
 
 class Settings(BaseModel):

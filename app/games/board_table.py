@@ -1,4 +1,4 @@
-"""Board games for two by our own rules behind the ``Table`` port: compiled, all games of a table in one array.
+"""Board games for two by our own rules: compiled, all games of a table in one array.
 
 Every seat's observation and what may be chosen are kept in the game as they change, so that to observe is to copy rows.
 The kernels of a game's rules are handed its fields as ``game_type`` names them.
@@ -100,7 +100,7 @@ class BoardTable(Table):
 
 @kernel
 def _first_illegal(games: NDArray[np.void], slots: Indices, actions: Indices) -> int:
-    """Return the index of the first of ``actions`` [K] that may not be chosen in its slot, -1 where all may be."""
+    """Return the index of the first illegal one of ``actions`` [K], -1 where all are legal."""
     for k in range(len(slots)):
         may = games[slots[k]]["open"]
         if actions[k] < 0 or actions[k] >= len(may) or not may[actions[k]]:

@@ -1,4 +1,4 @@
-"""The games that are played here, and from a configuration to its table. A new game gets a line in this file.
+"""The catalogue of games: a new one gets a line here.
 
 - Any game of OpenSpiel can be played as it is: a configuration is enough.
 - ``CODECS``: games of OpenSpiel that are seen from the seat to move, with their symmetries and heuristics.

@@ -1,4 +1,4 @@
-"""How a game's own tensors and actions become those of the seat to move; what codecs of boards are made of."""
+"""Codecs: a game's tensors and actions become those of the seat to move."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ Encode = Callable[[Floats, Seats], Observations]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codec:
-    """A game seen from the seat to move: the mover is always "me", and plays in the same direction."""
+    """A game seen from the seat to move: always "me", in the same direction."""
 
     size: int  # features of an observation, D
     encode: Encode  # the game's tensors [N, R] and the observing seats [N] to observations [N, D]
@@ -26,7 +26,7 @@ class Codec:
     scale: float | None = None
     uniform_chance: bool = False  # chance outcomes are all alike, which saves listing their probabilities
     heuristic: Heuristic | None = None  # a simple strong player, in the same perspective
-    from_game: Indices = field(init=False)  # [P, number of the game's actions] the inverse, -1 where there is none
+    from_game: Indices = field(init=False)  # [P, the game's actions] the inverse; -1: a seat has no such action
 
     def __post_init__(self) -> None:
         """Invert ``to_game``."""
@@ -42,7 +42,7 @@ class Codec:
 
 
 def identical(players: int, actions: int) -> Indices:
-    """Return the action table [P, A] of a game whose numbers are the same for every seat."""
+    """Return ``to_game`` [P, A] where every seat has the same numbers."""
     return np.tile(np.arange(actions), (players, 1))
 
 
@@ -90,7 +90,7 @@ def symmetry(name: str, observation: Indices, action: Indices) -> Symmetry:
 
 
 def square_symmetries(names: Iterable[str], side: int, count: int, *, passing: bool = False) -> tuple[Symmetry, ...]:
-    """Build those of ``count`` planes of a square whose cells are the actions; a last one may be to pass."""
+    """Build symmetries of ``count`` planes of a square whose cells, and ``passing``, are the actions."""
 
     def build(name: str) -> Symmetry:
         cells = turn(name, side, side)

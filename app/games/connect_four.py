@@ -31,7 +31,7 @@ _OPEN_LINE, _STONE = 0.1, 0.3  # worth of a line without the other's stones; of 
 
 
 def _heuristic(rows: int, columns: int) -> Heuristic:
-    """Win, else block, give nothing away, and build where most lines are open: one move is looked ahead."""
+    """Win, else block, give nothing away, and build where most lines are open; look one move ahead."""
     cells = rows * columns
     lines = _lines(rows, columns)
 
@@ -57,14 +57,15 @@ def _heuristic(rows: int, columns: int) -> Heuristic:
 
 
 def _lines(rows: int, columns: int) -> Floats:
-    """Return which cells are in each of the lines of four [L, rows x columns]."""
-    found = []
-    for down, right in ((0, 1), (1, 0), (1, 1), (1, -1)):
-        for row in range(rows):
-            for column in range(columns):
-                line = [(row + step * down, column + step * right) for step in range(IN_A_ROW)]
-                if all(0 <= r < rows and 0 <= c < columns for r, c in line):
-                    found.append([r * columns + c for r, c in line])
+    """Return the cells of each line of four [L, rows x columns]."""
+    last = IN_A_ROW - 1
+    found = [
+        [(row + k * up) * columns + column + k * right for k in range(IN_A_ROW)]
+        for up, right in ((0, 1), (1, 0), (1, 1), (1, -1))
+        for row in range(rows - last * up)
+        for column in range(columns)
+        if 0 <= column + last * right < columns
+    ]
     incidence = np.zeros((len(found), rows * columns), dtype=np.float32)
     np.put_along_axis(incidence, np.array(found), 1, axis=1)
     return incidence

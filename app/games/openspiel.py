@@ -1,4 +1,4 @@
-"""Games of OpenSpiel behind the ``Table`` port, with its fast observers and one list of legal actions a decision."""
+"""Games of OpenSpiel, with its fast observers and one list of legal actions a decision."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -19,7 +19,7 @@ CHANCE = int(pyspiel.PlayerId.CHANCE)
 
 
 def load_game(game: str, players: int) -> Any:
-    """Load an OpenSpiel game for ``players``. Raises ``UnknownGame`` when it is unknown or cannot be played here."""
+    """Load an OpenSpiel game. Raises ``UnknownGame`` where it cannot be played here."""
     name, known = game.partition("(")[0], pyspiel.registered_names()
     if name not in known:  # OpenSpiel's own error lists all of its games
         near = get_close_matches(name, known)

@@ -1,4 +1,4 @@
-"""The port of the rules: many games played at once, each position seen by the seat that is to move."""
+"""The port of the rules: many games at once, seen by the seats to move."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ Heuristic = Callable[[Observations, Mask], Floats]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Symmetry:
-    """A relabelling of positions and actions under which the game stays the same."""
+    """A relabelling of positions and actions that leaves the game the same."""
 
     name: str  # for instance ``left_right``
     observation: Indices  # [D] feature i of the image is feature ``observation[i]`` of the original
@@ -76,7 +76,7 @@ class TableSpec:
         return self.bot(name) in self.bots
 
     def bot(self, name: str) -> str:
-        """Return the name among ``bots`` of a built-in player: the heuristic of several levels is the normal one."""
+        """Return a player's name among ``bots``: of several levels, the normal one is the heuristic."""
         return NORMAL if name == HEURISTIC and NORMAL in self.levels else name
 
 

@@ -1,4 +1,4 @@
-"""Episodes in environments of the evaluation's own: nothing of a training is reset, stepped or written."""
+"""Episodes in environments of the evaluation's own, apart from any training."""
 
 import reprlib
 from collections.abc import Callable, Iterator

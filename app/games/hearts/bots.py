@@ -37,7 +37,7 @@ def normal(rules: HeartsRules) -> Heuristic:
 
 
 def hard(rules: HeartsRules, deals: int = DEALS) -> Heuristic:
-    """Return the preferences of the hard bot; the same position always gives the same choice."""
+    """Return the preferences of the hard bot, the same for the same position."""
     return lambda obs, mask: _only(_choose_hard(*_dense(obs, mask), rules.option_set, deals))
 
 
@@ -73,7 +73,7 @@ def _choose_normal(obs: Floats, mask: Mask, options: int) -> Indices:
 
 @kernel
 def _choose_hard(obs: Floats, mask: Mask, options: int, deals: int) -> Indices:
-    """Return the hard bot's cards [K]; each position has its own deals, whatever others it is asked with."""
+    """Return the hard bot's cards [K], each from deals of its own position."""
     chosen = np.empty(len(obs), dtype=np.int64)
     scratch = np.zeros(3, dtype=GAME)
     for k in range(len(obs)):
@@ -86,10 +86,10 @@ def _choose_hard(obs: Floats, mask: Mask, options: int, deals: int) -> Indices:
 
 @kernel
 def recall(obs: Floats, options: int, game: Game) -> None:  # noqa: C901, PLR0912 - one place for every feature
-    """Make ``game`` what the observation [270] of the seat to move says, under the rules' ``options``.
+    """Make ``game`` what the observation [270] of the seat to move says.
 
     Of the tricks before the present one it says only which cards were played, and that is all the bots ask. In a match
-    to several hands the points of this one can't be told from the scores, and count as none.
+    to several hands the points of this one can't be told from the scores, and count as 0.
     """
     for seat in range(SEATS):
         game["hand"][seat] = game["given"][seat] = 0
@@ -203,7 +203,7 @@ def _played_out(game: Game, card: int) -> float:
 
 @kernel
 def deal_hidden(game: Game, seed: int) -> None:
-    """Deal the cards that seat 0 does not know to the others at random."""
+    """Deal the cards that seat 0 does not know at random."""
     hidden = ALL & ~game["hand"][0] & ~game["played"]
     drawn_so_far = 0
     if is_passing(game):  # what the seat has given already is hidden from the observation too
@@ -212,14 +212,14 @@ def deal_hidden(game: Game, seed: int) -> None:
             drawn_so_far += 1
             game["given"][0] |= 1 << card
             hidden ^= 1 << card
-    for attempt in range(_TRIES):
-        if _dealt(game, hidden, seed + (attempt + 1) * 0x2545F491, attempt + 1 < _TRIES):
+    for attempt in range(1, _TRIES + 1):
+        if _dealt(game, hidden, seed + attempt * 0x2545F491, attempt < _TRIES):
             return
 
 
 @kernel
 def _dealt(game: Game, hidden: int, seed: int, by_voids: int) -> bool:
-    """Deal the hidden cards, those with the fewest possible holders first; tell whether it worked out."""
+    """Deal the hidden cards, those with the fewest possible holders first; False where nobody can hold one."""
     room = np.zeros(SEATS, dtype=np.int64)  # how many cards each seat has to get
     for seat in range(1, SEATS):
         game["hand"][seat] = 0

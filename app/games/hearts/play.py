@@ -157,7 +157,7 @@ def choose(game: Game, card: int) -> None:
 
 @kernel
 def _begin_play(game: Game) -> None:
-    """Let who holds the two of clubs lead."""
+    """Give the lead to the holder of the two of clubs."""
     for seat in range(SEATS):
         if game["hand"][seat] & 1 << TWO_OF_CLUBS:
             game["mover"] = game["leader"] = seat
@@ -206,7 +206,7 @@ def result(game: Game, seat: int, moon_for_shooter: int) -> int:
 
 @inlined
 def play_forced(game: Game) -> None:
-    """Play while there is one card to choose, and note the choices of whoever then has several; none: it is over."""
+    """Play while there is one card to choose; note what may then be chosen, nothing when the hand is over."""
     choices = legal(game)
     while choices and choices & (choices - 1) == 0:
         choose(game, lowest(choices))

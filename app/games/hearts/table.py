@@ -1,4 +1,4 @@
-"""Hearts by our own rules behind the ``Table`` port: thousands of games in one array; their outcomes and rewards.
+"""Hearts by our own rules: thousands of games in one array, their outcomes and rewards.
 
 A table says at any time what a seat *has earned so far*; what it earned from one decision to the next is a difference,
 and the last difference is taken to the outcome. So the rewards of an episode always sum to its outcome, however they
