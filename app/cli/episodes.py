@@ -10,10 +10,9 @@ import click
 from numpy.typing import NDArray
 
 from app.core import derive_seed, writing
-from app.gym.codecs import CodedPolicy, PolicyRequest
 from app.gym.episodes import EvalState, StepResult, trajectory_rows
-from app.gym.evaluation import EpisodePlan, Watcher, evaluate_episodes, open_environments
-from app.gym.players import fingerprint, load_policy
+from app.gym.evaluation import Watcher, evaluate_episodes, open_environments
+from app.gym.players import PolicyRequest, coded_actor, fingerprint, load_policy
 
 
 def evaluate_environment(
@@ -51,9 +50,11 @@ def evaluate_environment(
         )
         player = load_policy(policy, request)
         codec = action_codec or player.action_codec
-        actor = CodedPolicy(player, codec, environments.action_space, derive_seed(seed, "actions"))
+        actor = coded_actor(player, codec, environments.action_space, derive_seed(seed, "actions"))
         with _recording(dump_trajectory) as watch:
-            summary = evaluate_episodes(environments, actor, EpisodePlan(episodes, seed, max_steps), watch)
+            summary = evaluate_episodes(
+                environments, actor, episodes=episodes, seed=seed, max_steps=max_steps, watch=watch
+            )
     return {
         "env": environment,
         "num_envs": num_envs,

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from app.core import RANDOM, ConfigKey
 
 Builtin = Literal["random", "heuristic"]
-"""Built-in players; ``app.games.heuristics`` lists the games with a heuristic one."""
+"""Built-in players; not every game has a heuristic one (``app/games/catalogue.py``)."""
 
 
 class Settings(BaseModel):

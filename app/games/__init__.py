@@ -1,8 +1,7 @@
 """Rules and encodings: games played in batches, from the mover's perspective. Pure: seeds are arguments."""
 
-from app.games.opening import checker_for, open_table, own_hearts
-from app.games.openspiel import OpenSpielTable
-from app.games.parity import GameRecord, ParityChecker
+from app.games.catalogue import checker_for, open_table, own_hearts
+from app.games.parity import GameRecord
 from app.games.table import (
     FINISHED,
     Heuristic,
@@ -22,8 +21,6 @@ __all__ = [
     "IllegalAction",
     "Mask",
     "Observations",
-    "OpenSpielTable",
-    "ParityChecker",
     "Symmetry",
     "Table",
     "TableSpec",

@@ -1,4 +1,4 @@
-"""Board games for two by our own rules behind the ``Table`` port: compiled, all games of a table in one array.
+"""Board games for two by our own rules: compiled, all games of a table in one array.
 
 Every seat's observation and what may be chosen are kept in the game as they change, so that to observe is to copy rows.
 The kernels of a game's rules are handed its fields as ``game_type`` names them.
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from app.core.kernels import inlined, kernel
 from app.games.codec import Codec
-from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, TableSpec
+from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table
 
 SEATS = 2
 Play = Callable[[NDArray[np.void], Indices, Indices, int], None]
@@ -32,15 +32,11 @@ class BoardRules:
 
 
 def game_type(codec: Codec, longest: int, *fields: tuple[Any, ...]) -> np.dtype[np.void]:
-    """Return the type of a game of at most ``longest`` moves, with further ``fields`` of its rules.
-
-    ``open`` are the actions that may be chosen, none unless the game goes on; the first ``played`` of ``moves`` are
-    the actions so far.
-    """
+    """Return the type of a game of at most ``longest`` moves, with further ``fields`` of its rules."""
     shared = [
         ("views", np.uint8, (SEATS, codec.size)),
-        ("open", np.uint8, codec.to_game.shape[1]),
-        ("moves", np.uint8, longest),
+        ("open", np.uint8, codec.to_game.shape[1]),  # actions that may be chosen, none unless the game goes on
+        ("moves", np.uint8, longest),  # the first ``played`` are the actions so far
         ("played", np.uint8),
         ("mover", np.int8),
         ("returns", np.float32, SEATS),
@@ -49,35 +45,16 @@ def game_type(codec: Codec, longest: int, *fields: tuple[Any, ...]) -> np.dtype[
     return np.dtype([*shared, *fields], align=True)
 
 
-class BoardTable:
-    """N games at once; see ``Table``.
-
-    Args:
-        rules: of every game.
-        slots: N.
-        max_moves: moves of the players, forced ones included, after which a game is truncated.
-    """
+class BoardTable(Table):
+    """N games at once, truncated after ``max_moves`` of the players, forced ones included."""
 
     def __init__(self, rules: BoardRules, slots: int, max_moves: int | None = None) -> None:
+        self.spec = rules.codec.spec(f"flyball-{rules.version}:{rules.name}")
         self._rules = rules
         self._games = np.zeros(slots, dtype=rules.begun.dtype)
         self._games["mover"] = FINISHED
         longest = self._games["moves"].shape[1]
         self._limit = min(max_moves or longest, longest)
-
-    @property
-    def spec(self) -> TableSpec:
-        """See ``Table.spec``."""
-        codec = self._rules.codec
-        return TableSpec(
-            players=SEATS,
-            actions=codec.to_game.shape[1],
-            observation_size=codec.size,
-            observation_type=codec.kind,
-            rules_version=f"flyball-{self._rules.version}:{self._rules.name}",
-            symmetries=codec.symmetries,
-            heuristic=codec.heuristic,
-        )
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
         """See ``Table.reset``; there is no chance."""
@@ -85,7 +62,7 @@ class BoardTable:
             raise ValueError(f"{len(slots)} slots cannot begin from {len(seeds)} seeds")
         self._games[slots] = self._rules.begun
 
-    def seats(self) -> NDArray[np.int8]:
+    def seats(self) -> Seats:
         """See ``Table.seats``."""
         return np.array(self._games["mover"])
 
@@ -93,7 +70,7 @@ class BoardTable:
         """See ``Table.observe``."""
         return self.view(slots, self._games["mover"][slots]), self._games["open"][slots].view(np.bool_)
 
-    def view(self, slots: Indices, seats: NDArray[np.int8]) -> NDArray[np.uint8]:
+    def view(self, slots: Indices, seats: Seats) -> NDArray[np.uint8]:
         """See ``Table.view``."""
         return np.asarray(self._games["views"][slots, seats])
 
@@ -106,15 +83,11 @@ class BoardTable:
             raise IllegalAction(int(actions[illegal]), slot, np.flatnonzero(self._games["open"][slot]).tolist())
         self._rules.play(self._games, places, chosen, self._limit)
 
-    def earned(self, slots: Indices, seats: NDArray[np.int8]) -> Floats:  # noqa: ARG002
-        """See ``Table.earned``; only the end is rewarded."""
-        return np.zeros(len(slots), dtype=np.float32)
-
     def returns(self) -> Floats:
         """See ``Table.returns``."""
         return np.array(self._games["returns"])
 
-    def truncated(self) -> NDArray[np.bool_]:
+    def truncated(self) -> Mask:
         """See ``Table.truncated``."""
         return np.array(self._games["truncated"])
 
@@ -127,7 +100,7 @@ class BoardTable:
 
 @kernel
 def _first_illegal(games: NDArray[np.void], slots: Indices, actions: Indices) -> int:
-    """Return the index of the first of ``actions`` [K] that may not be chosen in its slot, -1 where all may be."""
+    """Return the index of the first illegal one of ``actions`` [K], -1 where all are legal."""
     for k in range(len(slots)):
         may = games[slots[k]]["open"]
         if actions[k] < 0 or actions[k] >= len(may) or not may[actions[k]]:

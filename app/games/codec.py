@@ -1,19 +1,20 @@
-"""How a game's own tensors and actions become those of the seat to move."""
+"""Codecs: a game's tensors and actions become those of the seat to move."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.games.table import Floats, Heuristic, Indices, Observations, Symmetry
+from app.core import HEURISTIC
+from app.games.table import Floats, Heuristic, Indices, Observations, Seats, Symmetry, TableSpec
 
-Encode = Callable[[Floats, NDArray[np.int8]], Observations]
+Encode = Callable[[Floats, Seats], Observations]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codec:
-    """A game seen from the seat to move: the mover is always "me", and plays in the same direction."""
+    """A game seen from the seat to move: always "me", in the same direction."""
 
     size: int  # features of an observation, D
     encode: Encode  # the game's tensors [N, R] and the observing seats [N] to observations [N, D]
@@ -25,21 +26,32 @@ class Codec:
     scale: float | None = None
     uniform_chance: bool = False  # chance outcomes are all alike, which saves listing their probabilities
     heuristic: Heuristic | None = None  # a simple strong player, in the same perspective
-    from_game: Indices = field(init=False)
+    from_game: Indices = field(init=False)  # [P, the game's actions] the inverse; -1: a seat has no such action
 
     def __post_init__(self) -> None:
-        """Invert ``to_game``: [P, number of the game's actions], -1 where a seat has no such action."""
+        """Invert ``to_game``."""
         inverse = np.full((len(self.to_game), int(self.to_game.max()) + 1), -1, dtype=np.int64)
         np.put_along_axis(inverse, self.to_game, np.arange(self.to_game.shape[1])[None, :], axis=1)
         object.__setattr__(self, "from_game", inverse)
 
+    def spec(self, rules_version: str) -> TableSpec:
+        """Return the description of the game under some rules."""
+        players, actions = self.to_game.shape
+        levels = {} if self.heuristic is None else {HEURISTIC: self.heuristic}
+        return TableSpec(players, actions, self.size, self.kind, rules_version, self.symmetries, levels)
 
-def gather(views: NDArray[np.int64]) -> Encode:
+
+def identical(players: int, actions: int) -> Indices:
+    """Return ``to_game`` [P, A] where every seat has the same numbers."""
+    return np.tile(np.arange(actions), (players, 1))
+
+
+def gather(views: Indices) -> Encode:
     """Return an encoder that picks features: [P, D] where each seat finds them in the game's tensor."""
     if (views == views[0]).all():
         return lambda raw, _seats: raw[:, views[0]].astype(np.uint8)
 
-    def encode(raw: Floats, seats: NDArray[np.int8]) -> NDArray[np.uint8]:
+    def encode(raw: Floats, seats: Seats) -> NDArray[np.uint8]:
         small = raw.astype(np.uint8)
         out = np.empty((len(raw), views.shape[1]), dtype=np.uint8)
         for seat in np.unique(seats).tolist():  # columns of a seat at a time: three times as fast as row by row
@@ -50,11 +62,38 @@ def gather(views: NDArray[np.int64]) -> Encode:
     return encode
 
 
+def planes(order: Sequence[int], cells: Indices) -> Indices:
+    """Return the gather that puts planes into ``order``, each with its cells taken from ``cells``."""
+    return (np.asarray(order, dtype=np.int64)[:, None] * len(cells) + cells[None, :]).ravel()
+
+
+TURNS: dict[str, Callable[[Indices], Indices]] = {
+    "left_right": lambda grid: grid[:, ::-1],
+    "up_down": lambda grid: grid[::-1, :],
+    "half_turn": lambda grid: grid[::-1, ::-1],
+    "transpose": lambda grid: grid.T,
+    "anti_transpose": lambda grid: grid[::-1, ::-1].T,
+    "quarter_turn": np.rot90,
+    "three_quarter_turn": lambda grid: np.rot90(grid, 3),
+}
+"""The symmetries of a square without the identity, as operations on a grid of cell numbers."""
+
+
+def turn(name: str, rows: int, columns: int) -> Indices:
+    """Return where each cell of a turned grid comes from, [rows x columns]."""
+    return np.ascontiguousarray(TURNS[name](np.arange(rows * columns).reshape(rows, columns))).ravel()
+
+
 def symmetry(name: str, observation: Indices, action: Indices) -> Symmetry:
     """Build a symmetry from the two gathers."""
     return Symmetry(name, observation, np.ascontiguousarray(action), np.argsort(action))
 
 
-def identical(players: int, actions: int) -> Indices:
-    """Return the action table [P, A] of a game whose numbers are the same for every seat."""
-    return np.tile(np.arange(actions), (players, 1))
+def square_symmetries(names: Iterable[str], side: int, count: int, *, passing: bool = False) -> tuple[Symmetry, ...]:
+    """Build symmetries of ``count`` planes of a square whose cells, and ``passing``, are the actions."""
+
+    def build(name: str) -> Symmetry:
+        cells = turn(name, side, side)
+        return symmetry(name, planes(range(count), cells), np.append(cells, side * side) if passing else cells)
+
+    return tuple(map(build, names))

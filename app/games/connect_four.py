@@ -1,38 +1,87 @@
-"""Connect four by our own rules. Four in a row are found in sets of cells, integers with a bit for each.
+"""Connect four: its codec, a heuristic, and our own rules.
 
-A bit that is never set lies between the rows, so no line runs round the edge.
+Four in a row are found in sets of cells, integers with a bit for each. A bit that is never set lies between the rows,
+so no line runs round the edge.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core.kernels import inlined, kernel
-from app.games import boards
-from app.games.board_table import SEATS, BoardRules, BoardTable, finish, game_type, write_move
-from app.games.table import Indices
+from app.games.board_table import SEATS, BoardRules, finish, game_type, write_move
+from app.games.codec import Codec, gather, identical, planes, symmetry, turn
+from app.games.table import Floats, Heuristic, Indices, Mask, Observations
 
 ROWS, COLUMNS = 6, 7
 CELLS = ROWS * COLUMNS
-_CODEC = boards.connect_four(ROWS, COLUMNS)
-_THEIRS, _EMPTY = CELLS, 2 * CELLS  # where the planes after the first, mine, begin; cells from the lowest row up
+IN_A_ROW = 4
+
+
+def connect_four(rows: int = ROWS, columns: int = COLUMNS) -> Codec:
+    """Planes me, other, empty, from the lowest row up; a column is an action."""
+    cells = np.arange(rows * columns)
+    views = np.stack([planes((0, 1, 2), cells), planes((1, 0, 2), cells)])
+    mirror = symmetry("left_right", planes((0, 1, 2), turn("left_right", rows, columns)), np.arange(columns)[::-1])
+    heuristic = _heuristic(rows, columns)
+    return Codec(views.shape[1], gather(views), identical(SEATS, columns), (mirror,), heuristic=heuristic)
+
+
+_WIN, _BLOCK, _GIVE, _WASTE = 40.0, 20.0, -10.0, -3.0
+_OPEN_LINE, _STONE = 0.1, 0.3  # worth of a line without the other's stones; of its stones, times their number
+
+
+def _heuristic(rows: int, columns: int) -> Heuristic:
+    """Win, else block, give nothing away, and build where most lines are open; look one move ahead."""
+    cells = rows * columns
+    lines = _lines(rows, columns)
+
+    def building(stones: Floats) -> Floats:
+        return np.asarray(_OPEN_LINE + _STONE * stones * stones, dtype=np.float32)
+
+    def prefer(obs: Observations, mask: Mask) -> Floats:
+        me, other = obs[:, :cells].astype(np.float32), obs[:, cells : 2 * cells].astype(np.float32)
+        mine, theirs = me @ lines.T, other @ lines.T
+        empty = np.float32(1) - me - other
+        i_win = empty * (((mine == IN_A_ROW - 1) & (theirs == 0)) @ lines > 0)
+        they_win = empty * (((theirs == IN_A_ROW - 1) & (mine == 0)) @ lines > 0)
+        built = (building(mine) * (theirs == 0) + building(theirs) * (mine == 0)) @ lines
+        here = _WIN * i_win + _BLOCK * they_win + built
+        leaving = np.pad(_GIVE * they_win + _WASTE * i_win, ((0, 0), (0, columns)))
+        height = rows - empty.reshape(-1, rows, columns).sum(axis=1).astype(np.int64)
+        landing = height * columns + np.arange(columns)  # where a stone comes to lie in each column
+        chosen = np.take_along_axis(here, np.minimum(landing, cells - 1), axis=1)
+        next_up = np.take_along_axis(leaving, np.minimum(landing + columns, cells + columns - 1), axis=1)
+        return np.where(mask, chosen + next_up, np.float32(0)).astype(np.float32)
+
+    return prefer
+
+
+def _lines(rows: int, columns: int) -> Floats:
+    """Return the cells of each line of four [L, rows x columns]."""
+    last = IN_A_ROW - 1
+    found = [
+        [(row + k * up) * columns + column + k * right for k in range(IN_A_ROW)]
+        for up, right in ((0, 1), (1, 0), (1, 1), (1, -1))
+        for row in range(rows - last * up)
+        for column in range(columns)
+        if 0 <= column + last * right < columns
+    ]
+    incidence = np.zeros((len(found), rows * columns), dtype=np.float32)
+    np.put_along_axis(incidence, np.array(found), 1, axis=1)
+    return incidence
+
+
+_CODEC = connect_four()
+_THEIRS, _EMPTY = CELLS, 2 * CELLS  # where the planes after the first, mine, begin
 _ROW = COLUMNS + 1  # bits
 
 _BEGUN = np.zeros((), dtype=game_type(_CODEC, CELLS, ("stones", np.int64, SEATS), ("heights", np.uint8, COLUMNS)))
 _BEGUN["views"][:, _EMPTY:] = _BEGUN["open"][:] = 1
 
 
-class ConnectFourTable(BoardTable):
-    """N games of connect four at once, on the usual board; see ``BoardTable``. Actions are columns."""
-
-    def __init__(self, slots: int, max_moves: int | None = None) -> None:
-        super().__init__(
-            BoardRules("connect_four", version=1, codec=_CODEC, begun=_BEGUN, play=_play), slots, max_moves
-        )
-
-
 @kernel
 def _play(games: NDArray[np.void], slots: Indices, columns: Indices, limit: int) -> None:
-    """Play ``columns`` [K] in ``slots`` [K], and what is then forced; see ``board_table.Play``."""
+    """See ``board_table.Play``."""
     for k in range(len(slots)):
         game, column = games[slots[k]], int(columns[k])
         while column >= 0:
@@ -77,3 +126,6 @@ def has_four(stones: int) -> bool:
         if pairs & pairs >> 2 * step:
             return True
     return False
+
+
+CONNECT_FOUR = BoardRules("connect_four", version=1, codec=_CODEC, begun=_BEGUN, play=_play)

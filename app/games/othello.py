@@ -1,4 +1,4 @@
-"""Othello by our own rules. Discs are sets of cells, integers of 64 bits: cell 8 r + c is bit 8 r + c.
+"""Othello: its codec and our own rules. Discs are sets of cells, integers of 64 bits: cell 8 r + c is bit 8 r + c.
 
 All eight directions are alike: the bits of a set are rotated by so many places. What comes round the edge of the board
 lands on cells where, in that direction, no disc can lie between two others, and is dropped with them.
@@ -8,14 +8,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.core.kernels import inlined, kernel
-from app.games import boards
-from app.games.board_table import SEATS, BoardRules, BoardTable, finish, game_type, write_move
+from app.games.board_table import SEATS, BoardRules, finish, game_type, write_move
+from app.games.codec import Codec, gather, identical, planes, square_symmetries
 from app.games.table import FINISHED, Indices
 
 SIDE = 8
 CELLS = SIDE * SIDE
 PASS = CELLS
-_CODEC = boards.othello()
+
+
+def othello() -> Codec:
+    """Planes me, other, empty; passing is the last action."""
+    views = np.tile(planes((1, 2, 0), np.arange(CELLS)), (SEATS, 1))
+    keeping_the_start = ("half_turn", "transpose", "anti_transpose")
+    symmetries = square_symmetries(keeping_the_start, SIDE, 3, passing=True)
+    return Codec(3 * CELLS, gather(views), identical(SEATS, CELLS + 1), symmetries)
+
+
+_CODEC = othello()
 _THEIRS, _EMPTY = CELLS, 2 * CELLS  # where the planes after the first, mine, begin
 _LONGEST = 2 * (CELLS - 4)  # moves: after a pass a disc is set
 _LONGEST_RUN = SIDE - 2  # discs between two others
@@ -35,16 +45,9 @@ _BEGUN["views"][:, _EMPTY + _DISCS] = 0
 _BEGUN["views"][[[0], [1]], _DISCS] = _BEGUN["views"][[[1], [0]], _THEIRS + _DISCS] = 1
 
 
-class OthelloTable(BoardTable):
-    """N games of Othello at once; see ``BoardTable``. Actions are cells, and to pass."""
-
-    def __init__(self, slots: int, max_moves: int | None = None) -> None:
-        super().__init__(BoardRules("othello", version=1, codec=_CODEC, begun=_BEGUN, play=_play), slots, max_moves)
-
-
 @kernel
 def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int) -> None:
-    """Play ``actions`` [K] in ``slots`` [K], and what is then forced; see ``board_table.Play``."""
+    """See ``board_table.Play``."""
     for k in range(len(slots)):
         game, action = games[slots[k]], int(actions[k])
         while action >= 0:
@@ -139,3 +142,7 @@ def _count(cells: np.uint64) -> int:
         cells &= cells - _ONE
         count += 1
     return count
+
+
+OTHELLO = BoardRules("othello", version=1, codec=_CODEC, begun=_BEGUN, play=_play)
+"""Actions are cells, and to pass."""

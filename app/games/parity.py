@@ -9,8 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from app.games.hearts.cards import CARDS, POINTS, SEATS
+from app.games.hearts.encode import SCORE_UNIT, SCORES
+from app.games.hearts.play import DIRECTION_ORDER, HOLD, PASSED
+from app.games.hearts.rules import HeartsRules
+from app.games.hearts.table import hand_points
 from app.games.openspiel import CHANCE, Rules
-from app.games.table import Observations
+from app.games.table import Floats, Mask, Observations, Seats
 
 TOLERANCE = 1e-5
 """Outcomes are float32 in [-1, 1]."""
@@ -21,49 +26,43 @@ class GameRecord:
     """One game as it was recorded: K rows of the recorded seats, in order."""
 
     history: Sequence[int]  # all actions, chance and force included, as the rules number them
-    returns: NDArray[np.float32]  # [P] the outcome
+    returns: Floats  # [P] the outcome
     truncated: bool  # whether it was cut off
     step: NDArray[np.int32]  # [K] number of the decision within the game
-    seat: NDArray[np.int8]  # [K] who decided
+    seat: Seats  # [K] who decided
     action: NDArray[np.int32]  # [K] what was decided, as the seat numbers its actions
     obs: Observations  # [K, D] what the seat saw
-    mask: NDArray[np.bool_]  # [K, A] what it could do
+    mask: Mask  # [K, A] what it could do
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """One decision as the rules library had it: what was legal and taken in its numbers, and its tensor."""
+    """One decision as the rules library had it; actions have its numbers."""
 
     seat: int
     legal: list[int]
     taken: int
-    tensor: NDArray[np.float32]
+    obs: Observations  # [D] what the seat saw
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replay:
     """A game played again."""
 
-    decisions: Sequence[Decision]  # in order
-    moves: int  # their number with the forced ones
-    outcome: NDArray[np.float32] | None  # [P] how the game ended, None if it goes on
+    decisions: list[Decision]
+    moves: int  # decisions and forced moves
+    outcome: Floats | None  # [P] how the game ended, None if it goes on
 
 
 class IllegalMove(ValueError):
-    """A recorded move that the rules library does not allow; its text is what the parity check says of it."""
+    """A recorded move that the rules library does not allow; its text is a failure of the parity check."""
 
 
 class ParityChecker:
-    """Replays recorded games.
+    """Replays recorded games that were played with a limit of moves."""
 
-    Args:
-        game: an OpenSpiel game string.
-        players: number of seats.
-        max_moves: the limit that the games were played with.
-    """
-
-    def __init__(self, game: str, players: int, max_moves: int | None = None) -> None:
-        self._rules = Rules(game, players)
+    def __init__(self, rules: Rules, max_moves: int | None = None) -> None:
+        self._rules = rules
         self._limit = max_moves
 
     def failures(self, record: GameRecord) -> list[str]:
@@ -76,28 +75,26 @@ class ParityChecker:
 
     def replay(self, history: Sequence[int]) -> Replay:
         """Play a history by the rules alone. Raises ``IllegalMove``."""
-        whole = self._rules.game.get_type().provides_observation_tensor
-        state = self._rules.game.new_initial_state()
-        decisions: list[Decision] = []
-        moves = 0
+        game = self._rules.game
+        whole = game.get_type().provides_observation_tensor
+        state, moves = game.new_initial_state(), 0
+        decided: list[tuple[int, list[int], int]] = []
+        tensors: list[list[float]] = []
         for number, action in enumerate(history):
             legal = [] if state.is_terminal() else state.legal_actions()
             if action not in legal:
                 raise IllegalMove(f"move {number}: action {action} is not legal; legal are {legal}")
-            if state.current_player() != CHANCE:
+            seat = state.current_player()
+            if seat != CHANCE:
                 moves += 1
                 if len(legal) > 1:
-                    seat = state.current_player()
-                    tensor = state.observation_tensor(seat) if whole else state.information_state_tensor(seat)
-                    decisions.append(Decision(seat, legal, action, np.array(tensor, dtype=np.float32)))
+                    decided.append((seat, legal, action))
+                    tensors.append(state.observation_tensor(seat) if whole else state.information_state_tensor(seat))
             state.apply_action(action)
+        seats = np.array([seat for seat, *_ in decided], dtype=np.int8)
+        seen = self._rules.codec.encode(np.array(tensors, dtype=np.float32), seats) if decided else ()
+        decisions = [Decision(*decision, obs) for decision, obs in zip(decided, seen, strict=True)]
         return Replay(decisions, moves, self._rules.outcome(state) if state.is_terminal() else None)
-
-    def seen(self, decision: Decision) -> Observations:
-        """Return what the seat saw, [D]."""
-        seats = np.array([decision.seat], dtype=np.int8)
-        observations: Observations = self._rules.codec.encode(decision.tensor[None], seats)[0]
-        return observations
 
     def _ending(self, replay: Replay, record: GameRecord) -> Iterator[str]:
         expected = replay.outcome
@@ -121,13 +118,71 @@ class ParityChecker:
                 yield f"decision {step}: {wrong}"
 
     def _row(self, decision: Decision, record: GameRecord, k: int) -> Iterator[str]:
-        codec, seat = self._rules.codec, decision.seat
+        seat = decision.seat
         if record.seat[k] != seat:
             yield f"seat {record.seat[k]} recorded, seat {seat} was to move"
             return
-        if codec.from_game[seat, decision.taken] != record.action[k]:
-            yield f"action {record.action[k]} recorded, action {codec.from_game[seat, decision.taken]} played"
-        if not np.array_equal(self.seen(decision), record.obs[k]):
+        numbers = self._rules.codec.from_game[seat]
+        if numbers[decision.taken] != record.action[k]:
+            yield f"action {record.action[k]} recorded, action {numbers[decision.taken]} played"
+        if not np.array_equal(decision.obs, record.obs[k]):
             yield "the observation is not what the seat saw"
-        if set(np.flatnonzero(record.mask[k]).tolist()) != set(codec.from_game[seat, decision.legal].tolist()):
+        if set(np.flatnonzero(record.mask[k]).tolist()) != set(numbers[decision.legal].tolist()):
             yield "the legal mask is not that of the position"
+
+
+_HAND = 1 + CARDS + CARDS  # actions of a hand in which nothing is passed
+_SCORES = slice(SCORES, SCORES + SEATS)  # in an observation
+
+
+class HeartsChecker(ParityChecker):
+    """Replays our own Hearts: OpenSpiel plays every hand; matches, which it does not know, are added up here.
+
+    Args:
+        hand: OpenSpiel's rules of a hand.
+        match: the rules that the games were played by.
+    """
+
+    def __init__(self, hand: Rules, match: HeartsRules) -> None:
+        super().__init__(hand)
+        self._match = match
+
+    def replay(self, history: Sequence[int]) -> Replay:
+        """See ``ParityChecker.replay``."""
+        match, decisions = self._match, list[Decision]()
+        moves, over, scores = 0, False, np.zeros(SEATS, dtype=np.int64)
+        for number, hand in enumerate(_hands(history)):
+            if over:
+                raise IllegalMove(f"the game is over with scores of {scores.tolist()}, but hand {number} follows")
+            if match.pass_cards and match.hands != 1:  # otherwise OpenSpiel knows it, or it was drawn
+                expected = DIRECTION_ORDER[number % len(DIRECTION_ORDER)]
+                if hand[0] != expected:
+                    raise IllegalMove(f"hand {number}: cards were passed in direction {hand[0]}, not {expected}")
+            replay = super().replay(hand)
+            for decision in replay.decisions:  # a seat sees the scores of the match and the points of the hand as one
+                points = np.rint(decision.obs[_SCORES] * SCORE_UNIT)
+                decision.obs[_SCORES] = (points + np.roll(scores, -decision.seat)) / SCORE_UNIT
+            decisions += replay.decisions
+            moves += replay.moves
+            if replay.outcome is None:
+                return Replay(decisions, moves, None)
+            scores = scores + hand_points(replay.outcome[None], moon_for_shooter=match.moon_for_shooter)[0]
+            over = number + 1 == match.hands or (not match.hands and scores.max() >= match.limit)
+        return Replay(decisions, moves, self._outcome(scores) if over else None)
+
+    def _outcome(self, scores: NDArray[np.int64]) -> Floats:
+        if self._match.hands:
+            lead = scores.mean() - scores  # over all four; over the other three it is 4/3 of that
+            return np.asarray(lead * SEATS / (SEATS - 1) / POINTS / self._match.hands, dtype=np.float32)
+        winners = scores == scores.min()
+        shares = np.where(winners, SEATS / winners.sum(), 0)
+        return np.asarray((shares - 1) / (SEATS - 1), dtype=np.float32)
+
+
+def _hands(history: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Cut the history of a game into those of its hands."""
+    begin = 0
+    while begin < len(history):
+        end = begin + _HAND + (SEATS * PASSED if history[begin] != HOLD else 0)
+        yield history[begin:end]
+        begin = end

@@ -1,7 +1,7 @@
-"""The port of the rules: many games played at once, each position seen by the seat that is to move."""
+"""The port of the rules: many games at once, seen by the seats to move."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +24,9 @@ class IllegalAction(FlyballError):
         )
 
 
+NORMAL = "normal"
+"""The level of built-in players that is also called the heuristic."""
+
 FINISHED = -1
 """Stands in for the seat to move when a game is over or has not begun."""
 
@@ -31,66 +34,50 @@ Floats = NDArray[np.float32]
 Observations = NDArray[np.uint8] | Floats
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Seats = NDArray[np.int8]
 Heuristic = Callable[[Observations, Mask], Floats]
 """A simple player's log-weights of the actions [K, A], from observations [K, D] and masks [K, A]."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Symmetry:
-    """A relabelling of positions and actions under which the game stays the same.
+    """A relabelling of positions and actions that leaves the game the same."""
 
-    Attributes:
-        name: for instance ``left_right``.
-        observation: [D] feature i of the image is feature ``observation[i]`` of the original.
-        action: [A] action j of the image is action ``action[j]`` of the original; a mask is relabelled alike.
-        image: [A] the inverse: original action a becomes ``image[a]``.
-    """
-
-    name: str
-    observation: Indices
-    action: Indices
-    image: Indices
+    name: str  # for instance ``left_right``
+    observation: Indices  # [D] feature i of the image is feature ``observation[i]`` of the original
+    action: Indices  # [A] action j of the image is action ``action[j]`` of the original; masks are relabelled alike
+    image: Indices  # [A] the inverse: original action a becomes ``image[a]``
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableSpec:
-    """Description of a game.
-
-    Attributes:
-        players: number of seats.
-        actions: number of actions, legal or not, as the seat to move numbers them.
-        observation_size: features of an observation.
-        observation_type: uint8 where every feature is a small count, else float32.
-        rules_version: names the rules and their implementation, for instance ``openspiel-2.0.2:othello``.
-        symmetries: those besides the identity.
-        heuristic: a simple strong player, where there is one.
-        levels: all such players by the names of their levels, where there are several.
-    """
+    """Description of a game."""
 
     players: int
-    actions: int
-    observation_size: int
-    observation_type: type[np.uint8] | type[np.float32]
-    rules_version: str
-    symmetries: tuple[Symmetry, ...]
-    heuristic: Heuristic | None = None
-    levels: Mapping[str, Heuristic] = field(default_factory=dict)
+    actions: int  # A, legal or not, as the seat to move numbers them
+    observation_size: int  # D
+    observation_type: type[np.uint8] | type[np.float32]  # uint8 where every feature is a small count
+    rules_version: str  # names the rules and their implementation, for instance ``openspiel-2.0.2:othello``
+    symmetries: tuple[Symmetry, ...]  # without the identity
+    levels: Mapping[str, Heuristic]  # simple strong players, from the weakest on
 
     @property
     def bots(self) -> tuple[str, ...]:
         """Names of the built-in players, from the weakest on."""
-        if self.levels:
-            return (RANDOM, *self.levels)
-        return (RANDOM,) if self.heuristic is None else (RANDOM, HEURISTIC)
+        return (RANDOM, *self.levels)
+
+    @property
+    def heuristic(self) -> Heuristic | None:
+        """The heuristic player, where there is one."""
+        return self.levels.get(self.bot(HEURISTIC))
 
     def has_bot(self, name: str) -> bool:
-        """Tell whether a built-in player has this name; ``heuristic`` is also one of the levels, if there are any."""
-        return name in self.bots or (name == HEURISTIC and self.heuristic is not None)
+        """Tell whether a built-in player has this name."""
+        return self.bot(name) in self.bots
 
     def bot(self, name: str) -> str:
-        """Return the name among ``bots`` of a built-in player, whose level may be called the heuristic."""
-        same = (level for level, heuristic in self.levels.items() if name == HEURISTIC and heuristic is self.heuristic)
-        return next(same, name)
+        """Return a player's name among ``bots``: of several levels, the normal one is the heuristic."""
+        return NORMAL if name == HEURISTIC and NORMAL in self.levels else name
 
 
 class Table(Protocol):
@@ -101,49 +88,39 @@ class Table(Protocol):
     randomness: the same seeds and actions give the same games.
     """
 
-    @property
-    def spec(self) -> TableSpec:
-        """The game's description."""
-        ...
+    spec: TableSpec
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
         """Begin a new game in each of ``slots``, each from its own seed; more or fewer are a ``ValueError``."""
-        ...
 
-    def seats(self) -> NDArray[np.int8]:
+    def seats(self) -> Seats:
         """Return the seat to move in every slot [N], ``FINISHED`` where none is."""
-        ...
 
     def observe(self, slots: Indices) -> tuple[Observations, Mask]:
         """Return what the seats to move in ``slots`` [K] know [K, D] and may do [K, A], from their own perspective."""
-        ...
 
-    def view(self, slots: Indices, seats: NDArray[np.int8]) -> Observations:
+    def view(self, slots: Indices, seats: Seats) -> Observations:
         """Return what any seats know [K, D], to move or not, for instance at the end of a truncated game."""
-        ...
 
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
         """Play ``actions`` [K] of the seats to move in ``slots`` [K], all different, then what chance and force decide.
 
         Raises ``IllegalAction``; no game has then moved on.
         """
-        ...
 
-    def earned(self, slots: Indices, seats: NDArray[np.int8]) -> Floats:
+    def earned(self, slots: Indices, seats: Seats) -> Floats:  # noqa: ARG002
         """Return what any seats [K] have earned so far on the way to their outcome [K].
 
-        All 0 where only the end is rewarded. What is earned between two decisions is the reward of the first.
+        All 0 where only the end is rewarded, as it is unless a table says otherwise. What is earned between two
+        decisions is the reward of the first.
         """
-        ...
+        return np.zeros(len(slots), dtype=np.float32)
 
     def returns(self) -> Floats:
         """Return the outcomes [N, P] in [-1, 1], summing to 0; all 0 where a game is not over, or was truncated."""
-        ...
 
-    def truncated(self) -> NDArray[np.bool_]:
+    def truncated(self) -> Mask:
         """Tell which games [N] were cut off at the limit of moves."""
-        ...
 
     def history(self, slot: int) -> list[int]:
         """Return all actions of the slot's game so far, chance and force included, as the rules number them."""
-        ...

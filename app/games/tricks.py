@@ -9,9 +9,7 @@ from app.games.codec import Codec, identical
 from app.games.hearts import encode as layout
 from app.games.hearts.cards import CARDS, FIRST_HEART, POINTS, QUEEN_OF_SPADES, RANKS, SEATS, SUITS
 from app.games.hearts.play import DIRECTION_ORDER
-from app.games.table import Floats, Indices
-
-Seats = NDArray[np.int8]
+from app.games.table import Floats, Indices, Mask, Seats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,18 +21,15 @@ class Played:
     seat: Indices  # [M] who played it, as places to the left of the observer
     order: Indices  # [M] number of the card in its game
     led: Indices  # [M] the suit led to its trick
-    current: NDArray[np.bool_]  # [M] whether it lies in the trick that is being played
+    current: Mask  # [M] whether it lies in the trick that is being played
     count: Indices  # [K] cards played in each position
 
 
 def read_tricks(block: Floats, seats: Seats, players: int, cards: Indices) -> Played:
-    """Read the part of an information state that lists the tricks.
+    """Read the tricks of information states, as ``seats`` [K] see them.
 
-    Args:
-        block: [K, tricks x (2 x players - 1) x 52], each trick written from its leader's seat onward.
-        seats: [K] the observers.
-        players: number of seats.
-        cards: [52] our number of each of the game's cards.
+    ``block`` is [K, tricks x (2 x players - 1) x 52], each trick written from its leader's seat onward; ``cards`` [52]
+    are our numbers of the game's cards.
     """
     row, index = np.divmod(np.flatnonzero(block != 0), block.shape[1])  # of floats, nonzero is ten times as slow
     place, card = np.divmod(index, CARDS)
@@ -115,7 +110,7 @@ def hearts(qs_breaks_hearts: bool = True) -> Codec:  # noqa: FBT001, FBT002  # a
         row, card, age = played.row, played.card, played.count[played.row] - 1 - played.order
         out = np.zeros((len(raw), layout.SIZE), dtype=np.float32)
 
-        def write_cards(which: NDArray[np.bool_], start: int, place: Indices) -> None:
+        def write_cards(which: Mask, start: int, place: Indices) -> None:
             suit, rank = np.divmod(card[which], RANKS)
             begin = start + place[which] * layout.CARD
             out[row[which], begin + suit] = out[row[which], begin + SUITS + rank] = 1

@@ -24,13 +24,13 @@ been counted, ``advance`` takes one and the other to the next state. Tests name 
    episode reports its last distance (NaN: not reported): those that do may differ from those that do not.
 8. **Numbers are finite.** A reward that is not, or an infinite last distance, is an error.
 
-Sources: Gymnasium's ``AutoresetMode``; the quota is that of Stable-Baselines3's
-``evaluate_policy``.
+Sources: Gymnasium's ``AutoresetMode``; the quota is that of Stable-Baselines3's ``evaluate_policy``.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum, isfinite, sqrt
+from statistics import fmean, median_low
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -45,10 +45,6 @@ Flags = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 Numbers = NDArray[np.float64]
 Number = TypeVar("Number", int, float)
-
-
-class NoEpisodes(FlyballError):
-    """An evaluation of nothing was asked for."""
 
 
 class UnfinishedEpisodes(FlyballError):
@@ -66,13 +62,9 @@ class StepResult:
     reward: Numbers  # [N]
     done: Flags  # [N] the episode came to an end of its own
     trunc: Flags  # [N] it was cut off
-    # [N] distance to the goal after the step, as the observation returned has it; NaN where it is not reported,
-    # None where it never is
-    dist: Numbers | None = None
-    # [N] under ``same_step``, that of the last observation; only read where an episode ends
-    final_dist: Numbers | None = None
-    # [N] the environment's own word, only read where an episode ends; None when it has none
-    success: Flags | None = None
+    dist: Numbers | None = None  # [N] to the goal, of the observation returned; NaN: not reported, None: never
+    final_dist: Numbers | None = None  # [N] under ``same_step``, of the last observation; read where an episode ends
+    success: Flags | None = None  # [N] the environment's own word, read where an episode ends
 
 
 class Episode(NamedTuple):
@@ -81,10 +73,8 @@ class Episode(NamedTuple):
     environment: int
     success: bool
     steps: int
-    reward: float
-    """The return: the sum of its rewards."""
-    dist: float | None
-    """Distance to the goal at its end."""
+    reward: float  # the return: the sum of its rewards
+    dist: float | None  # to the goal at its end
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,11 +118,7 @@ class EpisodeSummary(Settings):
 
 
 def begin_episodes(episodes: int, environments: int, autoreset: Autoreset) -> EvalState:
-    """Return the state before the first step: quotas given, nothing counted. Raises ``NoEpisodes``."""
-    if episodes < 1 or environments < 1:
-        raise NoEpisodes(
-            f"{episodes} episodes in {environments} environments show nothing.", hint="Ask for at least one of each."
-        )
+    """Return the state before the first step: quotas given, nothing counted."""
     return EvalState(
         autoreset=autoreset,
         requested=episodes,
@@ -161,9 +147,8 @@ def advance(state: EvalState, result: StepResult) -> EvalState:
         Episode(i, bool(success[i]), int(steps[i]), float(reward[i]), None if np.isnan(last[i]) else float(last[i]))
         for i in np.flatnonzero(ended).tolist()
     )
-    return EvalState(
-        autoreset=state.autoreset,
-        requested=state.requested,
+    return replace(
+        state,
         owed=state.owed - ended,
         steps=np.where(ended, 0, steps),
         reward=np.where(ended, 0.0, reward),
@@ -185,7 +170,7 @@ def summarise_episodes(state: EvalState) -> EpisodeSummary:
     won = [episode for episode in episodes if episode.success]
     lost = [episode for episode in episodes if not episode.success]
     rate = Rate.of(len(won), state.requested)
-    mean = fsum(episode.reward for episode in episodes) / len(episodes)
+    mean = fmean(episode.reward for episode in episodes)
     variance = fsum((episode.reward - mean) ** 2 for episode in episodes) / max(1, len(episodes) - 1)
     steps_to_goal = lower_median([episode.steps for episode in won])
     last_dists = [episode.dist for episode in episodes if episode.dist is not None]
@@ -197,7 +182,7 @@ def summarise_episodes(state: EvalState) -> EpisodeSummary:
         median_steps_to_goal=steps_to_goal,
         mean_return=mean,
         return_stderr=sqrt(variance / len(episodes)) if len(episodes) > 1 else None,
-        mean_steps=sum(episode.steps for episode in episodes) / len(episodes),
+        mean_steps=fmean(episode.steps for episode in episodes),
         steps_p50_success=steps_to_goal,
         return_mean_success=_mean([episode.reward for episode in won]),
         return_mean_fail=_mean([episode.reward for episode in lost]),
@@ -207,11 +192,11 @@ def summarise_episodes(state: EvalState) -> EpisodeSummary:
 
 def lower_median(values: Sequence[Number]) -> Number | None:
     """Return the lower median, a value that occurs; None of nothing."""
-    return sorted(values)[(len(values) - 1) // 2] if values else None
+    return median_low(values) if values else None
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    return fsum(values) / len(values) if values else None
+    return fmean(values) if values else None
 
 
 def _not_finite(what: str, values: Numbers, where: Flags) -> NotFinite:
@@ -224,15 +209,9 @@ def _not_finite(what: str, values: Numbers, where: Flags) -> NotFinite:
 def trajectory_rows(state: EvalState, actions: NDArray[Any], result: StepResult) -> Iterator[dict[str, Any]]:
     """Yield the rows of one step that count, environment by environment, for looking at a policy that fails.
 
-    For instance ``{"env": 0, "episode": 2, "t": 17, "action": 1, "reward": 1.0, "done": false, ..., "dist": null}``.
-    ``episode`` numbers an environment's own from 0, ``t`` its steps from 0; ``action`` is what the environment was
-    given, a number or a list of them; ``dist`` is the distance after the step (at an episode's end that of its last
-    observation), null where it is not reported.
-
-    Args:
-        state: before the step.
-        actions: [N, ...] what the environments were given.
-        result: of the step.
+    ``state`` is that before the step. ``episode`` numbers an environment's own from 0, ``t`` its steps from 0;
+    ``action`` is a number or a list of them; ``dist`` is the distance after the step (at an episode's end that of its
+    last observation), null where it is not reported.
     """
     count = len(state.owed)
     quotas = (state.requested + np.arange(count)) // count

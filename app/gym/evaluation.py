@@ -1,12 +1,11 @@
-"""Episodes in environments of the evaluation's own: nothing of a training is reset, stepped or written."""
+"""Episodes in environments of the evaluation's own, apart from any training."""
 
 import reprlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from traceback import extract_tb
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,38 +52,14 @@ Watcher = Callable[[EvalState, NDArray[Any], StepResult], None]
 """Receives every step: the state before it, the actions, the result."""
 
 
-class Environments(Protocol):
-    """N environments that are stepped together and reset themselves."""
-
-    @property
-    def count(self) -> int:
-        """N."""
-        ...
-
-    @property
-    def autoreset(self) -> Autoreset:
-        """When they reset themselves; see rule 4 of ``app.gym.episodes``."""
-        ...
-
-    def reset(self, seed: int) -> Observations:
-        """Begin an episode in each, environment i seeded with ``seed`` + i; return the first observations."""
-        ...
-
-    def step(self, actions: NDArray[Any]) -> tuple[Observations, StepResult]:
-        """Take a step in each; return the observations to act on next, and the result."""
-        ...
-
-
 class GymnasiumEnvironments:
-    """A vector environment of Gymnasium; see ``Environments``.
-
-    ``step_limit`` is after how many steps an episode is cut off, None when none is.
+    """N environments that are stepped together and reset themselves.
 
     Args:
-        vector: which resets itself, at the same or at the next step.
+        vector: Gymnasium's, which resets itself at the same or at the next step.
         success_key: the key of ``info`` that says at an episode's end whether it succeeded; None: ``done`` does.
 
-    Raises ``BadEnvironment``.
+    Raises ``BadEnvironment``, and so does every method.
     """
 
     def __init__(self, vector: "VectorEnv[Any, Any, Any]", success_key: str | None = None) -> None:
@@ -96,20 +71,21 @@ class GymnasiumEnvironments:
             )
         self._vector = vector
         self._name = str(vector.spec.id if vector.spec else vector)
-        self.step_limit: int | None = vector.spec.max_episode_steps if vector.spec else None
         self._success = success_key
+        # after how many steps an episode is cut off
+        self.step_limit: int | None = vector.spec.max_episode_steps if vector.spec else None
         self.autoreset: Autoreset = _AUTORESET[name]
         self.count = int(vector.num_envs)
         self.observation_space = vector.single_observation_space
         self.action_space = vector.single_action_space
 
     def reset(self, seed: int) -> Any:
-        """See ``Environments.reset``. Raises ``BadEnvironment``."""
+        """Begin an episode in each, environment i seeded with ``seed`` + i; return the first observations."""
         with _running(self._name):
             return self._vector.reset(seed=seed)[0]
 
     def step(self, actions: NDArray[Any]) -> tuple[Any, StepResult]:
-        """See ``Environments.step``. Raises ``BadEnvironment``."""
+        """Take a step in each; return the observations to act on next, and the result."""
         with _running(self._name):
             observations, rewards, done, trunc, infos = self._vector.step(actions)
         done, trunc = np.asarray(done, dtype=np.bool_), np.asarray(trunc, dtype=np.bool_)
@@ -125,7 +101,7 @@ class GymnasiumEnvironments:
         return observations, result
 
     def close(self) -> None:
-        """Release what the environments hold. Raises ``BadEnvironment``."""
+        """Release what the environments hold."""
         with _running(self._name):
             self._vector.close()
 
@@ -199,25 +175,30 @@ def _reported(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64
     return values
 
 
-@dataclass(frozen=True, slots=True)
-class EpisodePlan:
-    """How much is played."""
-
-    episodes: int  # of all environments together
-    seed: int  # of the environments
-    max_steps: int  # of each environment, over all its episodes; a step that only resets counts as well
-
-
 def evaluate_episodes(
-    environments: Environments, act: Actor, plan: EpisodePlan, watch: Watcher | None = None
+    environments: GymnasiumEnvironments,
+    act: Actor,
+    *,
+    episodes: int,
+    seed: int,
+    max_steps: int,
+    watch: Watcher | None = None,
 ) -> EpisodeSummary:
     """Play episodes and sum them up. Deterministic where the environments and the actor are.
 
-    Raises ``UnfinishedEpisodes``, ``NoEpisodes`` or ``NotFinite``.
+    Args:
+        environments: all are reset first.
+        act: chooses the actions.
+        episodes: of all environments together.
+        seed: of the environments.
+        max_steps: of each environment, over all its episodes; a step that only resets counts as well.
+        watch: sees every step.
+
+    Raises ``UnfinishedEpisodes`` or ``NotFinite``.
     """
-    state = begin_episodes(plan.episodes, environments.count, environments.autoreset)
-    observations = environments.reset(plan.seed)
-    for _ in range(plan.max_steps):
+    state = begin_episodes(episodes, environments.count, environments.autoreset)
+    observations = environments.reset(seed)
+    for _ in range(max_steps):
         actions = act(observations)
         observations, result = environments.step(actions)
         if watch is not None:

@@ -1,130 +1,93 @@
-"""Policies by name: ours, and those that other packages bring.
+"""Policies by name, and action codecs between their outputs [N, K] and the actions of an environment.
 
-A package brings one as an entry point of the group ``flyball.policies``: a callable that takes a ``PolicyRequest`` and
-returns an ``EnvironmentPolicy``. Ours, ``mlp``, reads a perceptron from a safetensors file with a manifest in its
+A package brings a policy as an entry point of the group ``flyball.policies``: a callable that takes a ``PolicyRequest``
+and returns an ``EnvironmentPolicy``. Ours, ``mlp``, reads a perceptron from a safetensors file with a manifest in its
 header. Its tensors, float32, have the names of our own checkpoints::
 
     trunk.0.weight [H0, D]     trunk.0.bias [H0]
     trunk.1.weight [H1, H0]    trunk.1.bias [H1]    and so on
     policy_head.weight [K, H]  policy_head.bias [K]
 
-D is the size of the flattened observation (a Discrete one is one-hot), K that of the outputs (``app.gym.codecs``). The
-activation stands between layers, not after the last. Further tensors, for instance of a value head, are ignored. The
-header's metadata has one entry ``note``, a JSON object: ``PolicyManifest``. With the safetensors library::
+D is the size of the flattened observation (a Discrete one is one-hot). The activation stands between layers, not after
+the last. Further tensors, for instance of a value head, are ignored. The header's metadata has one entry ``note``, a
+JSON object: ``PolicyManifest``. With the safetensors library::
 
     note = '{"environment": "CartPole-v1", "activation": "tanh"}'
     save_file(tensors, "policy.safetensors", metadata={"note": note})
+
+==========  =====================================  ==========================================================
+codec       action space                           action
+==========  =====================================  ==========================================================
+``greedy``  Discrete, MultiDiscrete, MultiBinary   the largest logit of each choice, the first of several
+``sample``  the same                               drawn by the logits; the same for the same seed
+``clip``    Box                                    the outputs, brought within the bounds
+``tanh``    Box with finite bounds                 tanh of the outputs, stretched over the bounds
+``raw``     any                                    the outputs as they are: the policy returns actions
+==========  =====================================  ==========================================================
+
+K is the number of actions, the sum of the choices' numbers, the number of bits, or the number of components.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from hashlib import sha256
 from importlib.metadata import entry_points
+from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
-from torch import Tensor
 
 from app.config import Settings
 from app.core import FlyballError, reading
-from app.gym.codecs import BadPolicy, EnvironmentPolicy, PolicyRequest, RandomActions, default_codec
-from app.learning.network import BadParameters, Parameters, bytes_to_parameters, parameters_to_bytes
-from app.store import DamagedBlob, note_of, with_note
-
-_HEAD = "policy_head"
-
-
-class PolicyManifest(Settings):
-    """Content of the file."""
-
-    version: Literal[1] = 1
-    environment: str = Field(description="the id it was made for")
-    activation: Literal["relu", "tanh"]
-    action_codec: str | None = Field(default=None, description="how its outputs become actions; None: as is usual")
-
-
-class Perceptron:
-    """Plays what it was read from; see the module's text.
-
-    Raises ``BadPolicy``.
-    """
-
-    def __init__(self, data: bytes, request: PolicyRequest) -> None:
-        try:
-            manifest, parameters = PolicyManifest.model_validate_json(note_of(data)), bytes_to_parameters(data)
-        except (DamagedBlob, BadParameters, ValidationError) as error:
-            raise BadPolicy(
-                f"{request.source} is no policy for environments.",
-                hint="What is read: a perceptron as safetensors, as app/gym/players.py describes it.",
-            ) from error
-        names = [f"trunk.{index}" for index in range(len(parameters))]
-        names = [name for name in names if f"{name}.weight" in parameters] + [_HEAD]
-        self._layers = [_layer(parameters, name, request.device) for name in names]
-        self._activation = torch.tanh if manifest.activation == "tanh" else torch.relu
-        self._space = request.observation_space
-        self._device = request.device
-        self.action_codec = manifest.action_codec or default_codec(request.action_space)
-        size, wanted = observation_size(self._space), self._layers[0][0].shape[1]
-        if size != wanted:
-            raise BadPolicy(
-                f"The policy was made for {manifest.environment} and takes {wanted} features; these observations have "
-                f"{size}.",
-                hint="Evaluate it in the environment that it was made for.",
-            )
-
-    def outputs(self, observations: Any) -> NDArray[Any]:
-        """See ``EnvironmentPolicy.outputs``."""
-        features = torch.from_numpy(_flattened(observations, self._space)).to(self._device)
-        with torch.inference_mode():
-            for weight, bias in self._layers[:-1]:
-                features = self._activation(torch.nn.functional.linear(features, weight, bias))
-            return torch.nn.functional.linear(features, *self._layers[-1]).cpu().numpy()
-
-
-def policy_bytes(parameters: Parameters, manifest: PolicyManifest) -> bytes:
-    """Return the file for a perceptron: always the same bytes for the same content."""
-    return with_note(parameters_to_bytes(parameters), manifest.model_dump_json())
-
-
-def observation_size(space: Any) -> int:
-    """Return D for an observation space. Raises ``BadPolicy`` where observations are no single array."""
-    if hasattr(space, "n") and space.shape == ():
-        return int(space.n)
-    if space.shape is None or not space.shape or not np.issubdtype(space.dtype, np.number):
-        raise BadPolicy(
-            f"A perceptron cannot see observations of {space}.",
-            hint="Bring a policy of your own (entry point group flyball.policies).",
-        )
-    return int(np.prod(space.shape))
-
-
-def _flattened(observations: NDArray[Any], space: Any) -> NDArray[np.float32]:
-    if space.shape == ():
-        hot = np.zeros((len(observations), int(space.n)), dtype=np.float32)
-        hot[np.arange(len(observations)), observations - int(space.start)] = 1
-        return hot
-    return np.ascontiguousarray(observations.reshape(len(observations), -1), dtype=np.float32)
-
-
-def _layer(parameters: Parameters, name: str, device: str) -> tuple[Tensor, Tensor]:
-    try:
-        return parameters[f"{name}.weight"].float().to(device), parameters[f"{name}.bias"].float().to(device)
-    except KeyError as error:
-        raise BadPolicy(
-            f"The policy has no tensor {error}.", hint="The format is described in app/gym/players.py."
-        ) from error
-
+from app.learning.network import BadParameters, bytes_to_parameters
+from app.play.rollout import draw_points, number_streams
+from app.store import DamagedBlob, note_of
 
 GROUP = "flyball.policies"
-Factory = Callable[[PolicyRequest], EnvironmentPolicy]
+Outputs = NDArray[Any]
+Points = NDArray[np.float64]
+Decode = Callable[[Outputs, Points], Outputs]
 
 
 class UnknownPolicy(FlyballError):
     """No policy has this name."""
+
+
+class BadPolicy(FlyballError):
+    """A policy that cannot be read, or that was made for other observations or actions."""
+
+
+class UnsuitedCodec(FlyballError):
+    """An action codec that cannot be used with an action space, or with what a policy returns."""
+
+
+class EnvironmentPolicy(Protocol):
+    """Plays any number of environments at once."""
+
+    action_codec: str  # how outputs become actions unless something else is asked for; ``raw`` where they are actions
+
+    def outputs(self, observations: Any) -> Outputs:
+        """Return one row of outputs for each of N observations, as Gymnasium's vector environments batch them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRequest:
+    """Arguments of a policy."""
+
+    source: str | None  # what ``--model`` says, usually a file
+    count: int  # N, how many environments it plays at once
+    observation_space: Any  # of one environment, a ``gymnasium.Space``.
+    action_space: Any  # likewise
+    device: str  # where networks run, ``cpu`` or ``cuda``
+    seed: int  # of the policy's own choices, if it makes any by chance
+
+
+Factory = Callable[[PolicyRequest], EnvironmentPolicy]
 
 
 def load_policy(name: str, request: PolicyRequest) -> EnvironmentPolicy:
@@ -160,11 +123,190 @@ def fingerprint(source: str | None) -> str | None:
     return sha256(Path(source).read_bytes()).hexdigest()
 
 
-def _mlp(request: PolicyRequest) -> EnvironmentPolicy:
-    path = Path(request.source or "")
-    with reading(path):
-        data = path.read_bytes()
-    return Perceptron(data, request)
+class RandomActions:
+    """Takes what the action space samples: a floor to compare with."""
+
+    def __init__(self, request: PolicyRequest) -> None:
+        self.action_codec = "raw"
+        self._count = request.count
+        self._space = request.action_space
+        self._space.seed(request.seed % (1 << 32))
+
+    def outputs(self, observations: Any) -> Outputs:  # noqa: ARG002 - it looks at nothing
+        """See ``EnvironmentPolicy.outputs``."""
+        return np.stack([np.asarray(self._space.sample()) for _ in range(self._count)])
 
 
-_OURS: dict[str, Factory] = {"mlp": _mlp, "random": RandomActions}
+class PolicyManifest(Settings):
+    """Content of the file."""
+
+    version: Literal[1] = 1
+    environment: str = Field(description="the id it was made for")
+    activation: Literal["relu", "tanh"]
+    action_codec: str | None = Field(default=None, description="how its outputs become actions; None: as is usual")
+
+
+class Perceptron:
+    """Plays what it was read from; see the module's text. Raises ``BadPolicy`` or ``UnusableFile``."""
+
+    def __init__(self, request: PolicyRequest) -> None:
+        path = Path(request.source or "")
+        with reading(path):
+            data = path.read_bytes()
+        try:
+            manifest, parameters = PolicyManifest.model_validate_json(note_of(data)), bytes_to_parameters(data)
+        except (DamagedBlob, BadParameters, ValidationError) as error:
+            raise BadPolicy(
+                f"{request.source} is no policy for environments.",
+                hint="What is read: a perceptron as safetensors, as app/gym/players.py describes it.",
+            ) from error
+        names = [f"trunk.{index}" for index in range(len(parameters))]
+        names = [name for name in names if f"{name}.weight" in parameters] + ["policy_head"]
+        try:
+            layers = [(parameters[f"{name}.weight"], parameters[f"{name}.bias"]) for name in names]
+        except KeyError as error:
+            raise BadPolicy(
+                f"The policy has no tensor {error}.", hint="The format is described in app/gym/players.py."
+            ) from error
+        self._layers = [(weight.float().to(request.device), bias.float().to(request.device)) for weight, bias in layers]
+        self._activation = torch.tanh if manifest.activation == "tanh" else torch.relu
+        self._space = request.observation_space
+        self._device = request.device
+        self.action_codec = manifest.action_codec or default_codec(request.action_space)
+        size, wanted = _observation_size(self._space), self._layers[0][0].shape[1]
+        if size != wanted:
+            raise BadPolicy(
+                f"The policy was made for {manifest.environment} and takes {wanted} features; these observations have "
+                f"{size}.",
+                hint="Evaluate it in the environment that it was made for.",
+            )
+
+    def outputs(self, observations: Any) -> Outputs:
+        """See ``EnvironmentPolicy.outputs``."""
+        features = torch.from_numpy(_flattened(observations, self._space)).to(self._device)
+        with torch.inference_mode():
+            for weight, bias in self._layers[:-1]:
+                features = self._activation(torch.nn.functional.linear(features, weight, bias))
+            return torch.nn.functional.linear(features, *self._layers[-1]).cpu().numpy()
+
+
+_OURS: dict[str, Factory] = {"mlp": Perceptron, "random": RandomActions}
+
+
+def _observation_size(space: Any) -> int:
+    """Return D for an observation space. Raises ``BadPolicy`` where observations are no single array."""
+    if hasattr(space, "n") and space.shape == ():
+        return int(space.n)
+    if not space.shape or not np.issubdtype(space.dtype, np.number):
+        raise BadPolicy(
+            f"A perceptron cannot see observations of {space}.",
+            hint="Bring a policy of your own (entry point group flyball.policies).",
+        )
+    return int(np.prod(space.shape))
+
+
+def _flattened(observations: NDArray[Any], space: Any) -> NDArray[np.float32]:
+    if space.shape == ():
+        hot = np.zeros((len(observations), int(space.n)), dtype=np.float32)
+        hot[np.arange(len(observations)), observations - int(space.start)] = 1
+        return hot
+    return np.ascontiguousarray(observations.reshape(len(observations), -1), dtype=np.float32)
+
+
+def coded_actor(policy: EnvironmentPolicy, codec: str, space: Any, seed: int) -> Callable[[Any], Outputs]:
+    """Return what chooses actions [N, ...] by a policy and a codec of the table above, for a single evaluation.
+
+    Under ``sample``, environment i draws from a stream of its own. Raises ``UnsuitedCodec``, and so does the actor for
+    outputs of another width.
+    """
+    width = output_width(space) if codec != "raw" else None
+    decode = _decoder(codec, space)
+    steps = count()
+
+    def act(observations: Any) -> Outputs:
+        outputs = policy.outputs(observations)
+        if width is not None and outputs.shape[1:] != (width,):
+            raise UnsuitedCodec(
+                f"The policy returns outputs of shape {outputs.shape[1:]}; {codec} for {space} needs ({width},).",
+                hint="Use a policy made for this environment, or --action-codec raw when it returns actions.",
+            )
+        streams = number_streams(seed, np.arange(len(outputs)))
+        return decode(outputs, draw_points(streams, np.full(len(outputs), next(steps))))
+
+    return act
+
+
+def default_codec(action_space: Any) -> str:
+    """Return the codec for logits or means over an action space. Raises ``UnsuitedCodec``."""
+    return "clip" if _kind(action_space) == "Box" else "greedy"
+
+
+def output_width(action_space: Any) -> int:
+    """Return K, how many outputs a policy has for an action space. Raises ``UnsuitedCodec``."""
+    kind = _kind(action_space)
+    if kind == "Discrete":
+        return int(action_space.n)
+    return int(action_space.nvec.sum() if kind == "MultiDiscrete" else np.prod(action_space.shape))
+
+
+def _kind(space: Any) -> str:
+    """Return the name of the space's class that codecs know."""
+    known = {"Discrete", "MultiDiscrete", "MultiBinary", "Box"}
+    name = next((kind.__name__ for kind in type(space).__mro__ if kind.__name__ in known), None)
+    if name is None:
+        raise UnsuitedCodec(
+            f"No action codec knows the action space {space}.",
+            hint="Bring a policy of your own that returns actions (entry point group flyball.policies).",
+        )
+    return name
+
+
+def _decoder(codec: str, space: Any) -> Decode:
+    if codec == "raw":
+        return lambda outputs, _: outputs
+    kind = _kind(space)
+    suited, fit = (("clip", "tanh"), "clip, tanh or raw") if kind == "Box" else (tuple(_PICKS), "greedy, sample or raw")
+    if codec not in suited:
+        raise UnsuitedCodec(f"The action codec {codec!r} does not suit {space}.", hint=f"Use {fit}.")
+    if kind == "Box":
+        return _box(codec, space)
+    pick = _PICKS[codec]
+    if kind == "Discrete":
+        return lambda outputs, points: pick(outputs, points) + int(space.start)
+
+    def decode(outputs: Outputs, points: Points) -> Outputs:
+        """Pick once for each of several choices, each with points of its own."""
+        if kind == "MultiDiscrete":
+            parts = np.split(outputs, np.cumsum(space.nvec.ravel())[:-1], axis=1)
+        else:
+            parts = [np.stack([np.zeros(len(outputs)), column], axis=1) for column in outputs.T]  # off has the logit 0
+        seeds = (points * 2.0**53).astype(np.uint64)
+        picked = [pick(part, draw_points(seeds, np.full(len(seeds), index))) for index, part in enumerate(parts)]
+        actions: Outputs = np.stack(picked, axis=1).reshape(-1, *space.shape)
+        return actions + space.start if kind == "MultiDiscrete" else actions.astype(np.int8)
+
+    return decode
+
+
+def _largest(logits: Outputs, _points: Points) -> Outputs:
+    largest: Outputs = np.argmax(logits, axis=1)
+    return largest
+
+
+def _drawn(logits: Outputs, points: Points) -> Outputs:
+    weights = np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
+    drawn: Outputs = np.count_nonzero(weights <= (points * weights[:, -1])[:, None], axis=1)
+    return drawn
+
+
+_PICKS: dict[str, Decode] = {"greedy": _largest, "sample": _drawn}
+
+
+def _box(codec: str, space: Any) -> Decode:
+    low, high = space.low, space.high
+    if codec == "clip":
+        return lambda outputs, _: np.clip(outputs.reshape(-1, *space.shape), low, high).astype(space.dtype)
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise UnsuitedCodec(f"tanh needs finite bounds; those of {space} are not.", hint="Use clip or raw.")
+    middle, half = (high + low) / 2, (high - low) / 2
+    return lambda outputs, _: (middle + half * np.tanh(outputs.reshape(-1, *space.shape))).astype(space.dtype)

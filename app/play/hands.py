@@ -19,7 +19,7 @@ from app.config import GameConfig, Settings
 from app.core import derive_seed
 from app.engine import JsonObject, Report
 from app.games import UnknownGame, open_table, own_hearts
-from app.games.hearts.scoring import hand_points, moons
+from app.games.hearts.table import hand_points, moons
 from app.play.match_statistics import Columns, NoGames
 from app.play.matches import IN_FLIGHT
 from app.play.players import PLAYERS, Player

@@ -10,7 +10,7 @@ from app.config import SELF, GameConfig, NetworkSettings, PipelineSettings
 from app.core import FlyballError
 from app.games import TableSpec, open_table, own_hearts
 from app.games.hearts.rules import HeartsRules
-from app.games.hearts.scoring import hand_points, moons
+from app.games.hearts.table import hand_points, moons
 from app.learning.inference import Policy
 from app.learning.network import bytes_to_parameters
 from app.play.players import Player, load_player

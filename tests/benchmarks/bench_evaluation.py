@@ -20,7 +20,7 @@ from torch.distributions import Categorical
 from app.config import GAMES, GameConfig
 from app.core import derive_seed
 from app.engine import LocalEngine
-from app.games.openspiel import Rules
+from app.games.catalogue import openspiel_rules
 from app.learning.inference import Policy
 from app.learning.network import MASKED_LOGIT, ActorCritic, init_policy, load_network, parameters_to_bytes
 from app.play.gauntlet import GauntletSpec, Opponent, OpponentResult
@@ -39,7 +39,7 @@ class OneAtATime:
 
     def __init__(self, config: GameConfig, networks: list[ActorCritic], plan: MatchPlan) -> None:
         self.config, self.networks, self.plan = config, networks, plan
-        self.rules = Rules(config.game, config.players)
+        self.rules = openspiel_rules(config.game, config.players)
         kind = self.rules.game.get_type()
         self.tensor = "observation_tensor" if kind.provides_observation_tensor else "information_state_tensor"
 
@@ -109,7 +109,7 @@ class OneAtATime:
 
 
 def parameters_of(config: GameConfig, seed: int):
-    spec = Rules(config.game, config.players).spec
+    spec = openspiel_rules(config.game, config.players).spec
     return spec, init_policy(config.network, spec.observation_size, spec.actions, seed=seed)
 
 

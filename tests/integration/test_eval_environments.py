@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from policy_files import policy_bytes
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from app.cli.group import main
-from app.gym.codecs import CodedPolicy, PolicyRequest
-from app.gym.evaluation import EpisodePlan, evaluate_episodes, open_environments
-from app.gym.players import PolicyManifest, load_policy, policy_bytes
+from app.gym.evaluation import evaluate_episodes, open_environments
+from app.gym.players import PolicyManifest, PolicyRequest, coded_actor, load_policy
 
 Flyball = Callable[..., Result]
 CARTPOLE = Path(__file__).parents[1] / "support" / "policies" / "cartpole.safetensors"
@@ -99,7 +99,7 @@ def test_it_agrees_with_stable_baselines3(count: int, trained: bool, weak: Path)
     class Predictor:
         def __init__(self) -> None:
             policy = load_policy("mlp", PolicyRequest(str(path), count, *spaces, "cpu", 0))
-            self.act = CodedPolicy(policy, "greedy", environments.action_space, 0)
+            self.act = coded_actor(policy, "greedy", environments.action_space, 0)
 
         def predict(self, observation, state=None, episode_start=None, deterministic=False):
             return self.act(observation), state
@@ -108,7 +108,7 @@ def test_it_agrees_with_stable_baselines3(count: int, trained: bool, weak: Path)
     theirs = DummyVecEnv([lambda: Monitor(gymnasium.make("CartPole-v1"))] * count)
     theirs.seed(9)
     returns, lengths = evaluate_policy(Predictor(), theirs, episodes, return_episode_rewards=True)
-    ours = evaluate_episodes(environments, Predictor().act, EpisodePlan(episodes, 9, 100_000))
+    ours = evaluate_episodes(environments, Predictor().act, episodes=episodes, seed=9, max_steps=100_000)
     assert ours.mean_return == np.mean(returns)
     assert ours.mean_steps == np.mean(lengths)
     assert ours.return_stderr == pytest.approx(np.std(returns, ddof=1) / episodes**0.5)

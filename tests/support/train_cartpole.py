@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+from policy_files import policy_bytes
 
-from app.gym.players import PolicyManifest, policy_bytes
+from app.gym.players import PolicyManifest
 
 PATH = Path(__file__).parent / "policies" / "cartpole.safetensors"
 HIDDEN, OBSERVATION, ACTIONS = 8, 4, 2

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
-from app.gym.codecs import CodedPolicy, UnsuitedCodec, default_codec, output_width
+from app.gym.players import UnsuitedCodec, coded_actor, default_codec, output_width
 
 
 class Constant:
@@ -18,7 +18,7 @@ class Constant:
 
 
 def actions(codec, space, *outputs, count=3, seed=0):
-    return CodedPolicy(Constant(*outputs, count=count), codec, space, seed)(None)
+    return coded_actor(Constant(*outputs, count=count), codec, space, seed)(None)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_sample_follows_the_logits_and_its_seed() -> None:
 
 
 def test_sample_draws_several_choices_apart_and_anew_at_every_step() -> None:
-    policy = CodedPolicy(Constant(*[0.0] * 4, count=20_000), "sample", MultiDiscrete([2, 2]), 0)
+    policy = coded_actor(Constant(*[0.0] * 4, count=20_000), "sample", MultiDiscrete([2, 2]), 0)
     first, second = policy(None), policy(None)
     together = [*first.T, *second.T]
     assert np.abs(np.corrcoef(together) - np.eye(4)).max() < 0.03

@@ -8,8 +8,10 @@ from board_games import SLOT, after, at_random
 
 from app.config import GAMES
 from app.core import ConfigKey
-from app.games import FINISHED, IllegalAction, OpenSpielTable, open_table
-from app.games.connect_four import CELLS, COLUMNS, ROWS, ConnectFourTable, has_four
+from app.games import FINISHED, IllegalAction, open_table
+from app.games.board_table import BoardTable
+from app.games.connect_four import CELLS, COLUMNS, CONNECT_FOUR, ROWS, has_four
+from app.games.openspiel import OpenSpielTable
 
 CONFIG = GAMES[ConfigKey("connect_four_2p")]
 LINES = [
@@ -41,7 +43,7 @@ def test_every_line_of_four_is_found_and_nothing_else() -> None:
 
 
 def test_games_at_random_are_won_by_every_line_and_drawn() -> None:
-    table = ConnectFourTable(4000)
+    table = BoardTable(CONNECT_FOUR, 4000)
     list(at_random(table, 4000))
     won = np.array(
         [[as_set(line) & ~stones == 0 for line in LINES] for stones in table._games["stones"].ravel().tolist()]
@@ -51,7 +53,7 @@ def test_games_at_random_are_won_by_every_line_and_drawn() -> None:
 
 
 def test_a_full_board_without_a_line_is_a_draw_and_its_last_moves_are_forced() -> None:
-    table = after(ConnectFourTable(1), *DRAWN[:37])
+    table = after(BoardTable(CONNECT_FOUR, 1), *DRAWN[:37])
     assert table.seats()[0] == FINISHED
     assert table.history(0) == DRAWN
     assert len(DRAWN) == CELLS
@@ -61,7 +63,7 @@ def test_a_full_board_without_a_line_is_a_draw_and_its_last_moves_are_forced() -
 
 @pytest.mark.parametrize("action", [3, 7, -1])
 def test_an_illegal_action_is_refused_and_no_game_moves_on(action: int) -> None:
-    table = ConnectFourTable(2)
+    table = BoardTable(CONNECT_FOUR, 2)
     table.reset(np.arange(2), [0, 0])
     for _ in range(ROWS):
         table.step(np.array([1]), np.array([3], dtype=np.int32))
@@ -74,8 +76,8 @@ def test_an_illegal_action_is_refused_and_no_game_moves_on(action: int) -> None:
 @pytest.mark.parametrize(
     ("game", "table"),
     [
-        ("connect_four", ConnectFourTable),
-        ("connect_four(rows=6,columns=7)", ConnectFourTable),
+        ("connect_four", BoardTable),
+        ("connect_four(rows=6,columns=7)", BoardTable),
         ("connect_four(rows=8,columns=9)", OpenSpielTable),
         ("connect_four(x_in_row=3)", OpenSpielTable),
     ],

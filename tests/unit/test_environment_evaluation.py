@@ -15,7 +15,6 @@ from app.config import NetworkSettings
 from app.gym.episodes import EpisodeSummary, UnfinishedEpisodes, trajectory_rows
 from app.gym.evaluation import (
     BadEnvironment,
-    EpisodePlan,
     GymnasiumEnvironments,
     UnknownEnvironment,
     evaluate_episodes,
@@ -44,7 +43,7 @@ def made(count: int, mode: AutoresetMode, success_key: str | None = None) -> Gym
 def evaluated(
     act: Callable[[Any], np.ndarray], episodes: int = 30, count: int = 4, mode: AutoresetMode = AutoresetMode.NEXT_STEP
 ) -> EpisodeSummary:
-    return evaluate_episodes(made(count, mode), act, EpisodePlan(episodes, seed=3, max_steps=10_000))
+    return evaluate_episodes(made(count, mode), act, episodes=episodes, seed=3, max_steps=10_000)
 
 
 def test_the_summary_is_that_of_the_walks() -> None:
@@ -72,17 +71,17 @@ def test_environments_that_do_not_reset_themselves_are_refused() -> None:
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
 def test_success_may_be_what_the_environment_says(mode: AutoresetMode) -> None:
-    plan = EpisodePlan(10, seed=3, max_steps=1000)
-    assert evaluate_episodes(made(2, mode, "is_success"), hesitant, plan) == evaluate_episodes(
-        made(2, mode), hesitant, plan
+    plan = {"episodes": 10, "seed": 3, "max_steps": 1000}
+    assert evaluate_episodes(made(2, mode, "is_success"), hesitant, **plan) == evaluate_episodes(
+        made(2, mode), hesitant, **plan
     )
     with pytest.raises(BadEnvironment, match="no 'arrived'"):
-        evaluate_episodes(made(2, mode, "arrived"), forward, plan)
+        evaluate_episodes(made(2, mode, "arrived"), forward, **plan)
 
 
 def test_steps_that_do_not_suffice_are_an_error_with_the_counts() -> None:
     with pytest.raises(UnfinishedEpisodes, match=r"\d+ of 30 episodes"):
-        evaluate_episodes(made(2, AutoresetMode.NEXT_STEP), forward, EpisodePlan(30, 3, max_steps=20))
+        evaluate_episodes(made(2, AutoresetMode.NEXT_STEP), forward, episodes=30, seed=3, max_steps=20)
 
 
 @pytest.mark.parametrize("name", ["NoSuch-v0", "Corridor-v7", "not an id", "no_such_module:Corridor-v0"])
@@ -99,9 +98,9 @@ def test_environments_know_their_limit() -> None:
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
 def test_a_trajectory_has_every_step_that_counts_and_no_other(mode: AutoresetMode) -> None:
     rows: list[dict[str, Any]] = []
-    plan = EpisodePlan(5, seed=3, max_steps=1000)
+    plan = {"episodes": 5, "seed": 3, "max_steps": 1000}
     watch = lambda *step: rows.extend(trajectory_rows(*step))  # noqa: E731
-    summary = evaluate_episodes(made(2, mode), forward, plan, watch)
+    summary = evaluate_episodes(made(2, mode), forward, **plan, watch=watch)
     assert len(rows) == summary.mean_steps * 5
     episodes: dict[tuple[int, int], list[dict[str, Any]]] = {}
     for row in rows:

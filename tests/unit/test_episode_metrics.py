@@ -12,7 +12,6 @@ from app.gym import episodes
 from app.gym.episodes import (
     Autoreset,
     EpisodeSummary,
-    NoEpisodes,
     NotFinite,
     StepResult,
     UnfinishedEpisodes,
@@ -195,12 +194,6 @@ def test_rule_8_an_infinite_distance_is_an_error() -> None:
 
 def test_rule_8_holds_for_what_is_counted_only() -> None:
     assert evaluated([[goal(1), Script((np.nan,))], [goal(9)]], 2).mean_return == 5.0
-
-
-@pytest.mark.parametrize(("episodes", "environments"), [(0, 1), (1, 0)])
-def test_an_evaluation_of_nothing_is_refused(episodes: int, environments: int) -> None:
-    with pytest.raises(NoEpisodes):
-        begin_episodes(episodes, environments, "same_step")
 
 
 def test_the_fields_are_those_of_seed_002_and_a_few_more() -> None:

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from app.config import GAMES
-from app.games import FINISHED, GameRecord, IllegalAction, OpenSpielTable, ParityChecker, UnknownGame, checker_for
+from app.games import FINISHED, GameRecord, IllegalAction, UnknownGame, checker_for
+from app.games.catalogue import openspiel_rules
+from app.games.openspiel import OpenSpielTable
+from app.games.parity import ParityChecker
 
 ONE = np.array([0])
 
@@ -25,7 +28,7 @@ def play_first_legal(table, slot=0):
 
 
 def game(name, players=2, **kwargs):
-    table = OpenSpielTable(name, players, 1, **kwargs)
+    table = OpenSpielTable(openspiel_rules(name, players), 1, **kwargs)
     table.reset(ONE, [4])
     return table
 
@@ -48,7 +51,7 @@ def test_an_illegal_action_is_refused_with_the_legal_ones() -> None:
 )
 def test_a_game_that_cannot_be_played_says_why(name: str, players: int, complaint: str) -> None:
     with pytest.raises(UnknownGame, match=complaint):
-        OpenSpielTable(name, players, 1)
+        openspiel_rules(name, players)
 
 
 def test_a_game_over_the_limit_is_truncated_not_drawn() -> None:
@@ -57,8 +60,9 @@ def test_a_game_over_the_limit_is_truncated_not_drawn() -> None:
     assert record.truncated
     assert len(record.history) == 5
     assert not record.returns.any()
-    assert ParityChecker("chinese_checkers(players=3)", 3, 5).failures(record) == []
-    assert ParityChecker("chinese_checkers(players=3)", 3, 6).failures(record) != []
+    rules = openspiel_rules("chinese_checkers(players=3)", 3)
+    assert ParityChecker(rules, 5).failures(record) == []
+    assert ParityChecker(rules, 6).failures(record) != []
 
 
 def test_a_finished_slot_begins_afresh() -> None:
@@ -74,11 +78,11 @@ def test_a_finished_slot_begins_afresh() -> None:
 def test_a_game_without_a_codec_is_seen_as_openspiel_shows_it(name: str) -> None:
     table = game(name)
     assert table.spec.symmetries == ()
-    assert ParityChecker(name, 2).failures(play_first_legal(table)) == []
+    assert ParityChecker(openspiel_rules(name, 2)).failures(play_first_legal(table)) == []
 
 
 def test_chance_without_a_codec_follows_the_probabilities_of_the_game() -> None:
-    table = OpenSpielTable("pig(players=2,winscore=20)", 2, 400)
+    table = OpenSpielTable(openspiel_rules("pig(players=2,winscore=20)", 2), 400)
     table.reset(np.arange(400), range(400))
     table.step(np.arange(400), np.zeros(400, dtype=np.int32))
     rolls = np.array([table.history(slot)[1] for slot in range(400)])

@@ -7,11 +7,10 @@ import pytest
 from hearts_games import bits, play, random_choice
 
 from app.games.hearts import bots
-from app.games.hearts.bots import recall
-from app.games.hearts.normal import WEIGHTS, _cannot_be_stopped, look, normal_choice
+from app.games.hearts.bots import deal_hidden, recall
+from app.games.hearts.normal import cannot_be_stopped, look, normal_choice
 from app.games.hearts.play import GAME, legal
 from app.games.hearts.rules import HeartsRules
-from app.games.hearts.search import deal_hidden
 from app.games.hearts.table import HeartsTable
 from app.play.players import HeuristicPlayer, RandomPlayer
 from app.play.rollout import Rollout, Schedule
@@ -34,7 +33,7 @@ def positions(games: int, seed: int = 0, rules: HeartsRules = RULES):
 def test_the_normal_bot_is_unaffected_by_what_the_others_hold() -> None:
     rng = np.random.default_rng(3)
     for game, seat, _, _ in positions(30):
-        choice = normal_choice(game, seat, legal(game), WEIGHTS)
+        choice = normal_choice(game, legal(game))
         others = [other for other in range(4) if other != seat]
         hidden = [card for other in others for card in range(52) if game["hand"][other] >> card & 1]
         sizes = [int(game["hand"][other]).bit_count() for other in others]
@@ -46,14 +45,14 @@ def test_the_normal_bot_is_unaffected_by_what_the_others_hold() -> None:
                 swapped["given"][other] = rng.integers(1 << 52)
             swapped["deck"] = rng.permutation(52)
             swapped["passes"] = rng.integers(0, 52, 12)
-            assert normal_choice(swapped, seat, legal(game), WEIGHTS) == choice
+            assert normal_choice(swapped, legal(game)) == choice
 
 
 def test_the_bots_play_from_the_observation_what_they_would_play_at_the_table() -> None:
     found = positions(30, seed=7)
     obs, mask = np.stack([row[2] for row in found]), np.stack([row[3] for row in found])
     chosen = bots.normal(RULES)(obs, mask).argmax(axis=1)
-    at_the_table = [normal_choice(game, seat, legal(game), WEIGHTS) for game, seat, _, _ in found]
+    at_the_table = [normal_choice(game, legal(game)) for game, *_ in found]
     assert chosen.tolist() == at_the_table
 
 
@@ -159,7 +158,7 @@ def test_a_moon_that_nobody_can_stop_is_shot() -> None:
         ("AH KH 8C 7C", "QC", (24, 0, 0, 0), False),  # and so it does here
     ):
         game = endgame(hand, trick, out, points)[0]
-        assert _cannot_be_stopped(game, look(game, 0, WEIGHTS)) == sure
+        assert cannot_be_stopped(game, look(game)) == sure
 
 
 def test_who_has_taken_everything_is_not_given_the_rest() -> None:

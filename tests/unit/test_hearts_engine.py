@@ -8,9 +8,10 @@ from hearts_games import HEARTS, OURS, QUEEN, Referee, bits, play, random_choice
 
 from app.config import GAMES
 from app.core import derive_seed
-from app.games import FINISHED, IllegalAction, OpenSpielTable, UnknownGame, open_table
+from app.games import FINISHED, IllegalAction, UnknownGame, open_table
 from app.games.hearts.rules import HeartsRules, parse_rules
 from app.games.hearts.table import HeartsTable
+from app.games.openspiel import OpenSpielTable
 from app.games.tricks import hearts as codec
 
 HAND = HeartsRules()

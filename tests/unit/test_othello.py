@@ -5,7 +5,8 @@ import pytest
 from board_games import SLOT, after, at_random
 
 from app.games import FINISHED, IllegalAction
-from app.games.othello import CELLS, PASS, SIDE, OthelloTable, flips, legal
+from app.games.board_table import BoardTable
+from app.games.othello import CELLS, OTHELLO, PASS, SIDE, flips, legal
 
 DIRECTIONS = [(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1) if (down, right) != (0, 0)]
 FIRST, SECOND = sum(1 << cell for cell in (28, 35)), sum(1 << cell for cell in (27, 36))
@@ -56,14 +57,14 @@ def games(mine: int, theirs: int, moves: int) -> int:
 
 
 @pytest.fixture(scope="module")
-def played() -> OthelloTable:
-    table = OthelloTable(3000)
+def played() -> BoardTable:
+    table = BoardTable(OTHELLO, 3000)
     list(at_random(table, 3000))
     return table
 
 
 def test_the_first_position_is_the_usual_one_with_four_moves() -> None:
-    obs, mask = after(OthelloTable(1)).observe(SLOT)
+    obs, mask = after(BoardTable(OTHELLO, 1)).observe(SLOT)
     mine, others, empty = obs.reshape(3, CELLS)
     assert np.flatnonzero(mine).tolist() == [28, 35]
     assert np.flatnonzero(others).tolist() == [27, 36]
@@ -105,20 +106,20 @@ def test_legal_moves_and_what_they_turn_are_found_as_by_walking() -> None:
 
 @pytest.mark.parametrize(("moves", "seat"), [(FIRST_PASSES, 0), (SECOND_PASSES, 1)])
 def test_who_cannot_set_a_disc_passes_unasked(moves: list[int], seat: int) -> None:
-    table = after(OthelloTable(1), *moves)
+    table = after(BoardTable(OTHELLO, 1), *moves)
     assert table.history(0) == [*moves, PASS]
     assert len(moves) % 2 == seat
     assert table.seats()[0] == 1 - seat
     mask = table.observe(SLOT)[1]
     assert mask.sum() > 1
     assert not mask[0, PASS]
-    assert after(OthelloTable(1, len(moves)), *moves).truncated().all()
-    assert after(OthelloTable(1, len(moves) + 1), *moves).history(0) == [*moves, PASS]  # a pass counts as a move
+    assert after(BoardTable(OTHELLO, 1, len(moves)), *moves).truncated().all()
+    assert after(BoardTable(OTHELLO, 1, len(moves) + 1), *moves).history(0) == [*moves, PASS]  # a pass counts as a move
 
 
 @pytest.mark.parametrize("limit", [None, len(WIPED_OUT)])
 def test_a_game_is_over_where_the_loser_has_no_discs(limit: int | None) -> None:
-    table = after(OthelloTable(1, limit), *WIPED_OUT)
+    table = after(BoardTable(OTHELLO, 1, limit), *WIPED_OUT)
     assert table.seats()[0] == FINISHED
     assert table.returns().tolist() == [[1, -1]]
     assert not table.truncated().any()
@@ -126,7 +127,7 @@ def test_a_game_is_over_where_the_loser_has_no_discs(limit: int | None) -> None:
     assert seen.sum(axis=1).tolist() == [0, 13, 51]
 
 
-def test_games_at_random_meet_passes_of_both_draws_and_boards_that_are_not_full(played: OthelloTable) -> None:
+def test_games_at_random_meet_passes_of_both_draws_and_boards_that_are_not_full(played: BoardTable) -> None:
     passes = [k % 2 for slot in range(3000) for k, move in enumerate(played.history(slot)) if move == PASS]
     assert min(passes.count(0), passes.count(1)) > 100
     mine, theirs, empty = played.view(np.arange(3000), np.zeros(3000, dtype=np.int8)).reshape(3000, 3, CELLS).sum(2).T
@@ -138,7 +139,7 @@ def test_games_at_random_meet_passes_of_both_draws_and_boards_that_are_not_full(
 
 @pytest.mark.parametrize("action", [27, PASS, 65, -1])
 def test_an_illegal_action_is_refused_and_no_game_moves_on(action: int) -> None:
-    table = OthelloTable(2)
+    table = BoardTable(OTHELLO, 2)
     table.reset(np.arange(2), [0, 0])
     with pytest.raises(IllegalAction, match=rf"Action {action} in slot 1 .*\[19, 26, 37, 44\]"):
         table.step(np.arange(2), np.array([19, action], dtype=np.int32))

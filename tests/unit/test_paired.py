@@ -9,8 +9,7 @@ from app.config import GAMES
 from app.games import UnknownGame, open_table
 from app.games.hearts.encode import PASSING
 from app.games.hearts.rules import HeartsRules
-from app.games.hearts.scoring import hand_points, moons
-from app.games.hearts.table import HeartsTable
+from app.games.hearts.table import HeartsTable, hand_points, moons
 from app.play.hands import HandResults, HandsPlan, compare_paired, play_hands, win_shares
 from app.play.match_statistics import NoGames
 from app.play.players import HeuristicPlayer, RandomPlayer

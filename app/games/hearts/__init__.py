@@ -1,1 +1,1 @@
-"""Hearts by our own rules, in compiled batches; what OpenSpiel shows of it, in the same terms; and bots."""
+"""Hearts by our own rules, in compiled batches, and its bots."""

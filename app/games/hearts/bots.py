@@ -4,97 +4,22 @@
 - ``normal``: see ``app.games.hearts.normal``. One against three random ones takes 1.58 ± 0.13 points a hand, against
   easy ones 2.28 ± 0.21 (each by 4,000 hands, every deal with the bot in each seat; four equal players take 6.5 and a
   little for moons). It costs about a microsecond a decision.
-- ``hard``: see ``app.games.hearts.search``. One against three normal ones takes 6.05 ± 0.17 points, 1.48 ± 0.25 fewer
-  than they do. It costs about a millisecond a decision.
+- ``hard``: see ``search``. One against three normal ones takes 6.05 ± 0.17 points, 1.48 ± 0.25 fewer than they do. It
+  costs about a millisecond a decision.
 """
 
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.core.kernels import kernel
-from app.games.hearts.cards import CARDS, POINTS, RANKS, SEATS, SUITS, count, points_of
-from app.games.hearts.encode import (
-    BROKEN,
-    CARD,
-    DIRECTION,
-    HAND,
-    IN_TRICK,
-    PASSING,
-    SCORE_UNIT,
-    SCORES,
-    SEEN,
-    TRICK,
-    VOIDS,
-)
-from app.games.hearts.normal import WEIGHTS, normal_choice
-from app.games.hearts.play import DIRECTION_ORDER, GAME, PASSED, Game, drawn
+from app.games.hearts import encode as layout
+from app.games.hearts.cards import ALL, CARDS, POINTS, RANKS, SEATS, SUITS, count, lowest, points_of
+from app.games.hearts.normal import normal_choice
+from app.games.hearts.play import DIRECTION_ORDER, GAME, PASSED, Game, Games, choose, drawn, is_passing, legal, result
 from app.games.hearts.rules import HeartsRules
-from app.games.hearts.search import search
-from app.games.table import Floats, Heuristic, Indices, Mask, Observations
-
-
-@kernel
-def recall(obs: Floats, options: int, game: Game) -> None:  # noqa: C901 - one place for every feature
-    """Make ``game`` what the observation [270] of the seat to move says, under the rules' ``options``.
-
-    Of the tricks before the present one it says only which cards were played, and that is all the bots ask. In a match
-    to several hands the points of this one can't be told from the scores, and count as none.
-    """
-    for seat in range(SEATS):
-        game["hand"][seat] = game["given"][seat] = 0
-        game["voids"][seat] = game["leads"][seat] = game["scores"][seat] = 0
-    game["hand"][0] = _gather(obs[HAND : HAND + CARDS])
-    game["played"] = _gather(obs[SEEN : SEEN + CARDS])
-    for k in range(1, SEATS):
-        for suit in range(SUITS):
-            if obs[VOIDS + (k - 1) * SUITS + suit] > 0:
-                game["voids"][k] |= 1 << suit
-    in_trick = round(obs[IN_TRICK] * SEATS)
-    played = count(game["played"])
-    game["cards_played"] = played
-    game["mover"] = 0
-    game["leader"] = (SEATS - in_trick) % SEATS
-    game["broken"] = obs[BROKEN] > 0
-    game["options"] = options
-    for k in range(len(DIRECTION_ORDER)):
-        if obs[DIRECTION + k] > 0:
-            game["direction"] = DIRECTION_ORDER[k]
-    game["cards_passed"] = RANKS - count(game["hand"][0]) if obs[PASSING] > 0 else SEATS * PASSED
-    for k in range(in_trick):
-        for card in range(CARDS):
-            if obs[TRICK + k * CARD + card // RANKS] > 0 and obs[TRICK + k * CARD + SUITS + card % RANKS] > 0:
-                game["plays"][played - in_trick + k] = card
-    _recall_points(obs, game, played - in_trick)
-
-
-@kernel
-def _gather(features: Floats | Mask) -> int:
-    """Return the set of the cards whose features [52] are set."""
-    cards = 0
-    for card in range(CARDS):
-        if features[card] > 0:
-            cards |= 1 << card
-    return cards
-
-
-@kernel
-def _recall_points(obs: Floats, game: Game, first: int) -> None:
-    """Read the points that each seat has taken, unless they are not those of the tricks before ``first``."""
-    left, total = 0, 0
-    for card in range(CARDS):
-        if game["played"] >> card & 1:
-            left += points_of(card)
-    for k in range(first, game["cards_played"]):
-        left -= points_of(game["plays"][k])
-    for seat in range(SEATS):
-        points = round(obs[SCORES + seat] * SCORE_UNIT)
-        total += points
-        game["points"][seat] = min(max(points, 0), POINTS)
-    if total != left:
-        for seat in range(SEATS):
-            game["points"][seat] = 0
-
+from app.games.table import NORMAL, Floats, Heuristic, Indices, Mask, Observations
 
 DEALS = 128
 """Deals of the hard bot. With 20 it takes more points than a normal one: it sees moons in the noise."""
@@ -102,20 +27,23 @@ DEALS = 128
 _SURE = 40.0
 """The log-weight of the card that is chosen, against 0: the bots do not mix."""
 
+_TRIES = 20
+"""Deals that are begun before the voids are let go: a deal card by card can end in a corner."""
+
 
 def normal(rules: HeartsRules) -> Heuristic:
     """Return the preferences of the normal bot."""
     return lambda obs, mask: _only(_choose_normal(*_dense(obs, mask), rules.option_set))
 
 
-def hard(rules: HeartsRules, deals: int = DEALS, seed: int = 0) -> Heuristic:
-    """Return the preferences of the hard bot; the same position and seed always give the same choice."""
-    return lambda obs, mask: _only(_choose_hard(*_dense(obs, mask), rules.option_set, deals, seed))
+def hard(rules: HeartsRules, deals: int = DEALS) -> Heuristic:
+    """Return the preferences of the hard bot, the same for the same position."""
+    return lambda obs, mask: _only(_choose_hard(*_dense(obs, mask), rules.option_set, deals))
 
 
 LEVELS: dict[str, Callable[[HeartsRules], Heuristic]] = {
-    "easy": lambda _rules: lambda _obs, mask: _only(mask.argmax(axis=1)),  # the first legal card
-    "normal": normal,
+    "easy": lambda _rules: lambda _obs, mask: _only(mask.argmax(axis=1)),
+    NORMAL: normal,
     "hard": hard,
 }
 """The bots by name."""
@@ -139,18 +67,212 @@ def _choose_normal(obs: Floats, mask: Mask, options: int) -> Indices:
     game = np.zeros(1, dtype=GAME)[0]
     for k in range(len(obs)):
         recall(obs[k], options, game)
-        chosen[k] = normal_choice(game, 0, _gather(mask[k]), WEIGHTS)
+        chosen[k] = normal_choice(game, _gather(mask[k]))
     return chosen
 
 
 @kernel
-def _choose_hard(obs: Floats, mask: Mask, options: int, deals: int, seed: int) -> Indices:
-    """Return the hard bot's cards [K]; each position has its own deals, whatever others it is asked with."""
+def _choose_hard(obs: Floats, mask: Mask, options: int, deals: int) -> Indices:
+    """Return the hard bot's cards [K], each from deals of its own position."""
     chosen = np.empty(len(obs), dtype=np.int64)
     scratch = np.zeros(3, dtype=GAME)
     for k in range(len(obs)):
         recall(obs[k], options, scratch[0])
         choices = _gather(mask[k])
-        position = drawn(drawn(scratch[0]["hand"][0], choices) + scratch[0]["played"], seed)
-        chosen[k] = search(scratch, choices, position, deals)
+        seed = drawn(drawn(scratch[0]["hand"][0], choices) + scratch[0]["played"], 0)
+        chosen[k] = search(scratch, choices, seed, deals)
     return chosen
+
+
+@kernel
+def recall(obs: Floats, options: int, game: Game) -> None:  # noqa: C901, PLR0912 - one place for every feature
+    """Make ``game`` what the observation [270] of the seat to move says.
+
+    Of the tricks before the present one it says only which cards were played, and that is all the bots ask. In a match
+    to several hands the points of this one can't be told from the scores, and count as 0.
+    """
+    for seat in range(SEATS):
+        game["hand"][seat] = game["given"][seat] = 0
+        game["voids"][seat] = game["leads"][seat] = game["scores"][seat] = 0
+    game["hand"][0] = _gather(obs[layout.HAND : layout.HAND + CARDS])
+    game["played"] = _gather(obs[layout.SEEN : layout.SEEN + CARDS])
+    for k in range(1, SEATS):
+        for suit in range(SUITS):
+            if obs[layout.VOIDS + (k - 1) * SUITS + suit] > 0:
+                game["voids"][k] |= 1 << suit
+    in_trick = round(obs[layout.IN_TRICK] * SEATS)
+    played = count(game["played"])
+    game["cards_played"] = played
+    game["mover"] = 0
+    game["leader"] = (SEATS - in_trick) % SEATS
+    game["broken"] = obs[layout.BROKEN] > 0
+    game["options"] = options
+    for k in range(len(DIRECTION_ORDER)):
+        if obs[layout.DIRECTION + k] > 0:
+            game["direction"] = DIRECTION_ORDER[k]
+    game["cards_passed"] = RANKS - count(game["hand"][0]) if obs[layout.PASSING] > 0 else SEATS * PASSED
+    for k in range(in_trick):
+        begin = layout.TRICK + k * layout.CARD
+        for card in range(CARDS):
+            if obs[begin + card // RANKS] > 0 and obs[begin + SUITS + card % RANKS] > 0:
+                game["plays"][played - in_trick + k] = card
+    missing = 0  # points of the tricks before the present one that no seat has
+    for card in range(CARDS):
+        if game["played"] >> card & 1:
+            missing += points_of(card)
+    for k in range(played - in_trick, played):
+        missing -= points_of(game["plays"][k])
+    for seat in range(SEATS):
+        points = round(obs[layout.SCORES + seat] * layout.SCORE_UNIT)
+        missing -= points
+        game["points"][seat] = min(max(points, 0), POINTS)
+    if missing != 0:
+        for seat in range(SEATS):
+            game["points"][seat] = 0
+
+
+@kernel
+def _gather(features: Floats | Mask) -> int:
+    """Return the set of the cards whose features [52] are set."""
+    cards = 0
+    for card in range(CARDS):
+        if features[card] > 0:
+            cards |= 1 << card
+    return cards
+
+
+@kernel
+def search(scratch: Games, choices: int, seed: int, deals: int) -> int:
+    """Return the card of ``choices`` that is best on average for seat 0, which is to move.
+
+    Perfect-information Monte Carlo (Ginsberg 2001): the hidden cards are dealt at random, as far as the seat does not
+    know who holds them, and every choice is played out on the same deals, by the normal bot in every seat. After an
+    eighth, a quarter and a half of the deals the worse half of the cards is given up (sequential halving, Karnin et al.
+    2013). Cards to be passed are chosen as the normal bot does: there are most of them when each takes longest to play
+    out, and trying them gains little.
+
+    Args:
+        scratch: [3] the game as the seat knows it, and two to play on.
+        choices: a set of two or more.
+        seed: of the deals.
+        deals: how many.
+    """
+    if is_passing(scratch[0]):
+        return normal_choice(scratch[0], choices)
+    worth = np.zeros(CARDS)
+    for number in range(1, deals + 1):
+        scratch[1] = scratch[0]
+        deal_hidden(scratch[1], seed + number * 0x5851F42D)
+        for card in range(CARDS):
+            if choices >> card & 1:
+                scratch[2] = scratch[1]
+                worth[card] += _played_out(scratch[2], card)
+        if number in (deals // 8, deals // 4, deals // 2):
+            choices = _best(choices, worth, (count(choices) + 1) // 2)
+    return lowest(_best(choices, worth, 1))
+
+
+@kernel
+def _best(cards: int, worth: NDArray[np.float64], number: int) -> int:
+    """Return so many of the cards, those that are worth most."""
+    chosen = 0
+    for _ in range(number):
+        best = lowest(cards)
+        for card in range(CARDS):
+            if cards >> card & 1 and worth[card] > worth[best]:
+                best = card
+        chosen |= 1 << best
+        cards ^= 1 << best
+    return chosen
+
+
+@kernel
+def _played_out(game: Game, card: int) -> float:
+    """Return how the game ends for seat 0 if it chooses ``card`` and the normal bot goes on: its lead in points."""
+    choose(game, card)
+    choices = legal(game)
+    while choices:
+        forced = choices & (choices - 1) == 0
+        choose(game, lowest(choices) if forced else normal_choice(game, choices))
+        choices = legal(game)
+    own, others = result(game, 0, 0), 0
+    for seat in range(1, SEATS):
+        others += result(game, seat, 0)
+    return others / (SEATS - 1) - own
+
+
+@kernel
+def deal_hidden(game: Game, seed: int) -> None:
+    """Deal the cards that seat 0 does not know at random."""
+    hidden = ALL & ~game["hand"][0] & ~game["played"]
+    drawn_so_far = 0
+    if is_passing(game):  # what the seat has given already is hidden from the observation too
+        for _ in range(game["cards_passed"]):
+            card = _pick(hidden, drawn(seed, drawn_so_far))
+            drawn_so_far += 1
+            game["given"][0] |= 1 << card
+            hidden ^= 1 << card
+    for attempt in range(1, _TRIES + 1):
+        if _dealt(game, hidden, seed + attempt * 0x2545F491, attempt < _TRIES):
+            return
+
+
+@kernel
+def _dealt(game: Game, hidden: int, seed: int, by_voids: int) -> bool:
+    """Deal the hidden cards, those with the fewest possible holders first; False where nobody can hold one."""
+    room = np.zeros(SEATS, dtype=np.int64)  # how many cards each seat has to get
+    for seat in range(1, SEATS):
+        game["hand"][seat] = 0
+        in_trick = (seat - game["leader"]) % SEATS < game["cards_played"] % SEATS
+        room[seat] = RANKS - game["cards_played"] // SEATS - (1 if in_trick else 0)
+    number = 0
+    for holders in range(1, SEATS):
+        cards = _held_by(game, hidden, holders) if by_voids else (hidden if holders == 1 else 0)
+        while cards:
+            card = _pick(cards, drawn(seed, number))
+            seat = _holder(game, room, card // RANKS, drawn(seed, number + 1), by_voids)
+            number += 2
+            if seat < 0:
+                return False
+            cards ^= 1 << card
+            room[seat] -= 1
+            game["hand"][seat] |= 1 << card
+    return True
+
+
+@kernel
+def _held_by(game: Game, hidden: int, holders: int) -> int:
+    """Return the hidden cards that so many of the others may hold."""
+    cards = 0
+    for card in range(CARDS):
+        if hidden >> card & 1:
+            possible = 0
+            for seat in range(1, SEATS):
+                possible += 1 - (game["voids"][seat] >> card // RANKS & 1)
+            if possible == holders:
+                cards |= 1 << card
+    return cards
+
+
+@kernel
+def _holder(game: Game, room: Indices, suit: int, point: int, by_voids: int) -> int:
+    """Draw who gets a card, by the room there is; -1 when nobody can."""
+    total = 0
+    for seat in range(1, SEATS):
+        if not (by_voids and game["voids"][seat] >> suit & 1):
+            total += room[seat]
+    left = point * total >> 32
+    for seat in range(1, SEATS):
+        if not (by_voids and game["voids"][seat] >> suit & 1):
+            left -= room[seat]
+            if left < 0:
+                return seat
+    return -1
+
+
+@kernel
+def _pick(cards: int, point: int) -> int:
+    """Return one card of a set, ``point`` being even in [0, 2**32)."""
+    for _ in range(point * count(cards) >> 32):
+        cards &= cards - 1
+    return lowest(cards)

@@ -12,76 +12,33 @@ cannot matter (``tests/unit/test_hearts_bots.py``).
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from app.core.kernels import kernel
-from app.games.hearts.cards import (
-    ALL,
-    CARDS,
-    HEARTS,
-    QUEEN_OF_SPADES,
-    RANKS,
-    SEATS,
-    SPADES,
-    SUIT,
-    SUITS,
-    count,
-    highest,
-    points_of,
-)
+from app.games.hearts import cards
+from app.games.hearts.cards import CARDS, HEARTS, QUEEN_OF_SPADES, RANKS, SEATS, SPADES, SUIT, count, highest, points_of
 from app.games.hearts.play import Game, is_passing
 from app.games.hearts.rules import CLEAN_FIRST_TRICK
 
-(
-    OVERTAKE,  # chance that who has higher cards of the suit, and plays later, plays one
-    DUMP,  # points that a void seat is expected to throw on the trick
-    DUMP_QUEEN,  # how much more while the queen is out
-    TEMPO,  # cost of having to lead
-    DANGER,  # of a card that beats everything
-    GUARD,  # how much each lower card of the suit makes up for that
-    DANGER_HEARTS,  # factor
-    DANGER_ABOVE_QUEEN,  # king and ace of spades while the queen is out
-    DANGER_QUEEN,
-    SHORT,  # worth of making a suit shorter
-    GIFT,  # worth of a point that somebody else takes
-    FLUSH,  # worth of leading low spades to draw the queen
-    PASS_QUEEN,
-    PASS_HIGH_SPADE,
-    PASS_HEART,
-    PASS_SHORT,
-    SUSPECT,  # points from which on a seat that has taken all of them may be shooting the moon
-    ROB,  # worth of taking points then
-    ALARM,  # cost of leaving it points
-) = range(19)
-
-Weights = NDArray[np.float64]
-WEIGHTS: Weights = np.array(
-    [
-        0.588,  # OVERTAKE
-        2.774,  # DUMP
-        8.454,  # DUMP_QUEEN
-        0.17,  # TEMPO
-        1.67,  # DANGER
-        0.135,  # GUARD
-        1.892,  # DANGER_HEARTS
-        2.826,  # DANGER_ABOVE_QUEEN
-        2.82,  # DANGER_QUEEN
-        0.811,  # SHORT
-        0.277,  # GIFT
-        7.826,  # FLUSH
-        24.174,  # PASS_QUEEN
-        20.629,  # PASS_HIGH_SPADE
-        1.053,  # PASS_HEART
-        3.115,  # PASS_SHORT
-        14.0,  # SUSPECT
-        2.0,  # ROB
-        4.0,  # ALARM
-    ],
-    dtype=np.float64,
-)
-"""Found by the cross-entropy method, 32 variants a generation against three of the best so far; but the last three
-by hand, so that a table of these bots sees fewer moons: whoever stops one pays for it alone."""
+# Found by the cross-entropy method, 32 variants a generation against three of the best so far; but the last three by
+# hand, so that a table of these bots sees fewer moons: whoever stops one pays for it alone.
+_OVERTAKE = 0.588  # chance that who has higher cards of the suit, and plays later, plays one
+_DUMP = 2.774  # points that a void seat is expected to throw on the trick
+_DUMP_QUEEN = 8.454  # how much more while the queen is out
+_TEMPO = 0.17  # cost of having to lead
+_DANGER = 1.67  # of a card that beats everything
+_GUARD = 0.135  # how much each lower card of the suit makes up for that
+_DANGER_HEARTS = 1.892  # factor
+_DANGER_ABOVE_QUEEN = 2.826  # king and ace of spades while the queen is out
+_DANGER_QUEEN = 2.82
+_SHORT = 0.811  # worth of making a suit shorter
+_GIFT = 0.277  # worth of a point that somebody else takes
+_FLUSH = 7.826  # worth of leading low spades to draw the queen
+_PASS_QUEEN = 24.174
+_PASS_HIGH_SPADE = 20.629
+_PASS_HEART = 1.053
+_PASS_SHORT = 3.115
+_SUSPECT = 14  # points from which on a seat that has taken all of them may be shooting the moon
+_ROB = 2.0  # worth of taking points then
+_ALARM = 4.0  # cost of leaving it points
 
 _EVEN = 1e-3
 """Of cards that are as dangerous, the highest goes first."""
@@ -103,33 +60,33 @@ class View(NamedTuple):
 
 
 @kernel
-def normal_choice(game: Game, seat: int, choices: int, weights: Weights) -> int:
-    """Return the card of ``choices`` that the bot passes or plays for ``seat``."""
+def normal_choice(game: Game, choices: int) -> int:
+    """Return the card of ``choices`` that the bot passes or plays for the seat to move."""
     passing = is_passing(game)
-    view = look(game, seat, weights)
-    shooting = not passing and _cannot_be_stopped(game, view)
+    view = look(game)
+    shooting = not passing and cannot_be_stopped(game, view)
     best, chosen = -1e9, -1
     for card in range(CARDS):
         if choices >> card & 1:
             if passing:
-                worth = _pass_worth(view.hand, card, weights)
+                worth = _pass_worth(view.hand, card)
             elif shooting:
                 worth = 1.0 * (card % RANKS)
             else:
-                worth = _play_worth(game, view, card, weights)
+                worth = _play_worth(game, view, card)
             if worth > best:
                 best, chosen = worth, card
     return chosen
 
 
 @kernel
-def look(game: Game, seat: int, weights: Weights) -> View:
+def look(game: Game) -> View:
     """Return what the seat to move sees."""
-    plays, played = game["plays"], game["cards_played"]
+    seat, plays, played = int(game["mover"]), game["plays"], int(game["cards_played"])
     first = played - played % SEATS
     led, best, taker, points = -1, -1, -1, 0
     for k in range(first, played):
-        card: int = plays[k]
+        card = int(plays[k])
         points += points_of(card)
         if k == first:
             led = card // RANKS
@@ -138,29 +95,28 @@ def look(game: Game, seat: int, weights: Weights) -> View:
     hand: int = game["hand"][seat]
     clean = played < SEATS and game["options"] & CLEAN_FIRST_TRICK != 0
     later = SEATS - 1 - (played - first)
-    threat = _threat(game, seat, weights)
-    return View(seat, hand, ALL & ~hand & ~game["played"], led, best, taker, points, later, clean, threat)
+    return View(seat, hand, cards.ALL & ~hand & ~game["played"], led, best, taker, points, later, clean, _threat(game))
 
 
 @kernel
-def _threat(game: Game, seat: int, weights: Weights) -> int:
+def _threat(game: Game) -> int:
     total, most = 0, 0
-    for other in range(SEATS):
-        total += game["points"][other]
-        if game["points"][other] > game["points"][most]:
-            most = other
-    return most if total >= weights[SUSPECT] and game["points"][most] == total and most != seat else -1
+    for seat in range(SEATS):
+        total += game["points"][seat]
+        if game["points"][seat] > game["points"][most]:
+            most = seat
+    return most if total >= _SUSPECT and game["points"][most] == total and most != game["mover"] else -1
 
 
 @kernel
-def _cannot_be_stopped(game: Game, view: View) -> bool:
+def cannot_be_stopped(game: Game, view: View) -> bool:
     """Tell whether the seat has all points so far and holds nothing but winners, however the others' cards lie."""
     if view.led >= 0 and highest(1 << view.best | view.hand & SUIT << view.led * RANKS) == view.best:
         return False
     for other in range(SEATS):
         if other != view.seat and game["points"][other] > 0:
             return False
-    for suit in range(SUITS):
+    for suit in range(cards.SUITS):
         mine, theirs = view.hand & SUIT << suit * RANKS, view.out & SUIT << suit * RANKS
         masters = count(mine & ~((1 << highest(theirs)) - 1)) if theirs else count(mine)
         if masters < count(mine) and masters < count(theirs):
@@ -169,39 +125,38 @@ def _cannot_be_stopped(game: Game, view: View) -> bool:
 
 
 @kernel
-def _pass_worth(hand: int, card: int, weights: Weights) -> float:
+def _pass_worth(hand: int, card: int) -> float:
     suit, rank = card // RANKS, card % RANKS
     length = count(hand & SUIT << suit * RANKS)
     guards = count(hand & SUIT << suit * RANKS & (1 << QUEEN_OF_SPADES) - 1)
-    worth = 1.0 * rank
     if suit == SPADES:
         if card < QUEEN_OF_SPADES:
-            return worth - 10
-        return float(weights[PASS_QUEEN] if card == QUEEN_OF_SPADES else weights[PASS_HIGH_SPADE]) - 4.0 * guards
+            return rank - 10.0
+        return (_PASS_QUEEN if card == QUEEN_OF_SPADES else _PASS_HIGH_SPADE) - 4.0 * guards
     if suit == HEARTS:
-        return float(worth * weights[PASS_HEART])
-    return float(worth + weights[PASS_SHORT] * (3 - length))
+        return rank * _PASS_HEART
+    return rank + _PASS_SHORT * (3 - length)
 
 
 @kernel
-def _play_worth(game: Game, view: View, card: int, weights: Weights) -> float:
+def _play_worth(game: Game, view: View, card: int) -> float:
     """Return what playing a card is worth: the danger it no longer is, less what it is expected to cost now."""
     suit, points = card // RANKS, points_of(card)
     takes, added = 0.0, 0.0
     if card > view.best and (view.led < 0 or suit == view.led):
-        takes, added = _taking(game, view, card, weights)
-    worth = _danger(view, card, weights) - takes * (view.points + points + added + weights[TEMPO])
-    giving = weights[GIFT] * points
+        takes, added = _taking(game, view, card)
+    worth = _danger(view, card) - takes * (view.points + points + added + _TEMPO)
+    giving = _GIFT * points
     if view.threat >= 0:
-        worth += weights[ROB] * takes * (view.points + points > 0)
-        giving = -weights[ALARM] if points and (view.taker == view.threat or view.led < 0) else giving
+        worth += _ROB * takes * (view.points + points > 0)
+        giving = -_ALARM if points and (view.taker == view.threat or view.led < 0) else giving
     if view.led < 0 and suit == SPADES and card < QUEEN_OF_SPADES and view.out >> QUEEN_OF_SPADES & 1:
-        worth += weights[FLUSH]
-    return float(worth + giving * (1 - takes))
+        worth += _FLUSH
+    return worth + giving * (1 - takes)
 
 
 @kernel
-def _taking(game: Game, view: View, card: int, weights: Weights) -> tuple[float, float]:
+def _taking(game: Game, view: View, card: int) -> tuple[float, float]:
     """Return the chance that a card which is best so far takes the trick, and the points expected to be added."""
     suit = card // RANKS
     outside = view.out & SUIT << suit * RANKS
@@ -217,27 +172,27 @@ def _taking(game: Game, view: View, card: int, weights: Weights) -> tuple[float,
         none = 1.0
         if holders and not game["voids"][(view.seat + k) % SEATS] >> suit & 1:
             none = (1 - 1.0 / holders) ** length
-        takes *= 1 - (1 - none) * weights[OVERTAKE] * above
+        takes *= 1 - (1 - none) * _OVERTAKE * above
         added += (1 - none) * ((suit == HEARTS) + under_queen)
         if not view.clean:
-            added += none * (weights[DUMP] + weights[DUMP_QUEEN] * queen)
+            added += none * (_DUMP + _DUMP_QUEEN * queen)
     return takes, added
 
 
 @kernel
-def _danger(view: View, card: int, weights: Weights) -> float:
+def _danger(view: View, card: int) -> float:
     """Return what keeping a card may cost later."""
     suit = card // RANKS
     mine, theirs = view.hand & SUIT << suit * RANKS, view.out & SUIT << suit * RANKS
     below = (1 << card) - 1
     length = count(theirs)
     guards = count(mine & below & (1 << highest(theirs)) - 1) if length else 0
-    danger = weights[DANGER] * (count(theirs & below) / length if length else 0.5)
+    danger = _DANGER * (count(theirs & below) / length if length else 0.5)
     if suit == HEARTS:
-        danger *= weights[DANGER_HEARTS]
+        danger *= _DANGER_HEARTS
     if card == QUEEN_OF_SPADES:
-        danger += weights[DANGER_QUEEN]
+        danger += _DANGER_QUEEN
     elif suit == SPADES and card > QUEEN_OF_SPADES and view.out >> QUEEN_OF_SPADES & 1:
-        danger += weights[DANGER_ABOVE_QUEEN]
-    shorter = weights[SHORT] / (guards + count(mine))
-    return float(danger / (1 + weights[GUARD] * guards) + shorter + _EVEN * card)
+        danger += _DANGER_ABOVE_QUEEN
+    shorter = _SHORT / (guards + count(mine))
+    return danger / (1 + _GUARD * guards) + shorter + _EVEN * card

@@ -29,8 +29,6 @@ DIRECTION_ORDER = (LEFT, RIGHT, ACROSS, HOLD)
 
 PASSED = 3
 """Cards that everyone passes."""
-RECORD = 1 + CARDS + SEATS * PASSED + CARDS
-"""The longest history of a hand: the direction, the deal, the cards passed, the plays."""
 
 GAME = np.dtype(
     [
@@ -67,7 +65,8 @@ _ALL_PASSED = SEATS * PASSED
 _SUIT = np.arange(CARDS) // RANKS
 _SAME_SUIT = SUIT << RANKS * _SUIT
 _POINTS = (np.arange(CARDS) >= FIRST_HEART) + 13 * (np.arange(CARDS) == QUEEN_OF_SPADES)
-_OPENSPIEL = np.arange(CARDS) % RANKS * SEATS + np.array([0, 1, 3, 2])[_SUIT]  # its numbers: hearts before spades
+_OPENSPIEL = (np.arange(CARDS) % RANKS * SEATS + np.array([0, 1, 3, 2])[_SUIT]).astype(np.uint8).tobytes().ljust(256)
+"""Its numbers, in which hearts come before spades, as a table to translate bytes by, which is as fast as a kernel."""
 
 
 @kernel
@@ -158,6 +157,7 @@ def choose(game: Game, card: int) -> None:
 
 @kernel
 def _begin_play(game: Game) -> None:
+    """Give the lead to the holder of the two of clubs."""
     for seat in range(SEATS):
         if game["hand"][seat] & 1 << TWO_OF_CLUBS:
             game["mover"] = game["leader"] = seat
@@ -179,28 +179,17 @@ def _play(game: Game, seat: int, card: int) -> None:
     if number & 3 < SEATS - 1:
         game["mover"] = (seat + 1) & 3
         return
-    taker = trick_winner(game, first)
-    points = 0
-    for k in range(first, first + SEATS):
-        points += _POINTS[plays[k]]
+    best, winner, points = plays[first], 0, _POINTS[plays[first]]
+    for k in range(1, SEATS):
+        other = plays[first + k]
+        takes = (other > best) & (_SUIT[other] == led)
+        best = other if takes else best
+        winner = k if takes else winner
+        points += _POINTS[other]
+    taker = (game["leader"] + winner) & 3
     game["points"][taker] += points
     game["leader"] = taker
     game["mover"] = taker if number + 1 < CARDS else FINISHED
-
-
-@kernel
-def trick_winner(game: Game, first: int) -> int:
-    """Return who takes the complete trick whose first card was the ``first``-th of the hand, led by the leader."""
-    plays = game["plays"]
-    best = plays[first]
-    led, winner = _SUIT[best], 0
-    for k in range(1, SEATS):
-        card = plays[first + k]
-        takes = (card > best) & (_SUIT[card] == led)
-        best = card if takes else best
-        winner = k if takes else winner
-    seat: int = (game["leader"] + winner) & 3
-    return seat
 
 
 @kernel
@@ -217,7 +206,7 @@ def result(game: Game, seat: int, moon_for_shooter: int) -> int:
 
 @inlined
 def play_forced(game: Game) -> None:
-    """Play while there is one card to choose, and note the choices of whoever then has several; none: it is over."""
+    """Play while there is one card to choose; note what may then be chosen, nothing when the hand is over."""
     choices = legal(game)
     while choices and choices & (choices - 1) == 0:
         choose(game, lowest(choices))
@@ -227,7 +216,7 @@ def play_forced(game: Game) -> None:
 
 @kernel
 def deal_hands(games: Games, slots: Indices, seeds: Indices, directions: Indices, options: int) -> None:
-    """Begin a hand in each of ``slots``, and play what is forced."""
+    """Begin a hand in each of ``slots``, and play what is forced; see ``deal``."""
     for k in range(len(slots)):
         game = games[slots[k]]
         deal(game, seeds[k], directions[k], options)
@@ -255,18 +244,8 @@ def play_hands(games: Games, slots: Indices, actions: Indices, over: Indices) ->
     return len(slots), ended
 
 
-@kernel
-def write_record(games: Games, slot: int, out: NDArray[np.int32]) -> int:
-    """Write a hand's history as OpenSpiel numbers it into ``out`` [RECORD]; return its length."""
-    game = games[slot]
-    out[0] = game["direction"]
-    for k in range(CARDS):
-        out[1 + k] = _OPENSPIEL[game["deck"][k]]
-    length = 1 + CARDS
-    if game["direction"] != HOLD:
-        for k in range(game["cards_passed"]):
-            out[length + k] = _OPENSPIEL[game["passes"][k]]
-        length += game["cards_passed"]
-    for k in range(game["cards_played"]):
-        out[length + k] = _OPENSPIEL[game["plays"][k]]
-    return length + int(game["cards_played"])
+def hand_history(game: Game) -> list[int]:
+    """Return a hand's actions so far as OpenSpiel numbers them: direction, deal, cards passed, plays."""
+    passed = game["cards_passed"] if game["direction"] != HOLD else 0
+    cards = game["deck"].tobytes() + game["passes"][:passed].tobytes() + game["plays"][: game["cards_played"]].tobytes()
+    return [int(game["direction"]), *cards.translate(_OPENSPIEL)]

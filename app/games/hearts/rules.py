@@ -1,6 +1,5 @@
 """The options of Hearts, and game strings that name them."""
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -28,12 +27,15 @@ class HeartsRules:
     @property
     def game(self) -> str:
         """The game string that names these rules, without defaults."""
-        return self._written(self.__slots__)
+        usual = asdict(HeartsRules())
+        others = [f"{name}={str(value).lower()}" for name, value in asdict(self).items() if value != usual[name]]
+        return f"hearts({','.join(others)})" if others else "hearts"
 
     @property
     def hand(self) -> str:
         """The game string of one hand for OpenSpiel, which knows no matches, and only one way to count a moon."""
-        return self._written(("pass_cards", "no_pts_on_first_trick", "must_break_hearts", "qs_breaks_hearts"))
+        usual = HeartsRules()
+        return replace(self, moon_for_shooter=usual.moon_for_shooter, hands=usual.hands, limit=usual.limit).game
 
     @property
     def option_set(self) -> int:
@@ -43,12 +45,6 @@ class HeartsRules:
             | MUST_BREAK * self.must_break_hearts
             | QUEEN_BREAKS * self.qs_breaks_hearts
         )
-
-    def _written(self, options: Iterable[str]) -> str:
-        usual = HeartsRules()
-        values = {option: getattr(self, option) for option in options}
-        said = [f"{option}={str(value).lower()}" for option, value in values.items() if value != getattr(usual, option)]
-        return f"hearts({','.join(said)})" if said else "hearts"
 
 
 def parse_rules(game: str) -> HeartsRules:

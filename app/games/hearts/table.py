@@ -1,38 +1,48 @@
-"""Hearts by our own rules behind the ``Table`` port: thousands of games in one array."""
+"""Hearts by our own rules: thousands of games in one array, their outcomes and rewards.
+
+A table says at any time what a seat *has earned so far*; what it earned from one decision to the next is a difference,
+and the last difference is taken to the outcome. So the rewards of an episode always sum to its outcome, however they
+are spread:
+
+- ``terminal``: nothing is earned before the end.
+- ``per_trick``: who takes p points has earned -p / 26 more, and each other seat a third of p / 26, as in the
+  outcome, which is the lead over the mean of the others. A moon turns signs at the end.
+- ``shaped``: as ``per_trick``, with 0.02 more for each suit that the seat has no longer, and 0.05 less for each time
+  that it led unbroken hearts although it had something else, which only rules without ``must_break_hearts`` allow.
+  Both are given back at the end: a potential (Ng et al. 1999), which cannot make another policy the best one.
+"""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.core import derive_seed
+from app.core.kernels import kernel
 from app.games.hearts.bots import LEVELS
-from app.games.hearts.cards import CARDS, SEATS
+from app.games.hearts.cards import CARDS, POINTS, RANKS, SEATS, SUIT, SUITS
 from app.games.hearts.encode import SIZE, observe, view
-from app.games.hearts.play import DIRECTION_ORDER, GAME, HOLD, RECORD, deal_hands, play_hands, write_record
+from app.games.hearts.play import DIRECTION_ORDER, GAME, HOLD, Games, deal_hands, hand_history, play_hands, result
 from app.games.hearts.rules import HeartsRules
-from app.games.hearts.scoring import Rewards, add_shaping, earned_points, settle_hands
-from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, TableSpec, UnknownGame
+from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table, TableSpec, UnknownGame
 
 VERSION = 1
 """Of this implementation: raised whenever the same actions could lead to another game or another observation."""
 
-_DRAWN = -1
+Rewards = Literal["terminal", "per_trick", "shaped"]
+VOID_BONUS, HEARTS_PENALTY = 0.02, 0.05
+_DRAWN = -1  # direction of passing
 
 
-class HeartsTable:
-    """N games of Hearts at once; see ``Table``. A game is one hand, or a match of several.
+class HeartsTable(Table):
+    """N games of Hearts at once. A game is one hand, or a match of several.
 
     The outcome of a hand is a seat's lead over the mean of the others, in units of 26 points: 1 for a moon. That of
     several hands is their mean; that of a match to a limit of points 1 for its only winner, else the seat's share of
     the win brought to a sum of 0.
 
-    Args:
-        rules: of every game.
-        slots: N.
-        rewards: how they are spread over a game; over a match to a limit they cannot be.
-
-    Raises ``UnknownGame``.
+    Raises ``UnknownGame`` for rewards that such a match doesn't have.
     """
 
     def __init__(self, rules: HeartsRules, slots: int, rewards: Rewards = "terminal") -> None:
@@ -41,6 +51,9 @@ class HeartsTable:
                 f"A match to {rules.limit} points is won or lost at its end and has no {rewards} rewards.",
                 hint="Set rewards = 'terminal', or give the game a number of hands, for instance 'hearts(hands=4)'.",
             )
+        levels = {name: level(rules) for name, level in LEVELS.items()}
+        version = f"flyball-{VERSION}:{rules.game}"
+        self.spec = TableSpec(SEATS, CARDS, SIZE, np.float32, version, (), levels)
         self._rules, self._rewards = rules, rewards
         self._games = np.zeros(slots, dtype=GAME)
         self._games["mover"] = FINISHED
@@ -48,21 +61,6 @@ class HeartsTable:
         self._earlier: dict[int, list[int]] = {}  # what the finished hands of a slot's match were
         self._hands = np.zeros(slots, dtype=np.int64)  # begun
         self._returns = np.zeros((slots, SEATS), dtype=np.float32)
-
-    @property
-    def spec(self) -> TableSpec:
-        """See ``Table.spec``."""
-        levels = {name: level(self._rules) for name, level in LEVELS.items()}
-        return TableSpec(
-            players=SEATS,
-            actions=CARDS,
-            observation_size=SIZE,
-            observation_type=np.float32,
-            rules_version=f"flyball-{VERSION}:{self._rules.game}",
-            symmetries=(),
-            heuristic=levels["normal"],
-            levels=levels,
-        )
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
         """See ``Table.reset``."""
@@ -76,7 +74,7 @@ class HeartsTable:
         self._games["scores"][slots] = 0
         self._deal(slots, self._seeds[slots])
 
-    def seats(self) -> NDArray[np.int8]:
+    def seats(self) -> Seats:
         """See ``Table.seats``."""
         return np.array(self._games["mover"])
 
@@ -87,7 +85,7 @@ class HeartsTable:
         observe(self._games, _dense(slots), obs, mask.view(np.uint8))
         return obs, mask
 
-    def view(self, slots: Indices, seats: NDArray[np.int8]) -> Floats:
+    def view(self, slots: Indices, seats: Seats) -> Floats:
         """See ``Table.view``."""
         obs = np.empty((len(slots), SIZE), dtype=np.float32)
         view(self._games, _dense(slots), np.ascontiguousarray(seats), obs)
@@ -104,29 +102,24 @@ class HeartsTable:
             _, mask = self.observe(np.array([slot]))
             raise IllegalAction(int(actions[played]), slot, np.flatnonzero(mask[0]).tolist())
 
-    def earned(self, slots: Indices, seats: NDArray[np.int8]) -> Floats:
-        """See ``Table.earned``, and ``app.games.hearts.scoring`` for what is earned."""
-        earned = np.zeros(len(slots), dtype=np.float32)
-        slots, seats = _dense(slots), np.ascontiguousarray(seats)
-        if self._rewards != "terminal":
-            earned_points(self._games, slots, seats, self._rules.hands, earned)
-        if self._rewards == "shaped":
-            add_shaping(self._games, slots, seats, earned)
-        return earned
+    def earned(self, slots: Indices, seats: Seats) -> Floats:
+        """See ``Table.earned``, and the module's text for what is earned."""
+        if self._rewards == "terminal":
+            return super().earned(slots, seats)
+        shaped = self._rewards == "shaped"
+        return _earned(self._games, _dense(slots), np.ascontiguousarray(seats), self._rules.hands, shaped)
 
     def returns(self) -> Floats:
         """See ``Table.returns``."""
         return self._returns.copy()
 
-    def truncated(self) -> NDArray[np.bool_]:
+    def truncated(self) -> Mask:
         """See ``Table.truncated``; never: a hand has 52 plays, and a match ends."""
         return np.zeros(len(self._games), dtype=np.bool_)
 
     def history(self, slot: int) -> list[int]:
         """See ``Table.history``: OpenSpiel's numbers, hand after hand."""
-        record = np.empty(RECORD, dtype=np.int32)
-        hand: list[int] = record[: write_record(self._games, slot, record)].tolist()
-        return self._earlier.get(slot, []) + hand
+        return self._earlier.get(slot, []) + hand_history(self._games[slot])
 
     def _deal(self, slots: Indices, seeds: Indices) -> None:
         if not self._rules.pass_cards:
@@ -141,7 +134,7 @@ class HeartsTable:
     def _settle(self, over: Indices) -> None:
         """Count the hands in the slots ``over``, which have ended; end the game or deal the next."""
         rules = (self._rules.hands, self._rules.limit, int(self._rules.moon_for_shooter))
-        going_on = settle_hands(self._games, over, self._hands, rules, self._returns)
+        going_on = _settle_hands(self._games, over, self._hands, rules, self._returns)
         for slot in going_on.tolist():
             self._earlier[slot] = self.history(slot)
         if len(going_on):
@@ -153,3 +146,78 @@ class HeartsTable:
 def _dense(numbers: NDArray[np.integer]) -> Indices:
     """Return slots or actions as the kernels are compiled for them."""
     return np.ascontiguousarray(numbers, dtype=np.int64)
+
+
+def moons(outcomes: Floats) -> Mask:
+    """Tell which seats [G, 4] shot the moon, from the outcomes of single hands [G, 4]: only that is worth 1."""
+    shot: Mask = outcomes > 1 - 1 / POINTS
+    return shot
+
+
+def hand_points(outcomes: Floats, *, moon_for_shooter: bool) -> Indices:
+    """Return the points [G, 4] of single hands from their outcomes [G, 4].
+
+    A moon is 26 for each other seat, or with ``moon_for_shooter`` -26 for its shooter.
+    """
+    shooter = moons(outcomes)
+    moon = np.where(shooter, -POINTS, 0) if moon_for_shooter else np.where(shooter, 0, POINTS)
+    plain = np.rint((POINTS - (SEATS - 1) * POINTS * outcomes.astype(np.float64)) / SEATS).astype(np.int64)
+    return np.where(shooter.any(axis=1, keepdims=True), moon, plain)
+
+
+@kernel
+def _earned(games: Games, slots: Indices, seats: Seats, hands: int, shaped: int) -> Floats:
+    """Return what ``seats`` [K] have earned in games of ``hands`` [K]."""
+    out = np.empty(len(slots), dtype=np.float32)
+    for k in range(len(slots)):
+        game, seat = games[slots[k]], seats[k]
+        total = 0
+        for other in range(SEATS):
+            total += game["scores"][other] + game["points"][other]
+        out[k] = _lead(game["scores"][seat] + game["points"][seat], total, hands)
+        if shaped:
+            for suit in range(SUITS):
+                if not game["hand"][seat] & SUIT << suit * RANKS:
+                    out[k] += VOID_BONUS
+            out[k] -= HEARTS_PENALTY * game["leads"][seat]
+    return out
+
+
+@kernel
+def _lead(own: int, total: int, hands: int) -> float:
+    """Return a seat's lead over the mean of the others, a hand, in units of 26 points."""
+    return ((total - own) / (SEATS - 1) - own) / (POINTS * hands)
+
+
+@kernel
+def _settle_hands(
+    games: Games, slots: Indices, begun: Indices, rules: tuple[int, int, int], returns: Floats
+) -> Indices:
+    """Count the hands in ``slots``, which are over, and return those slots whose games go on.
+
+    Args:
+        games: [N] whose scores are raised where they go on.
+        slots: distinct.
+        begun: [N] hands of each game so far.
+        rules: how many hands make a game, the limit of a match, and whether a moon is the shooter's; see
+            ``HeartsRules``.
+        returns: [N, 4] the outcomes of the games that are over are written here.
+    """
+    hands, limit, moon_for_shooter = rules
+    number, going_on, scores = 0, np.empty(len(slots), dtype=np.int64), np.empty(SEATS, dtype=np.int64)
+    for k in range(len(slots)):
+        slot = slots[k]
+        game = games[slot]
+        for seat in range(SEATS):
+            scores[seat] = game["scores"][seat] + result(game, seat, moon_for_shooter)
+        if begun[slot] == hands or (not hands and scores.max() >= limit):
+            best, total = scores.min(), scores.sum()
+            winners = (scores == best).sum()
+            for seat in range(SEATS):
+                share = 1 / winners if scores[seat] == best else 0.0
+                returns[slot, seat] = _lead(scores[seat], total, hands) if hands else (SEATS * share - 1) / (SEATS - 1)
+        else:
+            game["scores"][:] = scores
+            going_on[number] = slot
+            number += 1
+    return going_on[:number]

@@ -1,0 +1,119 @@
+"""The catalogue of games: a new one gets a line here.
+
+- Any game of OpenSpiel can be played as it is: a configuration is enough.
+- ``CODECS``: games of OpenSpiel that are seen from the seat to move, with their symmetries and heuristics.
+- ``BOARDS`` and Hearts: games by our own rules, which configurations with ``engine = "flyball"`` play.
+"""
+
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
+import pyspiel
+
+from app.config import GameConfig
+from app.games import boards, tricks
+from app.games.board_table import BoardRules, BoardTable
+from app.games.codec import Codec
+from app.games.connect_four import CONNECT_FOUR, connect_four
+from app.games.hearts.cards import SEATS
+from app.games.hearts.rules import HeartsRules, parse_rules
+from app.games.hearts.table import HeartsTable
+from app.games.openspiel import OpenSpielTable, Rules, load_game
+from app.games.othello import OTHELLO, othello
+from app.games.parity import HeartsChecker, ParityChecker
+from app.games.table import Table, UnknownGame
+
+CODECS: dict[str, Callable[..., Codec]] = {
+    "breakthrough": boards.breakthrough,
+    "chinese_checkers": boards.chinese_checkers,
+    "clobber": boards.clobber,
+    "connect_four": connect_four,
+    "go": boards.go,
+    "hearts": tricks.hearts,
+    "hex": boards.hex_board,
+    "maedn": boards.maedn,
+    "oh_hell": tricks.oh_hell,
+    "othello": othello,
+    "tic_tac_toe": boards.tic_tac_toe,
+    "ultimate_tic_tac_toe": boards.ultimate_tic_tac_toe,
+}
+"""Codecs by OpenSpiel's name; their arguments are the game's options that change its layout."""
+
+_HARMLESS = frozenset(
+    {
+        *("handicap", "komi", "max_game_length", "max_moves", "string_rep", "twoPlayersOpposite", "x_in_row"),
+        *("off_bid_penalty", "points_per_trick"),
+        *("avoid_all_tricks_bonus", "can_lead_any_club", "can_lead_hearts_instead_of_qs", "jd_bonus"),
+        *("must_break_hearts", "no_pts_on_first_trick", "pass_cards"),
+    }
+)
+"""Options that change neither the actions nor where OpenSpiel shows what. With any other, a game is seen as it does."""
+
+BOARDS: dict[str, BoardRules] = {"connect_four": CONNECT_FOUR, "othello": OTHELLO}
+"""Board games by our own rules; with options that are not the usual ones, OpenSpiel plays them."""
+
+
+def open_table(config: GameConfig, slots: int) -> Table:
+    """Return a table for ``slots`` games of a configuration. Raises ``UnknownGame``."""
+    hearts = own_hearts(config)
+    if hearts is not None:
+        return HeartsTable(hearts, slots, config.selfplay.rewards)
+    if config.selfplay.rewards != "terminal":
+        raise UnknownGame(
+            f"{config.game!r} is rewarded at its end, not {config.selfplay.rewards}.",
+            hint="Leave rewards at 'terminal'; Hearts with engine = 'flyball' has others.",
+        )
+    name = _name(config)
+    if config.engine == "flyball":
+        usual, asked = load_game(name, config.players), load_game(config.game, config.players)
+        if asked.get_parameters() == usual.get_parameters():
+            return BoardTable(BOARDS[name], slots, config.max_moves)
+    return OpenSpielTable(openspiel_rules(config.game, config.players), slots, config.max_moves)
+
+
+def checker_for(config: GameConfig) -> ParityChecker:
+    """Return the parity checker of a configuration. Raises ``UnknownGame``."""
+    hearts = own_hearts(config)
+    if hearts is not None:
+        return HeartsChecker(openspiel_rules(hearts.hand, SEATS), hearts)
+    return ParityChecker(openspiel_rules(config.game, config.players), config.max_moves)
+
+
+def own_hearts(config: GameConfig) -> HeartsRules | None:
+    """Return the rules of a configuration that plays our own Hearts, else None.
+
+    Raises ``UnknownGame`` where our own rules are asked for and there are none.
+    """
+    if config.engine != "flyball" or _name(config) in BOARDS:
+        return None
+    rules = parse_rules(config.game)
+    if (config.players, config.max_moves) != (SEATS, None):
+        raise UnknownGame(
+            f"Hearts is played by {SEATS}, to its end; {config.key} has players = {config.players} and max_moves = "
+            f"{config.max_moves}.",
+            hint="Set players = 4, and leave max_moves out.",
+        )
+    return rules
+
+
+def openspiel_rules(game: str, players: int) -> Rules:
+    """Load a game string of OpenSpiel with the codec of its game. Raises ``UnknownGame``."""
+    loaded = load_game(game, players)
+    return Rules(loaded, game, _codec_for(loaded))
+
+
+def _codec_for(game: Any) -> Codec | None:
+    """Return the codec of a loaded game; None where its options would make it another game."""
+    name, options = game.get_type().short_name, game.get_parameters()
+    if name not in CODECS:
+        return None
+    layout = {option: options[option] for option in signature(CODECS[name]).parameters if option in options}
+    usual = pyspiel.load_game(name, layout).get_parameters()
+    if any(value != usual[option] for option, value in options.items() if option not in _HARMLESS):
+        return None
+    return CODECS[name](**layout)
+
+
+def _name(config: GameConfig) -> str:
+    return config.game.partition("(")[0]

@@ -1,0 +1,12 @@
+"""Policies for environments, written as ``app.gym.players`` reads them."""
+
+from torch import Tensor
+
+from app.gym.players import PolicyManifest
+from app.learning.network import parameters_to_bytes
+from app.store import with_note
+
+
+def policy_bytes(parameters: dict[str, Tensor], manifest: PolicyManifest) -> bytes:
+    """Return the file for a perceptron: always the same bytes for the same content."""
+    return with_note(parameters_to_bytes(parameters), manifest.model_dump_json())
