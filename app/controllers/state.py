@@ -304,12 +304,13 @@ class FeedbackFold(HandlerReducer):
     def promoted(self, rows: States, event: Event[ModelPromoted]) -> Step[FeedbackState]:
         """Make a model current, and count promotions in a row."""
         state = state_of(rows, event.subject)
-        lineage = state.lineage.after(event)
+        if not state.lineage.changes_current(event.data):
+            return Step()
         return _changed(
             rows,
             event,
-            lineage=lineage,
-            current_model=lineage.current_model,
+            lineage=state.lineage.after(event),
+            current_model=event.data.model,
             consecutive_successes=state.consecutive_successes + 1,
             consecutive_failures=0,
             last_promotion_time=event.recordedtime,
@@ -332,12 +333,14 @@ class FeedbackFold(HandlerReducer):
     @handles(ModelRolledBack)
     def rolled_back(self, rows: States, event: Event[ModelRolledBack]) -> Step[FeedbackState]:
         """Restore a model, and forget the ratings of those that were rolled back."""
-        lineage = state_of(rows, event.subject).lineage.after(event)
+        lineage = state_of(rows, event.subject).lineage
+        if not lineage.changes_current(event.data):
+            return Step()
         return _changed(
             rows,
             event,
-            lineage=lineage,
-            current_model=lineage.current_model,
+            lineage=lineage.after(event),
+            current_model=event.data.to_model,
             elo_history=(),
             elo_velocity=None,
             last_adjustment_time=event.recordedtime,

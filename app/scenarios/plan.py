@@ -16,7 +16,7 @@ from app.events import (
 )
 from app.store import BlobStore
 
-READS: frozenset[type[Payload]] = FeedbackFold.reads
+READS = frozenset(payload for payload in FeedbackFold.reads if payload.scope is Scope.CONFIG)
 """The event types that ``Known`` is read from."""
 
 Stage = Literal["struck", "detected", "decided", "recovered"]

@@ -14,7 +14,7 @@ from hashes import sha
 from hypothesis import strategies as st
 
 from app.config import GAMES, RunSettings
-from app.controllers import ModelLifecycleCoordinator
+from app.controllers import state_of
 from app.controllers.fold import Fold
 from app.core import HEURISTIC, RANDOM
 from app.events import (
@@ -196,9 +196,8 @@ class Story:
         self.record(READY, None, 1)
 
     def current(self, key: str) -> str:
-        """Return a configuration's current model, as long as there is none the one that begins."""
-        row = self._fold.rows(ModelLifecycleCoordinator.name).get(key)
-        return row.current.model if row and row.current else sha("model-0")
+        """Return a configuration's current model; before there is one, the model that begins."""
+        return state_of(self._fold.states, key).current_model or sha("model-0")
 
     def record(self, data: Payload, key: str | None, seconds: float) -> None:
         """Record a payload so many seconds later, and what follows from it."""

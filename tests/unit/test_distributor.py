@@ -109,7 +109,7 @@ def test_a_member_that_is_rejected_when_it_is_judged_once_more_is_kept():
     assert promote(worker, KEPT + 1) == [model(99), model(1)]
 
 
-def test_a_model_that_is_gone_back_to_before_it_was_deleted_stays():
+def test_model_restored_before_its_deletion_is_kept():
     worker = DrivenWorker(Distributor)
     for step in range(KEPT):
         promote(worker, step)

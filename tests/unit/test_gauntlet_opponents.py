@@ -84,7 +84,7 @@ def test_the_two_newest_lasting_anchors_are_played_by_everybody():
     assert roles(worker) == {"anchor_1": model(2), "anchor_2": model(1), "member_1": model(0), "champion": OLD}
 
 
-def test_a_lasting_anchor_that_a_rollback_took_along_is_not_played():
+def test_lasting_anchor_retired_by_a_rollback_is_not_played():
     worker = lasting(2)
     worker.feed(asked())
     assert roles(worker) == {"anchor_1": model(1), "anchor_2": model(0), "champion": OLD}

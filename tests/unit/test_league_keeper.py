@@ -46,7 +46,7 @@ def promotion(step: int, elo: float = 0.0, previous: int | None = None) -> Model
 
 
 def of_the_league(said: list) -> list:
-    """Return what is said of members; whom the current model meets, and who plays whom, are other matters."""
+    """Return decisions about members, without matchmaking and requests for matches."""
     return [one for one in said if not isinstance(one, MatchesRequested | MatchmakingUpdated)]
 
 
@@ -104,19 +104,19 @@ def test_a_rejected_model_never_enters(keeper):
     assert active(keeper) == [0]
 
 
-def test_a_rollback_takes_all_along_who_were_promoted_after_the_target(keeper):
+def test_rollback_retires_members_promoted_after_its_target(keeper):
     for step in range(0, 7, 2):
         promote(keeper, step, previous=step - 2 if step else None)
     said = of_the_league(keeper.feed(rolled_back(6, 2)))
     assert [(one.step, one.reason) for one in said] == [(4, "rolled_back"), (6, "rolled_back")]
     assert active(keeper) == [0, 2]
     assert keeper.row().league.champion == model(2)
-    assert keeper.feed(rolled_back(6, 2)) == [], "told twice, it counts once"
+    assert keeper.feed(rolled_back(6, 2)) == [], "repeated, it counts once"
     added, *_ = promote(keeper, 8, previous=2)
     assert added.parent == model(2)
 
 
-def test_a_rollback_to_an_unknown_model_takes_along_only_the_bad_one(keeper):
+def test_rollback_to_an_unknown_model_retires_only_the_bad_one(keeper):
     for step in (0, 2, 4):
         promote(keeper, step, previous=step - 2 if step else None)
     (retired,) = of_the_league(keeper.feed(rolled_back(4, 99)))
@@ -161,7 +161,7 @@ def test_the_built_in_players_are_those_of_the_settings(keeper):
 
 
 class TestMatchmaking:
-    def test_a_promotion_decides_whom_the_new_model_meets(self, keeper):
+    def test_promotion_decides_the_new_models_opponents(self, keeper):
         keeper.feed(rated(0.0, model=model(0), step=0))
         *_, decided = keeper.feed(promotion(0))
         assert decided.model == model(0)
@@ -189,7 +189,7 @@ class TestMatchmaking:
         assert {pick.agent for pick in decided.picks} == {"random", "heuristic"}
         assert other.feed(candidate) == []
 
-    def test_the_current_models_own_games_change_whom_it_meets(self, keeper):
+    def test_current_models_own_games_change_its_opponents(self, keeper):
         for step in (0, 2, 4):
             promote(keeper, step, previous=step - 2 if step else None)
         beaten = keeper.feed(rated(0.0, match(0.1, 100, model=model(2)), model=model(0), step=0))
@@ -204,7 +204,7 @@ class TestMatchmaking:
         assert decided.model == model(3)
         assert {pick.agent for pick in decided.picks} >= {model(0), model(2), model(3)}
 
-    def test_after_a_rollback_it_is_about_the_model_that_was_gone_back_to(self, keeper):
+    def test_matchmaking_after_a_rollback_is_the_restored_models(self, keeper):
         for step in (0, 2, 4):
             promote(keeper, step, previous=step - 2 if step else None)
         *_, decided = keeper.feed(rolled_back(4, 2))

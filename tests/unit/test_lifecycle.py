@@ -173,7 +173,7 @@ class TestRollback:
         if back:
             assert (said[0].from_model, said[0].to_model, said[0].step) == (NEW, OLD, 0)
 
-    def test_the_model_gone_back_to_is_rated_afresh(self, promoted):
+    def test_restored_model_is_rated_again(self, promoted):
         _, request = promoted.feed(regression(NEW))
         assert (request.purpose, request.model, request.step) == ("rating", OLD, 0)
         promoted.feed(trained("c" * 64, OLD, 1), rated(50, model="c" * 64), gated(90, 0, 10, "c" * 64))
@@ -183,7 +183,7 @@ class TestRollback:
     def test_reported_twice_it_rolls_back_once(self, promoted):
         assert len(promoted.feed(regression(NEW), regression(NEW))) == 2
 
-    def test_it_goes_back_to_the_last_good_model(self, promoted):
+    def test_rollback_restores_the_last_good_model(self, promoted):
         for step, (model, parent) in enumerate((("c" * 64, NEW), ("d" * 64, "c" * 64)), 2):
             candidate(promoted, model, parent, step)
             promoted.feed(gated(90, 0, 10, model, parent))

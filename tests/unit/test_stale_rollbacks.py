@@ -15,7 +15,7 @@ from daemons.registry import DAEMONS
 SPECS = [spec for spec in DAEMONS.values() if ModelRolledBack in spec.reads]
 PLACE = Place("x@laptop", "laptop", "store")
 SETTINGS: RunSettings = run_settings(KEY, OTHER_KEY)
-STALE = ModelRolledBack(from_model=OLD, to_model="d" * 64, step=0, reason="told late")
+STALE = ModelRolledBack(from_model=OLD, to_model="d" * 64, step=0, reason="late")
 BACK = ModelRolledBack(from_model=NEW, to_model=OLD, step=5, reason="worse")
 
 
@@ -33,7 +33,7 @@ def test_readers_of_rollbacks_read_promotions_too():
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 @pytest.mark.parametrize("restarted", [False, True], ids=["at once", "after a restart"])
-def test_no_reducer_is_told_of_it(record, history, spec, restarted):
+def test_stale_rollback_is_given_to_no_reducer(record, history, spec, restarted):
     fold = Fold(spec.factories(PLACE))
     saved = fold.feed(history).saved()
     if restarted:
@@ -42,12 +42,12 @@ def test_no_reducer_is_told_of_it(record, history, spec, restarted):
     assert (outcome.conclusions, outcome.changed) == ([], {})
 
     assert fold.feed([record(BACK, KEY)]).changed
-    assert fold.feed([record(BACK, KEY)]).changed == {}, "told twice, it counts once"
+    assert fold.feed([record(BACK, KEY)]).changed == {}, "repeated, it counts once"
     assert fold.feed([record(BACK, OTHER_KEY)]).changed, "nothing is known to be current there: it is believed"
 
 
 @pytest.mark.parametrize(("back", "current"), [(STALE, NEW), (BACK, OLD)])
-def test_nor_does_anybody_show_it(record, history, back, current):
+def test_stale_rollback_is_shown_nowhere(record, history, back, current):
     events = [*history[1:], record(back, KEY)]
     row, league = ConfigRow(key=KEY, since_us=0), LeagueView()
     for event in events:

@@ -90,6 +90,12 @@ def test_request_has_the_id_of_the_training_under_way(trigger):
     assert follow(envelope.data, cause, by=TrainingTrigger.name, subject=KEY).id == envelope.id
 
 
+def test_request_that_is_not_recorded_is_not_repeated(trigger):
+    trigger.late = True
+    assert len(trigger.feed(scored())) == 1
+    assert not trigger.feed(scored(), TICK)
+
+
 def test_rows_of_another_model_or_of_poor_quality_are_left_alone(trigger):
     assert not trigger.feed(scored(model=NEW), scored(0.29))
     assert trigger.feed(scored(0.3))

@@ -234,7 +234,7 @@ def test_restored_model_without_an_alarm_sets_the_level(watchdog):
 
 
 def test_the_next_regression_after_a_rollback_is_noticed_too(watchdog):
-    """The model gone back to is rated afresh: else the next bad model would show what is expected."""
+    """The restored model is rated again, because otherwise the next bad model would set the level."""
     steady(watchdog)
     back = ModelRolledBack(from_model=model(20), to_model=model(19), step=19, reason="x")
     watchdog.feed(back, rating(19, LEVEL), at=30)
@@ -251,8 +251,11 @@ def alarmed(watchdog: Driven) -> RegressionDetected:
     return detected
 
 
-def test_after_an_alarms_rollback_the_model_gone_back_to_is_tested_too_and_the_next_is_to_the_one_before(watchdog):
-    """By luck, a bad model may be taken for the last good: else each of its children would be rolled back to it."""
+def test_restored_model_after_an_alarm_is_tested_too(watchdog):
+    """By luck, a bad model may be taken for the last good. Untested, it would be restored after each of its children.
+
+    Where it fails, no model is known to be good, and the next rollback is to the one before.
+    """
     detected = alarmed(watchdog)
     assert (detected.model, detected.last_good) == (model(21), model(20))
     watchdog.feed(ModelRolledBack(from_model=model(21), to_model=model(20), step=20, reason="x"), at=23)
@@ -269,7 +272,7 @@ def test_after_an_alarms_rollback_a_model_that_reaches_the_level_is_the_last_goo
     assert (type(cleared), watchdog.row(KEY).last_good) == (RegressionCleared, model(20))
 
 
-def test_after_an_alarms_rollback_that_took_the_only_anchor_along_models_are_tested_against_the_random_bot(watchdog):
+def test_rollback_of_the_only_anchor_leaves_the_random_bot(watchdog):
     """Nobody plays that anchor any more: a level above it would never be compared with anything."""
     alarmed(watchdog)
     watchdog.feed(ModelRolledBack(from_model=model(21), to_model=model(20), step=20, reason="x"), at=23)
@@ -281,7 +284,7 @@ def test_after_an_alarms_rollback_that_took_the_only_anchor_along_models_are_tes
     assert (type(detected), detected.model, detected.last_good) == (RegressionDetected, model(24), model(23))
 
 
-def test_gone_back_to_the_anchor_itself_the_level_is_0(watchdog):
+def test_level_above_a_restored_anchor_is_0(watchdog):
     steady(watchdog)
     watchdog.feed(ModelRolledBack(from_model=model(20), to_model=ANCHOR, step=1, reason="x"), at=30)
     level = watchdog.row(KEY).level
