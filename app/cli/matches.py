@@ -19,7 +19,8 @@ from app.config import GameConfig
 from app.core import FlyballError, ModelHash, derive_seed
 from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, scatter
 from app.games import open_table
-from app.league import STRATEGIES, Agent, League, Strategy, Wanted, select
+from app.league.league import Agent, League
+from app.league.matchmaking import STRATEGIES, Strategy, select
 from app.play.gauntlet import GauntletResult, GauntletSpec, Opponent
 from app.play.hands import HandResults, HandsSpec, compare_paired, single_hands
 from app.play.matches import IN_FLIGHT, EvaluationManager
@@ -178,15 +179,15 @@ def _named(against: Sequence[str], hero: str, place: Place, config_key: str, see
                 views = leagues_in(reader)
             league = views[config_key].league if config_key in views else League()
         member = league.agents.get(hero) or Agent(id=hero, kind="checkpoint", step=0)
-        wanted = Wanted(member, _count(name, count), seed)
-        chosen = select(league, cast("Strategy", strategy), wanted)
+        wanted = _count(name, count)
+        chosen = select(league, cast("Strategy", strategy), member, wanted, seed=seed)
         if not chosen:
             raise NobodyToPlay(
                 f"{AGAINST} {name}: the league of {config_key} has no opponents for it yet.",
                 hint="See flyball league; name opponents by their hashes or files.",
             )
-        if len(chosen) < wanted.count:
-            note(f"{AGAINST} {name}: the league of {config_key} has {len(chosen)} of these, not {wanted.count}.")
+        if len(chosen) < wanted:
+            note(f"{AGAINST} {name}: the league of {config_key} has {len(chosen)} of these, not {wanted}.")
         yield from (agent.id for agent in chosen)
 
 

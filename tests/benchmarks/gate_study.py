@@ -24,7 +24,8 @@ from statistics import mean, stdev
 from app.config import GAMES, RunFolder, RunSettings
 from app.events import ModelPromoted, PromotionRejected
 from app.journal import SqliteJournalReader, history
-from app.league import PairTotals, rate
+from app.league.pool import rate
+from app.league.totals import PairTotals
 from app.play.gauntlet import Batch, BatchSpec, Opponent
 from app.play.match_statistics import match_statistics
 from app.play.matches import play_batch

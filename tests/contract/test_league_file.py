@@ -16,7 +16,9 @@ from league_strategies import leagues
 from leagues import checkpoint, league_of, meet, model
 
 from app.core import Elo
-from app.league import Agent, DamagedLeague, League, PairTotals, dump_league, load_league
+from app.league.document import DamagedLeague, dump_league, load_league
+from app.league.league import Agent, League
+from app.league.totals import PairTotals
 from app.store import ForeignLeague, LeagueFile
 
 PROCESSES = multiprocessing.get_context("forkserver")

@@ -12,7 +12,8 @@ from recorded_run import KEY, Recording, write_journal
 from app.cli.group import main
 from app.config import RunSettings
 from app.events import EloUpdated, EvaluationCompleted, RunConfigured
-from app.league import PairTotals, dump_league, load_league, total
+from app.league.document import dump_league, load_league
+from app.league.totals import PairTotals, total
 from app.status.league import LeagueView
 from app.store import LeagueFile
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from app.core import Elo
-from app.league import OpponentScore, RatingPrior, performance_rating
+from app.league.ratings import OpponentScore, RatingPrior, performance_rating
 from app.play.gauntlet import BatchResult, Opponent, merge, split
 from app.play.inspection import ShardStatistics, quality_score
 from app.play.match_statistics import MatchGames, game_scores, match_games, match_statistics

@@ -8,18 +8,11 @@ from leagues import checkpoint, model
 
 from app.config import MATCHMAKING, AdmissionSettings, MatchmakingSettings
 from app.core import lineups
-from app.league import (
-    STRATEGIES,
-    League,
-    PairTotals,
-    Wanted,
-    admission,
-    distribution,
-    placement,
-    retirements,
-    select,
-    win_probability,
-)
+from app.league.admission import admission, retirements
+from app.league.league import League
+from app.league.matchmaking import STRATEGIES, distribution, select, win_probability
+from app.league.totals import PairTotals
+from app.league.tournaments import placement
 
 SHARE = st.sampled_from([0.0, 0.1, 0.4, 1.0])
 MIXES = st.sampled_from(list(MATCHMAKING.values())) | st.builds(
@@ -65,11 +58,11 @@ def test_probabilities_sum_to_one_and_only_the_active_are_met(league, mix, seed,
 def test_every_strategy_selects_different_active_others(strategy, league, count, seed, data) -> None:
     hero = data.draw(heroes(league))
     curve = data.draw(st.sampled_from(["even", "hard", "var"]))
-    chosen = select(league, strategy, Wanted(hero, count, seed, curve))
+    chosen = select(league, strategy, hero, count, seed=seed, curve=curve)
     assert len(chosen) <= count
     assert len({agent.id for agent in chosen}) == len(chosen)
     assert all(not agent.retired and agent.id != hero.id and agent == league.agents[agent.id] for agent in chosen)
-    assert chosen == select(league, strategy, Wanted(hero, count, seed, curve))
+    assert chosen == select(league, strategy, hero, count, seed=seed, curve=curve)
     if strategy in ("random", "round_robin"):
         assert len(chosen) == min(count, sum(agent.id != hero.id for agent in league.active))
 

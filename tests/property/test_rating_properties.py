@@ -5,7 +5,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.league import PairTotals, Ratings, fit_bradley_terry
+from app.league.bradley_terry import fit_bradley_terry
+from app.league.ratings import Ratings
+from app.league.totals import PairTotals
 
 AGENTS = st.sampled_from(["random", "a", "b", "c", "d"])
 

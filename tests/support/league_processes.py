@@ -7,7 +7,8 @@ from pathlib import Path
 from leagues import checkpoint, meet, model
 
 from app.config import AdmissionSettings
-from app.league import League, admission, retirements
+from app.league.admission import admission, retirements
+from app.league.league import League
 from app.store import LeagueFile
 
 

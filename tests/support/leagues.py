@@ -1,7 +1,8 @@
 """Leagues for tests, made by hand."""
 
 from app.core import Elo
-from app.league import Agent, League, PairTotals, founded
+from app.league.league import Agent, League
+from app.league.totals import PairTotals
 
 
 def model(step: int) -> str:
@@ -25,7 +26,7 @@ def checkpoint(step: int, elo: float | None = None, parent: int | None = None, *
 
 def league_of(*agents: Agent, baselines=("random",), **more) -> League:
     """Return a league with these checkpoints."""
-    league = founded(baselines).replace(**more)
+    league = League().with_baselines(baselines).replace(**more)
     for agent in agents:
         league = league.with_agent(agent)
     return league

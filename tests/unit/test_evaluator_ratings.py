@@ -12,7 +12,9 @@ from app.controllers import LeagueKeeper
 from app.controllers.fold import HOST, Fold, written
 from app.core import Elo, Rate, expected_score
 from app.events import AgentRating, EloUpdated, EvaluationCompleted, EvaluationFailed, EvaluationRequested, Payload
-from app.league import Estimate, OpponentScore, PairTotals, audit, performance_rating
+from app.league.audit import audit
+from app.league.ratings import Estimate, OpponentScore, performance_rating
+from app.league.totals import PairTotals
 from daemons.evaluation import Evaluator
 from daemons.jobs import Place
 

@@ -5,7 +5,11 @@ from itertools import combinations
 import pytest
 
 from app.core import Elo, expected_score
-from app.league import Audit, Estimate, PairTotals, audit, fit_bradley_terry, rate
+from app.league.audit import Audit, audit
+from app.league.bradley_terry import fit_bradley_terry
+from app.league.pool import rate
+from app.league.ratings import Estimate
+from app.league.totals import PairTotals
 
 STRENGTHS = {f"model {number:02d}": 40.0 * number for number in range(12)}
 GAMES = 400

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from app.core import expected_score
-from app.league import PairTotals, Ratings, fit_bradley_terry
+from app.league.bradley_terry import fit_bradley_terry
+from app.league.ratings import Ratings
+from app.league.totals import PairTotals
 
 NAMES = ("random", *(f"agent {letter}" for letter in "abcdef"))
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from app.core import expected_score
-from app.league import PairTotals, find_cycle
+from app.league.audit import find_cycle
+from app.league.totals import PairTotals
 
 NAMES = ("random", *"abcdefgh")
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from app.config import MATCHMAKING, LeagueSettings, MatchmakingSettings
 from app.core import expected_score, lineups
-from app.league import Pick, curve_weight, distribution, win_probability
+from app.league.matchmaking import Pick, curve_weight, distribution, win_probability
 
 BALANCED = MATCHMAKING["balanced"]
 HERO = checkpoint(100, 1000.0, parent=40)

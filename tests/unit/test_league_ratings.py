@@ -8,8 +8,10 @@ import pytest
 from scipy.optimize import minimize
 
 from app.core import expected_score
-from app.league import PairTotals, RatingPrior, find_cycle, fit_bradley_terry, total
-from app.league.ratings import PER_ELO
+from app.league.audit import find_cycle
+from app.league.bradley_terry import fit_bradley_terry
+from app.league.ratings import PER_ELO, RatingPrior
+from app.league.totals import PairTotals, total
 
 FLAT = RatingPrior(deviation=1e6)
 

@@ -6,7 +6,9 @@ import pytest
 from leagues import model
 
 from app.core import expected_score
-from app.league import CANDIDATES, PairTotals, Pool, fit_bradley_terry, rate
+from app.league.bradley_terry import fit_bradley_terry
+from app.league.pool import CANDIDATES, Pool, rate
+from app.league.totals import PairTotals
 
 MANY = 1000
 ANCHORS = ("random", model(0), model(1))
