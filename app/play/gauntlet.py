@@ -16,11 +16,8 @@ from app.play.match_statistics import MatchGames, MatchStatistics, match_statist
 
 CHAMPION = "champion"
 MODEL = "model"
-ATTEMPTS = 2
-"""How often a batch that raises is tried."""
-
-MEMBER = "member_"
-"""Prefix of the roles of drawn members; a model keeps such a role for one gauntlet only."""
+MEMBER = "member_"  # prefix of the roles of drawn members; a model keeps such a role for one gauntlet only
+ATTEMPTS = 2  # tries of a batch that raises
 
 
 class Opponent(Settings):
@@ -52,20 +49,12 @@ def plan_gauntlet(
     *,
     saturated: Collection[str] = (),
 ) -> tuple[Opponent, ...]:
-    """Return the opponents of ``model``, the random bot first.
+    """Return the opponents of ``model``, the random bot first, and the candidates, which are models by their role.
 
-    A model never plays itself, because a champion would lose rating by beating itself, and plays no model twice.
-    The numbers of games are rounded up so that every seat is taken equally often.
-
-    Args:
-        model: the hero.
-        candidates: models by their role; a model with several roles keeps the first.
-        builtins: players by name.
-        settings: how many games.
-        players: of a game.
-        saturated: built-in players and models with a one-sided score against models like this one. Few games are
-            played with them, to notice when the score changes. The champion and the newest lasting
-            anchor are played in full, because the gate and the watchdog depend on them.
+    A model never plays itself, because a champion would lose rating by beating itself, and plays no model twice: the
+    first role counts. The numbers of games are rounded up so that every seat is taken equally often. Few games are
+    played with the ``saturated``, whose score against models like this one is one-sided, to notice when it changes;
+    but the champion and the newest lasting anchor are played in full, because the gate and the watchdog depend on them.
     """
 
     def games(role: str, player: str) -> int:
@@ -88,13 +77,7 @@ def plan_gauntlet(
 
 
 def plan_matches(players: Iterable[str], games: int, config: GameConfig) -> tuple[Opponent, ...]:
-    """Return opponents: league members by content hash, and built-in players.
-
-    Args:
-        players: their names.
-        games: against each; rounded up so that every seat is taken equally often.
-        config: decides how many seats there are.
-    """
+    """Return as opponents league members, by content hash, and built-in players, with whole rotations of games."""
     rotated = _rotated(games, config.players)
     return tuple(
         Opponent(name=name, kind=name, games=rotated)
@@ -113,7 +96,7 @@ class NothingPlayed(FlyballError):
 
 
 class Batch(Settings):
-    """Games ``first`` … ``first + games - 1`` of the match against one opponent; whole rotations."""
+    """Games ``first`` … ``first + games - 1`` of the match against one opponent: whole rotations."""
 
     opponent: Opponent
     first: int = Field(ge=0)
@@ -157,14 +140,11 @@ class OpponentResult(MatchStatistics):
 
 
 class GauntletResult(Settings):
-    """The matches in the order they were asked for, but for those of which no batch was played.
-
-    ``lost_games`` were planned and could not be played; ``error`` is why, of the last of them.
-    """
+    """The matches in the order they were asked for, but for those of which no batch was played."""
 
     results: tuple[OpponentResult, ...] = Field(min_length=1)
-    lost_games: int = Field(default=0, ge=0)
-    error: str | None = None
+    lost_games: int = Field(default=0, ge=0, description="that were planned and could not be played")
+    error: str | None = Field(default=None, description="the reason for the last of them")
     seconds: float = Field(ge=0, description="of computing, all processes together")
 
 

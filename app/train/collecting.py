@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from app.config import SELF, PipelineSettings
 from app.core import ModelHash
 from app.play.players import Player
-from app.play.recording import play_recorded
-from app.play.rollout import HERO, Outcomes, Schedule
-from app.play.selfplay import selfplay_schedule
+from app.play.recording import Outcomes
+from app.play.rollout import HERO, Schedule
+from app.play.selfplay import play_recorded, selfplay_schedule
 from app.store import Shard
 from app.train.game import RunGame
 

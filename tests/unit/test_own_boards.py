@@ -13,8 +13,7 @@ from app.games.othello import OthelloTable
 from app.learning.inference import Policy
 from app.learning.network import init_policy
 from app.play.players import RandomPlayer
-from app.play.recording import play_recorded
-from app.play.selfplay import selfplay_schedule
+from app.play.selfplay import play_recorded, selfplay_schedule
 from app.store import MemoryStore, put_shard
 
 TABLES = {"connect_four_2p": ConnectFourTable, "othello_2p": OthelloTable}
