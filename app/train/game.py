@@ -1,20 +1,30 @@
-"""A run's game: the configuration changed by its settings, and the other players."""
+"""A run's game: its configuration and bots, the games to learn from, and evaluations of a policy."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.config import SELF, GameConfig, NetworkSettings, PipelineSettings
-from app.core import FlyballError
+from app.config import SELF, GameConfig, NetworkSettings, PipelineSettings, TrainingSettings
+from app.core import FlyballError, ModelHash, derive_seed
 from app.games import TableSpec, open_table, own_hearts
 from app.games.hearts.rules import HeartsRules
 from app.games.hearts.scoring import hand_points, moons
 from app.learning.inference import Policy
 from app.learning.network import bytes_to_parameters
+from app.play.hands import win_shares
+from app.play.matches import MatchPlan, play_rotations
 from app.play.players import Player, load_player
-from app.store import Checkpoint, MemoryStore
+from app.play.recording import Outcomes
+from app.play.rollout import HERO, Schedule
+from app.play.selfplay import play_recorded, selfplay_schedule
+from app.store import Checkpoint, MemoryStore, Shard
+from app.train.iteration import Evaluation
+
+IN_FLIGHT = 4096  # games at once
 
 
 class UnfitSettings(FlyballError):
@@ -78,3 +88,98 @@ def run_game(config: GameConfig, settings: PipelineSettings) -> RunGame:
             hint = f"It has {', '.join(game.spec.bots)}."
             raise UnfitSettings(f"{key}: {config.key} has no bot {name!r}.", hint=hint)
     return game
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collected:
+    """Games to learn from."""
+
+    shard: Shard
+    outcomes: Outcomes
+    recorded: NDArray[np.bool_]  # [G, P] the seats whose rows are in the shard
+
+    @property
+    def mean_return(self) -> float:
+        """Mean outcome of the recorded seats."""
+        return float(self.outcomes.returns[self.recorded].mean())
+
+    def mean_points(self, game: RunGame) -> float | None:
+        """Mean points a hand of the recorded seats, where the game counts them."""
+        points = game.points(self.outcomes.returns)
+        return None if points is None else float(points[self.recorded].mean())
+
+
+def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineSettings, seed: int) -> Collected:
+    """Play an iteration's games and record the rows of ``policy``, which is the model."""
+    asked = settings.collection
+    whole_table = settings.env.collect_all_seats
+    names = [name for name in asked.opponents if name != SELF or not whole_table]
+    players = [policy, *(policy if name == SELF else game.bot(name) for name in names)]
+    counts = divided(asked.games_per_iteration, asked.opponents)
+    lineups = [([number] * (game.config.players - 1), counts[name]) for number, name in enumerate(names, 1)]
+    temperatures = [asked.temperature] * len(players)
+    schedule = selfplay_schedule(
+        asked.games_per_iteration, game.config.players, lineups, temperatures, seed, opening_plies=asked.opening_plies
+    )
+    return _played(game, model, players, schedule, seed, *names)
+
+
+def lessons(game: RunGame, teacher: Player, model: ModelHash, games: int, seed: int) -> Collected:
+    """Let a teacher play all seats; ``model`` learns from it."""
+    schedule = selfplay_schedule(games, game.config.players, [], (1.0,), seed)
+    return _played(game, model, [teacher], schedule, seed)
+
+
+def divided(games: int, shares: Mapping[str, float]) -> dict[str, int]:
+    """Divide ``games`` by shares that need not sum to 1."""
+    bounds = np.rint(np.cumsum([0.0, *shares.values()]) / sum(shares.values()) * games).astype(int)
+    return dict(zip(shares, np.diff(bounds).tolist(), strict=True))
+
+
+def _played(
+    game: RunGame, model: str, players: Sequence[Player], schedule: Schedule, seed: int, *opponents: str
+) -> Collected:
+    shard, outcomes = play_recorded(
+        game.config,
+        players,
+        schedule,
+        model=model,
+        seed=seed,
+        worker="pipeline",
+        in_flight=IN_FLIGHT,
+        opponents=opponents,
+    )
+    return Collected(shard, outcomes, schedule.seating == HERO)
+
+
+def evaluate(game: RunGame, policy: Player, opponent: str, *, games: int, temperature: float, seed: int) -> Evaluation:
+    """Play a policy against copies of a bot; games are rounded up to whole rotations, at least two.
+
+    The temperature is the policy's; 0 is greedy. A seed gives all policies the same deals.
+    """
+    seats = game.config.players
+    rotations = max(2, -(-games // seats))
+    plan = MatchPlan(rotations * seats, seed, temperature, game.config.evaluation.opening_plies)
+    outcomes, heroes = play_rotations(game.config, policy, game.bot(opponent), plan)
+    returns, numbers = outcomes.returns, np.arange(plan.games)
+    means = returns[numbers, heroes].reshape(rotations, seats).mean(axis=1, dtype=np.float64)
+    points, shot = game.points(returns), game.moons(returns)
+    return Evaluation(
+        opponent=opponent,
+        games=plan.games,
+        outcome=float(means.mean()),
+        stderr=float(means.std(ddof=1)) / sqrt(rotations),
+        win_share=float(win_shares(-returns)[numbers, heroes].mean()),
+        points=None if points is None else float(points[numbers, heroes].mean()),
+        moon_rate=None if shot is None else float(shot[numbers, heroes].mean()),
+    )
+
+
+def final_evaluations(game: RunGame, policy: Player, settings: TrainingSettings, seed: int) -> list[Evaluation]:
+    """Play a policy against every bot of the game on deals that decided nothing in its run."""
+    games, temperature = settings.final_games, settings.eval_temperature
+    fresh = derive_seed(seed, "final evaluation")
+    return [
+        evaluate(game, policy, bot, games=games, temperature=temperature, seed=fresh)
+        for bot in (game.spec.bots if games else ())
+    ]

@@ -12,11 +12,9 @@ from app.core import ModelHash
 from app.games import open_table
 from app.play.players import RandomPlayer
 from app.store import FileStore
-from app.train.collecting import collect, divided, lessons
-from app.train.evaluating import evaluate, most_rise
-from app.train.game import UnfitSettings, run_game
+from app.train.game import UnfitSettings, collect, divided, evaluate, lessons, run_game
 from app.train.learning import first_policy, scheduled
-from app.train.run import TooManyDivergences, TrainingRun
+from app.train.run import TooManyDivergences, TrainingRun, most_rise
 from app.train.state import NoRun, RunExists, RunHead, RunPlace
 
 TINY = {

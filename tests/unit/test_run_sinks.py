@@ -11,8 +11,18 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util.tensor_util import make_ndarray
 
 from app.telemetry import Board
-from app.train.csv_log import BASIC, COLUMNS, CsvLog, ForeignLog, read_log
-from app.train.curves import NoWandb, TensorBoardSink, WandbSink, histograms, scalars
+from app.train.sinks import (
+    BASIC,
+    COLUMNS,
+    CsvLog,
+    ForeignLog,
+    NoWandb,
+    TensorBoardSink,
+    WandbSink,
+    histograms,
+    read_log,
+    scalars,
+)
 
 OF_THE_SEED = {
     *("train/policy_loss", "train/value_loss", "train/entropy", "train/approx_kl", "train/clip_fraction"),
