@@ -50,14 +50,10 @@ class Audit(NamedTuple):
 
 
 def audit(published: Mapping[str, Estimate], played: Iterable[PairTotals]) -> Audit:
-    """Compare published ratings with a fit of a round robin alone.
+    """Compare published ratings with a fit of the members' games against each other alone, a round robin.
 
     The round robin has no zero, so both scales are aligned by their means over the members that played. Where the
     random bot is placed moves all ratings of learned models alike, and is not judged here.
-
-    Args:
-        published: ratings of all members that played.
-        played: the games of members against each other, and no others.
     """
     pairs = total(played)
     truth = rate(pairs, anchors={})

@@ -71,10 +71,8 @@ class Pool(Row, frozen=True):
     def after(self, played: Iterable[PairTotals], known: Collection[str], candidate: str | None = None) -> Self:
         """Add games, and forget those of agents that are neither known nor candidates.
 
-        Args:
-            played: the games.
-            known: the agents to rate again with new games: members of the league and the latest champions.
-            candidate: a model that was rated for its own sake; it may be known.
+        The known are rated again with new games: members of the league and the latest champions. The candidate, which
+        may be known, was rated for its own sake.
         """
         others = (name for name in self.candidates if name != candidate)
         latest = [name for name in (*others, candidate) if name is not None and name not in known]

@@ -148,36 +148,6 @@ class GauntletResult(Settings):
     seconds: float = Field(ge=0, description="of computing, all processes together")
 
 
-def split(opponents: Sequence[Opponent], batch_games: int, players: int) -> tuple[Batch, ...]:
-    """Return the batches of a gauntlet: at most ``batch_games`` each, but at least one rotation of ``players``."""
-    size = max(1, batch_games // players) * players
-    return tuple(
-        Batch(opponent=opponent, first=first, games=min(size, opponent.games - first))
-        for opponent in opponents
-        for first in range(0, opponent.games, size)
-    )
-
-
-def merge(batches: Sequence[Batch], outcomes: Sequence[BatchResult | FlyballError], players: int) -> GauntletResult:
-    """Put a gauntlet together from its batches and what became of each. Raises ``NothingPlayed``."""
-    played: dict[Opponent, MatchGames] = {}
-    lost, last, seconds = 0, None, 0.0
-    for batch, outcome in zip(batches, outcomes, strict=True):
-        if isinstance(outcome, BatchResult):
-            played[batch.opponent] = played.get(batch.opponent, MatchGames()).plus(outcome.games)
-            seconds += outcome.seconds
-        else:
-            lost, last = lost + batch.games, outcome
-    if last is not None and not played:
-        raise NothingPlayed(f"None of {lost} games could be played: {last.message}", hint=last.hint)
-    results = (
-        OpponentResult(opponent=opponent.name, opponent_model=opponent.model, **dict(match_statistics(games, players)))
-        for opponent, games in played.items()
-    )
-    error = None if last is None else str(last)
-    return GauntletResult(results=tuple(results), lost_games=lost, error=error, seconds=seconds)
-
-
 class GauntletSpec(_ModelSpec):
     """All the opponents that a model plays."""
 
@@ -185,8 +155,14 @@ class GauntletSpec(_ModelSpec):
 
     @property
     def batches(self) -> tuple[Batch, ...]:
-        """The batches that it is played in."""
-        return split(self.opponents, self.config.evaluation.batch_games, self.config.players)
+        """The batches that it is played in: of ``batch_games`` at most, but of one rotation at least."""
+        players = self.config.players
+        size = max(1, self.config.evaluation.batch_games // players) * players
+        return tuple(
+            Batch(opponent=opponent, first=first, games=min(size, opponent.games - first))
+            for opponent in self.opponents
+            for first in range(0, opponent.games, size)
+        )
 
     @property
     def parts(self) -> tuple[dict[str, Any], ...]:
@@ -197,5 +173,22 @@ class GauntletSpec(_ModelSpec):
 
     def gather(self, parts: Sequence[Mapping[str, Any] | FlyballError]) -> GauntletResult:
         """Put the batches' results together. Raises ``NothingPlayed``."""
-        outcomes = [part if isinstance(part, FlyballError) else BatchResult.model_validate(part) for part in parts]
-        return merge(self.batches, outcomes, self.config.players)
+        played, seats = dict[Opponent, MatchGames](), self.config.players
+        lost, last, seconds = 0, None, 0.0
+        for batch, part in zip(self.batches, parts, strict=True):
+            if isinstance(part, FlyballError):
+                lost, last = lost + batch.games, part
+            else:
+                outcome = BatchResult.model_validate(part)
+                played[batch.opponent] = played.get(batch.opponent, MatchGames()).plus(outcome.games)
+                seconds += outcome.seconds
+        if last is not None and not played:
+            raise NothingPlayed(f"None of {lost} games could be played: {last.message}", hint=last.hint)
+        results = (
+            OpponentResult(
+                opponent=opponent.name, opponent_model=opponent.model, **dict(match_statistics(games, seats))
+            )
+            for opponent, games in played.items()
+        )
+        error = None if last is None else str(last)
+        return GauntletResult(results=tuple(results), lost_games=lost, error=error, seconds=seconds)

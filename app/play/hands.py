@@ -67,12 +67,7 @@ def win_shares(points: NDArray[Any]) -> Floats:
 
 
 def compare_paired(hero: HandResults, reference: HandResults, players: int) -> PairedStatistics:
-    """Compare two policies by the hands that they played of the same deals.
-
-    Args:
-        hero: its results.
-        reference: those of the policy that it is compared with, of the same deals in the same order.
-        players: P.
+    """Compare two policies by their results of the same deals in the same order, P hands each.
 
     Raises ``NoGames`` for fewer than two deals.
     """

@@ -6,7 +6,6 @@ from time import perf_counter
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from app.config import GameConfig, Settings
@@ -24,21 +23,6 @@ LESSON_GAMES = 1024  # of a shard of lessons: some dozen megabytes where observa
 _REPORTS = 10  # of progress, in a job
 
 
-def selfplay_seating(games: int, players: int, lineups: Sequence[tuple[Sequence[int], int]]) -> NDArray[np.int8]:
-    """Return the number of the player in each seat [G, P]; 0 is the hero, whose seat rotates.
-
-    A lineup is the players in the P - 1 seats after the hero's, and a number of games; the hero alone plays the rest.
-    """
-    seating = np.full((games, players), HERO, dtype=np.int8)
-    first = 0
-    for opponents, count in lineups:
-        heroes = np.arange(count) % players
-        for place, opponent in enumerate(opponents, 1):
-            seating[np.arange(first, first + count), (heroes + place) % players] = opponent
-        first += count
-    return seating
-
-
 def selfplay_schedule(
     games: int,
     players: int,
@@ -48,12 +32,23 @@ def selfplay_schedule(
     *,
     opening_plies: int = 0,
 ) -> Schedule:
-    """Return games with the seating of ``selfplay_seating``, each opened by 0 to ``opening_plies`` random decisions."""
+    """Return games drawn from ``seed``, each opened by 0 to ``opening_plies`` random decisions.
+
+    A lineup is the players in the seats after the hero's, which rotates, and a number of games; the hero alone plays
+    the rest, in every seat.
+    """
+    seating = np.full((games, players), HERO, dtype=np.int8)
+    first = 0
+    for opponents, count in lineups:
+        heroes = np.arange(count) % players
+        for place, opponent in enumerate(opponents, 1):
+            seating[np.arange(first, first + count), (heroes + place) % players] = opponent
+        first += count
     streams = number_streams(derive_seed(seed, "openings"), np.arange(games))
     points = draw_points(streams, np.zeros(games, dtype=np.int64))
     return Schedule(
         seeds=[derive_seed(seed, "game", game) for game in range(games)],
-        seating=selfplay_seating(games, players, lineups),
+        seating=seating,
         temperatures=temperatures,
         seed=derive_seed(seed, "choices"),
         openings=(points * (opening_plies + 1)).astype(np.int64),

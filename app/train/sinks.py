@@ -22,14 +22,9 @@ LOSSES = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", 
 KNOBS = ("learning_rate", "entropy_coef", "epochs")
 COUNTS = ("games", "rows", "mean_return", "mean_points")
 
-BASIC = (
+COLUMNS = (  # of the log; ``checkpoint`` marks a policy kept as the best so far
     *("iteration", "timestamp", "policy_loss", "value_loss", "entropy", "kl_div"),
     *("eval_avg_points", "eval_win_rate", "checkpoint"),
-)
-"""The log's columns that come first; ``checkpoint`` marks a policy kept as the best so far."""
-
-COLUMNS = (
-    *BASIC,
     *("eval_opponent", "eval_games", "eval_outcome", "eval_stderr", "eval_moon_rate"),
     *("clip_fraction", "explained_variance", "gradient_norm", *KNOBS, "recovered", *COUNTS),
     *("seconds", "processor_seconds"),

@@ -74,12 +74,7 @@ class RunHead(Settings):
 
 
 class RunPlace:
-    """The folder of a run: ``run.json``, ``state.json``, and the models it refers to.
-
-    Attributes:
-        path: of the folder.
-        models: the folder of the store of models.
-    """
+    """The folder of a run: ``run.json``, ``state.json``, and in ``models`` the models it refers to."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.models = path, path / "models"

@@ -43,7 +43,7 @@ def rated(folder: Path, model: str, opponents: tuple[str, ...], games: int, seed
 def entered(step: int, model: str, games: tuple[PairTotals, ...], league: League) -> League:
     """Count a step, and let its model enter if it is due."""
     bot = league.agents["random"]
-    league = league.with_rating("random", 0.0, 0.0, bot.matches + 1)
+    league = league.with_agent(bot.rated(0.0, 0.0, bot.matches + 1))
     if not (roles := admission(step, None, league, SCHEDULE)):
         return league
     newest = checkpoint(step, roles=roles).replace(id=model)
