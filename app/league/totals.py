@@ -20,12 +20,6 @@ class PairTotals(Row, frozen=True):
     squares: float  # sum over the rotations of the square of a rotation's score
 
     @classmethod
-    def of_games(cls, first: str, second: str, wins: float, draws: float, losses: float) -> Self:
-        """Count independent games."""
-        games = round(wins + draws + losses)
-        return cls(first, second, games, games, score=wins + draws / 2, squares=wins + draws / 4)
-
-    @classmethod
     def of_rotations(cls, first: str, second: str, counts: tuple[int, ...]) -> Self:
         """Count rotations as ``MatchResult`` does: how many brought 0, 1 … 2 P (P - 1) half points."""
         players, rotations = PLAYERS_OF[len(counts)], sum(counts)

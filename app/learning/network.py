@@ -13,11 +13,8 @@ from torch import Tensor, nn
 from app.config import NetworkSettings
 from app.core import FlyballError
 
-MASKED_LOGIT = -1e9
-"""Stands for minus infinity: its probability underflows to exactly 0 and its gradient is 0, not NaN."""
-
-TRUNK_GAIN, POLICY_GAIN, VALUE_GAIN = sqrt(2.0), 0.01, 1.0
-"""Orthogonal gains: a first policy close to uniform, a critic of unit scale."""
+MASKED_LOGIT = -1e9  # minus infinity: its probability underflows to exactly 0 and its gradient is 0, not NaN
+TRUNK_GAIN, POLICY_GAIN, VALUE_GAIN = sqrt(2.0), 0.01, 1.0  # a first policy close to uniform, a critic of unit scale
 
 Parameters = dict[str, Tensor]
 

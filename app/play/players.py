@@ -1,6 +1,7 @@
 """Players: a model's policy, or a built-in player."""
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from threading import Lock
 from typing import Protocol
 
@@ -41,15 +42,15 @@ class RandomPlayer:
         return np.where(mask, even, np.float32(MASKED_LOGIT)), np.zeros(len(mask), dtype=np.float32)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class HeuristicPlayer:
     """Plays by a heuristic, equally well at any temperature: a yardstick must not change with what it measures."""
 
-    def __init__(self, heuristic: Heuristic) -> None:
-        self._heuristic = heuristic
+    heuristic: Heuristic
 
     def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:  # noqa: ARG002
         """See ``Player.forward``; all values are 0."""
-        weights = np.where(mask, self._heuristic(obs, mask), -np.inf)
+        weights = np.where(mask, self.heuristic(obs, mask), -np.inf)
         weights -= weights.max(axis=1, keepdims=True)
         log_probs = weights - np.log(np.exp(weights).sum(axis=1, keepdims=True))
         return np.where(mask, log_probs, MASKED_LOGIT).astype(np.float32), np.zeros(len(mask), dtype=np.float32)

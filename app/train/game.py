@@ -1,6 +1,6 @@
 """A run's game: its configuration and bots, the games to learn from, and evaluations of a policy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -18,13 +18,13 @@ from app.learning.network import bytes_to_parameters
 from app.play.hands import win_shares
 from app.play.matches import MatchPlan, play_rotations
 from app.play.players import Player, load_player
-from app.play.recording import Outcomes
-from app.play.rollout import HERO, Schedule
+from app.play.rollout import HERO
 from app.play.selfplay import play_recorded, selfplay_schedule
 from app.store import Checkpoint, MemoryStore, Shard
 from app.train.iteration import Evaluation
 
 IN_FLIGHT = 4096  # games at once
+WORKER = "pipeline"
 
 
 class UnfitSettings(FlyballError):
@@ -48,7 +48,7 @@ class RunGame:
         return None if rules is None else hand_points(returns, moon_for_shooter=rules.moon_for_shooter)
 
     def moons(self, returns: NDArray[np.float32]) -> NDArray[np.bool_] | None:
-        """Tell who shot the moon [G, P] from the outcomes [G, P], where a game is one hand of Hearts."""
+        """Return who shot the moon [G, P] from the outcomes [G, P], where a game is one hand of Hearts."""
         return None if self._single_hands is None else moons(returns)
 
     @cached_property
@@ -95,61 +95,52 @@ class Collected:
     """Games to learn from."""
 
     shard: Shard
-    outcomes: Outcomes
-    recorded: NDArray[np.bool_]  # [G, P] the seats whose rows are in the shard
-
-    @property
-    def mean_return(self) -> float:
-        """Mean outcome of the recorded seats."""
-        return float(self.outcomes.returns[self.recorded].mean())
-
-    def mean_points(self, game: RunGame) -> float | None:
-        """Mean points a hand of the recorded seats, where the game counts them."""
-        points = game.points(self.outcomes.returns)
-        return None if points is None else float(points[self.recorded].mean())
+    mean_return: float  # mean outcome of the recorded seats
+    mean_points: float | None  # mean points a hand of the recorded seats, where the game counts them
 
 
 def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineSettings, seed: int) -> Collected:
     """Play an iteration's games and record the rows of ``policy``, which is the model."""
-    asked = settings.collection
-    whole_table = settings.env.collect_all_seats
-    names = [name for name in asked.opponents if name != SELF or not whole_table]
+    asked, seats = settings.collection, game.config.players
+    names = [name for name in asked.opponents if name != SELF or not settings.env.collect_all_seats]
     players = [policy, *(policy if name == SELF else game.bot(name) for name in names)]
     counts = divided(asked.games_per_iteration, asked.opponents)
-    lineups = [([number] * (game.config.players - 1), counts[name]) for number, name in enumerate(names, 1)]
+    lineups = [([number] * (seats - 1), counts[name]) for number, name in enumerate(names, 1)]
     temperatures = [asked.temperature] * len(players)
     schedule = selfplay_schedule(
-        asked.games_per_iteration, game.config.players, lineups, temperatures, seed, opening_plies=asked.opening_plies
+        asked.games_per_iteration, seats, lineups, temperatures, seed, opening_plies=asked.opening_plies
     )
-    return _played(game, model, players, schedule, seed, *names)
-
-
-def lessons(game: RunGame, teacher: Player, model: ModelHash, games: int, seed: int) -> Collected:
-    """Let a teacher play all seats; ``model`` learns from it."""
-    schedule = selfplay_schedule(games, game.config.players, [], (1.0,), seed)
-    return _played(game, model, [teacher], schedule, seed)
-
-
-def divided(games: int, shares: Mapping[str, float]) -> dict[str, int]:
-    """Divide ``games`` by shares that need not sum to 1."""
-    bounds = np.rint(np.cumsum([0.0, *shares.values()]) / sum(shares.values()) * games).astype(int)
-    return dict(zip(shares, np.diff(bounds).tolist(), strict=True))
-
-
-def _played(
-    game: RunGame, model: str, players: Sequence[Player], schedule: Schedule, seed: int, *opponents: str
-) -> Collected:
     shard, outcomes = play_recorded(
         game.config,
         players,
         schedule,
         model=model,
         seed=seed,
-        worker="pipeline",
+        worker=WORKER,
         in_flight=IN_FLIGHT,
-        opponents=opponents,
+        opponents=names,
     )
-    return Collected(shard, outcomes, schedule.seating == HERO)
+    recorded, points = schedule.seating == HERO, game.points(outcomes.returns)
+    return Collected(
+        shard=shard,
+        mean_return=float(outcomes.returns[recorded].mean()),
+        mean_points=None if points is None else float(points[recorded].mean()),
+    )
+
+
+def lessons(game: RunGame, teacher: Player, model: ModelHash, games: int, seed: int) -> Shard:
+    """Let a teacher play all seats; ``model`` learns from its rows."""
+    schedule = selfplay_schedule(games, game.config.players, [], (1.0,), seed)
+    shard, _ = play_recorded(
+        game.config, [teacher], schedule, model=model, seed=seed, worker=WORKER, in_flight=IN_FLIGHT
+    )
+    return shard
+
+
+def divided(games: int, shares: Mapping[str, float]) -> dict[str, int]:
+    """Divide ``games`` by shares that need not sum to 1."""
+    bounds = np.rint(np.cumsum([0.0, *shares.values()]) / sum(shares.values()) * games).astype(int)
+    return dict(zip(shares, np.diff(bounds).tolist(), strict=True))
 
 
 def evaluate(game: RunGame, policy: Player, opponent: str, *, games: int, temperature: float, seed: int) -> Evaluation:

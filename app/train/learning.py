@@ -48,7 +48,7 @@ def _cloned(
     given = load_experience(Path(asked.experience), game.config) if asked.experience else None
     for number in range(1, asked.rounds + 1):
         fresh = derive_seed(seed, "lesson", number)
-        shard = given or lessons(game, game.bot(asked.teacher), student.model, asked.games_per_round, fresh).shard
+        shard = given or lessons(game, game.bot(asked.teacher), student.model, asked.games_per_round, fresh)
         samples = make_samples([shard], settings.ppo.gamma, gae_lambda=1.0)  # the critic learns whole returns
         result = imitate(student, samples, asked, seed=derive_seed(seed, "cloning", number), device=device)
         metrics = result.metrics

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from app.core import p_text
+from app.core.statistics import Z_95
 from app.play.hands import student
 from app.telemetry import drawn
 from app.train.iteration import Evaluation
@@ -23,7 +24,6 @@ _LEGEND = (
     "p is that of being the bot's equal."
 )
 _INCHES = (11.0, 9.0)
-_Z_95 = 1.96
 _PANELS = {
     "policy loss": ("policy_loss",),
     "value loss": ("value_loss",),
@@ -99,7 +99,7 @@ def _table(finals: Sequence[Evaluation], players: int) -> str:
     names += ["points a hand", "moons"] if counts_points else []
     lines = [_line(names), _line(["---"] * len(names))]
     for found in finals:
-        reach = _Z_95 * found.stderr
+        reach = Z_95 * found.stderr
         cells = [
             found.opponent,
             f"{found.games:,}",
@@ -120,7 +120,7 @@ def _line(cells: Sequence[str]) -> str:
 def _evaluations(axes: "Axes", rows: Sequence[Mapping[str, str]]) -> None:
     measured = [row for row in rows if row["eval_outcome"]]
     numbers, means, errors = (_column(measured, name) for name in ("iteration", "eval_outcome", "eval_stderr"))
-    axes.errorbar(numbers, means, yerr=_Z_95 * errors, fmt=".-", linewidth=0.8, elinewidth=0.5, capsize=2)
+    axes.errorbar(numbers, means, yerr=Z_95 * errors, fmt=".-", linewidth=0.8, elinewidth=0.5, capsize=2)
     best = [row for row in measured if row["checkpoint"] == "true"]
     axes.plot(_column(best, "iteration"), _column(best, "eval_outcome"), "*", label="best so far")
     axes.axhline(0, color="grey", linewidth=0.5)

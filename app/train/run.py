@@ -138,7 +138,7 @@ class TrainingRun:
             games=settings.collection.games_per_iteration,
             rows=games.shard.rows,
             mean_return=games.mean_return,
-            mean_points=games.mean_points(self.game),
+            mean_points=games.mean_points,
             **asdict(learned.metrics),
             explained_variance=explained_variance(samples),
             learning_rate=ppo.learning_rate,

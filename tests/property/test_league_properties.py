@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from independent_games import of_games
 from league_strategies import heroes, leagues
 from leagues import checkpoint, model
 
@@ -11,7 +12,6 @@ from app.core import lineups
 from app.league.admission import admission, retirements
 from app.league.league import League
 from app.league.matchmaking import STRATEGIES, distribution, select, win_probability
-from app.league.totals import PairTotals
 from app.league.tournaments import placement
 
 SHARE = st.sampled_from([0.0, 0.1, 0.4, 1.0])
@@ -109,7 +109,7 @@ def test_games_are_seen_from_both_sides(league, played) -> None:
     for number, (games, halves) in enumerate(played):
         points = min(games, halves / 2)
         one, other, seen = ("a", "b", points) if number % 2 else ("b", "a", games - points)
-        league = league.with_games(PairTotals.of_games(one, other, seen, 0, games - seen))
+        league = league.with_games(of_games(one, other, seen, 0, games - seen))
     total = sum(games for games, _ in played)
     points = sum(min(games, halves / 2) for games, halves in played)
     mine, theirs = league.between("a", "b"), league.between("b", "a")

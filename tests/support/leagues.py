@@ -1,8 +1,9 @@
 """Leagues for tests, made by hand."""
 
+from independent_games import of_games
+
 from app.core import Elo
 from app.league.league import Agent, League
-from app.league.totals import PairTotals
 
 
 def model(step: int) -> str:
@@ -35,4 +36,4 @@ def league_of(*agents: Agent, baselines=("random",), **more) -> League:
 def meet(league: League, one: Agent | str, other: Agent | str, games: int, points: float) -> League:
     """Let two play."""
     first, second = (agent if isinstance(agent, str) else agent.id for agent in (one, other))
-    return league.with_games(PairTotals.of_games(first, second, points, 0, games - points))
+    return league.with_games(of_games(first, second, points, 0, games - points))

@@ -4,6 +4,7 @@ from functools import partial
 from itertools import combinations
 
 from driving import KEY, Driven, DrivenWorker, run_settings
+from independent_games import of_games
 from leagues import model
 from rotations import rotations
 from scenario_events import promoted
@@ -49,7 +50,7 @@ class Run:
         played = []
         for one, other in combinations(sorted(steps), 2):
             won = self._match(other, "member_1", model(one), games)["wins"]
-            played.append(PairTotals.of_games(model(other), model(one), won, 0, games - won))
+            played.append(of_games(model(other), model(one), won, 0, games - won))
         return played
 
     def evaluated(self, step: int, purpose: str = "rating") -> tuple[Payload, ...]:
