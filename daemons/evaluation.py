@@ -28,20 +28,11 @@ from app.events import (
     Step,
     handles,
 )
-from app.league import (
-    LEAST_ERROR,
-    Agent,
-    Estimate,
-    League,
-    OpponentScore,
-    Pool,
-    Wanted,
-    fold_league,
-    performance_rating,
-    saturated,
-    select,
-    totals_of,
-)
+from app.league.league import Agent, League, fold_league
+from app.league.matchmaking import select
+from app.league.pool import Pool, saturated
+from app.league.ratings import LEAST_ERROR, Estimate, OpponentScore, performance_rating
+from app.league.totals import totals_of
 from app.play.gauntlet import ATTEMPTS, MEMBER, GauntletSpec, Opponent, plan_gauntlet, plan_matches
 from daemons.jobs import Job, Json, Worker
 from daemons.spec import DaemonSpec
@@ -70,7 +61,7 @@ def members(
     hero = Agent(
         id=request.model, kind="checkpoint", step=request.step, elo=None if elo is None else Elo(elo), elo_stderr=None
     )
-    drawn = select(league, "pfsp", Wanted(hero, len(league.active), request.seed, "var"))
+    drawn = select(league, "pfsp", hero, len(league.active), seed=request.seed, curve="var")
     fit = [agent.id for agent in drawn if agent.kind == "checkpoint" and agent.elo is not None]
     others = [name for name in fit if name not in taken and name not in lasting][: settings.members]
     named = ((ANCHOR, lasting), (MEMBER, others))

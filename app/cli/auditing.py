@@ -9,7 +9,9 @@ from app.cli.options import Place
 from app.cli.output import note, show, show_table
 from app.config import GameConfig
 from app.core import FlyballError, derive_seed
-from app.league import APART_ELO, Audit, Estimate, PairTotals, audit
+from app.league.audit import APART_ELO, Audit, audit
+from app.league.ratings import Estimate
+from app.league.totals import PairTotals
 from app.play.gauntlet import GauntletSpec, plan_matches
 from app.status.league import LeagueView
 from app.status.summary import UNKNOWN, short

@@ -12,7 +12,8 @@ from app.config import RunSettings
 from app.core import LEAST_P, FlyballError, reading, writing
 from app.journal import JournalReader, history
 from app.journal.history import last_settings
-from app.league import League, dump_league, load_league
+from app.league.document import dump_league, load_league
+from app.league.league import League
 from app.status.league import LEAGUES_READ, LeagueView, draw_league, read_leagues
 from app.status.summary import UNKNOWN, short, show_progress
 from app.store import ForeignLeague, LeagueFile

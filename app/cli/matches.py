@@ -20,7 +20,8 @@ from app.config import GameConfig
 from app.core import FlyballError, ModelHash, derive_seed
 from app.engine import Engine, InlineEngine, JsonObject, LocalEngine, Report, scatter
 from app.games import open_table
-from app.league import STRATEGIES, Agent, League, Strategy, Wanted, select
+from app.league.league import Agent, League
+from app.league.matchmaking import STRATEGIES, Strategy, select
 from app.play.gauntlet import GauntletResult, GauntletSpec, Opponent
 from app.play.hands import HandResults, HandsSpec, compare_paired, single_hands
 from app.play.matches import IN_FLIGHT, EvaluationManager
@@ -127,7 +128,7 @@ def _named(request: Request, hero: str) -> Iterator[str]:
                 views = leagues_in(reader)
             league = views[key].league if key in views else League()
         member = league.agents.get(hero) or Agent(id=hero, kind="checkpoint", step=0)
-        chosen = select(league, strategy, Wanted(member, count, request.seed))
+        chosen = select(league, strategy, member, count, seed=request.seed)
         if not chosen:
             raise NobodyToPlay(
                 f"{AGAINST} {name}: the league of {key} has no opponents for it yet.",

@@ -17,14 +17,12 @@ from app.config import GameConfig, PipelineSettings
 from app.core import FlyballError, reading
 from app.learning.inference import Policy
 from app.telemetry import NoPlots
-from app.train.csv_log import CsvLog, read_log
-from app.train.curves import TensorBoardSink, WandbSink, loaded_wandb
-from app.train.evaluating import described, final_evaluations
-from app.train.game import RunGame, run_game
+from app.train.game import RunGame, final_evaluations, run_game
 from app.train.iteration import Evaluation, Iteration, Sink
 from app.train.learning import check_start
-from app.train.report import REPORT, draw_curves, judged, summary_text, write_report
+from app.train.report import REPORT, draw_curves, summary_text, write_report
 from app.train.run import TrainingRun
+from app.train.sinks import CsvLog, TensorBoardSink, WandbSink, loaded_wandb, read_log
 from app.train.state import RunHead, RunPlace, RunState
 from daemons.clock import SystemClock, boot_id
 
@@ -127,7 +125,7 @@ def _log_of(place: RunPlace, head: RunHead) -> Path | None:
 def _report(place: RunPlace, head: RunHead, state: RunState, finals: Sequence[Evaluation], players: int) -> str:
     """Write the final report and the curves into the run's folder, and return the report's summary."""
     log, curves = _log_of(place, head), False
-    summary = summary_text(head, state, [judged(found, players) for found in finals], read_log(log) if log else [])
+    summary = summary_text(head, state, finals, players, read_log(log) if log else [])
     try:
         curves = log is not None and draw_curves(place.path, log)
     except NoPlots as error:
@@ -137,7 +135,7 @@ def _report(place: RunPlace, head: RunHead, state: RunState, finals: Sequence[Ev
     return summary
 
 
-class TrainingProgress:
+class TrainingProgress(Sink):
     """A sink that writes lines to stderr, below them a progress bar where that is a terminal."""
 
     def __init__(self, settings: PipelineSettings) -> None:
@@ -156,9 +154,6 @@ class TrainingProgress:
             note(text)
         else:
             self._bar.console.print(text, highlight=False)
-
-    def begin(self, evaluation: Evaluation) -> None:
-        """See ``Sink.begin``: the run says it in words."""
 
     def write(self, iteration: Iteration, policy: Policy) -> None:  # noqa: ARG002 - a sink
         """See ``Sink.write``."""
@@ -182,5 +177,5 @@ def _line(iteration: Iteration, iterations: int) -> str:
     if iteration.recovered:
         parts.append("thrown away")
     if iteration.evaluation:
-        parts.append(described(iteration.evaluation) + (" (best)" if iteration.best else ""))
+        parts.append(f"{iteration.evaluation}{' (best)' if iteration.best else ''}")
     return "  ".join(parts)

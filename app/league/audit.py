@@ -1,8 +1,13 @@
-"""Audit of published ratings against an independent round robin."""
+"""Checks of ratings: an independent round robin, and cycles, which no rating can show.
+
+A league whose ratings rise while it runs in circles, as in rock, paper, scissors, is found by ``find_cycle``.
+"""
 
 from collections.abc import Iterable, Mapping
 from math import hypot, sqrt
 from typing import NamedTuple
+
+import numpy as np
 
 from app.core import Elo
 from app.core.statistics import Z_95
@@ -11,22 +16,15 @@ from app.league.pool import rate
 from app.league.ratings import Estimate, Ratings
 from app.league.totals import PairTotals, total
 
-APART_ELO = 60.0
-"""Least difference at which the order of two published ratings is judged."""
+APART_ELO = 60.0  # least difference at which the order of two published ratings is judged
 
 
 class AuditedMember(NamedTuple):
-    """One member's two ratings.
-
-    Attributes:
-        agent: its id.
-        published: its rating as published.
-        found: its rating by the round robin, on the published scale.
-    """
+    """One member's two ratings."""
 
     agent: str
     published: Estimate
-    found: Estimate
+    found: Estimate  # by the round robin, on the published scale
 
     @property
     def error(self) -> float:
@@ -40,40 +38,26 @@ class AuditedMember(NamedTuple):
 
 
 class Audit(NamedTuple):
-    """The errors of published ratings.
+    """The errors of published ratings."""
 
-    Attributes:
-        members: those who played it, the worst error first.
-        rms: root mean square of their errors, Elo.
-        coverage: share of the members whose two ratings agree.
-        apart: pairs of members that are certainly at least ``APART_ELO`` apart, by the round robin.
-        ordered: how many of these pairs are published in the right order.
-        equal_weights_rms: ``rms`` of a round robin fitted without misfit. One-sided games, which bend and compress a
-            scale, count in full in it.
-    """
-
-    members: tuple[AuditedMember, ...]
-    rms: float
-    coverage: float
-    apart: int
-    ordered: int
+    members: tuple[AuditedMember, ...]  # the worst error first
+    rms: float  # root mean square of their errors, Elo
+    coverage: float  # share of the members whose two ratings agree
+    apart: int  # pairs of members that are certainly at least ``APART_ELO`` apart, by the round robin
+    ordered: int  # how many of these pairs are published in the right order
+    # ``rms`` of a round robin fitted without misfit: one-sided games, which bend and compress a scale, count in full
     equal_weights_rms: float
 
 
 def audit(published: Mapping[str, Estimate], played: Iterable[PairTotals]) -> Audit:
-    """Compare published ratings with a fit of a round robin alone.
+    """Compare published ratings with a fit of the members' games against each other alone, a round robin.
 
     The round robin has no zero, so both scales are aligned by their means over the members that played. Where the
     random bot is placed moves all ratings of learned models alike, and is not judged here.
-
-    Args:
-        published: ratings of all members that played.
-        played: the games of members against each other, and no others.
     """
     pairs = total(played)
     truth = rate(pairs, anchors={})
-    found, differences = truth.comparable(), _differences(published, truth)
-    shift = sum(differences) / len(differences)
+    found, (shift, rms) = truth.comparable(), _aligned(published, truth)
     members = [
         AuditedMember(agent, published[agent], Estimate(Elo(found[agent].elo + shift), found[agent].stderr))
         for agent in truth.agents
@@ -86,20 +70,67 @@ def audit(published: Mapping[str, Estimate], played: Iterable[PairTotals]) -> Au
     ]
     return Audit(
         members=tuple(sorted(members, key=lambda member: -abs(member.error))),
-        rms=_rms(published, truth),
+        rms=rms,
         coverage=sum(member.covered for member in members) / len(members),
         apart=len(ordered),
         ordered=sum(ordered),
-        equal_weights_rms=_rms(published, fit_bradley_terry(pairs, anchors={})),
+        equal_weights_rms=_aligned(published, fit_bradley_terry(pairs, anchors={}))[1],
     )
 
 
-def _differences(published: Mapping[str, Estimate], truth: Ratings) -> list[float]:
-    return [published[agent].elo - truth.rating(agent).elo for agent in truth.agents]
-
-
-def _rms(published: Mapping[str, Estimate], truth: Ratings) -> float:
-    """Return the root mean square of the differences about their mean."""
-    differences = _differences(published, truth)
+def _aligned(published: Mapping[str, Estimate], truth: Ratings) -> tuple[float, float]:
+    """Return the mean of the differences, and their root mean square about it."""
+    differences = [published[agent].elo - truth.rating(agent).elo for agent in truth.agents]
     shift = sum(differences) / len(differences)
-    return sqrt(sum((difference - shift) ** 2 for difference in differences) / len(differences))
+    return shift, sqrt(sum((difference - shift) ** 2 for difference in differences) / len(differences))
+
+
+class Cycle(NamedTuple):
+    """The first agent beats the second, the second the third, the third the first."""
+
+    agents: tuple[str, str, str]  # the one first in order of names first
+    scores: tuple[float, float, float]  # mean scores: first against second, second against third, third against first
+    p_value: float  # at least the probability that chance makes any cycle look so clear where there is none
+
+
+def find_cycle(pairs: Iterable[PairTotals], significance: float = 0.05) -> Cycle | None:
+    """Return the clearest cycle, if each of its three scores is above one half beyond chance; else ``None``.
+
+    An edge's p-value is that of Student's two-sided test of its mean score against 1/2, with the rotations as
+    observations, at the variance under the null hypothesis. All edges together are corrected after Holm, so that with
+    probability 1 - ``significance`` no edge is wrong, and then no cycle is. Source: S. Holm, Scandinavian Journal of
+    Statistics 6 (1979), 65-70.
+    """
+    from scipy.special import stdtr
+
+    merged = total(pairs)
+    agents = sorted({agent for pair in merged for agent in (pair.first, pair.second)})
+    index = {agent: number for number, agent in enumerate(agents)}
+    scores, doubts = np.full((len(agents),) * 2, 0.5), np.ones((len(agents),) * 2)  # p-value of row beating column
+    surpluses = [abs(pair.score - pair.games / 2) / sqrt(pair.dispersion * pair.games / 4) for pair in merged]
+    p_values = [
+        float(2 * stdtr(max(1, pair.rotations - 1), -surplus)) for pair, surplus in zip(merged, surpluses, strict=True)
+    ]
+    order = np.argsort(p_values, kind="stable")
+    corrected = np.empty(len(p_values))
+    scaled = np.array(p_values)[order] * np.arange(len(p_values), 0, -1)
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(scaled))
+    for pair, p_value in zip(merged, corrected, strict=True):
+        first, second, mean = index[pair.first], index[pair.second], pair.score / pair.games
+        scores[first, second], scores[second, first] = mean, 1 - mean
+        winner, loser = (first, second) if mean > 0.5 else (second, first)
+        doubts[winner, loser] = p_value
+
+    clearest, cycle = 1.0, (0, 0, 0)
+    for second in range(len(agents)):
+        through = np.maximum(doubts[:, second][:, None], doubts[second][None, :])  # first beats second, second third
+        edges = np.maximum(through, doubts.T)
+        first, third = (int(number) for number in np.unravel_index(int(edges.argmin()), edges.shape))
+        if edges[first, third] < clearest:
+            clearest, cycle = float(edges[first, third]), (first, second, third)
+    if clearest > significance:
+        return None
+    lowest = cycle.index(min(cycle))
+    a, b, c = cycle[lowest], cycle[lowest - 2], cycle[lowest - 1]
+    means = (float(scores[a, b]), float(scores[b, c]), float(scores[c, a]))
+    return Cycle((agents[a], agents[b], agents[c]), means, clearest)

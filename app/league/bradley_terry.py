@@ -31,24 +31,17 @@ from app.core import RANDOM, Elo, FlyballError
 from app.league.ratings import PER_ELO, UNKNOWN, Floats, RatingPrior, Ratings
 from app.league.totals import PairTotals, total
 
-ANCHORS: Mapping[str, Elo] = MappingProxyType({RANDOM: Elo(0.0)})
-"""Zero of all ratings: the random bot."""
+ANCHORS: Mapping[str, Elo] = MappingProxyType({RANDOM: Elo(0.0)})  # zero of all ratings
 
-ONE_SIDED = 0.09
-"""p (1 - p) at a score of 90%; pairs below it are too one-sided for the chi-squared test."""
-
+ONE_SIDED = 0.09  # p (1 - p) at a score of 90%; pairs below it are too one-sided for the chi-squared test
 LEAST_VARIANCE = 1e-6
 
 ROUNDS = 100
-SETTLED = 0.001 * PER_ELO
-"""Largest change of a strength at convergence; a pair's weight depends on the strengths."""
+SETTLED = 0.001 * PER_ELO  # largest change of a strength at convergence; a pair's weight depends on the strengths
 
 NEWTON_STEPS = 100
-TOLERANCE = 1e-16
-"""Relative gain below which Newton's method stops; each step squares the error."""
-
-ROUNDING = 1e-12
-"""Relative fall of a function that rounding may cause."""
+TOLERANCE = 1e-16  # relative gain below which Newton's method stops; each step squares the error
+ROUNDING = 1e-12  # relative fall of a function that rounding may cause
 
 
 class NoConvergence(FlyballError):
@@ -162,23 +155,14 @@ class _Scale:
 
 @dataclass(frozen=True, eq=False)
 class _Games:
-    """Totals of M pairs of A numbered agents.
+    """Totals of M pairs of A numbered agents."""
 
-    Attributes:
-        first: [M].
-        second: [M].
-        games: [M].
-        score: of the first agent [M].
-        dispersion: variance of the score, as a multiple of that of independent games without draws [M].
-        agents: A.
-    """
-
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
-    games: Floats
-    score: Floats
-    dispersion: Floats
-    agents: int
+    first: NDArray[np.int64]  # [M]
+    second: NDArray[np.int64]  # [M]
+    games: Floats  # [M]
+    score: Floats  # of the first agent [M]
+    dispersion: Floats  # [M]; see ``PairTotals.dispersion``
+    agents: int  # A
 
     @classmethod
     def of(cls, pairs: Sequence[PairTotals], agents: Sequence[str]) -> Self:

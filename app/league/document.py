@@ -24,15 +24,9 @@ from app.events.envelope import EPOCH
 from app.league.league import Agent, League
 from app.league.totals import PairTotals
 
-MODEL_HASH = r"^[0-9a-f]{64}$"
 MICROSECOND = timedelta(microseconds=1)
-
-
-SHARED_FIELDS = ("elo", "elo_stderr", "matches", "parent", "retired", "roles", "step")
-"""Fields of ``Agent`` that the file has as they are."""
-
-ROUNDING = 1e-9
-"""Relative error of a sum of scores."""
+SHARED_FIELDS = ("elo", "elo_stderr", "matches", "parent", "retired", "roles", "step")  # as they are in ``Agent``
+ROUNDING = 1e-9  # relative error of a sum of scores
 
 
 class DamagedLeague(UnusableFile):
@@ -43,7 +37,7 @@ class AgentEntry(Value):
     """One agent of the file."""
 
     type: Literal["baseline", "checkpoint"]
-    path: Annotated[str, Field(pattern=MODEL_HASH)] | None
+    path: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None
     elo: Elo | None
     matches: NonNegativeInt
     step: NonNegativeInt | None = None

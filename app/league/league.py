@@ -28,30 +28,18 @@ AgentKind = Literal["baseline", "checkpoint"]
 
 
 class Agent(Row, frozen=True):
-    """One member of a league.
+    """One member of a league."""
 
-    Attributes:
-        id: a checkpoint's content hash; a built-in player's name.
-        step: number of trainings behind it; None for a baseline.
-        elo: None until it is rated; the random bot is at 0.
-        elo_stderr: None also where a rating came without one.
-        matches: rated games behind the rating.
-        created_us: time of admission, microseconds since 1970 UTC; None for a baseline.
-        parent: its nearest ancestor in the league.
-        roles: the reasons for keeping a checkpoint.
-        retired: it is no longer an opponent; its games are still known.
-    """
-
-    id: str
+    id: str  # a checkpoint's content hash; a built-in player's name
     kind: AgentKind
-    step: int | None = None
-    elo: Elo | None = None
-    elo_stderr: float | None = None
-    matches: int = 0
-    created_us: int | None = None
-    parent: str | None = None
-    roles: tuple[LeagueRole, ...] = ()
-    retired: bool = False
+    step: int | None = None  # number of trainings behind it; None for a baseline
+    elo: Elo | None = None  # None until it is rated; the random bot is at 0
+    elo_stderr: float | None = None  # None also where a rating came without one
+    matches: int = 0  # rated games behind the rating
+    created_us: int | None = None  # time of admission, microseconds since 1970 UTC; None for a baseline
+    parent: str | None = None  # its nearest ancestor in the league
+    roles: tuple[LeagueRole, ...] = ()  # the reasons for keeping a checkpoint
+    retired: bool = False  # it is no longer an opponent; its games are still known
 
     @property
     def permanent(self) -> bool:
@@ -71,19 +59,13 @@ def baseline(name: str) -> Agent:
 
 
 class League(Row, frozen=True):
-    """The league of one configuration.
+    """The league of one configuration."""
 
-    Attributes:
-        agents: by id; those retired lately among them.
-        games: of pairs of agents, under the lesser id first, then the greater, from the side of the lesser.
-        champion: the current model, a member or not.
-        last_good: the target of a rollback, once one is known.
-    """
-
-    agents: dict[str, Agent] = field(default_factory=dict)
+    agents: dict[str, Agent] = field(default_factory=dict)  # by id; those retired lately among them
+    # of pairs of agents, under the lesser id first, then the greater, from the side of the lesser
     games: dict[str, dict[str, PairTotals]] = field(default_factory=dict)
-    champion: str | None = None
-    last_good: str | None = None
+    champion: str | None = None  # the current model, a member or not
+    last_good: str | None = None  # the target of a rollback, once one is known
 
     @property
     def active(self) -> tuple[Agent, ...]:
@@ -148,11 +130,6 @@ class League(Row, frozen=True):
         kept = {name: agent for name, agent in self.agents.items() if agent.kind == "checkpoint" or name in wanted}
         return self.replace(agents={name: baseline(name) for name in sorted(wanted)} | kept)
 
-    def with_rating(self, name: str, elo: float, stderr: float, matches: int) -> Self:
-        """Set the rating of an agent; nothing for one that is no member."""
-        agent = self.agents.get(name)
-        return self if agent is None else self.with_agent(agent.rated(elo, stderr, matches))
-
     def with_games(self, played: PairTotals) -> Self:
         """Add games of two agents."""
         seen = played if played.first < played.second else played.flipped
@@ -181,7 +158,7 @@ class League(Row, frozen=True):
         return self if agent is None else self.with_agent(agent.replace(retired=True))
 
     def forgetting(self, before_step: int) -> Self:
-        """Drop retired agents older than a step, and the games of all agents that are not known any more."""
+        """Drop retired agents older than a step, and the games of all agents that are no longer known."""
         agents = {
             name: agent
             for name, agent in self.agents.items()
@@ -194,11 +171,6 @@ class League(Row, frozen=True):
             if one in known and (kept := {other: games for other, games in others.items() if other in known})
         }
         return self.replace(agents=agents, games=games)
-
-
-def founded(baselines: Iterable[str]) -> League:
-    """Return a league before its first checkpoint: the built-in players."""
-    return League(agents={name: baseline(name) for name in sorted(baselines)})
 
 
 LEAGUE_READS: frozenset[type[Payload]] = frozenset(
@@ -246,7 +218,8 @@ def league_after(  # noqa: C901 - one case an event
             return league.without(model)
         case EloUpdated(ratings=ratings):
             for one in ratings:
-                league = league.with_rating(one.agent, one.elo, one.elo_stderr, one.games)
+                if member := league.agents.get(one.agent):
+                    league = league.with_agent(member.rated(one.elo, one.elo_stderr, one.games))
             return league
         case EvaluationCompleted(purpose=purpose) if purpose != "gate":
             for played in totals_of(data.model, data.results):

@@ -6,7 +6,6 @@ baseline of about the hero's rating is a peer too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple, get_args
 
@@ -15,8 +14,7 @@ from app.core import Wheel, derive_point, expected_score
 from app.events import Category
 from app.league.league import Agent, League
 
-Weights = dict[str, float]
-"""Weight of each agent in its category, by id."""
+Weights = dict[str, float]  # of each agent in its category, by id
 
 
 class Pick(NamedTuple):
@@ -119,38 +117,22 @@ def distribution(league: League, hero: Agent, settings: MatchmakingSettings) -> 
 Strategy = Literal["champion", "top_k", "random", "recent", "round_robin", "pfsp"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
-PRIOR_GAMES = 10.0
-"""Games that the ratings count for in the strategy ``pfsp``."""
+PRIOR_GAMES = 10.0  # games that the ratings count for in the strategy ``pfsp``
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Arguments of a strategy.
-
-    Attributes:
-        hero: the model that needs opponents, a member or not; it is never its own.
-        count: how many; fewer when there are no more.
-        seed: of the draws of ``random`` and ``pfsp``; for ``round_robin``, the number of the turn.
-        curve: the weights of ``pfsp``.
-    """
-
-    hero: Agent
-    count: int = 1
-    seed: int = 0
-    curve: Curve = "hard"
-
-
-def select(league: League, strategy: Strategy, wanted: Wanted) -> tuple[Agent, ...]:
-    """Return different active members.
+def select(
+    league: League, strategy: Strategy, hero: Agent, count: int = 1, *, seed: int = 0, curve: Curve = "hard"
+) -> tuple[Agent, ...]:
+    """Return up to ``count`` different active members, never the hero, who need be no member.
 
     - ``champion``: the current model; where that is no member, or the hero, the first of ``top_k``. Just one.
     - ``top_k``: the checkpoints of the highest ratings first; the unrated are left out.
-    - ``random``: drawn, all equally likely.
+    - ``random``: drawn by ``seed``, all equally likely.
     - ``recent``: the newest checkpoints first.
-    - ``round_robin``: each turn begins where the one before ended.
-    - ``pfsp``: drawn by the win probability; see ``curve_weight``.
+    - ``round_robin``: the turn of number ``seed``, which begins where the one before ended.
+    - ``pfsp``: drawn by ``seed``, with the ``curve_weight`` of the win probability.
     """
-    others = [agent for agent in league.active if agent.id != wanted.hero.id]
+    others = [agent for agent in league.active if agent.id != hero.id]
     checkpoints = [agent for agent in others if agent.kind == "checkpoint"]
     top = sorted((agent for agent in checkpoints if agent.elo is not None), key=lambda agent: -(agent.elo or 0.0))
     chosen: Sequence[Agent]
@@ -160,24 +142,23 @@ def select(league: League, strategy: Strategy, wanted: Wanted) -> tuple[Agent, .
         case "top_k":
             chosen = top
         case "random":
-            chosen = _drawn(dict.fromkeys(others, 1.0), wanted)
+            chosen = _drawn(dict.fromkeys(others, 1.0), count, seed)
         case "recent":
             chosen = checkpoints[::-1]
         case "round_robin":
-            first = wanted.seed * wanted.count % max(1, len(others))
+            first = seed * count % max(1, len(others))
             chosen = [*others[first:], *others[:first]]
         case "pfsp":
-            chances = {agent: win_probability(league, wanted.hero, agent, PRIOR_GAMES) for agent in others}
-            weights = {agent: curve_weight(wanted.curve, chance) for agent, chance in chances.items()}
-            chosen = _drawn(weights, wanted)
-    return tuple(chosen[: wanted.count])
+            chances = {agent: win_probability(league, hero, agent, PRIOR_GAMES) for agent in others}
+            chosen = _drawn({agent: curve_weight(curve, chance) for agent, chance in chances.items()}, count, seed)
+    return tuple(chosen[:count])
 
 
-def _drawn(weights: dict[Agent, float], wanted: Wanted) -> Sequence[Agent]:
+def _drawn(weights: dict[Agent, float], count: int, seed: int) -> Sequence[Agent]:
     """Draw without replacement."""
     left, drawn = dict(weights), list[Agent]()
-    while len(drawn) < wanted.count and any(left.values()):
-        agent = Wheel(left).draw(derive_point(wanted.seed, "select", len(drawn)))
+    while len(drawn) < count and any(left.values()):
+        agent = Wheel(left).draw(derive_point(seed, "select", len(drawn)))
         drawn.append(agent)
         del left[agent]
     return drawn

@@ -21,19 +21,11 @@ from app.league.bradley_terry import ANCHORS, fit_bradley_terry
 from app.league.ratings import RatingPrior, Ratings
 from app.league.totals import PairTotals, total
 
-CANDIDATES = 2
-"""Models rated last that may still be promoted: one, and another that was requested before the verdict."""
-
 BUILTINS: frozenset[str] = frozenset(get_args(Builtin))
-
-MISFIT = 0.03
-"""Standard deviation of a pair's true score about the fit; round robins showed 0.02 to 0.05 (ADR-017)."""
-
-PRIOR = RatingPrior(deviation=1600.0)
-"""So wide that it does not pull strong models towards the random bot."""
-
-SATURATED = 0.9
-"""Mean score beyond which games against a built-in player say almost nothing."""
+CANDIDATES = 2  # models rated last that may still be promoted: one, and another requested before the verdict
+MISFIT = 0.03  # standard deviation of a pair's true score about the fit; round robins showed 0.02 to 0.05 (ADR-017)
+PRIOR = RatingPrior(deviation=1600.0)  # so wide that it does not pull strong models towards the random bot
+SATURATED = 0.9  # mean score beyond which games against a built-in player say almost nothing
 
 
 def saturated(score: float) -> bool:
@@ -50,8 +42,7 @@ def rate(pairs: Iterable[PairTotals], agents: Iterable[str] = (), anchors: Mappi
     counted, saturating = list[PairTotals](), list[PairTotals]()
     for pair in total(pairs):
         (saturating if saturated(pair.mean) and BUILTINS & {pair.first, pair.second} else counted).append(pair)
-    leads_to: dict[str, str] = {}
-    """Another agent of each agent's group, or the agent itself at the end of the chain."""
+    leads_to: dict[str, str] = {}  # another agent of each agent's group, or itself at the end of the chain
 
     def connect(pair: PairTotals) -> bool:
         """Join the groups of two agents; return whether they were apart."""
@@ -70,23 +61,18 @@ def rate(pairs: Iterable[PairTotals], agents: Iterable[str] = (), anchors: Mappi
 
 
 class Pool(Row, frozen=True):
-    """Games that rate models.
+    """Games that rate models."""
 
-    Attributes:
-        candidates: models rated last, the latest last, that are not rated again unless they are promoted.
-        pairs: totals of all games among these and the agents that are rated again, by names.
-    """
-
+    # models rated last, the latest last, that are not rated again unless they are promoted
     candidates: tuple[str, ...] = ()
+    # totals of all games among these and the agents that are rated again, by names
     pairs: tuple[PairTotals, ...] = ()
 
     def after(self, played: Iterable[PairTotals], known: Collection[str], candidate: str | None = None) -> Self:
         """Add games, and forget those of agents that are neither known nor candidates.
 
-        Args:
-            played: the games.
-            known: the agents to rate again with new games: members of the league and the latest champions.
-            candidate: a model that was rated for its own sake; it may be known.
+        The known are rated again with new games: members of the league and the latest champions. The candidate, which
+        may be known, was rated for its own sake.
         """
         others = (name for name in self.candidates if name != candidate)
         latest = [name for name in (*others, candidate) if name is not None and name not in known]

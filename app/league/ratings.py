@@ -13,14 +13,9 @@ from app.core.statistics import CERTAIN_ELO, ELO_SCALE, Z_95
 
 Floats = NDArray[np.float64]
 
-PER_ELO = log(10) / ELO_SCALE
-"""Log-odds of one Elo."""
-
-LEAST_ERROR = 1.0
-"""Elo; no rating is published with a smaller error."""
-
-BISECTIONS = 60
-"""Halvings of 20,000 Elo: the rest is below 1e-13."""
+PER_ELO = log(10) / ELO_SCALE  # log-odds of one Elo
+LEAST_ERROR = 1.0  # Elo; no rating is published with a smaller error
+BISECTIONS = 60  # halvings of 20,000 Elo: the rest is below 1e-13
 
 
 class RatingPrior(NamedTuple):
@@ -45,17 +40,12 @@ class Estimate(NamedTuple):
 
 
 class OpponentScore(NamedTuple):
-    """Result of a match, with the opponent's rating.
+    """Result of a match, with the opponent's rating."""
 
-    Attributes:
-        score: mean score in [0, 1].
-        stderr: standard error of the opponent's rating; the random bot's is 0 by definition.
-    """
-
-    elo: Elo
-    score: float
+    elo: Elo  # the opponent's
+    score: float  # mean score in [0, 1]
     games: int
-    stderr: float = 0.0
+    stderr: float = 0.0  # of the opponent's rating; the random bot's is 0 by definition
 
 
 def performance_rating(results: Sequence[OpponentScore], prior: RatingPrior = UNKNOWN) -> Estimate:
@@ -86,17 +76,11 @@ def performance_rating(results: Sequence[OpponentScore], prior: RatingPrior = UN
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Ratings of A agents from one fit.
+    """Ratings of A agents from one fit."""
 
-    Attributes:
-        agents: their ids.
-        elo: [A].
-        covariance: Elo squared [A, A], symmetric; an anchor's are zero.
-    """
-
-    agents: tuple[str, ...]
-    elo: Floats
-    covariance: Floats
+    agents: tuple[str, ...]  # their ids
+    elo: Floats  # [A]
+    covariance: Floats  # Elo squared [A, A], symmetric; an anchor's are zero
 
     def rating(self, agent: str) -> Estimate:
         """Return an agent's rating over the anchors."""

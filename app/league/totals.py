@@ -6,34 +6,18 @@ from typing import Self
 from app.core import PLAYERS_OF
 from app.events import MatchResult, Row
 
-PRIOR_VARIANCE = 1.0
-"""Added to the observed and to the expected variance of a pair's score: that of four games between equals."""
+PRIOR_VARIANCE = 1.0  # that of four games between equals
 
 
 class PairTotals(Row, frozen=True):
-    """Totals of all games between two agents; with more players, of one against the other in all other seats.
+    """Totals of all games between two agents; with more players, of one against the other in all other seats."""
 
-    Attributes:
-        first: the agent whose scores these are.
-        second: its opponent.
-        games: how many, at least 1.
-        rotations: independent observations among them: groups of games of one deal or opening, or single games.
-        score: sum of the games' scores in [0, 1], ties half.
-        squares: sum over the rotations of the square of a rotation's score.
-    """
-
-    first: str
-    second: str
-    games: int
-    rotations: int
-    score: float
-    squares: float
-
-    @classmethod
-    def of_games(cls, first: str, second: str, wins: float, draws: float, losses: float) -> Self:
-        """Count independent games."""
-        games = round(wins + draws + losses)
-        return cls(first, second, games, games, score=wins + draws / 2, squares=wins + draws / 4)
+    first: str  # the agent whose scores these are
+    second: str  # its opponent
+    games: int  # at least 1
+    rotations: int  # independent observations among them: groups of games of one deal or opening, or single games
+    score: float  # sum of the games' scores in [0, 1], ties half
+    squares: float  # sum over the rotations of the square of a rotation's score
 
     @classmethod
     def of_rotations(cls, first: str, second: str, counts: tuple[int, ...]) -> Self:

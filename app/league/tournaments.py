@@ -14,8 +14,7 @@ from app.events import MatchesRequested
 from app.league.league import Agent, League
 from app.league.pool import saturated
 
-OPPONENTS_AT_ONCE = 4
-"""Most opponents of one request, because other evaluations wait until a running one is finished."""
+OPPONENTS_AT_ONCE = 4  # most of one request, because other evaluations wait until a running one is finished
 
 
 class Pairing(NamedTuple):
@@ -67,17 +66,11 @@ def placement(league: League, newcomer: Agent, count: int) -> tuple[Pairing, ...
 
 
 def tournaments(league: League, newcomer: Agent, settings: TournamentSettings, seed: int) -> Iterator[MatchesRequested]:
-    """Iterate over the matches that an admission leads to.
+    """Iterate over the matches that the admission of a newcomer to the league leads to.
 
     The new member plays placement matches. When its step is due, a round robin follows, in the order of the circle
     method, so that each member's games are spread evenly. Pairs with a one-sided expected score are skipped, and so
-    are two built-in players.
-
-    Args:
-        league: with the new member.
-        newcomer: that member.
-        settings: numbers of opponents and games.
-        seed: of the configuration; each request derives its own.
+    are two built-in players. Each request derives its seed.
     """
     step = newcomer.step or 0
     pairings = list(placement(league, newcomer, settings.placement)) if settings.placement else []

@@ -20,11 +20,8 @@ from app.learning.network import Parameters, load_network, masked_log_probs
 _AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if _AVX512 else None
 
-FEWEST = 4
-"""Rows. With fewer, either library adds up in another order."""
-
-STEP = 64
-"""Rows. oneDNN compiles for every number of them that it meets, which takes as long as the multiplication."""
+FEWEST = 4  # rows; with fewer, either library adds up in another order
+STEP = 64  # rows; oneDNN compiles for every number of them, which takes as long as the multiplication
 
 
 class NoLegalAction(FlyballError):
@@ -32,16 +29,10 @@ class NoLegalAction(FlyballError):
 
 
 class Policy:
-    """A snapshot that plays. It shares no memory with a network in training and is safe to use from threads.
+    """A snapshot of an ``ActorCritic`` that plays, safe to use from threads: it copies the parameters.
 
-    Args:
-        settings: the network's shape.
-        obs_size: features of an observation.
-        actions: actions of the game.
-        parameters: the tensors of an ``ActorCritic`` of that shape; they are copied.
-        device: where it computes, ``cpu`` or ``cuda``; what goes in and comes out lies in main memory.
-
-    Raises ``BadParameters`` when the tensors do not fit.
+    It computes on ``device``; what goes in and comes out lies in main memory. Raises ``BadParameters`` when the tensors
+    do not fit the settings.
     """
 
     def __init__(
@@ -58,15 +49,10 @@ class Policy:
     def forward(
         self, obs: NDArray[np.generic], mask: NDArray[np.bool_], temperature: float = 1.0
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return log-probabilities [N, A] and values [N], both float32.
+        """Return log-probabilities [N, A] and values [N], both float32, of observations [N, D], float32 or uint8.
 
-        Args:
-            obs: observations [N, D], float32 or uint8.
-            mask: legal actions [N, A]; every row needs one. Illegal actions get a log-probability of about
-                -1e9, whose probability is exactly 0.
-            temperature: divides the logits; above 1 plays more evenly.
-
-        Raises ``NoLegalAction`` when a row of the mask is empty.
+        Illegal actions get about -1e9, whose probability is exactly 0. Raises ``NoLegalAction`` when a row of the
+        mask [N, A] is empty.
         """
         if not mask.any(axis=1).all():
             raise NoLegalAction(

@@ -102,7 +102,8 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
     def tell(epoch: int, metrics: EpochMetrics) -> None:
         report({"epoch": epoch, "epochs": ppo.epochs, **_published(metrics)})
 
-    result = improve(base, samples, ppo, seed=wanted.seed, device=_device(wanted.device), report=tell)
+    device = torch.device(wanted.device if torch.cuda.is_available() else "cpu")
+    result = improve(base, samples, ppo, seed=wanted.seed, device=device, report=tell)
     manifest = base.manifest.successor(base.model)
     model = put_checkpoint(store, manifest, result.parameters, result.optimizer)
     return {
@@ -133,7 +134,3 @@ def annealed(ppo: PpoSettings, step: int) -> PpoSettings:
 def _published(metrics: EpochMetrics) -> dict[str, float]:
     """Return what events say of an epoch."""
     return {name: value for name, value in asdict(metrics).items() if name != "gradient_norm"}
-
-
-def _device(asked: str) -> torch.device:
-    return torch.device(asked if asked == "cpu" or torch.cuda.is_available() else "cpu")

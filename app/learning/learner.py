@@ -11,17 +11,20 @@ from torch.optim import Adam
 from app.config import CloningSettings, PpoSettings
 from app.learning.network import (
     ActorCritic,
+    BadParameters,
     bytes_to_parameters,
     load_network,
     masked_log_probs,
     parameters_to_bytes,
 )
-from app.learning.optimizer import adam_to_bytes, descend, load_adam
-from app.learning.ppo import EpochMetrics, update
+from app.learning.ppo import EpochMetrics, descend, update
 from app.learning.samples import Samples, minibatches
 from app.store import Checkpoint
 
 M = TypeVar("M")
+
+_STATE = ("step", "exp_avg", "exp_avg_sq")
+_EPSILON = 1e-5  # as in the reference implementation of PPO; PyTorch's 1e-8 lets tiny gradients make large steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +38,12 @@ class CloningMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Improvement(Generic[M]):
-    """The result of a training: two safetensors files, and the metrics of the last epoch.
+    """The result of a training."""
 
-    ``gradients`` are the norms of the last batch's gradient, clipped, by parameter.
-    """
-
-    parameters: bytes
-    optimizer: bytes
-    metrics: M
-    gradients: dict[str, float]
+    parameters: bytes  # a safetensors file
+    optimizer: bytes  # a safetensors file
+    metrics: M  # of the last epoch
+    gradients: dict[str, float]  # norms of the last batch's gradient, clipped, by parameter
 
 
 def improve(
@@ -81,6 +81,31 @@ def imitate(
             accuracy = (log_probs.argmax(dim=1) == batch.action[:, 0]).float().mean()
             parts.append(torch.stack((cross_entropy, value_loss, accuracy)).detach())
     return _improvement(network, optimizer, CloningMetrics(*torch.stack(parts).mean(dim=0).tolist()))
+
+
+def load_adam(network: ActorCritic, learning_rate: float, state: bytes | None) -> Adam:
+    """Return Adam over a network's parameters, with the ``state`` that ``adam_to_bytes`` returned, if any.
+
+    Raises ``BadParameters`` when the state is of another network.
+    """
+    optimizer = Adam(network.parameters(), lr=learning_rate, eps=_EPSILON, fused=True)
+    tensors = {} if state is None else bytes_to_parameters(state)
+    for name, parameter in network.named_parameters() if state is not None else ():
+        found = {key: tensors.get(f"{key}.{name}") for key in _STATE}
+        moments = [found[key] for key in _STATE[1:]]
+        if found["step"] is None or any(moment is None or moment.shape != parameter.shape for moment in moments):
+            raise BadParameters(
+                f"The optimiser's state has no moments for {name} of shape {tuple(parameter.shape)}.",
+                hint="Train from an earlier checkpoint, or from the same parameters without an optimiser.",
+            )
+        optimizer.state[parameter] = {key: t.to(parameter.device) for key, t in found.items() if t is not None}
+    return optimizer
+
+
+def adam_to_bytes(network: ActorCritic, optimizer: Adam) -> bytes:
+    """Return Adam's state as a safetensors file; tensors are named ``exp_avg.<parameter>`` and so on."""
+    named = network.named_parameters()
+    return parameters_to_bytes({f"{key}.{name}": optimizer.state[p][key] for name, p in named for key in _STATE})
 
 
 def _learner(base: Checkpoint, learning_rate: float, device: torch.device) -> tuple[ActorCritic, Adam]:

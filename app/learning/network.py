@@ -13,11 +13,8 @@ from torch import Tensor, nn
 from app.config import NetworkSettings
 from app.core import FlyballError
 
-MASKED_LOGIT = -1e9
-"""Stands for minus infinity: its probability underflows to exactly 0 and its gradient is 0, not NaN."""
-
-TRUNK_GAIN, POLICY_GAIN, VALUE_GAIN = sqrt(2.0), 0.01, 1.0
-"""Orthogonal gains: a first policy close to uniform, a critic of unit scale."""
+MASKED_LOGIT = -1e9  # minus infinity: its probability underflows to exactly 0 and its gradient is 0, not NaN
+TRUNK_GAIN, POLICY_GAIN, VALUE_GAIN = sqrt(2.0), 0.01, 1.0  # a first policy close to uniform, a critic of unit scale
 
 Parameters = dict[str, Tensor]
 
@@ -33,12 +30,7 @@ class BadParameters(FlyballError):
 class ActorCritic(nn.Module):
     """A ReLU trunk of ``settings.hidden`` layers under two linear heads.
 
-    Args:
-        settings: widths of the hidden layers.
-        obs_size: number of features of an observation.
-        actions: number of actions of the game, legal or not.
-
-    The weights are not initialised: see ``initialise`` and ``load_network``.
+    The weights are not initialised: see ``init_policy`` and ``load_network``.
     """
 
     def __init__(self, settings: NetworkSettings, obs_size: int, actions: int) -> None:
@@ -61,19 +53,14 @@ def _linear(inputs: int, outputs: int) -> nn.Linear:
     return nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")
 
 
-def initialise(network: ActorCritic, generator: torch.Generator) -> None:
-    """Draw orthogonal weights from ``generator`` and set the biases to 0."""
+def init_policy(settings: NetworkSettings, obs_size: int, actions: int, seed: int) -> Parameters:
+    """Draw the first parameters of a network: orthogonal weights, the same for the same arguments, and biases of 0."""
+    network, generator = ActorCritic(settings, obs_size, actions), torch.Generator().manual_seed(seed)
     gains = [(layer, TRUNK_GAIN) for layer in network.trunk]
     for layer, gain in (*gains, (network.policy_head, POLICY_GAIN), (network.value_head, VALUE_GAIN)):
         assert isinstance(layer, nn.Linear)
         nn.init.orthogonal_(layer.weight, gain, generator=generator)
         nn.init.zeros_(layer.bias)
-
-
-def init_policy(settings: NetworkSettings, obs_size: int, actions: int, seed: int) -> Parameters:
-    """Draw the first parameters of a network: the same for the same arguments."""
-    network = ActorCritic(settings, obs_size, actions)
-    initialise(network, torch.Generator().manual_seed(seed))
     return {name: tensor.detach() for name, tensor in network.state_dict().items()}
 
 

@@ -10,31 +10,23 @@ from torch.optim import Adam
 from app.config import PpoSettings
 from app.core import FlyballError
 from app.learning.network import ActorCritic, masked_log_probs
-from app.learning.optimizer import descend
 from app.learning.samples import Samples, minibatches
 
 
 @dataclass(frozen=True, slots=True)
 class EpochMetrics:
-    """Means over one epoch. Losses without their coefficients; entropy and KL divergence in nats.
-
-    ``gradient_norm`` is that of a batch before it was clipped.
-    """
+    """Means over one epoch. Losses without their coefficients; entropy and KL divergence in nats."""
 
     policy_loss: float
     value_loss: float
     entropy: float
     approx_kl: float
     clip_fraction: float
-    gradient_norm: float
+    gradient_norm: float  # of a batch, before it was clipped
 
 
 class TrainingDiverged(FlyballError):
-    """The update went wrong and must be thrown away.
-
-    Attributes:
-        metrics: of the epoch in which it was noticed.
-    """
+    """The update went wrong, as the epoch's ``metrics`` show, and must be thrown away."""
 
     def __init__(self, complaint: str, metrics: EpochMetrics) -> None:
         super().__init__(
@@ -56,12 +48,12 @@ def update(
     """Improve ``network`` in place; return the metrics of the last epoch. Raises ``TrainingDiverged``.
 
     Args:
-        network: on the device of ``samples``.
+        network: on the device of ``samples``; it is, or was shortly before, the policy that played them.
         optimizer: over its parameters.
-        samples: what was played by a policy that is, or was shortly before, the network.
+        samples: rows to learn from.
         settings: coefficients and limits.
         generator: shuffles, on the CPU, so that a seed means the same on every device.
-        report: called with the number, from 1, and the metrics of each epoch.
+        report: receives the number, from 1, and the metrics of each epoch.
     """
     for epoch in range(1, settings.epochs + 1):
         parts = []
@@ -79,13 +71,9 @@ def update(
 
 
 def losses(logits: Tensor, values: Tensor, batch: Samples, settings: PpoSettings) -> tuple[Tensor, Tensor]:
-    """Return the loss, and the first five metrics of ``EpochMetrics`` as one tensor without gradient.
+    """Return the loss of N samples, and the first five metrics of ``EpochMetrics`` as one tensor without gradient.
 
-    Args:
-        logits: [N, A] of the network, unmasked.
-        values: [N] of the network.
-        batch: N samples.
-        settings: coefficients and the clip.
+    The network's ``logits`` [N, A] are unmasked; its ``values`` are [N].
     """
     all_log_probs = masked_log_probs(logits / batch.temperature, batch.mask)
     log_ratio = all_log_probs.gather(1, batch.action).squeeze(1) - batch.log_prob
@@ -106,6 +94,15 @@ def clipped_value_loss(values: Tensor, old: Tensor, target: Tensor, epsilon: flo
     """Return the mean over samples [N] of the larger squared error, of the value and of the clipped value."""
     clipped = old + (values - old).clamp(-epsilon, epsilon)
     return torch.maximum((values - target).square(), (clipped - target).square()).mean()
+
+
+def descend(network: ActorCritic, optimizer: Adam, loss: Tensor, max_norm: float) -> Tensor:
+    """Take a step down the loss's gradient; return its norm [] before it was clipped to ``max_norm``."""
+    optimizer.zero_grad()
+    torch.autograd.backward(loss)
+    norm = torch.nn.utils.clip_grad_norm_(network.parameters(), max_norm)
+    optimizer.step()
+    return norm
 
 
 def _check(network: ActorCritic, metrics: EpochMetrics, settings: PpoSettings) -> None:

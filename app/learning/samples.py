@@ -1,4 +1,4 @@
-"""The rows of shards as the tensors an update reads."""
+"""From the rows of shards to the tensors an update reads, with their advantages."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -6,13 +6,17 @@ from typing import Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from app.config import PpoSettings
-from app.core import derive_seed
+from app.core import FlyballError, derive_seed
 from app.games import Symmetry
-from app.learning.gae import Trajectory, advantages
 from app.store import Shard
+
+
+class UnfinishedEpisode(FlyballError):
+    """The last row of a seat's game is neither done nor truncated, so what it leads to is unknown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,18 +51,56 @@ def minibatches(samples: Samples, size: int, generator: torch.Generator) -> Iter
     return (Samples(*batch) for batch in zip(*shuffled, strict=True))
 
 
+def advantages(rows: Shard, gamma: float, gae_lambda: float) -> NDArray[np.float32]:
+    """Return the advantage of each row [R] by generalised advantage estimation (Schulman et al. 2016).
+
+    An episode is one seat's rows of one game, in the order of its steps. A row that is done leads nowhere, even if it
+    is marked as truncated too; a truncated row leads to a state worth ``bootstrap``; any other row to the seat's next
+    one. Raises ``UnfinishedEpisode``.
+    """
+    order = np.lexsort((rows.step, rows.seat, rows.game))
+    ends = (rows.done | rows.truncated)[order]
+    _check_ends(rows, order, ends)
+    value = rows.value[order].astype(np.float64)
+    following = np.where(ends, np.where(rows.done, 0.0, rows.bootstrap)[order], np.append(value[1:], 0.0))
+    estimate = rows.reward[order] + gamma * following - value
+    for indices in _layers(ends)[1:]:
+        estimate[indices] += gamma * gae_lambda * estimate[indices + 1]
+    result = np.empty(len(order), dtype=np.float32)
+    result[order] = estimate
+    return result
+
+
+def _check_ends(rows: Shard, order: NDArray[np.int64], ends: NDArray[np.bool_]) -> None:
+    game, seat = rows.game[order], rows.seat[order]
+    last = np.ones(len(order), dtype=np.bool_)
+    last[:-1] = (game[1:] != game[:-1]) | (seat[1:] != seat[:-1])
+    open_ends = np.flatnonzero(last & ~ends)
+    if len(open_ends):
+        first = open_ends[0]
+        raise UnfinishedEpisode(
+            f"{len(open_ends)} episodes do not end, the first being game {game[first]}, seat {seat[first]}.",
+            hint="Mark the last row of every seat as done, or as truncated with the critic's value of what follows.",
+        )
+
+
+def _layers(ends: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
+    """Group sorted rows by their distance from the end of their episode, nearest first."""
+    if not len(ends):
+        return []
+    positions = np.arange(len(ends))
+    last = np.flatnonzero(ends)
+    distance = last[np.searchsorted(last, positions)] - positions
+    by_distance = np.argsort(distance, kind="stable")
+    return np.split(by_distance, np.cumsum(np.bincount(distance))[:-1])
+
+
 def make_samples(shards: Sequence[Shard], gamma: float, gae_lambda: float, *, normalise: bool = True) -> Samples:
     """Estimate the advantages within each shard and put all rows together. Raises ``UnfinishedEpisode``.
 
-    Args:
-        shards: the rows.
-        gamma: discount of a decision.
-        gae_lambda: of ``app.learning.gae``; with 1 the targets are the returns themselves.
-        normalise: bring the advantages to mean 0 and deviation 1.
+    With a lambda of 1 the targets are the returns. ``normalise`` gives the advantages mean 0 and deviation 1.
     """
-    columns = [field.name for field in fields(Trajectory)]
-    trajectories = [Trajectory(**{name: getattr(shard, name) for name in columns}) for shard in shards]
-    advantage = np.concatenate([advantages(trajectory, gamma, gae_lambda) for trajectory in trajectories])
+    advantage = np.concatenate([advantages(shard, gamma, gae_lambda) for shard in shards])
     scaled = np.asarray((advantage - advantage.mean()) / (advantage.std() + 1e-8), dtype=np.float32)
     value = np.concatenate([shard.value for shard in shards])
     temperature = [np.full((shard.rows, 1), shard.meta.temperature, dtype=np.float32) for shard in shards]

@@ -16,11 +16,8 @@ from app.play.match_statistics import MatchGames, MatchStatistics, match_statist
 
 CHAMPION = "champion"
 MODEL = "model"
-ATTEMPTS = 2
-"""How often a batch that raises is tried."""
-
-MEMBER = "member_"
-"""Prefix of the roles of drawn members; a model keeps such a role for one gauntlet only."""
+MEMBER = "member_"  # prefix of the roles of drawn members; a model keeps such a role for one gauntlet only
+ATTEMPTS = 2  # tries of a batch that raises
 
 
 class Opponent(Settings):
@@ -52,20 +49,12 @@ def plan_gauntlet(
     *,
     saturated: Collection[str] = (),
 ) -> tuple[Opponent, ...]:
-    """Return the opponents of ``model``, the random bot first.
+    """Return the opponents of ``model``, the random bot first, and the candidates, which are models by their role.
 
-    A model never plays itself, because a champion would lose rating by beating itself, and plays no model twice.
-    The numbers of games are rounded up so that every seat is taken equally often.
-
-    Args:
-        model: the hero.
-        candidates: models by their role; a model with several roles keeps the first.
-        builtins: players by name.
-        settings: how many games.
-        players: of a game.
-        saturated: built-in players and models with a one-sided score against models like this one. Few games are
-            played with them, to notice when the score changes. The champion and the newest lasting
-            anchor are played in full, because the gate and the watchdog depend on them.
+    A model never plays itself, because a champion would lose rating by beating itself, and plays no model twice: the
+    first role counts. The numbers of games are rounded up so that every seat is taken equally often. Few games are
+    played with the ``saturated``, whose score against models like this one is one-sided, to notice when it changes;
+    but the champion and the newest lasting anchor are played in full, because the gate and the watchdog depend on them.
     """
 
     def games(role: str, player: str) -> int:
@@ -88,13 +77,7 @@ def plan_gauntlet(
 
 
 def plan_matches(players: Iterable[str], games: int, config: GameConfig) -> tuple[Opponent, ...]:
-    """Return opponents: league members by content hash, and built-in players.
-
-    Args:
-        players: their names.
-        games: against each; rounded up so that every seat is taken equally often.
-        config: decides how many seats there are.
-    """
+    """Return as opponents league members, by content hash, and built-in players, with whole rotations of games."""
     rotated = _rotated(games, config.players)
     return tuple(
         Opponent(name=name, kind=name, games=rotated)
@@ -113,7 +96,7 @@ class NothingPlayed(FlyballError):
 
 
 class Batch(Settings):
-    """Games ``first`` … ``first + games - 1`` of the match against one opponent; whole rotations."""
+    """Games ``first`` … ``first + games - 1`` of the match against one opponent: whole rotations."""
 
     opponent: Opponent
     first: int = Field(ge=0)
@@ -157,45 +140,12 @@ class OpponentResult(MatchStatistics):
 
 
 class GauntletResult(Settings):
-    """The matches in the order they were asked for, but for those of which no batch was played.
-
-    ``lost_games`` were planned and could not be played; ``error`` is why, of the last of them.
-    """
+    """The matches in the order they were asked for, but for those of which no batch was played."""
 
     results: tuple[OpponentResult, ...] = Field(min_length=1)
-    lost_games: int = Field(default=0, ge=0)
-    error: str | None = None
+    lost_games: int = Field(default=0, ge=0, description="that were planned and could not be played")
+    error: str | None = Field(default=None, description="the reason for the last of them")
     seconds: float = Field(ge=0, description="of computing, all processes together")
-
-
-def split(opponents: Sequence[Opponent], batch_games: int, players: int) -> tuple[Batch, ...]:
-    """Return the batches of a gauntlet: at most ``batch_games`` each, but at least one rotation of ``players``."""
-    size = max(1, batch_games // players) * players
-    return tuple(
-        Batch(opponent=opponent, first=first, games=min(size, opponent.games - first))
-        for opponent in opponents
-        for first in range(0, opponent.games, size)
-    )
-
-
-def merge(batches: Sequence[Batch], outcomes: Sequence[BatchResult | FlyballError], players: int) -> GauntletResult:
-    """Put a gauntlet together from its batches and what became of each. Raises ``NothingPlayed``."""
-    played: dict[Opponent, MatchGames] = {}
-    lost, last, seconds = 0, None, 0.0
-    for batch, outcome in zip(batches, outcomes, strict=True):
-        if isinstance(outcome, BatchResult):
-            played[batch.opponent] = played.get(batch.opponent, MatchGames()).plus(outcome.games)
-            seconds += outcome.seconds
-        else:
-            lost, last = lost + batch.games, outcome
-    if last is not None and not played:
-        raise NothingPlayed(f"None of {lost} games could be played: {last.message}", hint=last.hint)
-    results = (
-        OpponentResult(opponent=opponent.name, opponent_model=opponent.model, **dict(match_statistics(games, players)))
-        for opponent, games in played.items()
-    )
-    error = None if last is None else str(last)
-    return GauntletResult(results=tuple(results), lost_games=lost, error=error, seconds=seconds)
 
 
 class GauntletSpec(_ModelSpec):
@@ -205,8 +155,14 @@ class GauntletSpec(_ModelSpec):
 
     @property
     def batches(self) -> tuple[Batch, ...]:
-        """The batches that it is played in."""
-        return split(self.opponents, self.config.evaluation.batch_games, self.config.players)
+        """The batches that it is played in: of ``batch_games`` at most, but of one rotation at least."""
+        players = self.config.players
+        size = max(1, self.config.evaluation.batch_games // players) * players
+        return tuple(
+            Batch(opponent=opponent, first=first, games=min(size, opponent.games - first))
+            for opponent in self.opponents
+            for first in range(0, opponent.games, size)
+        )
 
     @property
     def parts(self) -> tuple[dict[str, Any], ...]:
@@ -217,5 +173,22 @@ class GauntletSpec(_ModelSpec):
 
     def gather(self, parts: Sequence[Mapping[str, Any] | FlyballError]) -> GauntletResult:
         """Put the batches' results together. Raises ``NothingPlayed``."""
-        outcomes = [part if isinstance(part, FlyballError) else BatchResult.model_validate(part) for part in parts]
-        return merge(self.batches, outcomes, self.config.players)
+        played, seats = dict[Opponent, MatchGames](), self.config.players
+        lost, last, seconds = 0, None, 0.0
+        for batch, part in zip(self.batches, parts, strict=True):
+            if isinstance(part, FlyballError):
+                lost, last = lost + batch.games, part
+            else:
+                outcome = BatchResult.model_validate(part)
+                played[batch.opponent] = played.get(batch.opponent, MatchGames()).plus(outcome.games)
+                seconds += outcome.seconds
+        if last is not None and not played:
+            raise NothingPlayed(f"None of {lost} games could be played: {last.message}", hint=last.hint)
+        results = (
+            OpponentResult(
+                opponent=opponent.name, opponent_model=opponent.model, **dict(match_statistics(games, seats))
+            )
+            for opponent, games in played.items()
+        )
+        error = None if last is None else str(last)
+        return GauntletResult(results=tuple(results), lost_games=lost, error=error, seconds=seconds)

@@ -6,7 +6,7 @@ dealt again, in every seat in turn. Each deal is one observation: the mean diffe
 deal are not independent, those of different deals are.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -16,20 +16,17 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from app.config import GameConfig, Settings
-from app.core import derive_seed
 from app.engine import JsonObject, Report
 from app.games import UnknownGame, open_table, own_hearts
 from app.games.hearts.table import hand_points, moons
 from app.play.match_statistics import Columns, NoGames
-from app.play.matches import IN_FLIGHT
+from app.play.matches import MatchPlan, play_rotations
 from app.play.players import PLAYERS, Player
-from app.play.rollout import HERO, Rollout, Schedule
 from app.store import FileStore
 
 Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.95
-_OTHERS = 1
 
 
 class HandResults(Columns):
@@ -70,12 +67,7 @@ def win_shares(points: NDArray[Any]) -> Floats:
 
 
 def compare_paired(hero: HandResults, reference: HandResults, players: int) -> PairedStatistics:
-    """Compare two policies by the hands that they played of the same deals.
-
-    Args:
-        hero: its results.
-        reference: those of the policy that it is compared with, of the same deals in the same order.
-        players: P.
+    """Compare two policies by their results of the same deals in the same order, P hands each.
 
     Raises ``NoGames`` for fewer than two deals.
     """
@@ -124,16 +116,6 @@ def _mean(values: Floats) -> tuple[float, float]:
     return float(values.mean()), float(values.std(ddof=1)) / sqrt(len(values))
 
 
-@dataclass(frozen=True, slots=True)
-class HandsPlan:
-    """Which deals are played, and how."""
-
-    deals: int  # each is played once with the policy in each seat
-    seed: int  # of the deals and the players' choices. The same one gives any policies the same deals.
-    temperature: float = 0.0  # of all players; 0 always takes the most probable card
-    first: int = 0  # number of the first deal; whatever parts it is played in, the hands are the same
-
-
 def single_hands(config: GameConfig) -> tuple[GameConfig, bool]:
     """Return the configuration with one hand a game, and whether a moon counts for its shooter.
 
@@ -151,36 +133,23 @@ def single_hands(config: GameConfig) -> tuple[GameConfig, bool]:
     return config.replace(game=rules.game, selfplay=selfplay), rules.moon_for_shooter
 
 
-def play_hands(config: GameConfig, policy: Player, others: Player, plan: HandsPlan) -> HandResults:
-    """Play single hands of Hearts, whatever the configuration makes a game of. Deterministic on a CPU.
+def play_hands(config: GameConfig, policy: Player, others: Player, plan: MatchPlan) -> HandResults:
+    """Play single hands of Hearts, whatever the configuration makes a game of; rotations are deals.
 
     Where the policy is the same object as the others, each deal is played once, and every seat counts as its own.
-
-    Raises ``UnknownGame`` for another game.
+    Deterministic on a CPU. Raises ``UnknownGame`` for another game.
     """
     config, moon_for_shooter = single_hands(config)
-    seats = config.players
-    alone = policy is others
-    rotation = 1 if alone else seats
-    deals, heroes = np.divmod(np.arange(plan.deals * rotation), rotation)
-    seating = np.full((len(deals), seats), _OTHERS, dtype=np.int8)
-    seating[np.arange(len(deals)), heroes] = HERO
-    dealt = [derive_seed(plan.seed, "deal", plan.first + deal) for deal in range(plan.deals)]
-    schedule = Schedule(
-        seeds=[dealt[deal] for deal in deals.tolist()],
-        seating=seating,
-        temperatures=(plan.temperature,) * 2,
-        seed=derive_seed(plan.seed, "choices"),
-        first=plan.first * rotation,
-    )
-    table = open_table(config, min(len(deals), IN_FLIGHT))
-    outcomes = Rollout(table, [policy, others], schedule).run().returns
-    points = hand_points(outcomes, moon_for_shooter=moon_for_shooter)
+    if alone := policy is others:
+        plan = replace(plan, games=plan.games // config.players, first=plan.first // config.players)
+    outcomes, heroes = play_rotations(config, policy, others, plan, seats=1 if alone else config.players)
+    returns = outcomes.returns
+    points = hand_points(returns, moon_for_shooter=moon_for_shooter)
 
     def own(values: NDArray[np.generic]) -> Any:
-        return (values if alone else values[np.arange(len(deals)), heroes]).ravel().tolist()
+        return (values if alone else values[np.arange(len(values)), heroes]).ravel().tolist()
 
-    return HandResults(points=own(points), win_shares=own(win_shares(points)), moons=own(moons(outcomes)))
+    return HandResults(points=own(points), win_shares=own(win_shares(points)), moons=own(moons(returns)))
 
 
 class HandsSpec(Settings):
@@ -200,9 +169,9 @@ class HandsSpec(Settings):
 def hands(spec: JsonObject, report: Report) -> JsonObject:
     """Play ``HandsSpec``, return ``HandResults``: a job. Raises what ``play_hands`` and loading the players raise."""
     asked = HandsSpec.model_validate(spec)
-    store, game = FileStore(asked.store), open_table(asked.config, 0).spec
+    store, game, seats = FileStore(asked.store), open_table(asked.config, 0).spec, asked.config.players
     policy, others = (PLAYERS.load(store, name, game, asked.device) for name in (asked.policy, asked.others))
-    plan = HandsPlan(asked.deals, asked.seed, asked.temperature, asked.first)
+    plan = MatchPlan(asked.deals * seats, asked.seed, asked.temperature, first=asked.first * seats)
     results = play_hands(asked.config, policy, others, plan)
     report({"hands": len(results.points)})
     return results.model_dump(mode="json")

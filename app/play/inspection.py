@@ -42,14 +42,10 @@ from app.games import GameRecord, checker_for, open_table
 from app.play.match_statistics import seat_wins
 from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, Shard, get_shard
 
-Games = Sequence[bytes]
-"""The games of a shard in order, each in a form that is equal for equal games."""
+Games = Sequence[bytes]  # of a shard in order, each in a form that is equal for equal games
 
-CERTAIN = -log(1e-9)
-"""Evidence, nats, from which on a shard is taken for a copy: the share of false alarms is at most 1e-9."""
-
-COMPARED = 16
-"""How many earlier shards a shard's games are compared with, the latest; ``daemons.quality_monitor`` keeps as many."""
+CERTAIN = -log(1e-9)  # evidence, nats, from which on a shard is taken for a copy: at most 1e-9 false alarms
+COMPARED = 16  # latest earlier shards that a shard is compared with; ``daemons.quality_monitor`` keeps as many
 
 WEIGHTS = {"diversity": 0.3, "originality": 0.2, "completion": 0.2, "balance": 0.15, "entropy": 0.15}
 ENOUGH_DIVERSITY, ENOUGH_ORIGINALITY, ENOUGH_ENTROPY, FLOOR = 1 / 3, 1 / 2, 1 / 10, 1 / 10
@@ -99,11 +95,9 @@ class QualityScore(Settings):
     components: dict[str, float]
 
 
-class InspectionResult(Settings):
+class InspectionResult(QualityScore):
     """Result of an inspection. A shard with failures must not be trained on, whatever its score."""
 
-    score: float
-    components: dict[str, float]
     statistics: ShardStatistics
     checked: int = Field(description="games played again")
     failures: tuple[str, ...] = Field(description="one for each game that differs, with its first difference")
@@ -141,11 +135,9 @@ def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> Inspec
     _check_repetition(store, shard, spec.earlier[-COMPARED:])
     counted = shard_statistics(shard)
     report({"rows": counted.rows, "games": counted.games})
-    quality = quality_score(counted)
     sample = np.random.default_rng(spec.seed).permutation(shard.games)[: spec.sample_games]
     return InspectionResult(
-        score=quality.score,
-        components=quality.components,
+        **dict(quality_score(counted)),
         statistics=counted,
         checked=len(sample),
         failures=tuple(_differences(shard, spec.config, np.sort(sample))),
@@ -164,20 +156,18 @@ def _check_repetition(store: BlobStore, shard: Shard, earlier: Sequence[ShardKey
     log_probs = np.bincount(shard.game, weights=shard.log_prob, minlength=shard.games).astype(np.float64)
     evidence = repetition_evidence(games, log_probs, before)
     if evidence >= CERTAIN:
+        known = {game for other in before for game in other}
         raise RepeatedShard(
-            f"{repeated_games(games, before)} of {len(games)} games are those of earlier shards, too many to be chance "
-            f"(evidence {evidence:.0f} nats, {CERTAIN:.0f} is certain).",
+            f"{sum(game in known for game in games)} of {len(games)} games are those of earlier shards, too many to be "
+            f"chance (evidence {evidence:.0f} nats, {CERTAIN:.0f} is certain).",
             hint="Find out why a worker plays the same games again: do its requests have the same seed?",
         )
 
 
 def repetition_evidence(games: Games, log_probs: NDArray[np.float64], earlier: Sequence[Games]) -> float:
-    """Return the evidence in nats that ``games`` are copies of ``earlier`` ones; 0 where there are none.
+    """Return the evidence in nats that ``games`` are copies of those of ``earlier`` shards; 0 where there are none.
 
-    Args:
-        games: those of the shard in question.
-        log_probs: [G] log-probability of each game under the policy that played it, nats.
-        earlier: the games of earlier shards.
+    ``log_probs`` [G] are those of the games under the policy that played them, nats.
     """
     known = Counter(game for shard in earlier for game in shard)
     if not known:
@@ -194,12 +184,6 @@ def repetition_evidence(games: Games, log_probs: NDArray[np.float64], earlier: S
     in_place = [evidence([game == there for game, there in zip(games, place, strict=False)]) for place in places]
     weights = [log(1 / 2)] + [log(1 / 2 / len(earlier))] * len(earlier)
     return float(np.logaddexp.reduce(np.add(weights, [bag, *in_place])))
-
-
-def repeated_games(games: Games, earlier: Sequence[Games]) -> int:
-    """Count the games that are also among earlier ones."""
-    known = {game for shard in earlier for game in shard}
-    return sum(game in known for game in games)
 
 
 def shard_statistics(shard: Shard) -> ShardStatistics:

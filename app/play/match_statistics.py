@@ -63,11 +63,9 @@ class MatchStatistics(Settings):
 
 
 def game_scores(returns: NDArray[np.float32], heroes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return each game's score [G] in [0, 1]: the share of opponents the hero's seat beat, ties half.
+    """Return each game's score [G] in [0, 1]: the share of opponents the hero beat, ties half.
 
-    Args:
-        returns: outcomes [G, P].
-        heroes: the hero's seat in each game [G].
+    It is that of the hero's seat [G] by the outcomes [G, P].
     """
     own, others = _apart(returns, heroes)
     beaten = (own > others).sum(axis=1) + (own == others).sum(axis=1) / 2
@@ -81,15 +79,7 @@ def match_games(
     lengths: NDArray[np.int64],
     histories: Sequence[Sequence[int]],
 ) -> MatchGames:
-    """Note how each game ended. Games are in order of their rotations, P consecutive ones each.
-
-    Args:
-        returns: outcomes [G, P]; those of truncated games are even.
-        heroes: the hero's seat in each game [G].
-        truncated: games that were cut off [G].
-        lengths: decisions in each game [G].
-        histories: all actions of each game [G], chance included.
-    """
+    """Note how each game ended for the hero's seat [G]; see ``Outcomes`` for the other columns."""
     own, others = _apart(returns, heroes)
     best = others.max(axis=1)
     verdicts = np.select([truncated, own[:, 0] > best, own[:, 0] == best], ["truncated", "won", "drawn"], "lost")
@@ -125,11 +115,9 @@ def match_statistics(games: MatchGames, players: int) -> MatchStatistics:
 
 
 def count_rotations(scores: NDArray[np.float64], players: int) -> tuple[int, ...]:
-    """Return how many rotations brought 0, 1 … 2 P (P - 1) half points; one that is not whole is left out.
+    """Return how many rotations of P games brought 0, 1 … 2 P (P - 1) half points, by ``game_scores`` [G].
 
-    Args:
-        scores: the hero's share of opponents beaten, ties half, in each game [G], rotation by rotation.
-        players: P, the games of a rotation.
+    A rotation that is not whole is left out.
     """
     sums = _by_rotation(scores, players).sum(axis=1)
     half_points = np.rint(sums * 2 * (players - 1)).astype(np.int64)

@@ -18,11 +18,11 @@ from app.games import open_table
 from app.play.gauntlet import ATTEMPTS, BatchResult, BatchSpec, GauntletResult, GauntletSpec
 from app.play.match_statistics import MatchGames, match_games
 from app.play.players import PLAYERS, Player
-from app.play.rollout import HERO, Outcomes, Rollout, Schedule
-from app.store import BlobStore, FileStore
+from app.play.recording import Outcomes
+from app.play.rollout import HERO, Rollout, Schedule
+from app.store import FileStore
 
-IN_FLIGHT = 1024
-"""Games at once: a step costs as much Python for a few games as for many."""
+IN_FLIGHT = 1024  # games at once: a step costs as much Python for a few as for many
 
 _OPPONENT = 1
 
@@ -31,15 +31,11 @@ _OPPONENT = 1
 class MatchPlan:
     """How a match is played."""
 
-    # P consecutive ones are a rotation: the same seed, and so the same cards and opening, with the hero in each
-    # seat
-    games: int
+    games: int  # P consecutive ones are a rotation: the same cards and opening, with the hero in each seat
     seed: int  # of the deals, the openings and the players' choices
-    # of both sides; 0 always takes the most probable action, and only chance and the openings make games differ
-    temperature: float
+    temperature: float  # of both sides; at 0 only chance and the openings make games differ
     opening_plies: int = 0  # decisions at the beginning of each game that are taken at random
-    # number of the first game. Whatever parts of whole rotations a match is played in, its games are the same.
-    first: int = 0
+    first: int = 0  # number of the first game; a match in parts of whole rotations has the same games
 
 
 def play_match(config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan) -> MatchGames:
@@ -49,17 +45,23 @@ def play_match(config: GameConfig, hero: Player, opponent: Player, plan: MatchPl
 
 
 def play_rotations(
-    config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan
+    config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan, seats: int | None = None
 ) -> tuple[Outcomes, NDArray[np.int64]]:
-    """Play a match and return how its games ended, and the hero's seat in each [G]."""
-    rotations, heroes = np.divmod(np.arange(plan.first, plan.first + plan.games), config.players)
+    """Play a match and return how its games ended, and the hero's seat in each [G].
+
+    A rotation has the hero in each of the first ``seats`` seats, by default in all.
+    """
+    rotations, heroes = np.divmod(np.arange(plan.first, plan.first + plan.games), seats or config.players)
     seating = np.full((plan.games, config.players), _OPPONENT, dtype=np.int8)
     seating[np.arange(plan.games), heroes] = HERO
     deals = {rotation: derive_seed(plan.seed, "deal", rotation) for rotation in np.unique(rotations).tolist()}
-    seeds = [deals[rotation] for rotation in rotations.tolist()]
-    openings = np.full(plan.games, plan.opening_plies)
     schedule = Schedule(
-        seeds, seating, (plan.temperature,) * 2, derive_seed(plan.seed, "choices"), plan.first, openings
+        seeds=[deals[rotation] for rotation in rotations.tolist()],
+        seating=seating,
+        temperatures=(plan.temperature,) * 2,
+        seed=derive_seed(plan.seed, "choices"),
+        first=plan.first,
+        openings=np.full(plan.games, plan.opening_plies),
     )
     table = open_table(config, min(plan.games, IN_FLIGHT))
     return Rollout(table, [hero, opponent], schedule).run(), heroes
@@ -70,25 +72,15 @@ def batch(spec: JsonObject, report: Report) -> JsonObject:
 
     Raises ``MissingBlob``, ``DamagedBlob``, ``WrongModel`` or ``UnknownGame``.
     """
-    settings = BatchSpec.model_validate(spec)
-    result = play_batch(FileStore(settings.store), settings)
-    report({"opponent": settings.batch.opponent.name, "games": settings.batch.games})
+    began, asked = perf_counter(), BatchSpec.model_validate(spec)
+    config, part, name = asked.config, asked.batch, asked.batch.opponent.player
+    store, game = FileStore(asked.store), open_table(config, 0).spec
+    hero, opponent = (PLAYERS.load(store, player, game, asked.device) for player in (asked.model, name))
+    settings, seed = config.evaluation, derive_seed(asked.seed, "match", name)
+    plan = MatchPlan(part.games, seed, settings.temperature, settings.opening_plies, part.first)
+    result = BatchResult(games=play_match(config, hero, opponent, plan), seconds=perf_counter() - began)
+    report({"opponent": part.opponent.name, "games": part.games})
     return result.model_dump(mode="json")
-
-
-def play_batch(store: BlobStore, spec: BatchSpec) -> BatchResult:
-    """Play a batch with the models of ``store``; the store named in the spec is not opened."""
-    began = perf_counter()
-    game, settings, asked = open_table(spec.config, 0).spec, spec.config.evaluation, spec.batch
-    name = asked.opponent.player
-    hero, other = (PLAYERS.load(store, player, game, spec.device) for player in (spec.model, name))
-    seed = derive_seed(spec.seed, "match", name)
-    plan = MatchPlan(asked.games, seed, settings.temperature, settings.opening_plies, asked.first)
-    games = play_match(spec.config, hero, other, plan)
-    return BatchResult(games=games, seconds=perf_counter() - began)
-
-
-BATCH_JOB = "app.play.matches:batch"
 
 
 class EvaluationManager:
@@ -98,15 +90,13 @@ class EvaluationManager:
         self._engine = engine
 
     async def evaluate(self, spec: GauntletSpec, on_progress: Report | None = None) -> GauntletResult:
-        """Play a gauntlet and sum it up. Raises ``NothingPlayed``. Cancelling stops its games.
+        """Play a gauntlet and sum it up: the same games on any number of processes. Cancelling stops them.
 
-        Args:
-            spec: what to play; the same spec gives the same games, however many processes there are.
-            on_progress: hears ``{"opponent", "games"}`` of each batch that is done.
+        ``on_progress`` receives ``{"opponent", "games"}`` of each batch that is done. Raises ``NothingPlayed``.
         """
         parts = await scatter(
             self._engine,
-            BATCH_JOB,
+            "app.play.matches:batch",
             spec.parts,
             on_progress=on_progress,
             deadline_seconds=spec.config.evaluation.batch_seconds,
@@ -117,5 +107,5 @@ class EvaluationManager:
     def start(
         self, group: asyncio.TaskGroup, spec: GauntletSpec, on_progress: Report | None = None
     ) -> asyncio.Task[GauntletResult]:
-        """Play a gauntlet in the background. The task is its future: await it, ask it, or cancel it."""
+        """Play a gauntlet in the background."""
         return group.create_task(self.evaluate(spec, on_progress))

@@ -1,6 +1,7 @@
 """Players: a model's policy, or a built-in player."""
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from threading import Lock
 from typing import Protocol
 
@@ -41,32 +42,25 @@ class RandomPlayer:
         return np.where(mask, even, np.float32(MASKED_LOGIT)), np.zeros(len(mask), dtype=np.float32)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class HeuristicPlayer:
-    """Plays by a heuristic, equally well at any temperature: a yardstick must not change with what it measures.
+    """Plays by a heuristic, equally well at any temperature: a yardstick must not change with what it measures."""
 
-    Args:
-        heuristic: its log-weights of the actions.
-    """
-
-    def __init__(self, heuristic: Heuristic) -> None:
-        self._heuristic = heuristic
+    heuristic: Heuristic
 
     def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:  # noqa: ARG002
         """See ``Player.forward``; all values are 0."""
-        weights = np.where(mask, self._heuristic(obs, mask), -np.inf)
+        weights = np.where(mask, self.heuristic(obs, mask), -np.inf)
         weights -= weights.max(axis=1, keepdims=True)
         log_probs = weights - np.log(np.exp(weights).sum(axis=1, keepdims=True))
         return np.where(mask, log_probs, MASKED_LOGIT).astype(np.float32), np.zeros(len(mask), dtype=np.float32)
 
 
-BUILT_IN = (RandomPlayer, HeuristicPlayer)
-"""Players that play alike at any temperature."""
+BUILT_IN = (RandomPlayer, HeuristicPlayer)  # they play alike at any temperature
 
 
 def load_player(store: BlobStore, name: str, spec: TableSpec, device: str = "cpu") -> Player:
-    """Return the player called ``name``; networks run on ``device``.
-
-    It is a model's hash, ``'random'``, ``'heuristic'``, or one of the game's levels of heuristics.
+    """Return a model by its hash, ``'random'``, ``'heuristic'``, or one of the game's levels of heuristics.
 
     Raises ``WrongModel``, ``NoHeuristic``, ``MissingBlob`` or ``DamagedBlob``.
     """
@@ -92,26 +86,19 @@ def load_player(store: BlobStore, name: str, spec: TableSpec, device: str = "cpu
     return Policy(manifest.network, manifest.obs_size, manifest.actions, parameters, device)
 
 
-CAPACITY = 16
-"""Players in memory: a league's worth of small networks, 10 MB of those of the configurations here."""
-
-
 class PlayerCache:
-    """Loads players on first use, and drops the least recently used.
+    """Loads players on first use, and drops the least recently used. Safe to use from threads.
 
-    A model is named by its content, so what is in memory is never out of date. Safe to use from threads.
-
-    Args:
-        capacity: how many players are kept.
+    A model is named by its content, so what is in memory is never out of date.
     """
 
-    def __init__(self, capacity: int = CAPACITY) -> None:
+    def __init__(self, capacity: int = 16) -> None:  # a league's worth; small networks take 10 MB together
         self._capacity = capacity
         self._players: OrderedDict[tuple[BlobStore, str, str, str], Player] = OrderedDict()
         self._lock = Lock()
 
     def load(self, store: BlobStore, name: str, spec: TableSpec, device: str = "cpu") -> Player:
-        """Return a player, from memory if it is there; see ``load_player`` for the arguments and what is raised."""
+        """Return a player, from memory if it is there; see ``load_player``."""
         key = (store, name, spec.rules_version, device)
         with self._lock:
             if key in self._players:
@@ -126,4 +113,3 @@ class PlayerCache:
 
 
 PLAYERS = PlayerCache()
-"""Those of this process."""

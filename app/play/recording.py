@@ -1,19 +1,18 @@
 """From decisions taken down step by step to the shard of a training."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.config import GameConfig
 from app.core import FlyballError
-from app.games import open_table
-from app.play.players import Floats, Player
-from app.play.rollout import HERO, Decisions, Outcomes, Rollout, Schedule
+from app.games import Mask, Observations
+from app.play.players import Floats
 from app.store import Shard, ShardMeta
+
+Indices = NDArray[np.int64]
 
 
 class NoExperience(FlyballError):
@@ -21,11 +20,11 @@ class NoExperience(FlyballError):
 
 
 def step_rewards(earned: Floats, last: NDArray[np.bool_], outcome: Floats) -> Floats:
-    """Return the reward of each row [R], so that those of an episode sum to its outcome.
+    """Return the reward of each row [R], so that those of an episode sum to its outcome [R].
 
     Args:
-        earned: [R] what the seat had earned before each decision. What it had before its first is no consequence of
-            any decision, and is left to the end.
+        earned: [R] earnings of the seat before each decision. Those before its first are no consequence of any
+            decision, and are left to the end.
         last: [R] the last rows of the episodes, whose rows follow each other.
         outcome: [R] of each row's episode.
     """
@@ -36,19 +35,44 @@ def step_rewards(earned: Floats, last: NDArray[np.bool_], outcome: Floats) -> Fl
     return reward
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Decisions:
+    """One player's decisions in one step: K rows of as many games. See ``app.store.Shard`` for the columns."""
+
+    game: NDArray[np.int32]
+    seat: NDArray[np.int8]
+    step: NDArray[np.int32]
+    obs: Observations
+    mask: Mask
+    action: NDArray[np.int32]
+    log_prob: Floats
+    value: Floats
+    earned: Floats  # earnings of the seat before the decision, a part of its outcome
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """How G games ended."""
+
+    returns: NDArray[np.float32]  # [G, P] outcomes
+    truncated: NDArray[np.bool_]  # [G] games cut off
+    lengths: Indices  # [G] decisions, forced moves not counted
+    histories: list[list[int]]  # all actions of each game, chance included
+
+
 class ShardRecorder:
-    """Collects the hero's rows; see ``Recorder``."""
+    """Collects the hero's rows."""
 
     def __init__(self) -> None:
         self._decisions: list[Decisions] = []
         self._bootstraps: dict[tuple[int, int], float] = {}
 
     def decided(self, decisions: Decisions) -> None:
-        """See ``Recorder.decided``."""
+        """Take the hero's rows of one step."""
         self._decisions.append(decisions)
 
     def cut_off(self, game: int, seats: NDArray[np.int8], values: Floats) -> None:
-        """See ``Recorder.cut_off``."""
+        """Take what the hero's critic expects in each of its seats where a game was truncated."""
         self._bootstraps.update({(game, int(seat)): float(v) for seat, v in zip(seats, values, strict=True)})
 
     def shard(self, outcomes: Outcomes, meta: ShardMeta) -> Shard:
@@ -80,7 +104,7 @@ class ShardRecorder:
         )
 
     def _ordered(self) -> dict[str, NDArray[Any]]:
-        """Return every column with its rows in order, each row having been copied once."""
+        """Return every column with its rows in order; each row is copied once."""
         if not self._decisions:
             raise NoExperience(
                 "The hero had no choice in any of these games.", hint="Play more games, or give it more seats."
@@ -98,43 +122,3 @@ class ShardRecorder:
             for part, there in zip(self._decisions, places, strict=True):
                 rows[name][there] = getattr(part, name)
         return rows
-
-
-def play_recorded(
-    config: GameConfig,
-    players: Sequence[Player],
-    schedule: Schedule,
-    *,
-    model: str,
-    seed: int,
-    worker: str,
-    in_flight: int,
-    opponents: Sequence[str] = (),
-    progress: Callable[[int], None] = lambda _finished: None,
-) -> tuple[Shard, Outcomes]:
-    """Play a schedule and return the hero's rows. Raises ``NoExperience``.
-
-    Args:
-        config: whose game is played, and how it is rewarded.
-        players: by the seating's numbers, the hero first.
-        schedule: the games.
-        model: name of the hero; its hash where it is a model.
-        seed: that the schedule was drawn from.
-        worker: who plays.
-        in_flight: games at once, at most.
-        opponents: names of the other players.
-        progress: receives the number of finished games.
-    """
-    recorder = ShardRecorder()
-    table = open_table(config, min(len(schedule.seeds), in_flight))
-    meta = ShardMeta(
-        config_key=config.key,
-        rules_version=table.spec.rules_version,
-        model=model,
-        opponents=tuple(opponents),
-        seed=seed,
-        worker=worker,
-        temperature=schedule.temperatures[HERO],
-    )
-    outcomes = Rollout(table, players, schedule, recorder, progress).run()
-    return recorder.shard(outcomes, meta), outcomes

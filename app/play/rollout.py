@@ -7,7 +7,7 @@ games are played beside it, in whatever batches, by however many processes.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import exp, log
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,19 +16,13 @@ from app.core.kernels import kernel
 from app.games import FINISHED, Mask, Observations, Table
 from app.learning.inference import NoLegalAction, Policy
 from app.play.players import BUILT_IN, Floats, Player, RandomPlayer
+from app.play.recording import Decisions, Indices, Outcomes, ShardRecorder
 
 Streams = NDArray[np.uint64]
-Indices = NDArray[np.int64]
 
-GREEDY = -1.0
-"""In place of a point: take the most probable action, the first of several."""
-
-HERO = 0
-"""The player whose decisions are recorded: the first of the list."""
-
-_OPENING = -1
-"""Player index during a game's random opening."""
-
+GREEDY = -1.0  # in place of a point: take the most probable action, the first of several
+HERO = 0  # the player whose decisions are recorded: the first of the list
+_OPENING = -1  # player index during a game's random opening
 _REFILL = 8  # an eighth of the slots may be empty
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -62,20 +56,13 @@ class Choices(NamedTuple):
 
 
 def ask(player: Player, obs: Observations, mask: Mask, temperature: float, points: NDArray[np.float64]) -> Choices:
-    """Ask a player for its actions in K positions.
+    """Ask a player for its actions in K positions: where each of ``points`` [K], uniform in [0, 1), falls decides.
 
-    Args:
-        player: who decides.
-        obs: [K, D].
-        mask: [K, A] legal actions.
-        temperature: divides the logits; 0 takes the most probable action, whose log-probability is then that at 1.
-            Nothing to built-in players.
-        points: [K] uniform in [0, 1): where each falls decides the action.
-
-    Raises ``NoLegalAction``.
+    A temperature of 0 takes the most probable action, whose log-probability is then that at 1; built-in players play
+    alike at any. Raises ``NoLegalAction``.
     """
     divisor = temperature or 1.0
-    if not temperature and not isinstance(player, BUILT_IN):  # they play alike at any: a greedy random one would not
+    if not temperature and not isinstance(player, BUILT_IN):
         points = np.full(len(mask), GREEDY)
     if isinstance(player, Policy):  # its logits do: normalising and masking all actions would cost as much again
         logits = player.outputs(obs)
@@ -98,11 +85,7 @@ def choose(  # noqa: C901 - a row of the batch from top to bottom
 ) -> tuple[NDArray[np.int32], Floats]:
     """Return the action that each point [K] falls on, and its log-probability [K]; -1 where none is legal.
 
-    Args:
-        logits: [K, A or more]; those of illegal actions do not matter.
-        mask: [K, A] legal actions.
-        scale: of the logits.
-        points: in [0, 1), or ``GREEDY``.
+    ``logits`` [K, A or more] are multiplied by ``scale``; a point is in [0, 1), or ``GREEDY``.
     """
     rows, actions = mask.shape
     chosen, log_probs = np.full(rows, -1, dtype=np.int32), np.zeros(rows, dtype=np.float32)
@@ -142,57 +125,19 @@ class Schedule:
     seed: int  # of the players' choices, together with a game's number
     first: int = 0  # number of the first game; parts of a larger whole give what the whole would
     # number of random decisions at the start of each game [G], drawn from its own seed, so that games of one seed
-    # open alike. They are no rows of any player. ``None``: no game has any.
+    # open alike; they are no rows of any player
     openings: Indices | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Decisions:
-    """One player's decisions in one step: K rows of as many games. See ``app.store.Shard`` for the columns."""
-
-    game: NDArray[np.int32]
-    seat: NDArray[np.int8]
-    step: NDArray[np.int32]
-    obs: Observations
-    mask: Mask
-    action: NDArray[np.int32]
-    log_prob: Floats
-    value: Floats
-    earned: Floats  # what the seat has earned of its outcome before the decision
-
-
-class Recorder(Protocol):
-    """Takes down the hero's decisions."""
-
-    def decided(self, decisions: Decisions) -> None:
-        """Take down the hero's rows of one step."""
-        ...
-
-    def cut_off(self, game: int, seats: NDArray[np.int8], values: Floats) -> None:
-        """Take down what the hero's critic expects in each of its seats where a game was truncated."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcomes:
-    """How G games ended."""
-
-    returns: NDArray[np.float32]  # [G, P] outcomes
-    truncated: NDArray[np.bool_]  # [G] games cut off
-    lengths: Indices  # [G] decisions, forced moves not counted
-    histories: list[list[int]]  # all actions of each game, chance included
 
 
 @dataclass(slots=True, eq=False)
 class Rollout:
     """Plays a schedule to its end: every game that is begun counts, because otherwise short ones would be favoured."""
 
-    table: Table  # where to play; its number of slots is how many games are in flight
+    table: Table  # its number of slots is how many games are in flight
     players: Sequence[Player]  # by the seating's numbers, the hero first
-    schedule: Schedule  # the games
-    recorder: Recorder | None = None  # takes the hero's decisions; None for a match
-    # called after every step with the number of finished games
-    progress: Callable[[int], None] = lambda _finished: None
+    schedule: Schedule
+    recorder: ShardRecorder | None = None  # takes the hero's decisions; None for a match
+    progress: Callable[[int], None] = lambda _finished: None  # receives the number of finished games after every step
     _games: Indices = field(init=False)  # the game in each slot, -1 for none
     _steps: Indices = field(init=False)
     _choices: Streams = field(init=False)

@@ -1,12 +1,11 @@
 """Self-play: games of one model, against itself and its league, into one shard; and lessons, played by another."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from app.config import GameConfig, Settings
@@ -15,35 +14,13 @@ from app.engine import JsonObject, Report
 from app.games import open_table
 from app.play.match_statistics import seat_wins
 from app.play.players import PLAYERS, Player
-from app.play.recording import play_recorded
-from app.play.rollout import HERO, Schedule, draw_points, number_streams
-from app.store import BlobStore, FileStore, Shard, put_shard
+from app.play.recording import Outcomes, ShardRecorder
+from app.play.rollout import HERO, Rollout, Schedule, draw_points, number_streams
+from app.store import BlobStore, FileStore, Shard, ShardMeta, put_shard
 
-IN_FLIGHT = 256
-"""Games at once: past it a forward pass gets no cheaper a row, below it Python's part weighs more."""
-
+IN_FLIGHT = 256  # games at once: beyond it a forward pass gets no cheaper a row, below it Python's part weighs more
+LESSON_GAMES = 1024  # of a shard of lessons: some dozen megabytes where observations are long
 _REPORTS = 10  # of progress, in a job
-
-LESSON_GAMES = 1024
-"""Games of a shard of lessons: some dozen megabytes where observations are long."""
-
-
-def selfplay_seating(games: int, players: int, lineups: Sequence[tuple[Sequence[int], int]]) -> NDArray[np.int8]:
-    """Return who sits where [G, P], as numbers of players; 0 is the hero.
-
-    Args:
-        games: G; those that are left over after the lineups are the hero's alone, in every seat.
-        players: P.
-        lineups: (who sits in the P - 1 seats after the hero's, number of games) each. The hero's seat rotates.
-    """
-    seating = np.full((games, players), HERO, dtype=np.int8)
-    first = 0
-    for opponents, count in lineups:
-        heroes = np.arange(count) % players
-        for place, opponent in enumerate(opponents, 1):
-            seating[np.arange(first, first + count), (heroes + place) % players] = opponent
-        first += count
-    return seating
 
 
 def selfplay_schedule(
@@ -55,15 +32,23 @@ def selfplay_schedule(
     *,
     opening_plies: int = 0,
 ) -> Schedule:
-    """Return ``games`` games with the seating of ``selfplay_seating``, drawn from ``seed``.
+    """Return games drawn from ``seed``, each opened by 0 to ``opening_plies`` random decisions.
 
-    Each game begins with 0 to ``opening_plies`` random decisions, every number as often.
+    A lineup is the players in the seats after the hero's, which rotates, and a number of games; the hero alone plays
+    the rest, in every seat.
     """
+    seating = np.full((games, players), HERO, dtype=np.int8)
+    first = 0
+    for opponents, count in lineups:
+        heroes = np.arange(count) % players
+        for place, opponent in enumerate(opponents, 1):
+            seating[np.arange(first, first + count), (heroes + place) % players] = opponent
+        first += count
     streams = number_streams(derive_seed(seed, "openings"), np.arange(games))
     points = draw_points(streams, np.zeros(games, dtype=np.int64))
     return Schedule(
         seeds=[derive_seed(seed, "game", game) for game in range(games)],
-        seating=selfplay_seating(games, players, lineups),
+        seating=seating,
         temperatures=temperatures,
         seed=derive_seed(seed, "choices"),
         openings=(points * (opening_plies + 1)).astype(np.int64),
@@ -172,21 +157,42 @@ def play_into(store: BlobStore, spec: SelfplaySpec, report: Report) -> SelfplayR
     )
 
 
+def play_recorded(
+    config: GameConfig,
+    players: Sequence[Player],
+    schedule: Schedule,
+    *,
+    model: str,
+    seed: int,
+    worker: str,
+    in_flight: int,
+    opponents: Sequence[str] = (),
+    progress: Callable[[int], None] = lambda _finished: None,
+) -> tuple[Shard, Outcomes]:
+    """Play a schedule and return the hero's rows, with ``model`` … ``opponents`` as their origin.
+
+    See ``Rollout`` for the players and the progress; at most ``in_flight`` games are played at once. Raises
+    ``NoExperience``.
+    """
+    recorder = ShardRecorder()
+    table = open_table(config, min(len(schedule.seeds), in_flight))
+    meta = ShardMeta(
+        config_key=config.key,
+        rules_version=table.spec.rules_version,
+        model=model,
+        opponents=tuple(opponents),
+        seed=seed,
+        worker=worker,
+        temperature=schedule.temperatures[HERO],
+    )
+    outcomes = Rollout(table, players, schedule, recorder, progress).run()
+    return recorder.shard(outcomes, meta), outcomes
+
+
 def play_lessons(
     config: GameConfig, player: Player, name: str, games: int, *, seed: int, temperature: float
 ) -> Iterator[Shard]:
-    """Yield the rows of one player in every seat, shard by shard. Deterministic on a CPU.
-
-    Args:
-        config: whose game is played, and how it is rewarded.
-        player: sits in every seat.
-        name: of the player; its hash where it is a model.
-        games: of all shards together.
-        seed: of all that is drawn.
-        temperature: of the player.
-
-    Raises ``NoExperience``.
-    """
+    """Yield the rows of one player in every seat, shard by shard. Deterministic on a CPU. Raises ``NoExperience``."""
     for first in range(0, games, LESSON_GAMES):
         part = derive_seed(seed, "lessons", first)
         schedule = selfplay_schedule(min(LESSON_GAMES, games - first), config.players, [], (temperature,), part)

@@ -25,18 +25,10 @@ from app.events import (
     RunConfigured,
     SampledOpponent,
 )
-from app.league import (
-    LEAGUE_READS,
-    Agent,
-    Cycle,
-    Estimate,
-    League,
-    PairTotals,
-    find_cycle,
-    fold_league,
-    total,
-    totals_of,
-)
+from app.league.audit import Cycle, find_cycle
+from app.league.league import LEAGUE_READS, Agent, League, fold_league
+from app.league.ratings import Estimate
+from app.league.totals import PairTotals, total, totals_of
 from app.status.configs import ConfigRow, Progress, fold_config
 from app.status.summary import chances, short
 from app.telemetry import drawn

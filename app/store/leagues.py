@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.core import RANDOM, UnusableFile
-from app.league import League, dump_league, founded, load_league
+from app.league.document import dump_league, load_league
+from app.league.league import League
 from app.store.blobs import replace_durably
 
 
@@ -31,7 +32,7 @@ class LeagueFile:
 
     def __init__(self, path: Path, run_name: str, config_key: str, baselines: Sequence[str] = (RANDOM,)) -> None:
         self._path, self._run_name, self._config_key = path, run_name, config_key
-        self._founded = founded(baselines)
+        self._founded = League().with_baselines(baselines)
 
     def read(self) -> League:
         """Return the league; before the first change, a league of baselines only.

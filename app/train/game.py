@@ -1,20 +1,30 @@
-"""A run's game: the configuration changed by its settings, and the other players."""
+"""A run's game: its configuration and bots, the games to learn from, and evaluations of a policy."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.config import SELF, GameConfig, NetworkSettings, PipelineSettings
-from app.core import FlyballError
+from app.config import SELF, GameConfig, NetworkSettings, PipelineSettings, TrainingSettings
+from app.core import FlyballError, ModelHash, derive_seed
 from app.games import TableSpec, open_table, own_hearts
 from app.games.hearts.rules import HeartsRules
 from app.games.hearts.table import hand_points, moons
 from app.learning.inference import Policy
 from app.learning.network import bytes_to_parameters
+from app.play.hands import win_shares
+from app.play.matches import MatchPlan, play_rotations
 from app.play.players import Player, load_player
-from app.store import Checkpoint, MemoryStore
+from app.play.rollout import HERO
+from app.play.selfplay import play_recorded, selfplay_schedule
+from app.store import Checkpoint, MemoryStore, Shard
+from app.train.iteration import Evaluation
+
+IN_FLIGHT = 4096  # games at once
+WORKER = "pipeline"
 
 
 class UnfitSettings(FlyballError):
@@ -38,7 +48,7 @@ class RunGame:
         return None if rules is None else hand_points(returns, moon_for_shooter=rules.moon_for_shooter)
 
     def moons(self, returns: NDArray[np.float32]) -> NDArray[np.bool_] | None:
-        """Tell who shot the moon [G, P] from the outcomes [G, P], where a game is one hand of Hearts."""
+        """Return who shot the moon [G, P] from the outcomes [G, P], where a game is one hand of Hearts."""
         return None if self._single_hands is None else moons(returns)
 
     @cached_property
@@ -78,3 +88,89 @@ def run_game(config: GameConfig, settings: PipelineSettings) -> RunGame:
             hint = f"It has {', '.join(game.spec.bots)}."
             raise UnfitSettings(f"{key}: {config.key} has no bot {name!r}.", hint=hint)
     return game
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collected:
+    """Games to learn from."""
+
+    shard: Shard
+    mean_return: float  # mean outcome of the recorded seats
+    mean_points: float | None  # mean points a hand of the recorded seats, where the game counts them
+
+
+def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineSettings, seed: int) -> Collected:
+    """Play an iteration's games and record the rows of ``policy``, which is the model."""
+    asked, seats = settings.collection, game.config.players
+    names = [name for name in asked.opponents if name != SELF or not settings.env.collect_all_seats]
+    players = [policy, *(policy if name == SELF else game.bot(name) for name in names)]
+    counts = divided(asked.games_per_iteration, asked.opponents)
+    lineups = [([number] * (seats - 1), counts[name]) for number, name in enumerate(names, 1)]
+    temperatures = [asked.temperature] * len(players)
+    schedule = selfplay_schedule(
+        asked.games_per_iteration, seats, lineups, temperatures, seed, opening_plies=asked.opening_plies
+    )
+    shard, outcomes = play_recorded(
+        game.config,
+        players,
+        schedule,
+        model=model,
+        seed=seed,
+        worker=WORKER,
+        in_flight=IN_FLIGHT,
+        opponents=names,
+    )
+    recorded, points = schedule.seating == HERO, game.points(outcomes.returns)
+    return Collected(
+        shard=shard,
+        mean_return=float(outcomes.returns[recorded].mean()),
+        mean_points=None if points is None else float(points[recorded].mean()),
+    )
+
+
+def lessons(game: RunGame, teacher: Player, model: ModelHash, games: int, seed: int) -> Shard:
+    """Let a teacher play all seats; ``model`` learns from its rows."""
+    schedule = selfplay_schedule(games, game.config.players, [], (1.0,), seed)
+    shard, _ = play_recorded(
+        game.config, [teacher], schedule, model=model, seed=seed, worker=WORKER, in_flight=IN_FLIGHT
+    )
+    return shard
+
+
+def divided(games: int, shares: Mapping[str, float]) -> dict[str, int]:
+    """Divide ``games`` by shares that need not sum to 1."""
+    bounds = np.rint(np.cumsum([0.0, *shares.values()]) / sum(shares.values()) * games).astype(int)
+    return dict(zip(shares, np.diff(bounds).tolist(), strict=True))
+
+
+def evaluate(game: RunGame, policy: Player, opponent: str, *, games: int, temperature: float, seed: int) -> Evaluation:
+    """Play a policy against copies of a bot; games are rounded up to whole rotations, at least two.
+
+    The temperature is the policy's; 0 is greedy. A seed gives all policies the same deals.
+    """
+    seats = game.config.players
+    rotations = max(2, -(-games // seats))
+    plan = MatchPlan(rotations * seats, seed, temperature, game.config.evaluation.opening_plies)
+    outcomes, heroes = play_rotations(game.config, policy, game.bot(opponent), plan)
+    returns, numbers = outcomes.returns, np.arange(plan.games)
+    means = returns[numbers, heroes].reshape(rotations, seats).mean(axis=1, dtype=np.float64)
+    points, shot = game.points(returns), game.moons(returns)
+    return Evaluation(
+        opponent=opponent,
+        games=plan.games,
+        outcome=float(means.mean()),
+        stderr=float(means.std(ddof=1)) / sqrt(rotations),
+        win_share=float(win_shares(-returns)[numbers, heroes].mean()),
+        points=None if points is None else float(points[numbers, heroes].mean()),
+        moon_rate=None if shot is None else float(shot[numbers, heroes].mean()),
+    )
+
+
+def final_evaluations(game: RunGame, policy: Player, settings: TrainingSettings, seed: int) -> list[Evaluation]:
+    """Play a policy against every bot of the game on deals that decided nothing in its run."""
+    games, temperature = settings.final_games, settings.eval_temperature
+    fresh = derive_seed(seed, "final evaluation")
+    return [
+        evaluate(game, policy, bot, games=games, temperature=temperature, seed=fresh)
+        for bot in (game.spec.bots if games else ())
+    ]

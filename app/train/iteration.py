@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +21,15 @@ class Evaluation:
     outcome: float  # mean outcome of the hero, in [-1, 1]; higher is better, and 0 is what equals get
     stderr: float  # of ``outcome``, from the rotations: games of one rotation share their deal
     win_share: float  # mean share of the win, in [0, 1]; who is best alone has all of it, ties split it
-    points: float | None = None  # mean points a hand, where the game counts them (Hearts: lower is better), else None
-    # share of the hands in which the hero took all points, where the game counts them, else None
-    moon_rate: float | None = None
+    points: float | None = None  # mean points a hand, where the game counts them (Hearts: lower is better)
+    moon_rate: float | None = None  # share of the hands in which the hero took all points, where the game counts them
+
+    def __str__(self) -> str:
+        points = "" if self.points is None else f"{self.points:.2f} points a hand, "
+        return (
+            f"{points}outcome {self.outcome:+.4f} ± {self.stderr:.4f}, win share {self.win_share:.3f} "
+            f"in {self.games} games against {self.opponent}"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +67,7 @@ class Iteration:
     games: int  # played in it
     rows: int  # decisions recorded in them
     mean_return: float  # mean outcome of the recorded seats, in [-1, 1]
-    mean_points: float | None  # mean points a hand of the recorded seats, where the game counts them, else None
+    mean_points: float | None  # mean points a hand of the recorded seats, where the game counts them
     policy_loss: float  # the clipped surrogate, as a loss; this and what follows are means over the last epoch
     value_loss: float  # mean squared error, clipped
     entropy: float  # of the policy over legal actions, nats
@@ -80,23 +85,17 @@ class Iteration:
     distributions: Distributions  # for histograms
 
 
-class Sink(Protocol):
-    """Takes iterations down: curves, tables, lines on a terminal."""
+class Sink:
+    """Base of what receives a run's iterations: curves, tables, lines on a terminal."""
 
     def begin(self, evaluation: Evaluation) -> None:
-        """Take down how good the first policy is, which is no iteration's, where there is a place for that.
-
-        A run that was interrupted before its first checkpoint says so again.
-        """
-        ...
+        """Take the first policy's evaluation; it comes again if the run stops before its first checkpoint."""
 
     def write(self, iteration: Iteration, policy: Policy) -> None:
-        """Take down an iteration and the policy that came out of it.
+        """Take an iteration and its resulting policy.
 
-        A run that is resumed repeats the iterations after its last checkpoint, so a number may come again.
+        A resumed run repeats the iterations after its last checkpoint, so a number may come again.
         """
-        ...
 
     def close(self) -> None:
         """Write what is left. Nothing is written afterwards."""
-        ...

@@ -15,14 +15,10 @@ from app.learning.network import missing_device
 from app.learning.ppo import EpochMetrics, TrainingDiverged
 from app.learning.samples import Samples, make_samples
 from app.store import Checkpoint, Manifest, MemoryStore, get_checkpoint, load_experience, put_checkpoint
-from app.train.collecting import lessons
-from app.train.game import RunGame, UnfitSettings
+from app.train.game import RunGame, UnfitSettings, lessons
 
-CAUTION = 0.5
-"""Factor on learning rate and clip after a divergence."""
-
-CURIOSITY = 1.5
-"""Factor on the entropy coefficient after a divergence, because a collapsed policy needs more."""
+CAUTION = 0.5  # factor on learning rate and clip after a divergence
+CURIOSITY = 1.5  # factor on the entropy coefficient after a divergence, because a collapsed policy needs more
 
 
 def check_start(settings: PipelineSettings, *, begun: bool) -> None:
@@ -52,7 +48,7 @@ def _cloned(
     given = load_experience(Path(asked.experience), game.config) if asked.experience else None
     for number in range(1, asked.rounds + 1):
         fresh = derive_seed(seed, "lesson", number)
-        shard = given or lessons(game, game.bot(asked.teacher), student.model, asked.games_per_round, fresh).shard
+        shard = given or lessons(game, game.bot(asked.teacher), student.model, asked.games_per_round, fresh)
         samples = make_samples([shard], settings.ppo.gamma, gae_lambda=1.0)  # the critic learns whole returns
         result = imitate(student, samples, asked, seed=derive_seed(seed, "cloning", number), device=device)
         metrics = result.metrics
@@ -66,13 +62,7 @@ def _cloned(
 
 
 def scheduled(settings: PipelinePpoSettings, progress: float, recoveries: int) -> PipelinePpoSettings:
-    """Return the settings of one iteration.
-
-    Args:
-        settings: of the run.
-        progress: 0 in the first iteration, 1 in the last.
-        recoveries: updates that have diverged so far.
-    """
+    """Return an iteration's settings; progress is 0 in the first and 1 in the last, recoveries are divergences."""
     weight = progress if settings.schedule == "linear" else (1 - cos(pi * progress)) / 2
     calm = CAUTION**recoveries
 

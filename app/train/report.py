@@ -1,18 +1,17 @@
 """The final report of a run: how it went, and how good its best policy is. Markdown, and a figure of curves."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from app.core import p_text
+from app.core.statistics import Z_95
 from app.play.hands import student
 from app.telemetry import drawn
-from app.train.csv_log import read_log
-from app.train.curves import settings_text
 from app.train.iteration import Evaluation
+from app.train.sinks import read_log, settings_text
 from app.train.state import RunHead, RunState
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ _LEGEND = (
     "p is that of being the bot's equal."
 )
 _INCHES = (11.0, 9.0)
-_Z_95 = 1.96
 _PANELS = {
     "policy loss": ("policy_loss",),
     "value loss": ("value_loss",),
@@ -35,31 +33,18 @@ _PANELS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A policy against a bot in all other seats, on deals that decided nothing before."""
+def p_value(found: Evaluation, players: int) -> float:
+    """Return the two-sided p-value of being the bot's equal, whose mean outcome is 0: Student's t over the rotations.
 
-    found: Evaluation  # the evaluation
-    # two-sided, of being the bot's equal, whose mean outcome is 0: Student's t over the rotations. A rotation has
-    # one deal in every seat, so what luck there is in the deal cancels.
-    p_value: float
-
-
-def judged(found: Evaluation, players: int) -> Verdict:
-    """Test an evaluation of whole rotations of ``players`` games."""
-    _, p_value = student(found.outcome, found.stderr, found.games // players - 1)
-    return Verdict(found, p_value)
-
-
-def summary_text(head: RunHead, state: RunState, finals: Sequence[Verdict], rows: Sequence[Mapping[str, str]]) -> str:
-    """Return in Markdown how a run went, and how good its best policy is.
-
-    Args:
-        head: what the run is.
-        state: where it ended.
-        finals: how good its best policy is.
-        rows: of its log; empty where it kept none.
+    A rotation of ``players`` games has one deal in every seat, so luck of the deal cancels.
     """
+    return student(found.outcome, found.stderr, found.games // players - 1)[1]
+
+
+def summary_text(
+    head: RunHead, state: RunState, finals: Sequence[Evaluation], players: int, rows: Sequence[Mapping[str, str]]
+) -> str:
+    """Return the course of a run in Markdown, from the rows of its log, if any, and the strength of its best policy."""
     course = f"{state.iteration} iterations, {state.games:,} games"
     if rows:
         made, wall, processor = (
@@ -79,7 +64,7 @@ def summary_text(head: RunHead, state: RunState, finals: Sequence[Verdict], rows
             f"{found['stderr']:.4f}{points} in {found['games']} games against {found['opponent']}; the best of many "
             "measurements is better than the policy."
         ),
-        _table(finals) if finals else "No final evaluation was asked for.",
+        _table(finals, players) if finals else "No final evaluation was asked for.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -108,19 +93,18 @@ def draw_curves(folder: Path, log: Path) -> bool:
     return True
 
 
-def _table(finals: Sequence[Verdict]) -> str:
-    counts_points = any(verdict.found.points is not None for verdict in finals)
+def _table(finals: Sequence[Evaluation], players: int) -> str:
+    counts_points = any(found.points is not None for found in finals)
     names = ["against", "games", "outcome, 95%", "p", "win share"]
     names += ["points a hand", "moons"] if counts_points else []
     lines = [_line(names), _line(["---"] * len(names))]
-    for verdict in finals:
-        found = verdict.found
-        reach = _Z_95 * found.stderr
+    for found in finals:
+        reach = Z_95 * found.stderr
         cells = [
             found.opponent,
             f"{found.games:,}",
             f"{found.outcome:+.4f} [{found.outcome - reach:+.4f}, {found.outcome + reach:+.4f}]",
-            p_text(verdict.p_value),
+            p_text(p_value(found, players)),
             f"{found.win_share:.3f}",
         ]
         if found.points is not None and found.moon_rate is not None:
@@ -136,7 +120,7 @@ def _line(cells: Sequence[str]) -> str:
 def _evaluations(axes: "Axes", rows: Sequence[Mapping[str, str]]) -> None:
     measured = [row for row in rows if row["eval_outcome"]]
     numbers, means, errors = (_column(measured, name) for name in ("iteration", "eval_outcome", "eval_stderr"))
-    axes.errorbar(numbers, means, yerr=_Z_95 * errors, fmt=".-", linewidth=0.8, elinewidth=0.5, capsize=2)
+    axes.errorbar(numbers, means, yerr=Z_95 * errors, fmt=".-", linewidth=0.8, elinewidth=0.5, capsize=2)
     best = [row for row in measured if row["checkpoint"] == "true"]
     axes.plot(_column(best, "iteration"), _column(best, "eval_outcome"), "*", label="best so far")
     axes.axhline(0, color="grey", linewidth=0.5)

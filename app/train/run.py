@@ -17,15 +17,13 @@ from app.core import FlyballError, derive_seed
 from app.learning.inference import Policy
 from app.learning.samples import Samples, explained_variance, prepare
 from app.store import Checkpoint
-from app.train.collecting import collect
-from app.train.evaluating import described, evaluate, most_rise
-from app.train.game import RunGame
+from app.train.game import RunGame, collect, evaluate
 from app.train.iteration import PHASES, Distributions, Evaluation, Iteration, Seconds, Sink
 from app.train.learning import Learned, first_policy, learn, scheduled
 from app.train.state import Best, RunPlace, RunState
 
-SAMPLED = 1024
-"""Rows that histograms are made of."""
+SAMPLED = 1024  # rows that histograms are made of
+_Z_95_ONE_SIDED = 1.645
 
 
 class TooManyDivergences(FlyballError):
@@ -43,6 +41,19 @@ def _distributions(policy: Policy, samples: Samples, gradients: Mapping[str, flo
         advantages=(samples.target - samples.value)[rows].numpy(),
         gradients=gradients,
     )
+
+
+def most_rise(evaluations: Sequence[tuple[float, float]]) -> float:
+    """Return the upper 95% bound on the rise of the outcome over at least two evaluations, made at even intervals.
+
+    An evaluation is an outcome with its standard error. The rise is that of the least-squares line, from the first to
+    the last. A line, because evaluations are noisier than a policy's gain between two of them: a series without a new
+    best, or a slump, is no evidence.
+    """
+    outcomes, stderrs = np.array(evaluations).T
+    place = np.linspace(-0.5, 0.5, len(outcomes))
+    weights = place / (place**2).sum()
+    return float(weights @ outcomes) + _Z_95_ONE_SIDED * float(np.linalg.norm(weights * stderrs))
 
 
 @dataclass(slots=True, eq=False)
@@ -80,8 +91,7 @@ class TrainingRun:
             return state
         self._current = first_policy(self.game, self.settings, self.seed, self.say)
         found = self._evaluated(self._policy())
-        self.say(f"The first policy: {described(found)}.")
-        self.place.keep(self._current)
+        self.say(f"The first policy: {found}.")
         for sink in self.sinks:
             sink.begin(found)
         state = RunState(iteration=0, model=self._current.model, best=Best.of(0, self._current.model, found))
@@ -127,7 +137,7 @@ class TrainingRun:
             games=settings.collection.games_per_iteration,
             rows=games.shard.rows,
             mean_return=games.mean_return,
-            mean_points=games.mean_points(self.game),
+            mean_points=games.mean_points,
             **asdict(learned.metrics),
             explained_variance=explained_variance(samples),
             learning_rate=ppo.learning_rate,

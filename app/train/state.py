@@ -1,4 +1,4 @@
-"""Where a run is: what a resumed one goes on from."""
+"""The folder of a run, and the checkpoint that a resumed run continues from."""
 
 import fcntl
 from collections.abc import Iterator
@@ -74,12 +74,7 @@ class RunHead(Settings):
 
 
 class RunPlace:
-    """The folder of a run: ``run.json``, ``state.json``, and the models it refers to.
-
-    Attributes:
-        path: of the folder.
-        models: the folder of the store of models.
-    """
+    """The folder of a run: ``run.json``, ``state.json``, and in ``models`` the models it refers to."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.models = path, path / "models"
@@ -102,13 +97,13 @@ class RunPlace:
             yield
 
     def begin(self, head: RunHead) -> None:
-        """Write down what a new run is, in a folder that is held. Raises ``RunExists``."""
+        """Write the head of a new run into a folder that is held. Raises ``RunExists``."""
         if self._head.exists():
             raise RunExists(f"{self.path} holds a run.", hint="Go on with it by --resume, or choose another --output.")
         self._write(self._head, head)
 
     def head(self) -> RunHead:
-        """Return what the run is. Raises ``NoRun`` or ``UnusableFile``."""
+        """Return the run's head. Raises ``NoRun`` or ``UnusableFile``."""
         return self._read(self._head, RunHead)
 
     def change(self, head: RunHead) -> None:
@@ -116,7 +111,7 @@ class RunPlace:
         self._write(self._head, head)
 
     def state(self) -> RunState | None:
-        """Return where the run is; None before its first checkpoint. Raises as ``head``."""
+        """Return the run's last checkpoint; None before the first. Raises as ``head``."""
         return self._read(self._state, RunState) if self._state.exists() else None
 
     def model(self, model: ModelHash) -> Checkpoint:

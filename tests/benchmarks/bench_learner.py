@@ -15,8 +15,8 @@ import torch
 from torch.distributions import Categorical
 
 from app.config import NetworkSettings, PpoSettings
+from app.learning.learner import load_adam
 from app.learning.network import ActorCritic, init_policy, load_network
-from app.learning.optimizer import load_adam
 from app.learning.ppo import losses, update
 from app.learning.samples import Samples
 

@@ -18,8 +18,7 @@ import torch
 
 from app.config import GAMES, PipelineSettings
 from app.learning.samples import prepare
-from app.train.collecting import collect
-from app.train.game import run_game
+from app.train.game import collect, run_game
 from app.train.learning import first_policy, learn
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]

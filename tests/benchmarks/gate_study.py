@@ -24,10 +24,11 @@ from statistics import mean, stdev
 from app.config import GAMES, RunFolder, RunSettings
 from app.events import ModelPromoted, PromotionRejected
 from app.journal import SqliteJournalReader, history
-from app.league import PairTotals, rate
-from app.play.gauntlet import Batch, BatchSpec, Opponent
+from app.league.pool import rate
+from app.league.totals import PairTotals
+from app.play.gauntlet import Batch, BatchResult, BatchSpec, Opponent
 from app.play.match_statistics import match_statistics
-from app.play.matches import play_batch
+from app.play.matches import batch as play_batch
 from app.status.league import LEAGUES_READ, read_leagues
 from app.store import FileStore
 
@@ -81,11 +82,12 @@ def outcome(folder: Path, key: str) -> dict[str, object]:
 
 def round_robin(store: Path, key: str, models: list[str], games: int) -> Iterator[PairTotals]:
     """Play all models against each other."""
-    files, config = FileStore(store), RunSettings(configs=(GAMES[key],)).config(key)
+    config = RunSettings(configs=(GAMES[key],)).config(key)
     for one, other in combinations(models, 2):
         opponent = Opponent(name="member_1", kind="model", model=other, games=games)
         batch = Batch(opponent=opponent, first=0, games=games)
-        played = play_batch(files, BatchSpec(store=store, config=config, model=one, batch=batch, seed=20_261_123))
+        spec = BatchSpec(store=store, config=config, model=one, batch=batch, seed=20_261_123)
+        played = BatchResult.model_validate(play_batch(spec.model_dump(mode="json"), lambda _: None))
         yield PairTotals.of_rotations(one, other, match_statistics(played.games, config.players).rotations)
 
 

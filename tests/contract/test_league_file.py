@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from independent_games import of_games
 from league_processes import hold_and_die, take_steps
 from league_strategies import leagues
 from leagues import checkpoint, league_of, meet, model
 
 from app.core import Elo
-from app.league import Agent, DamagedLeague, League, PairTotals, dump_league, load_league
+from app.league.document import DamagedLeague, dump_league, load_league
+from app.league.league import Agent, League
 from app.store import ForeignLeague, LeagueFile
 
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -93,7 +95,7 @@ def test_a_file_with_nothing_but_what_the_seed_knows_is_read(tmp_path: Path) -> 
     agent = league.agents[model(40)]
     assert (agent.step, agent.elo, agent.elo_stderr, agent.matches, agent.parent) == (40, 1200, None, 30, model(30))
     assert agent.created_us == datetime(2025, 12, 6, 9, tzinfo=UTC).timestamp() * 1e6
-    assert league.between(model(40), "random_bot") == PairTotals.of_games(model(40), "random_bot", 17, 0, 3)
+    assert league.between(model(40), "random_bot") == of_games(model(40), "random_bot", 17, 0, 3)
     assert league.latest_step == 40
 
 

@@ -6,13 +6,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from golden_runs import load
+from independent_games import of_games
 from leagues import checkpoint, league_of, meet, model
 from recorded_run import KEY, Recording, write_journal
 
 from app.cli.group import main
 from app.config import RunSettings
 from app.events import EloUpdated, EvaluationCompleted, RunConfigured
-from app.league import PairTotals, dump_league, load_league, total
+from app.league.document import dump_league, load_league
+from app.league.totals import total
 from app.status.league import LeagueView
 from app.store import LeagueFile
 
@@ -192,7 +194,7 @@ def circle(names: list[str], games: int) -> LeagueView:
     """Return a league of three in which each wins seven of ten games against the next."""
     won, lost = 7 * games // 10, 3 * games // 10
     pairs = zip(names, names[1:] + names[:1], strict=True)
-    return LeagueView(pairs=total(PairTotals.of_games(one, other, won, 0, lost) for one, other in pairs))
+    return LeagueView(pairs=total(of_games(one, other, won, 0, lost) for one, other in pairs))
 
 
 def test_a_planted_circle_is_found() -> None:
@@ -200,7 +202,7 @@ def test_a_planted_circle_is_found() -> None:
     cycle = circle(names, 200).cycle()
     assert cycle is not None
     assert set(cycle.agents) == set(names)
-    assert LeagueView(pairs=(PairTotals.of_games(names[0], names[1], 140, 0, 60),)).cycle() is None
+    assert LeagueView(pairs=(of_games(names[0], names[1], 140, 0, 60),)).cycle() is None
 
 
 @pytest.mark.parametrize(("games", "bound"), [(200, "p < 1.6e-07"), (1_000_000, "p < 1e-300")])

@@ -16,7 +16,7 @@ from app.cli.group import main
 from app.cli.train import LEAVES, by_key, training_settings
 from app.config import GAMES
 from app.config.loading import BadSettings
-from app.train.csv_log import read_log
+from app.train.sinks import read_log
 from app.train.state import RunPlace
 
 SMALL = (

@@ -3,9 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from app.config import GAMES
 from app.core import Elo
-from app.league import OpponentScore, RatingPrior, performance_rating
-from app.play.gauntlet import BatchResult, Opponent, merge, split
+from app.league.ratings import OpponentScore, RatingPrior, performance_rating
+from app.play.gauntlet import BatchResult, GauntletSpec, Opponent
 from app.play.inspection import ShardStatistics, quality_score
 from app.play.match_statistics import MatchGames, game_scores, match_games, match_statistics
 
@@ -62,16 +63,24 @@ def test_a_match_in_batches_is_the_match(verdicts, players, batch_games) -> None
         lengths=range(count),
         fingerprints=[str(game % 7) for game in range(count)],
     )
-    batches = split([Opponent(name="random", kind="random", games=count)], batch_games, players)
+    config = next(config for config in GAMES.values() if config.players == players)
+    spec = GauntletSpec(
+        store="store",
+        config=config.replace(evaluation=config.evaluation.replace(batch_games=batch_games)),
+        model="a" * 64,
+        opponents=[Opponent(name="random", kind="random", games=count)],
+        seed=0,
+    )
+    batches = spec.batches
     parts = [
         BatchResult(
             games={name: values[batch.first : batch.first + batch.games] for name, values in whole}, seconds=1.0
-        )
+        ).model_dump(mode="json")
         for batch in batches
     ]
     assert [batch.first for batch in batches] == [sum(one.games for one in batches[:i]) for i in range(len(batches))]
     assert all(batch.games % players == 0 and batch.games <= max(players, batch_games) for batch in batches)
-    merged = merge(batches, parts, players)
+    merged = spec.gather(parts)
     assert dict(match_statistics(whole, players)).items() <= dict(merged.results[0]).items()
     assert merged.lost_games == 0
     assert merged.seconds == len(batches)

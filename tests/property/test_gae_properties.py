@@ -1,14 +1,18 @@
 """Advantages of all episodes at once against one loop per episode."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shard_rows import COLUMNS, rows_of
 
-from app.learning.gae import Trajectory, UnfinishedEpisode, advantages
+from app.learning.samples import UnfinishedEpisode, advantages
+from app.store import Shard
 
 
-def one_by_one(rows: Trajectory, gamma: float, gae_lambda: float) -> np.ndarray:
+def one_by_one(rows: Shard, gamma: float, gae_lambda: float) -> np.ndarray:
     """The definition: A(t) is the sum over k of (gamma lambda)^k delta(t + k), within the episode."""
     result = np.zeros(len(rows.game))
     for game, seat in set(zip(rows.game.tolist(), rows.seat.tolist(), strict=True)):
@@ -30,7 +34,7 @@ def one_by_one(rows: Trajectory, gamma: float, gae_lambda: float) -> np.ndarray:
 
 
 @st.composite
-def trajectories(draw) -> Trajectory:
+def trajectories(draw) -> Shard:
     """Rows of some games in any order; each seat's part ends, perhaps more than once."""
     lengths = draw(st.lists(st.lists(st.integers(0, 6), min_size=2, max_size=4), min_size=1, max_size=5))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -41,7 +45,7 @@ def trajectories(draw) -> Trajectory:
     end, cut = rng.random(size) < 0.15, rng.random(size) < 0.5
     last = (place == length - 1) | end
     floats = rng.normal(size=(3, size)).astype(np.float32)
-    return Trajectory(
+    return rows_of(
         game=game,
         seat=seat.astype(np.int8),
         step=place * 7 + seat,  # steps of a game, of which a seat has some
@@ -63,7 +67,7 @@ def test_agrees_with_the_definition_whatever_the_order_of_rows(rows, gamma, gae_
 @settings(deadline=None)
 def test_shuffling_the_rows_shuffles_the_advantages(rows, seed):
     order = np.random.default_rng(seed).permutation(len(rows.game))
-    shuffled = Trajectory(**{name: getattr(rows, name)[order] for name in Trajectory.__dataclass_fields__})
+    shuffled = rows_of(**{name: getattr(rows, name)[order] for name in COLUMNS})
     assert np.array_equal(advantages(shuffled, 0.9, 0.8), advantages(rows, 0.9, 0.8)[order])
 
 
@@ -80,6 +84,6 @@ def test_with_lambda_one_and_gamma_one_an_advantage_is_what_is_still_to_come_les
 @settings(deadline=None)
 def test_an_episode_without_an_end_is_refused(rows):
     nothing = np.zeros(len(rows.game), dtype=bool)
-    endless = Trajectory(rows.game, rows.seat, rows.step, rows.reward, rows.value, nothing, nothing, rows.bootstrap)
+    endless = replace(rows, done=nothing, truncated=nothing)
     with pytest.raises(UnfinishedEpisode, match="do not end"):
         advantages(endless, 0.9, 0.9)

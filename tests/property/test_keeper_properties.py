@@ -8,7 +8,7 @@ from generated_run import generated, hasty
 from app.controllers import LeagueKeeper
 from app.controllers.fold import Fold
 from app.events import CheckpointAdded, CheckpointRetired, ModelRolledBack
-from app.league import LEAGUE_READS, League, fold_league
+from app.league.league import LEAGUE_READS, League, fold_league
 
 SCHEDULE = {"recent_every": 1, "recent_for": 5, "anchor_every": 7, "capacity": 7, "lasting_elo": 200}
 SETTINGS = hasty().replace(league=hasty().league.model_validate({"admission": SCHEDULE}))

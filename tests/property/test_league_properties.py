@@ -3,23 +3,16 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from independent_games import of_games
 from league_strategies import heroes, leagues
 from leagues import checkpoint, model
 
 from app.config import MATCHMAKING, AdmissionSettings, MatchmakingSettings
 from app.core import lineups
-from app.league import (
-    STRATEGIES,
-    League,
-    PairTotals,
-    Wanted,
-    admission,
-    distribution,
-    placement,
-    retirements,
-    select,
-    win_probability,
-)
+from app.league.admission import admission, retirements
+from app.league.league import League
+from app.league.matchmaking import STRATEGIES, distribution, select, win_probability
+from app.league.tournaments import placement
 
 SHARE = st.sampled_from([0.0, 0.1, 0.4, 1.0])
 MIXES = st.sampled_from(list(MATCHMAKING.values())) | st.builds(
@@ -65,11 +58,11 @@ def test_probabilities_sum_to_one_and_only_the_active_are_met(league, mix, seed,
 def test_every_strategy_selects_different_active_others(strategy, league, count, seed, data) -> None:
     hero = data.draw(heroes(league))
     curve = data.draw(st.sampled_from(["even", "hard", "var"]))
-    chosen = select(league, strategy, Wanted(hero, count, seed, curve))
+    chosen = select(league, strategy, hero, count, seed=seed, curve=curve)
     assert len(chosen) <= count
     assert len({agent.id for agent in chosen}) == len(chosen)
     assert all(not agent.retired and agent.id != hero.id and agent == league.agents[agent.id] for agent in chosen)
-    assert chosen == select(league, strategy, Wanted(hero, count, seed, curve))
+    assert chosen == select(league, strategy, hero, count, seed=seed, curve=curve)
     if strategy in ("random", "round_robin"):
         assert len(chosen) == min(count, sum(agent.id != hero.id for agent in league.active))
 
@@ -116,7 +109,7 @@ def test_games_are_seen_from_both_sides(league, played) -> None:
     for number, (games, halves) in enumerate(played):
         points = min(games, halves / 2)
         one, other, seen = ("a", "b", points) if number % 2 else ("b", "a", games - points)
-        league = league.with_games(PairTotals.of_games(one, other, seen, 0, games - seen))
+        league = league.with_games(of_games(one, other, seen, 0, games - seen))
     total = sum(games for games, _ in played)
     points = sum(min(games, halves / 2) for games, halves in played)
     mine, theirs = league.between("a", "b"), league.between("b", "a")

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from independent_games import of_games
 
-from app.league import PairTotals, Ratings, fit_bradley_terry
+from app.league.bradley_terry import fit_bradley_terry
+from app.league.ratings import Ratings
+from app.league.totals import PairTotals
 
 AGENTS = st.sampled_from(["random", "a", "b", "c", "d"])
 
@@ -20,7 +23,7 @@ def totals(draw: st.DrawFn) -> PairTotals:
             counts[outcome] += draw(st.integers(1, 50))
         return PairTotals.of_rotations(first, second, tuple(counts.tolist()))
     wins, draws, losses = draw(st.tuples(*[st.integers(0, 50)] * 3).filter(any))
-    return PairTotals.of_games(first, second, wins, draws, losses)
+    return of_games(first, second, wins, draws, losses)
 
 
 @given(totals())

@@ -7,7 +7,8 @@ from pathlib import Path
 from leagues import checkpoint, meet, model
 
 from app.config import AdmissionSettings
-from app.league import League, admission, retirements
+from app.league.admission import admission, retirements
+from app.league.league import League
 from app.store import LeagueFile
 
 
@@ -20,7 +21,7 @@ def stepped(step: int, league: League) -> League:
     """Present the checkpoint of a step, which has played one game; the random bot counts all of them."""
     settings = AdmissionSettings()
     bot = league.agents["random"]
-    league = league.with_rating("random", 0.0, 0.0, bot.matches + 1)
+    league = league.with_agent(bot.rated(0.0, 0.0, bot.matches + 1))
     roles = admission(step, 0.0, league, settings)
     if roles:
         league = meet(league.with_agent(checkpoint(step, 0.0, roles=roles)), model(step), "random", 1, 1)

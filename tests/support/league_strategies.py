@@ -7,7 +7,8 @@ from leagues import model
 
 from app.core import Elo, rotation_outcomes
 from app.events import LeagueRole
-from app.league import Agent, League, PairTotals, founded
+from app.league.league import Agent, League
+from app.league.totals import PairTotals
 
 ROLES: tuple[tuple[LeagueRole, ...], ...] = (
     ("recent",),
@@ -40,7 +41,7 @@ def random_checkpoint(step: int, rng: Random) -> Agent:
 def random_league(number: int) -> League:
     """Make a league with any members, games, retired and unknown ones."""
     rng = Random(number)
-    league = founded(rng.choice([(), ("random",), ("heuristic", "random")]))
+    league = League().with_baselines(rng.choice([(), ("random",), ("heuristic", "random")]))
     for step in rng.sample(range(300), rng.randrange(8)):
         league = league.with_agent(random_checkpoint(step, rng))
     known = [*league.agents, model(999)]

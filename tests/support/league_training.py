@@ -8,7 +8,10 @@ from leagues import checkpoint
 
 from app.config import GAMES, AdmissionSettings, NetworkSettings
 from app.core import ModelHash, derive_seed
-from app.league import League, PairTotals, Wanted, admission, retirements, select
+from app.league.admission import admission, retirements
+from app.league.league import League
+from app.league.matchmaking import select
+from app.league.totals import PairTotals
 from app.learning.jobs import initialise, train
 from app.play.gauntlet import GauntletSpec, plan_matches
 from app.play.matches import batch
@@ -40,7 +43,7 @@ def rated(folder: Path, model: str, opponents: tuple[str, ...], games: int, seed
 def entered(step: int, model: str, games: tuple[PairTotals, ...], league: League) -> League:
     """Count a step, and let its model enter if it is due."""
     bot = league.agents["random"]
-    league = league.with_rating("random", 0.0, 0.0, bot.matches + 1)
+    league = league.with_agent(bot.rated(0.0, 0.0, bot.matches + 1))
     if not (roles := admission(step, None, league, SCHEDULE)):
         return league
     newest = checkpoint(step, roles=roles).replace(id=model)
@@ -59,8 +62,8 @@ def train_line(folder: Path, first: int, stride: int, steps: int) -> None:
     model = initialise({**base, "seed": first}, _quiet)["model"]
     for number, step in enumerate(range(first, steps, stride)):
         seed = derive_seed(first, "step", number)
-        wanted = Wanted(checkpoint(step).replace(id=model), count=2, seed=seed)
-        opponents = tuple(agent.id for agent in select(registry(folder).read(), "pfsp", wanted))
+        hero = checkpoint(step).replace(id=model)
+        opponents = tuple(agent.id for agent in select(registry(folder).read(), "pfsp", hero, 2, seed=seed))
         lineups = [{"opponents": [name], "games": GAMES_A_STEP // 4} for name in opponents]
         played = {"model": model, "lineups": lineups, "games": GAMES_A_STEP, "seed": seed, "temperature": 1.0}
         shard = play({**base, **played, "worker": f"line {first}"}, _quiet)["shard"]

@@ -1,7 +1,9 @@
 """Leagues for tests, made by hand."""
 
+from independent_games import of_games
+
 from app.core import Elo
-from app.league import Agent, League, PairTotals, founded
+from app.league.league import Agent, League
 
 
 def model(step: int) -> str:
@@ -25,7 +27,7 @@ def checkpoint(step: int, elo: float | None = None, parent: int | None = None, *
 
 def league_of(*agents: Agent, baselines=("random",), **more) -> League:
     """Return a league with these checkpoints."""
-    league = founded(baselines).replace(**more)
+    league = League().with_baselines(baselines).replace(**more)
     for agent in agents:
         league = league.with_agent(agent)
     return league
@@ -34,4 +36,4 @@ def league_of(*agents: Agent, baselines=("random",), **more) -> League:
 def meet(league: League, one: Agent | str, other: Agent | str, games: int, points: float) -> League:
     """Let two play."""
     first, second = (agent if isinstance(agent, str) else agent.id for agent in (one, other))
-    return league.with_games(PairTotals.of_games(first, second, points, 0, games - points))
+    return league.with_games(of_games(first, second, points, 0, games - points))

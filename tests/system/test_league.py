@@ -21,7 +21,7 @@ from app.events import (
     SelfplayComplete,
     SelfplayRequested,
 )
-from app.league import League, fold_league
+from app.league.league import League, fold_league
 from app.store import FileStore, MissingBlob, Shard, get_shard
 
 P = TypeVar("P", bound=Payload)

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 
 from app.config import EvaluationSettings
 from app.core import Elo, ModelHash
-from app.league import OpponentScore, RatingPrior, performance_rating
+from app.league.ratings import OpponentScore, RatingPrior, performance_rating
 from app.play.gauntlet import Opponent, plan_gauntlet
 from app.play.inspection import ShardStatistics, quality_score
 from app.play.match_statistics import MatchGames, NoGames, game_scores, match_games, match_statistics, seat_wins

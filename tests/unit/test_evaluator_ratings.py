@@ -4,6 +4,7 @@ from functools import partial
 from itertools import combinations
 
 from driving import KEY, Driven, DrivenWorker, promoted, run_settings
+from independent_games import of_games
 from leagues import model
 from rotations import rotations
 
@@ -11,7 +12,9 @@ from app.controllers import LeagueKeeper
 from app.controllers.fold import SETTINGS_KEY, Fold, written
 from app.core import Elo, Rate, expected_score
 from app.events import AgentRating, EloUpdated, EvaluationCompleted, EvaluationFailed, EvaluationRequested, Payload
-from app.league import Estimate, OpponentScore, PairTotals, audit, performance_rating
+from app.league.audit import audit
+from app.league.ratings import Estimate, OpponentScore, performance_rating
+from app.league.totals import PairTotals
 from daemons.evaluation import Evaluator
 from daemons.jobs import Place
 
@@ -46,7 +49,7 @@ class Run:
         played = []
         for one, other in combinations(sorted(steps), 2):
             won = self._match(other, "member_1", model(one), games)["wins"]
-            played.append(PairTotals.of_games(model(other), model(one), won, 0, games - won))
+            played.append(of_games(model(other), model(one), won, 0, games - won))
         return played
 
     def evaluated(self, step: int, purpose: str = "rating") -> tuple[Payload, ...]:

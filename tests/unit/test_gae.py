@@ -2,16 +2,18 @@
 
 import numpy as np
 import pytest
+from shard_rows import rows_of
 
-from app.learning.gae import Trajectory, advantages
+from app.learning.samples import advantages
+from app.store import Shard
 
 
-def trajectory(steps, rewards, values, *, done=(), truncated=(), bootstrap=0.0, seats=None, games=None) -> Trajectory:
+def trajectory(steps, rewards, values, *, done=(), truncated=(), bootstrap=0.0, seats=None, games=None) -> Shard:
     size = len(steps)
     ends, cuts, worth = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool), np.zeros(size, dtype=np.float32)
     ends[list(done)], cuts[list(truncated)] = True, True
     worth[list(truncated)] = bootstrap
-    return Trajectory(
+    return rows_of(
         game=np.array(games or [0] * size, dtype=np.int32),
         seat=np.array(seats or [0] * size, dtype=np.int8),
         step=np.array(steps, dtype=np.int32),

@@ -4,7 +4,7 @@ import pytest
 from leagues import checkpoint, league_of, model
 
 from app.config import AdmissionSettings
-from app.league import admission, retirements
+from app.league.admission import admission, retirements
 
 SCHEDULE = AdmissionSettings(elite_margin=0, founders=1)
 

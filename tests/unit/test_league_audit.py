@@ -3,9 +3,14 @@
 from itertools import combinations
 
 import pytest
+from independent_games import of_games
 
 from app.core import Elo, expected_score
-from app.league import Audit, Estimate, PairTotals, audit, fit_bradley_terry, rate
+from app.league.audit import Audit, audit
+from app.league.bradley_terry import fit_bradley_terry
+from app.league.pool import rate
+from app.league.ratings import Estimate
+from app.league.totals import PairTotals
 
 STRENGTHS = {f"model {number:02d}": 40.0 * number for number in range(12)}
 GAMES = 400
@@ -16,7 +21,7 @@ def played(games: int = GAMES) -> list[PairTotals]:
     pairs = []
     for one, other in combinations(STRENGTHS, 2):
         won = round(games * expected_score(STRENGTHS[one] - STRENGTHS[other]))
-        pairs.append(PairTotals.of_games(one, other, won, 0, games - won))
+        pairs.append(of_games(one, other, won, 0, games - won))
     return pairs
 
 
@@ -69,7 +74,7 @@ def test_errors_of_their_own_add_up_to_those_of_differences():
 
 def test_the_anchor_bears_the_error_of_the_zero():
     """Twelve models know each other well; the random bot met only one of them, in ten games."""
-    few = PairTotals.of_games("model 00", "random", 5, 0, 5)
+    few = of_games("model 00", "random", 5, 0, 5)
     alone = fit_bradley_terry([few, *played()]).comparable()
     assert alone["random"].elo == 0
     assert alone["random"].stderr > 80

@@ -5,9 +5,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from independent_games import of_games
 
 from app.core import expected_score
-from app.league import PairTotals, Ratings, fit_bradley_terry
+from app.league.bradley_terry import fit_bradley_terry
+from app.league.ratings import Ratings
+from app.league.totals import PairTotals
 
 NAMES = ("random", *(f"agent {letter}" for letter in "abcdef"))
 
@@ -51,7 +54,7 @@ def test_intervals_of_games_of_two(draws) -> None:
             score = expected_score(truth[a] - truth[b])
             drawn = draws * min(score, 1 - score)
             won, tied, lost = rng.multinomial(60, [score - drawn / 2, drawn, 1 - score - drawn / 2])
-            pairs.append(PairTotals.of_games(NAMES[a], NAMES[b], won, tied, lost))
+            pairs.append(of_games(NAMES[a], NAMES[b], won, tied, lost))
         counts.append(held(fit_bradley_terry(pairs), truth))
     covers(counts)
 
@@ -75,7 +78,7 @@ def test_intervals_of_openings_played_from_both_sides() -> None:
 
 def test_the_error_of_a_difference_is_not_that_of_two_marginals() -> None:
     """Two that met each other far from the anchor: their difference is known well, where they are is not."""
-    far = PairTotals.of_games("random", "agent a", 2, 0, 98)
-    ratings = fit_bradley_terry([far, PairTotals.of_games("agent a", "agent b", 2000, 0, 2000)])
+    far = of_games("random", "agent a", 2, 0, 98)
+    ratings = fit_bradley_terry([far, of_games("agent a", "agent b", 2000, 0, 2000)])
     a, b = ratings.rating("agent a"), ratings.rating("agent b")
     assert ratings.difference("agent a", "agent b").stderr < 7 < np.hypot(a.stderr, b.stderr) / 10

@@ -4,9 +4,11 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from independent_games import of_games
 
 from app.core import expected_score
-from app.league import PairTotals, find_cycle
+from app.league.audit import find_cycle
+from app.league.totals import PairTotals
 
 NAMES = ("random", *"abcdefgh")
 
@@ -23,7 +25,7 @@ def league(
         score = (beats or {}).get((a, b), expected_score(truth[a] - truth[b]))
         drawn = draws * min(score, 1 - score)
         won, tied, lost = rng.multinomial(games, [score - drawn / 2, drawn, 1 - score - drawn / 2])
-        pairs.append(PairTotals.of_games(a, b, won, tied, lost))
+        pairs.append(of_games(a, b, won, tied, lost))
     return pairs
 
 
@@ -57,15 +59,15 @@ def test_a_cycle_of_two_strong_edges_and_one_even_is_no_cycle() -> None:
 
 
 def test_a_few_games_prove_no_cycle() -> None:
-    clear = [PairTotals.of_games(a, b, 4, 0, 0) for a, b in ("ab", "bc", "ca")]
+    clear = [of_games(a, b, 4, 0, 0) for a, b in ("ab", "bc", "ca")]
     assert find_cycle(clear) is None
-    many = [PairTotals.of_games(a, b, 40, 0, 0) for a, b in ("ab", "bc", "ca")]
+    many = [of_games(a, b, 40, 0, 0) for a, b in ("ab", "bc", "ca")]
     assert find_cycle(many).agents == ("a", "b", "c")
 
 
 def test_the_clearest_of_two_cycles_is_told() -> None:
-    pairs = [PairTotals.of_games(a, b, 70, 0, 30) for a, b in ("de", "ef", "fd")]
-    pairs += [PairTotals.of_games(a, b, 90, 0, 10) for a, b in ("bc", "ca", "ab")]
+    pairs = [of_games(a, b, 70, 0, 30) for a, b in ("de", "ef", "fd")]
+    pairs += [of_games(a, b, 90, 0, 10) for a, b in ("bc", "ca", "ab")]
     found = find_cycle(pairs)
     assert (found.agents, found.scores) == (("a", "b", "c"), (0.9, 0.9, 0.9))
 

@@ -17,7 +17,7 @@ from app.events import (
     ModelRolledBack,
     RunConfigured,
 )
-from app.league import distribution
+from app.league.matchmaking import distribution
 
 EVIDENCE = Evidence(evaluation_id="e", statistic="s", value=0.0, threshold=0.0, games=1, elo=Elo(0.0), elo_stderr=1.0)
 

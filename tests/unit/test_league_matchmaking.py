@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from app.config import MATCHMAKING, LeagueSettings, MatchmakingSettings
 from app.core import expected_score, lineups
-from app.league import Pick, curve_weight, distribution, win_probability
+from app.league.matchmaking import Pick, curve_weight, distribution, win_probability
 
 BALANCED = MATCHMAKING["balanced"]
 HERO = checkpoint(100, 1000.0, parent=40)
@@ -110,7 +110,7 @@ def test_with_nobody_else_the_hero_meets_itself() -> None:
 
 def test_a_baseline_near_the_hero_is_a_peer_and_one_that_used_to_win_is_exploitable() -> None:
     league = league_of(checkpoint(40, 0.0), checkpoint(50, 900.0), baselines=("heuristic",))
-    league = league.with_rating("heuristic", 950.0, 20.0, 100)
+    league = league.with_agent(league.agents["heuristic"].rated(950.0, 20.0, 100))
     league = meet(league, model(40), "heuristic", games=50, points=10)
     found = {pick.category for pick in distribution(league, HERO, BALANCED) if pick.agent == "heuristic"}
     assert found == {"peers", "exploitable", "baselines"}

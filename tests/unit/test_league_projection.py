@@ -24,7 +24,7 @@ from app.events import (
     RegressionDetected,
     originate,
 )
-from app.league import Agent, fold_league, founded
+from app.league.league import Agent, League, fold_league
 from app.status.league import LeagueView
 
 SCHEDULE = AdmissionSettings(remembered_for=200)
@@ -104,7 +104,7 @@ def test_an_admission_says_all_there_is_to_know() -> None:
 
 def test_the_retired_are_no_opponents_and_are_forgotten_in_the_end() -> None:
     games = evaluated(20, match(model(10), 100, 60), match(None, 200, 190, name="random"))
-    league = fold(founded(["random"]), added(10), promoted(20), games, added(20), retired(10))
+    league = fold(League().with_baselines(["random"]), added(10), promoted(20), games, added(20), retired(10))
     assert [agent.id for agent in league.active] == ["random", model(20)]
     met = league.between(model(20), model(10))
     assert (met.games, met.score) == (100, 60)

@@ -5,11 +5,14 @@ from itertools import combinations
 import choix
 import numpy as np
 import pytest
+from independent_games import of_games
 from scipy.optimize import minimize
 
 from app.core import expected_score
-from app.league import PairTotals, RatingPrior, find_cycle, fit_bradley_terry, total
-from app.league.ratings import PER_ELO
+from app.league.audit import find_cycle
+from app.league.bradley_terry import fit_bradley_terry
+from app.league.ratings import PER_ELO, RatingPrior
+from app.league.totals import PairTotals, total
 
 FLAT = RatingPrior(deviation=1e6)
 
@@ -24,7 +27,7 @@ CITED = {
 
 def test_the_published_fit_of_a_published_table() -> None:
     """Estimates and errors as in the vignette of the R package BradleyTerry2 (``citeModel``), Biometrika at zero."""
-    pairs = [PairTotals.of_games(cited, citing, count, 0, 0) for (cited, citing), count in CITED.items()]
+    pairs = [of_games(cited, citing, count, 0, 0) for (cited, citing), count in CITED.items()]
     ratings = fit_bradley_terry(pairs, anchors={"Biometrika": 0.0}, prior=FLAT)
     published = {"Comm Statist": (-2.94907, 0.10255), "JASA": (-0.47957, 0.06059), "JRSS-B": (0.26895, 0.07083)}
     for journal, (strength, stderr) in published.items():
@@ -41,9 +44,7 @@ def test_bradley_terry_agrees_with_choix() -> None:
         won = rng.random() < 1 / (1 + np.exp(strengths[b] - strengths[a]))
         duels.append((a, b) if won else (b, a))
     reference = choix.opt_pairwise(8, duels, tol=1e-12)
-    ratings = fit_bradley_terry(
-        [PairTotals.of_games(str(a), str(b), 1, 0, 0) for a, b in duels], anchors={"0": 0.0}, prior=FLAT
-    )
+    ratings = fit_bradley_terry([of_games(str(a), str(b), 1, 0, 0) for a, b in duels], anchors={"0": 0.0}, prior=FLAT)
     assert np.allclose(np.array(ratings.elo) * PER_ELO, reference - reference[0], atol=1e-5)
 
 
@@ -56,7 +57,7 @@ def test_without_games_only_anchors_are_rated() -> None:
 def test_the_fit_is_the_posterior_mode() -> None:
     """Against a general optimiser, with the prior and draws."""
     rng, names = np.random.default_rng(5), ("random", "a", "b", "c")
-    pairs = [PairTotals.of_games(one, other, *rng.integers(1, 9, 3)) for one, other in combinations(names, 2)]
+    pairs = [of_games(one, other, *rng.integers(1, 9, 3)) for one, other in combinations(names, 2)]
     prior = RatingPrior(mean=50.0, deviation=200.0)
     ratings = fit_bradley_terry(pairs, prior=prior)
 
@@ -75,13 +76,13 @@ def test_the_fit_is_the_posterior_mode() -> None:
 def test_half_wins_keep_the_meaning_of_elo() -> None:
     """70% of the points are 147 Elo, with few draws or many. The odds of the decided games would say 147 or 280."""
     for won, drawn, lost in ((700, 0, 300), (500, 400, 100)):
-        ratings = fit_bradley_terry([PairTotals.of_games("a", "random", won, drawn, lost)], prior=FLAT)
+        ratings = fit_bradley_terry([of_games("a", "random", won, drawn, lost)], prior=FLAT)
         assert expected_score(ratings.rating("a").elo) == pytest.approx(0.7)
 
 
 def test_draws_and_shared_openings_make_ratings_surer() -> None:
-    decided = PairTotals.of_games("a", "random", 60, 0, 40)
-    drawn = PairTotals.of_games("a", "random", 30, 60, 10)
+    decided = of_games("a", "random", 60, 0, 40)
+    drawn = of_games("a", "random", 30, 60, 10)
     split = PairTotals.of_rotations("a", "random", (0, 0, 40, 0, 10))
     repeated = PairTotals.of_rotations("a", "random", (20, 0, 0, 0, 30))
     errors = [fit_bradley_terry([pair]).rating("a").stderr for pair in (split, drawn, decided, repeated)]
@@ -90,19 +91,19 @@ def test_draws_and_shared_openings_make_ratings_surer() -> None:
 
 
 def test_a_perfect_score_is_finite_and_uncertain() -> None:
-    rating = fit_bradley_terry([PairTotals.of_games("a", "random", 200, 0, 0)]).rating("a")
+    rating = fit_bradley_terry([of_games("a", "random", 200, 0, 0)]).rating("a")
     assert 800 < rating.elo < 1600
     assert rating.stderr > 200
 
 
 def test_what_no_game_connects_to_an_anchor_keeps_its_prior() -> None:
-    ratings = fit_bradley_terry([PairTotals.of_games("a", "b", 50, 0, 50)])
+    ratings = fit_bradley_terry([of_games("a", "b", 50, 0, 50)])
     assert ratings.rating("a").elo == pytest.approx(0, abs=1e-6)
     assert ratings.rating("a").stderr > 500 > 40 > ratings.difference("a", "b").stderr
 
 
 def test_several_anchors_hold_together() -> None:
-    pairs = [PairTotals.of_games("a", "random", 50, 0, 50), PairTotals.of_games("a", "heuristic", 50, 0, 50)]
+    pairs = [of_games("a", "random", 50, 0, 50), of_games("a", "heuristic", 50, 0, 50)]
     ratings = fit_bradley_terry(pairs, anchors={"random": 0.0, "heuristic": 200.0})
     assert ratings.rating("heuristic") == (200, 0)
     assert ratings.rating("a").elo == pytest.approx(100, abs=2)
@@ -111,7 +112,7 @@ def test_several_anchors_hold_together() -> None:
 def test_the_order_and_the_side_of_totals_change_nothing() -> None:
     rng = np.random.default_rng(0)
     names = ("random", *"abcdef")
-    pairs = [PairTotals.of_games(a, b, *rng.integers(1, 50, 3)) for a, b in combinations(names, 2)]
+    pairs = [of_games(a, b, *rng.integers(1, 50, 3)) for a, b in combinations(names, 2)]
     mixed = [pair.flipped if rng.random() < 0.5 else pair for pair in rng.permutation(np.array(pairs, dtype=object))]
     one, other = fit_bradley_terry(mixed), fit_bradley_terry(pairs)
     assert (one.agents, one.elo.tolist()) == (other.agents, other.elo.tolist())
@@ -120,11 +121,11 @@ def test_the_order_and_the_side_of_totals_change_nothing() -> None:
 
 def test_hundreds_of_agents_are_rated_at_once() -> None:
     rng, truth = np.random.default_rng(0), np.random.default_rng(1).normal(300, 200, 300)
-    pairs = [PairTotals.of_games("random", "0", 50, 0, 50)]
+    pairs = [of_games("random", "0", 50, 0, 50)]
     for a in range(300):
         for b in rng.choice(300, 6, replace=False).tolist():
             won = int(rng.binomial(100, expected_score(truth[a] - truth[b])))
-            pairs += [PairTotals.of_games(str(a), str(b), won, 0, 100 - won)] if a != b else []
+            pairs += [of_games(str(a), str(b), won, 0, 100 - won)] if a != b else []
     ratings = fit_bradley_terry(pairs)
     assert len(ratings.agents) == 301
     fitted = np.array([ratings.rating(str(a)).elo for a in range(300)])
@@ -133,7 +134,7 @@ def test_hundreds_of_agents_are_rated_at_once() -> None:
 
 
 def test_a_difference_has_a_sign_and_the_covariance_is_symmetric() -> None:
-    ratings = fit_bradley_terry([PairTotals.of_games("a", "random", 7, 1, 3), PairTotals.of_games("b", "a", 3, 0, 1)])
+    ratings = fit_bradley_terry([of_games("a", "random", 7, 1, 3), of_games("b", "a", 3, 0, 1)])
     forth, back = ratings.difference("a", "b"), ratings.difference("b", "a")
     assert (forth.elo, forth.stderr) == (-back.elo, back.stderr)
     assert ratings.difference("a", "random") == ratings.rating("a")
@@ -143,14 +144,14 @@ def test_a_difference_has_a_sign_and_the_covariance_is_symmetric() -> None:
 class TestTotals:
     def test_rotations_of_one_game_each_are_games(self) -> None:
         """Pairs whose second game mirrors the first hold as much as half as many games."""
-        games, pairs = PairTotals.of_games("a", "b", 6, 2, 4), PairTotals.of_rotations("a", "b", (4, 0, 2, 0, 6))
+        games, pairs = of_games("a", "b", 6, 2, 4), PairTotals.of_rotations("a", "b", (4, 0, 2, 0, 6))
         assert (pairs.games, pairs.rotations, pairs.score) == (24, 12, 14)
         assert pairs.dispersion == pytest.approx(2 * games.dispersion, rel=0.25)
 
     def test_totals_of_the_same_two_are_added_up_from_either_side(self) -> None:
-        parts = [PairTotals.of_games("b", "a", 1, 2, 3), PairTotals.of_games("a", "b", 10, 0, 0)]
-        assert total(parts) == (PairTotals.of_games("a", "b", 13, 2, 1),)
+        parts = [of_games("b", "a", 1, 2, 3), of_games("a", "b", 10, 0, 0)]
+        assert total(parts) == (of_games("a", "b", 13, 2, 1),)
 
     def test_few_observations_have_the_variance_of_single_games(self) -> None:
-        assert PairTotals.of_games("a", "b", 3, 0, 0).dispersion == 1
-        assert PairTotals.of_games("a", "b", 0, 100, 0).dispersion < 0.05
+        assert of_games("a", "b", 3, 0, 0).dispersion == 1
+        assert of_games("a", "b", 0, 100, 0).dispersion < 0.05

@@ -6,7 +6,8 @@ from itertools import combinations
 import pytest
 from leagues import checkpoint, league_of, meet, model
 
-from app.league import Wanted, placement, round_robin, select
+from app.league.matchmaking import select
+from app.league.tournaments import placement, round_robin
 
 HERO = checkpoint(100, 1000.0)
 LEAGUE = league_of(HERO, *(checkpoint(step, 10.0 * step) for step in (10, 20, 30, 40, 50)), baselines=("random", "x"))
@@ -16,36 +17,32 @@ def steps(agents):
     return [agent.step if agent.kind == "checkpoint" else agent.id for agent in agents]
 
 
-def wanted(**what):
-    return Wanted(HERO, **what)
-
-
 def test_the_champion_is_the_current_model_or_else_the_highest_rated() -> None:
-    assert steps(select(LEAGUE, "champion", wanted(count=3))) == [50]
+    assert steps(select(LEAGUE, "champion", HERO, 3)) == [50]
     crowned = LEAGUE.replace(champion=model(20))
-    assert steps(select(crowned, "champion", wanted(count=3))) == [20]
-    assert steps(select(crowned.replace(champion=HERO.id), "champion", wanted())) == [50]
+    assert steps(select(crowned, "champion", HERO, 3)) == [20]
+    assert steps(select(crowned.replace(champion=HERO.id), "champion", HERO)) == [50]
 
 
 def test_top_k_and_recent_are_in_order_and_leave_out_the_unrated_and_the_baselines() -> None:
-    assert steps(select(LEAGUE, "top_k", wanted(count=3))) == [50, 40, 30]
-    assert steps(select(LEAGUE, "top_k", wanted(count=99))) == [50, 40, 30, 20, 10]
-    assert steps(select(LEAGUE, "recent", wanted(count=3))) == [50, 40, 30]
-    assert steps(select(LEAGUE, "recent", wanted(count=99))) == [50, 40, 30, 20, 10]
+    assert steps(select(LEAGUE, "top_k", HERO, 3)) == [50, 40, 30]
+    assert steps(select(LEAGUE, "top_k", HERO, 99)) == [50, 40, 30, 20, 10]
+    assert steps(select(LEAGUE, "recent", HERO, 3)) == [50, 40, 30]
+    assert steps(select(LEAGUE, "recent", HERO, 99)) == [50, 40, 30, 20, 10]
 
 
 def test_round_robin_goes_on_where_it_was() -> None:
-    turns = [steps(select(LEAGUE, "round_robin", wanted(count=3, seed=turn))) for turn in range(7)]
+    turns = [steps(select(LEAGUE, "round_robin", HERO, 3, seed=turn)) for turn in range(7)]
     assert turns[:3] == [["random", "x", 10], [20, 30, 40], [50, "random", "x"]]
     assert set(Counter(name for turn in turns for name in turn).values()) == {3}
 
 
 def test_random_draws_evenly_without_putting_back() -> None:
-    draws = [steps(select(LEAGUE, "random", wanted(count=3, seed=seed))) for seed in range(3000)]
+    draws = [steps(select(LEAGUE, "random", HERO, 3, seed=seed)) for seed in range(3000)]
     assert all(len(set(one)) == 3 for one in draws)
     counts = Counter(name for one in draws for name in one)
     assert all(abs(count - 9000 / 7) < 4 * (9000 / 7 * 6 / 7) ** 0.5 for count in counts.values())
-    assert sorted(steps(select(LEAGUE, "random", wanted(count=99))), key=str) == sorted(
+    assert sorted(steps(select(LEAGUE, "random", HERO, 99)), key=str) == sorted(
         ["random", "x", 10, 20, 30, 40, 50], key=str
     )
 
@@ -53,14 +50,14 @@ def test_random_draws_evenly_without_putting_back() -> None:
 @pytest.mark.parametrize(("curve", "favourite"), [("hard", 5), ("var", 6)])
 def test_pfsp_prefers_those_that_win_or_those_of_equal_strength(curve, favourite) -> None:
     league = league_of(checkpoint(5, 1300.0), checkpoint(6, 1000.0), checkpoint(7, 700.0), baselines=())
-    counts = Counter(select(league, "pfsp", wanted(seed=seed, curve=curve))[0].step for seed in range(2000))
+    counts = Counter(select(league, "pfsp", HERO, seed=seed, curve=curve)[0].step for seed in range(2000))
     assert counts.most_common(1)[0][0] == favourite
     assert counts[7] > 0
 
 
 def test_an_empty_pool_has_no_opponents() -> None:
     for strategy in ("champion", "top_k", "random", "recent", "round_robin", "pfsp"):
-        assert select(league_of(HERO, baselines=()), strategy, wanted(count=3)) == ()
+        assert select(league_of(HERO, baselines=()), strategy, HERO, 3) == ()
 
 
 @pytest.mark.parametrize("players", range(8))

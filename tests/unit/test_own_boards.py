@@ -13,8 +13,7 @@ from app.games.openspiel import OpenSpielTable
 from app.learning.inference import Policy
 from app.learning.network import init_policy
 from app.play.players import RandomPlayer
-from app.play.recording import play_recorded
-from app.play.selfplay import selfplay_schedule
+from app.play.selfplay import play_recorded, selfplay_schedule
 from app.store import MemoryStore, put_shard
 
 LIMITS = {"connect_four_2p": (1, 20, 38, 41, 42), "othello_2p": (1, 9, 40, 59, 60, 61)}

@@ -10,12 +10,18 @@ from app.games import UnknownGame, open_table
 from app.games.hearts.encode import PASSING
 from app.games.hearts.rules import HeartsRules
 from app.games.hearts.table import HeartsTable, hand_points, moons
-from app.play.hands import HandResults, HandsPlan, compare_paired, play_hands, win_shares
+from app.play.hands import HandResults, compare_paired, play_hands, win_shares
 from app.play.match_statistics import NoGames
+from app.play.matches import MatchPlan
 from app.play.players import HeuristicPlayer, RandomPlayer
 
 CONFIG = GAMES["hearts_4p"]
 LEVELS = {name: HeuristicPlayer(bot) for name, bot in open_table(CONFIG, 0).spec.levels.items()}
+
+
+def deals(number: int, seed: int, temperature: float = 0.0, first: int = 0) -> MatchPlan:
+    """Plan so many deals, each in every seat."""
+    return MatchPlan(4 * number, seed, temperature, first=4 * first)
 
 
 def compare_hands(config, hero, reference, others, plan):
@@ -95,7 +101,7 @@ class Watched:
 
 def test_hero_and_reference_are_dealt_the_same_cards_in_every_seat() -> None:
     hero, reference = Watched(LEVELS["easy"]), Watched(RandomPlayer())
-    compare_hands(CONFIG, hero, reference, LEVELS["normal"], HandsPlan(40, 5, 1.0))
+    compare_hands(CONFIG, hero, reference, LEVELS["normal"], deals(40, 5, 1.0))
     assert hero.dealt == reference.dealt
     cards = [card for hand in hero.dealt for card in hand]
     passed = len(cards) // 52  # of 40 deals; in about a quarter nothing is passed
@@ -105,14 +111,14 @@ def test_hero_and_reference_are_dealt_the_same_cards_in_every_seat() -> None:
 
 def test_one_hand_a_deal_says_what_four_would_where_all_seats_are_alike() -> None:
     twin = HeuristicPlayer(open_table(CONFIG, 0).spec.levels["normal"])
-    plan = HandsPlan(40, 9)
+    plan = deals(40, 9)
     assert play_hands(CONFIG, twin, LEVELS["normal"], plan) == play_hands(CONFIG, twin, twin, plan)
 
 
 @pytest.mark.parametrize("level", ["easy", "normal"])
 def test_points_among_equals_say_nothing_of_how_good_they_are(level: str) -> None:
     """6.5 a hand, or 19.5 where the moon was shot: an identity at any table of four equals."""
-    hands = play_hands(CONFIG, LEVELS[level], LEVELS[level], HandsPlan(60, 2))
+    hands = play_hands(CONFIG, LEVELS[level], LEVELS[level], deals(60, 2))
     assert set(np.reshape(hands.points, (-1, 4)).mean(axis=1).tolist()) <= {6.5, 19.5}
     assert np.mean(hands.win_shares) == pytest.approx(0.25)
 
@@ -120,14 +126,14 @@ def test_points_among_equals_say_nothing_of_how_good_they_are(level: str) -> Non
 def test_hands_are_the_same_whatever_parts_they_are_played_in() -> None:
     easy, normal = LEVELS["easy"], LEVELS["normal"]
     for policy in (easy, normal, RandomPlayer()):
-        whole = play_hands(CONFIG, policy, normal, HandsPlan(30, 3, 1.0))
-        parts = [play_hands(CONFIG, policy, normal, HandsPlan(n, 3, 1.0, first)) for first, n in ((0, 11), (11, 19))]
+        whole = play_hands(CONFIG, policy, normal, deals(30, 3, 1.0))
+        parts = [play_hands(CONFIG, policy, normal, deals(n, 3, 1.0, first)) for first, n in ((0, 11), (11, 19))]
         assert parts[0].plus(parts[1]) == whole
-        assert play_hands(CONFIG, policy, normal, HandsPlan(30, 4, 1.0)) != whole
+        assert play_hands(CONFIG, policy, normal, deals(30, 4, 1.0)) != whole
 
 
 def test_a_known_difference_is_found() -> None:
-    found = compare_hands(CONFIG, LEVELS["normal"], LEVELS["easy"], LEVELS["easy"], HandsPlan(50, 0))
+    found = compare_hands(CONFIG, LEVELS["normal"], LEVELS["easy"], LEVELS["easy"], deals(50, 0))
     assert found.p_value < 1e-6
     assert found.upper < -2
     assert found.hero.win_share > 0.4
@@ -151,13 +157,13 @@ def test_equal_policies_are_told_apart_no_more_often_than_by_chance() -> None:
     p_values = []
     for seed in range(60):
         hero, other = (Chancy(np.random.default_rng((seed, number))) for number in range(2))
-        p_values.append(compare_hands(CONFIG, hero, other, LEVELS["easy"], HandsPlan(12, seed)).p_value)
+        p_values.append(compare_hands(CONFIG, hero, other, LEVELS["easy"], deals(12, seed)).p_value)
     assert stats.kstest(p_values, "uniform").pvalue > 0.01
     assert np.mean(np.array(p_values) < 0.05) <= 0.12
 
 
 def test_only_hearts_by_our_own_rules_has_points_a_hand() -> None:
-    plan = HandsPlan(2, 0)
+    plan = deals(2, 0)
     with pytest.raises(UnknownGame, match="connect_four"):
         play_hands(GAMES["connect_four_2p"], RandomPlayer(), RandomPlayer(), plan)
 
@@ -165,5 +171,5 @@ def test_only_hearts_by_our_own_rules_has_points_a_hand() -> None:
 def test_a_match_of_several_hands_is_compared_by_single_ones() -> None:
     shaped = CONFIG.selfplay.replace(rewards="shaped")
     longer = CONFIG.replace(game="hearts(hands=4)", selfplay=shaped)
-    normal, plan = LEVELS["normal"], HandsPlan(10, 0)
+    normal, plan = LEVELS["normal"], deals(10, 0)
     assert play_hands(longer, normal, normal, plan) == play_hands(CONFIG, normal, normal, plan)

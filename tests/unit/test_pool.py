@@ -3,10 +3,13 @@
 from itertools import combinations
 
 import pytest
+from independent_games import of_games
 from leagues import model
 
 from app.core import expected_score
-from app.league import CANDIDATES, PairTotals, Pool, fit_bradley_terry, rate
+from app.league.bradley_terry import fit_bradley_terry
+from app.league.pool import CANDIDATES, Pool, rate
+from app.league.totals import PairTotals
 
 MANY = 1000
 ANCHORS = ("random", model(0), model(1))
@@ -15,7 +18,7 @@ ANCHORS = ("random", model(0), model(1))
 def games(hero: str, other: str, difference: float, count: int = MANY) -> PairTotals:
     """Return games as one expects them of players of such a difference."""
     won = round(count * expected_score(difference))
-    return PairTotals.of_games(hero, other, won, 0, count - won)
+    return of_games(hero, other, won, 0, count - won)
 
 
 def grown(steps: int, stays: int = 1) -> Pool:
@@ -84,7 +87,7 @@ def test_saturated_games_with_a_bot_bend_no_scale():
     """The random bot takes 5% off everybody; the models are 100 Elo apart."""
     chain = [games(model(step), model(step - 1), 100.0) for step in range(1, 13)]
     nearest = games(model(0), "random", 100.0)
-    takes = [PairTotals.of_games(model(step), "random", 950, 0, 50) for step in range(4, 13)]
+    takes = [of_games(model(step), "random", 950, 0, 50) for step in range(4, 13)]
     ratings = rate([*chain, nearest, *takes])
     assert ratings.comparable() == rate([*chain, nearest]).comparable()
     assert ratings.difference(model(12), model(0)).elo == pytest.approx(1200.0, abs=40)
@@ -92,7 +95,7 @@ def test_saturated_games_with_a_bot_bend_no_scale():
 
 def test_bot_beaten_by_all_is_rated_by_its_least_saturated_pair():
     even = games("one", "two", 0.0)
-    beaten = [PairTotals.of_games("one", "random", 970, 0, 30), PairTotals.of_games("two", "random", 930, 0, 70)]
+    beaten = [of_games("one", "random", 970, 0, 30), of_games("two", "random", 930, 0, 70)]
     ratings = rate([even, *beaten])
     assert ratings.difference("two", "random") == rate([even, beaten[1]]).difference("two", "random")
 
@@ -102,7 +105,7 @@ def test_saturated_games_connect_who_would_be_apart():
     near = games("early", "random", 70.0)
     apart = [
         games("late", "later", -35.0),
-        *(PairTotals.of_games(one, "random", 95, 0, 5) for one in ("late", "later")),
+        *(of_games(one, "random", 95, 0, 5) for one in ("late", "later")),
     ]
     ratings = rate([near, *apart])
     assert ratings.difference("late", "early").elo == pytest.approx(440.0, abs=30)
@@ -112,7 +115,7 @@ def test_saturated_games_connect_who_would_be_apart():
 def test_one_sided_games_hardly_bend_the_scale():
     """By its neighbours one is 600 Elo above the other, who takes a tenth of the points all the same."""
     near = [games("a", "b", 200.0), games("b", "c", 200.0), games("c", "d", 200.0)]
-    few, many = (PairTotals.of_games("a", "d", 9 * count, 0, count) for count in (10, 10_000))
+    few, many = (of_games("a", "d", 9 * count, 0, count) for count in (10, 10_000))
     assert rate([*near, few]).difference("a", "d").elo == pytest.approx(600.0, abs=30)
     assert rate([*near, many]).difference("a", "d").elo == pytest.approx(600.0, abs=60)
     assert fit_bradley_terry([*near, many]).difference("a", "d").elo < 400.0, "where all games count in full"
@@ -132,7 +135,7 @@ def test_the_scale_goes_on_where_the_random_bot_loses_every_game():
     pool = pool.after([games(model(1), model(0), 400.0)], ANCHORS, model(1))
     for step in range(2, 60):
         hero = model(step)
-        won = PairTotals.of_games(hero, "random", 200, 0, 0)
+        won = of_games(hero, "random", 200, 0, 0)
         pool = pool.after([won, games(hero, model(1), 300.0), games(hero, model(0), 700.0)], ANCHORS, hero)
     elo, stderr = pool.ratings(hero).rating(hero)
     assert elo == pytest.approx(1100.0, abs=40)

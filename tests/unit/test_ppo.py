@@ -9,9 +9,8 @@ import torch
 from app.config import NetworkSettings, PpoSettings
 from app.core import ConfigKey
 from app.learning.inference import Policy
-from app.learning.learner import improve
+from app.learning.learner import adam_to_bytes, improve, load_adam
 from app.learning.network import BadParameters, bytes_to_parameters, init_policy, load_network, parameters_to_bytes
-from app.learning.optimizer import adam_to_bytes, load_adam
 from app.learning.ppo import TrainingDiverged, clipped_value_loss, losses
 from app.learning.samples import Samples
 from app.store import Manifest, MemoryStore, get_checkpoint, put_checkpoint

@@ -23,7 +23,7 @@ from app.events import (
     SelfplayRequested,
     originate,
 )
-from app.league import Agent, League
+from app.league.league import Agent, League
 from app.replay.explain import NonDeterministicReplay, explain, verify
 from app.replay.replaying import Replay, state_hash
 

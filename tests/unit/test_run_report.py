@@ -8,9 +8,10 @@ from iterations import StillClock, iteration, policy
 from scipy import stats
 
 from app.config import PipelineSettings
-from app.train.csv_log import CsvLog, read_log
+from app.core import p_text
 from app.train.iteration import Evaluation
-from app.train.report import draw_curves, judged, summary_text, write_report
+from app.train.report import draw_curves, p_value, summary_text, write_report
+from app.train.sinks import CsvLog, read_log
 from app.train.state import Best, RunHead, RunState
 
 HEAD = RunHead(config="hearts_4p", seed=3, settings=PipelineSettings())
@@ -29,37 +30,38 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_the_p_value_is_students_over_the_rotations() -> None:
-    assert judged(FOUND, 4).p_value == pytest.approx(2 * stats.t.sf(5, 999))
+    assert p_value(FOUND, 4) == pytest.approx(2 * stats.t.sf(5, 999))
     worse = replace(FOUND, outcome=-0.05)
-    assert judged(worse, 4).p_value == judged(FOUND, 4).p_value
-    assert judged(replace(FOUND, outcome=0.0), 4).p_value == 1
-    assert judged(replace(FOUND, outcome=0.0, stderr=0.0), 4).p_value == 1
-    assert judged(replace(FOUND, outcome=1.0, stderr=0.0), 4).p_value == 0
+    assert p_value(worse, 4) == p_value(FOUND, 4)
+    assert p_value(replace(FOUND, outcome=0.0), 4) == 1
+    assert p_value(replace(FOUND, outcome=0.0, stderr=0.0), 4) == 1
+    assert p_value(replace(FOUND, outcome=1.0, stderr=0.0), 4) == 0
 
 
 def test_the_summary_says_how_it_went_and_how_good_the_policy_is(log: Path) -> None:
-    text = summary_text(HEAD, STATE, [judged(FOUND, 4)], read_log(log))
+    text = summary_text(HEAD, STATE, [FOUND], 4, read_log(log))
     assert text.startswith("# hearts_4p, seed 3\n")
     assert "3 iterations, 768 games, 33,000 decisions, 12 s (10 s of processor)." in text
     assert f"Iteration 2, model `{'b' * 64}`" in text
     assert "| normal | 4,000 | +0.0500 [+0.0304, +0.0696] | 6.8e-07 | 0.300 | 5.50 | 2.10% |" in text
     assert "thrown away" not in text
-    assert "2 updates diverged" in summary_text(HEAD, STATE.replace(recoveries=2), [], [])
+    assert "2 updates diverged" in summary_text(HEAD, STATE.replace(recoveries=2), [], 4, [])
 
 
-@pytest.mark.parametrize(("p_value", "shown"), [(0.0, "< 1e-300"), (4e-310, "< 1e-300"), (2e-300, "2e-300"), (1, "1")])
-def test_no_p_value_is_shown_as_nought(log: Path, p_value: float, shown: str) -> None:
-    text = summary_text(HEAD, STATE, [replace(judged(FOUND, 4), p_value=p_value)], read_log(log))
-    assert f"+0.0696] | {shown} | 0.300" in text
+@pytest.mark.parametrize(("chance", "shown"), [(0.0, "< 1e-300"), (4e-310, "< 1e-300"), (2e-300, "2e-300"), (1, "1")])
+def test_no_p_value_is_shown_as_nought(chance: float, shown: str) -> None:
+    assert p_text(chance) == shown
+    certain = replace(FOUND, stderr=1e-9)
+    assert "+0.0500] | < 1e-300 | 0.300" in summary_text(HEAD, STATE, [certain], 4, [])
 
 
 def test_what_a_game_does_not_count_has_no_column() -> None:
     plain = replace(FOUND, points=None, moon_rate=None)
     best = Best.of(2, "b" * 64, plain)
-    text = summary_text(HEAD, STATE.replace(best=best), [judged(plain, 4)], [])
+    text = summary_text(HEAD, STATE.replace(best=best), [plain], 4, [])
     assert "points" not in text
     assert "| normal | 4,000 | +0.0500 [+0.0304, +0.0696] | 6.8e-07 | 0.300 |" in text
-    assert "No final evaluation" in summary_text(HEAD, STATE, [], [])
+    assert "No final evaluation" in summary_text(HEAD, STATE, [], 4, [])
 
 
 def test_the_report_has_the_curves_and_every_setting(tmp_path: Path, log: Path) -> None:

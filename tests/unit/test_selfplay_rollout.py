@@ -10,7 +10,7 @@ from app.play.inspection import game_record
 from app.play.players import HeuristicPlayer, RandomPlayer
 from app.play.recording import ShardRecorder
 from app.play.rollout import GREEDY, HERO, Rollout, Schedule, ask, choose
-from app.play.selfplay import selfplay_schedule, selfplay_seating
+from app.play.selfplay import selfplay_schedule
 from app.store import ShardMeta
 
 CONFIG = GAMES["tic_tac_toe_2p"]
@@ -189,11 +189,11 @@ def test_built_in_players_play_alike_at_any_temperature(temperature: float) -> N
 
 
 def test_without_lineups_the_hero_takes_every_seat() -> None:
-    assert not selfplay_seating(5, 3, []).any()
+    assert not selfplay_schedule(5, 3, [], (1.0,), 0).seating.any()
 
 
 def test_in_a_lineup_the_hero_takes_every_seat_in_turn_and_the_others_sit_after_it() -> None:
-    seating = selfplay_seating(8, 3, [((1, 2), 3), ((HERO, 1), 3)])
+    seating = selfplay_schedule(8, 3, [((1, 2), 3), ((HERO, 1), 3)], (1.0, 1.0, 1.0), 0).seating
     assert seating.tolist() == [
         *([0, 1, 2], [2, 0, 1], [1, 2, 0]),
         *([0, 0, 1], [1, 0, 0], [0, 1, 0]),

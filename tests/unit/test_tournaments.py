@@ -13,7 +13,7 @@ from app.config import LeagueSettings, TournamentSettings
 from app.controllers import LeagueKeeper
 from app.core import Elo, FlyballError, Rate, expected_score
 from app.events import CheckpointAdded, EvaluationCompleted, EvaluationFailed, EvaluationRequested, MatchesRequested
-from app.league import tournaments
+from app.league.tournaments import tournaments
 from daemons.evaluation import Evaluator
 from daemons.jobs import JobRunner
 

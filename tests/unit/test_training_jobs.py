@@ -9,11 +9,11 @@ from app.config import GAMES, NetworkSettings, PpoSettings
 from app.core import ConfigKey
 from app.engine import InlineEngine, JobFailed
 from app.games import open_table
-from app.learning.gae import UnfinishedEpisode
 from app.learning.inference import Policy
 from app.learning.jobs import UnfitData, annealed, initialise, train
 from app.learning.network import bytes_to_parameters
 from app.learning.ppo import TrainingDiverged
+from app.learning.samples import UnfinishedEpisode
 from app.store import DamagedBlob, FileStore, MissingBlob, Shard, ShardMeta, get_checkpoint, put_shard
 
 CONFIG = GAMES[ConfigKey("tic_tac_toe_2p")].replace(network=NetworkSettings(hidden=(8,)))

@@ -1,0 +1,278 @@
+"""Records of a run: a log as CSV, and curves in TensorBoard and at Weights & Biases.
+
+W&B is an extra: ``pip install 'flyball[wandb]'``.
+"""
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from io import StringIO
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from app.config import flatten
+from app.core import Clock, FlyballError, UnusableFile, writing
+from app.learning.inference import Policy
+from app.store.blobs import replace_durably
+from app.telemetry import Board
+from app.train.iteration import PHASES, Evaluation, Floats, Iteration, Sink
+
+LOSSES = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "explained_variance", "gradient_norm")
+KNOBS = ("learning_rate", "entropy_coef", "epochs")
+COUNTS = ("games", "rows", "mean_return", "mean_points")
+
+COLUMNS = (  # of the log; ``checkpoint`` marks a policy kept as the best so far
+    *("iteration", "timestamp", "policy_loss", "value_loss", "entropy", "kl_div"),
+    *("eval_avg_points", "eval_win_rate", "checkpoint"),
+    *("eval_opponent", "eval_games", "eval_outcome", "eval_stderr", "eval_moon_rate"),
+    *("clip_fraction", "explained_variance", "gradient_norm", *KNOBS, "recovered", *COUNTS),
+    *("seconds", "processor_seconds"),
+    *(f"{phase}_seconds" for phase in PHASES),
+)
+
+_STEP, _ID = "iteration", "wandb.id"
+
+
+class ForeignLog(UnusableFile):
+    """A file that is no log of a run."""
+
+
+class CsvLog(Sink):
+    """Appends a row for each iteration; row 0 is the evaluation of the first policy. What is not known is empty.
+
+    A run that was interrupted repeats the iterations after its last checkpoint: their rows are replaced. A row that a
+    killed process has written half is dropped. ``begin`` and ``write`` raise ``ForeignLog`` or ``UnusableFile``.
+    """
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path, self._clock = path, clock
+        self._last: int | None = None  # the iteration of the last row that is whole; None: not looked at yet
+
+    def begin(self, evaluation: Evaluation) -> None:
+        """See ``Sink.begin``."""
+        self._append(0, {"checkpoint": True, **_evaluation_columns(evaluation)})
+
+    def write(self, iteration: Iteration, policy: Policy) -> None:  # noqa: ARG002 - a sink
+        """See ``Sink.write``."""
+        values = {
+            **{name: getattr(iteration, name) for name in (*LOSSES, *KNOBS, *COUNTS, "recovered")},
+            "kl_div": iteration.approx_kl,
+            "checkpoint": iteration.best,
+            "seconds": iteration.seconds.total,
+            "processor_seconds": iteration.seconds.processor,
+            **{f"{phase}_seconds": getattr(iteration.seconds, phase) for phase in PHASES},
+            **(_evaluation_columns(iteration.evaluation) if iteration.evaluation else {}),
+        }
+        self._append(iteration.number, values)
+
+    def _append(self, number: int, values: Mapping[str, Any]) -> None:
+        timestamp = self._clock.now().isoformat(timespec="seconds")
+        row = {"iteration": number, "timestamp": timestamp, **values}
+        with writing(self._path):
+            if self._last is None or number <= self._last:
+                self._restart(number)
+            with self._path.open("ab", buffering=0) as file:
+                file.write(_csv_line(_cell(row.get(name)) for name in COLUMNS))
+        self._last = number
+
+    def _restart(self, number: int) -> None:
+        """Leave only whole rows before iteration ``number`` in the file."""
+        kept = [line for line, row in _csv_rows(self._path) if int(row["iteration"]) < number]
+        data = b"".join([_csv_line(COLUMNS), *kept])
+        if not self._path.exists() or self._path.read_bytes() != data:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            replace_durably(self._path, data, self._path.parent)
+
+
+def read_log(path: Path) -> list[dict[str, str]]:
+    """Return the whole rows of a log, by column. Raises ``ForeignLog``."""
+    return [row for _, row in _csv_rows(path)]
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[bytes, dict[str, str]]]:
+    if not path.exists():
+        return
+    first, *lines = path.read_bytes().splitlines(keepends=True) or [b""]
+    if _parsed(first) != list(COLUMNS):
+        raise ForeignLog(
+            f"{path} is no log of a training run of this version: its first line is not the names of the columns.",
+            hint="Move it away, or set logging.csv_log to another name.",
+        )
+    for line in lines:
+        values = _parsed(line)
+        if line.endswith(b"\n") and len(values) == len(COLUMNS) and values[0].isdecimal():
+            yield line, dict(zip(COLUMNS, values, strict=True))
+
+
+def _parsed(line: bytes) -> list[str]:
+    return next(csv.reader([line.decode(errors="replace")]), [])
+
+
+def _csv_line(values: Iterable[str]) -> bytes:
+    buffer = StringIO()
+    csv.writer(buffer, lineterminator="\n").writerow(values)
+    return buffer.getvalue().encode()
+
+
+def _evaluation_columns(found: Evaluation) -> dict[str, Any]:
+    return {
+        "eval_avg_points": found.points,
+        "eval_win_rate": found.win_share,
+        "eval_opponent": found.opponent,
+        "eval_games": found.games,
+        "eval_outcome": found.outcome,
+        "eval_stderr": found.stderr,
+        "eval_moon_rate": found.moon_rate,
+    }
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def scalars(iteration: Iteration) -> Iterator[tuple[str, float]]:
+    """Yield the points of curves; what is unknown is left out.
+
+    ``gradients/`` are the norms of the layers' gradients: one number a layer is a curve rather than a histogram.
+    """
+    named = {f"train/{name}": getattr(iteration, name) for name in (*LOSSES, *KNOBS)}
+    named |= {f"collect/{name}": getattr(iteration, name) for name in COUNTS}
+    named |= evaluation_scalars(iteration.evaluation) if iteration.evaluation else {}
+    named |= {f"gradients/{name}": norm for name, norm in iteration.distributions.gradients.items()}
+    named |= {f"seconds/{name}": getattr(iteration.seconds, name) for name in (*PHASES, "total", "processor")}
+    named["train/recovered"] = float(iteration.recovered)
+    return ((name, float(value)) for name, value in named.items() if value is not None)
+
+
+def evaluation_scalars(evaluation: Evaluation) -> dict[str, float]:
+    """Return the points of an evaluation; what the game does not count is left out."""
+    named = {
+        "eval/avg_points": evaluation.points,
+        "eval/win_rate": evaluation.win_share,
+        "eval/outcome": evaluation.outcome,
+        "eval/outcome_stderr": evaluation.stderr,
+        "eval/moon_rate": evaluation.moon_rate,
+    }
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def histograms(iteration: Iteration, policy: Policy) -> Iterator[tuple[str, Floats]]:
+    """Yield names and values of any shape; empty arrays, and those with NaN or infinity, are left out."""
+    found = iteration.distributions
+    named = {
+        "network/actor_logits": found.logits,
+        "network/values": found.values,
+        "network/advantages": found.advantages,
+        **{f"weights/{name}": values for name, values in policy.weights().items()},
+    }
+    return ((name, values) for name, values in named.items() if values.size and np.isfinite(values).all())
+
+
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """Return settings as a table in Markdown."""
+    rows = (f"| {name} | {value} |" for name, value in flatten(settings).items())
+    return "\n".join(["| setting | value |", "|---|---|", *rows])
+
+
+class TensorBoardSink(Sink):
+    """Writes curves, histograms and texts into a folder, the settings among them: ``tensorboard --logdir RUN``.
+
+    A run that is resumed goes on in the same curves; what it repeats is shown once.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any], clock: Clock) -> None:
+        self._board, self._settings, self._clock = Board(folder), settings, clock
+        self._last: int | None = None
+
+    def begin(self, evaluation: Evaluation) -> None:
+        """See ``Sink.begin``: the curves of evaluations begin at 0."""
+        seconds = self._clock.now().timestamp()
+        self._board.go_on(0, seconds)
+        for tag, value in evaluation_scalars(evaluation).items():
+            self._board.scalar(tag, value, 0, seconds)
+        self._board.flush()
+
+    def write(self, iteration: Iteration, policy: Policy) -> None:
+        """See ``Sink.write``."""
+        step, seconds = iteration.number, self._clock.now().timestamp()
+        if self._last is None or step <= self._last:
+            self._board.go_on(step, seconds)
+        if self._last is None:
+            self._board.text("config", settings_text(self._settings), step, seconds)
+        for tag, value in scalars(iteration):
+            self._board.scalar(tag, value, step, seconds)
+        for tag, values in histograms(iteration, policy):
+            self._board.histogram(tag, values, step, seconds)
+        if iteration.best:
+            self._board.text("best_iteration", str(step), step, seconds)
+        self._board.flush()
+        self._last = step
+
+    def close(self) -> None:
+        """See ``Sink.close``."""
+        self._board.close()
+
+
+class NoWandb(FlyballError):
+    """wandb is not installed."""
+
+
+def loaded_wandb() -> Any:
+    """Return the module. Raises ``NoWandb``."""
+    try:
+        import wandb
+    except ImportError as error:
+        raise NoWandb(
+            "Logging to Weights & Biases needs wandb.",
+            hint="Install it with: pip install 'flyball[wandb]', or set logging.wandb to off.",
+        ) from error
+    return wandb
+
+
+class WandbSink(Sink):
+    """Logs iterations to a W&B run. Offline it is written to ``folder/wandb``, and can be sent by ``wandb sync``.
+
+    The iteration is a value of its own that all curves are drawn over: W&B's steps never go back, and those of a
+    resumed run do. The folder keeps ``fresh_id``, so that a resumed run goes on under its own. Raises ``NoWandb``.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, fresh_id: str, settings: dict[str, Any], mode: Literal["online", "offline"]
+    ) -> None:
+        self._wandb = wandb = loaded_wandb()
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = folder / _ID
+        if not kept.exists():
+            kept.write_text(fresh_id)
+        self._run = wandb.init(
+            project="flyball",
+            name=name,
+            id=kept.read_text(),
+            dir=str(folder),
+            config=settings,
+            mode=mode,
+            resume="allow",
+        )
+        self._run.define_metric(_STEP)
+        self._run.define_metric("*", step_metric=_STEP)
+
+    def begin(self, evaluation: Evaluation) -> None:
+        """See ``Sink.begin``: the curves of evaluations begin at 0."""
+        self._run.log({_STEP: 0, **evaluation_scalars(evaluation)})
+
+    def write(self, iteration: Iteration, policy: Policy) -> None:
+        """See ``Sink.write``."""
+        logged: dict[str, Any] = dict(scalars(iteration))
+        logged |= {tag: self._wandb.Histogram(values.ravel()) for tag, values in histograms(iteration, policy)}
+        self._run.log({_STEP: iteration.number, **logged})
+        if iteration.best:
+            self._run.summary["best_iteration"] = iteration.number
+
+    def close(self) -> None:
+        """See ``Sink.close``."""
+        self._run.finish()
