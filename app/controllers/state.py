@@ -199,6 +199,9 @@ States = Mapping[str, FeedbackState]
 PARAMETERS: tuple[Parameter, ...] = get_args(Parameter)
 """The knobs that are numbers with bounds; FeedbackState's fields have their names."""
 
+WHOLE: frozenset[Parameter] = frozenset({"epochs", "games_per_iteration"})
+"""Those that are whole numbers."""
+
 
 def state_of(states: States, key: str) -> FeedbackState:
     """Return a configuration's state; before any event about it, one in which nothing is known."""
@@ -400,11 +403,9 @@ class FeedbackFold(HandlerReducer):
 
     @handles(HyperparameterUpdated)
     def parameter_set(self, rows: States, event: Event[HyperparameterUpdated]) -> Step[FeedbackState]:
-        """Set a parameter of self-play; ADAPTIVE_PARAMS_CHANGED follows from one of training and sets it."""
-        data = event.data
-        if data.parameter not in ("quality_threshold", "base_temperature"):
-            return Step()
-        return self._set(rows, event, **{data.parameter: data.value})
+        """Set a parameter."""
+        value: float = int(event.data.value) if event.data.parameter in WHOLE else event.data.value
+        return self._set(rows, event, **{event.data.parameter: value})
 
     @handles(MatchmakingUpdated)
     def matched(self, rows: States, event: Event[MatchmakingUpdated]) -> Step[FeedbackState]:

@@ -84,9 +84,9 @@ def test_gauntlet_at_its_limits_changes_nothing_more():
     gauntlet = Driven(GauntletFeedbackController)
     for hour in range(1, 20):
         gauntlet.feed(rated(0, match(0.1), match(0.95, opponent="heuristic")), at=hour * HOUR)
-    row = gauntlet.row()
-    assert (row.epochs, row.games_per_iteration) == (8, 4 * 256)
-    assert (row.quality_threshold, row.base_temperature) == (0.5, 0.5)
+    state = gauntlet.state()
+    assert (state.epochs, state.games_per_iteration) == (8, 4 * 256)
+    assert (state.quality_threshold, state.base_temperature) == (0.5, 0.5)
 
 
 @pytest.mark.parametrize(("at", "changes"), [(HOUR + 0.9, 0), (HOUR + 1, 1)])

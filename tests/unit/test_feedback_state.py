@@ -225,11 +225,10 @@ def test_decided_parameters_are_kept_within_their_bounds(driven):
     assert state.last_adjustment_time == EPOCH + timedelta(seconds=11)
 
 
-def test_parameters_of_selfplay_are_set_as_they_are_decided(driven):
-    """Those of training are set by what the learning rate's owner passes on, complete."""
+def test_parameters_are_set_as_they_are_decided(driven):
     driven.feed(update("quality_threshold", 0.45), update("base_temperature", 0.6), update("epochs", 5.0), at=10)
     state = driven.state()
-    assert (state.quality_threshold, state.base_temperature, state.epochs) == (0.45, 0.6, None)
+    assert (state.quality_threshold, state.base_temperature, state.epochs) == (0.45, 0.6, 5)
     driven.feed(update("quality_threshold", 9.0), at=11)
     assert driven.state().quality_threshold == driven.settings.feedback.intensity.reduced
 
