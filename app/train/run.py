@@ -92,6 +92,7 @@ class TrainingRun:
         self._current = first_policy(self.game, self.settings, self.seed, self.say)
         found = self._evaluated(self._policy())
         self.say(f"The first policy: {found}.")
+        self.place.keep(self._current)  # first, because a sink's file could take the name of the models' folder
         for sink in self.sinks:
             sink.begin(found)
         state = RunState(iteration=0, model=self._current.model, best=Best.of(0, self._current.model, found))

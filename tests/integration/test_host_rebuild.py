@@ -74,13 +74,13 @@ async def test_rows_of_another_version_are_carried_over(stage, capsys):
     await stage.until(DaemonReady, stage.host("training_trigger", states))
     cursor, rows = states.load()
     row = json.loads(rows["TrainingTrigger", KEY])
-    del row["blocked"]
+    assert row.pop("requested_us")
     old = json.dumps({**row, "trainings": 41, "gone": {"x": 1}}).encode()
     schemas = json.dumps({**json.loads(rows[SCHEMAS_KEY]), "TrainingTrigger": "another"}).encode()
     states.save(cursor, {("TrainingTrigger", KEY): old, SCHEMAS_KEY: schemas})
     await stage.until(DaemonReady, stage.host("training_trigger", states), count=2)
     saved = states.load()[1]
-    assert json.loads(saved["TrainingTrigger", KEY]) == {**row, "trainings": 41, "blocked": False}
+    assert json.loads(saved["TrainingTrigger", KEY]) == {**row, "trainings": 41, "requested_us": 0}
     assert saved[SCHEMAS_KEY] == rows[SCHEMAS_KEY]
     assert "carried over" in capsys.readouterr().out
     assert len(stage.of(TrainingRequested)) == 2

@@ -89,8 +89,8 @@ def test_every_request_is_answered_once_or_under_way(arm) -> None:
     assert len(asked) == len(answered) + sum(node.pending for node in simulation.cluster.nodes.values())
     trainings = {event.id for event in events if isinstance(event.data, TrainingRequested)}
     trained = [e.data.request_id for e in events if isinstance(e.data, TrainingCompleted | TrainingFailed)]
-    pending = next(station for station in simulation.cluster.stations if TrainingRequested in station.reads).pending
-    assert len(trainings) == len(trained) + pending
+    training, _, _ = simulation.cluster.stations
+    assert len(trainings) == len(trained) + training.pending
     assert set(trained) <= trainings
 
 
@@ -130,7 +130,7 @@ def test_every_arm_turns_the_loop(arm) -> None:
     [{"healthy": 0.6}, {"healthy": 0.95}, {"healthy": 0.75, "noise_sd": 0.3}],
     ids=["more rows for a training", "fewer rows for a training", "some rows too poor for any"],
 )
-def test_baselines_honour_how_many_rows_of_which_quality_make_a_training(arm, quality) -> None:
+def test_baselines_agree_on_the_rows_that_make_a_training(arm, quality) -> None:
     """Else one of scheduler and trigger waits for rows that the other does not bring."""
     plant = PLANT.replace(quality=PLANT.quality.replace(**quality))
     known = settings()
@@ -142,7 +142,7 @@ def test_baselines_honour_how_many_rows_of_which_quality_make_a_training(arm, qu
     assert all(late[key] >= 2 for key in KEYS), late
 
 
-def test_what_a_dead_node_was_asked_for_is_played_after_its_return() -> None:
+def test_requests_of_a_dead_node_are_played_after_its_return() -> None:
     dying = PLANT.troubles.dead_nodes.replace(per_day=6.0, hours=1.0)
     troubles = PLANT.troubles.replace(dead_nodes=dying)
     simulation, events = simulated(NONE, hours=24, plant=PLANT.replace(troubles=troubles), nodes=3)
@@ -153,7 +153,7 @@ def test_what_a_dead_node_was_asked_for_is_played_after_its_return() -> None:
     assert asked == answered + sum(node.pending for node in simulation.cluster.nodes.values())
 
 
-def test_a_planted_regression_shows_in_the_truth_and_is_entered_in_the_scoreboard() -> None:
+def test_planted_regression_shows_in_truth_and_scoreboard() -> None:
     planting = PLANT.regressions.replace(planted_per_day=4.0, planted_elo=30.0, sudden=0.0)
     plant = PLANT.replace(regressions=planting)
     simulation = Simulation(settings(), plant, ARMS[NONE], seed=3, seconds=24 * HOURS)
@@ -168,13 +168,13 @@ def test_a_planted_regression_shows_in_the_truth_and_is_entered_in_the_scoreboar
     assert {exploit.elo for exploit in exploits} == {30.0 + planting.planted_exploit_elo}
 
 
-def test_strength_is_never_told() -> None:
+def test_no_event_holds_a_true_strength() -> None:
     """Of the truth, events hold no more than ratings: no payload and no FeedbackState has what the world knows."""
     simulation, events = simulated(hours=6)
     truths = {round(model.skill, 6) for model in simulation.world.models.values() if model.skill}
-    told = {round(value, 6) for event in events for value in vars(event.data).values() if isinstance(value, float)}
+    published = {round(value, 6) for event in events for value in vars(event.data).values() if isinstance(value, float)}
     assert truths
-    assert not truths & told
+    assert not truths & published
 
 
 def test_nothing_below_the_simulation_imports_it() -> None:

@@ -50,7 +50,7 @@ def check_rows(fold: Fold) -> None:
             assert type(row).from_json(row.to_json()) == row
     for reducer in fold.reducers:
         if hasattr(reducer, "jobs"):
-            list(reducer.jobs({key: row for key, row in fold.rows(reducer.name).items() if row.cause}))
+            list(reducer.jobs({key: row for key, row in fold.rows(reducer.name).items() if row.cause}, fold.states))
 
 
 @pytest.mark.parametrize("seed", range(2))

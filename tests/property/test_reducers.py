@@ -61,7 +61,7 @@ def test_killed_anywhere_it_comes_to_the_same_conclusions(spec, data):
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 @settings(max_examples=25)
 @given(data=st.data())
-def test_every_conclusion_has_an_id_of_its_own_and_names_its_cause(spec, data):
+def test_every_conclusion_has_its_own_id_and_names_its_cause(spec, data):
     events = data.draw(histories(spec.reads))
     envelopes = Fold(spec.factories(PLACE)).feed(events).envelopes
     assert len({envelope.id for envelope in envelopes}) == len(envelopes)
@@ -71,17 +71,17 @@ def test_every_conclusion_has_an_id_of_its_own_and_names_its_cause(spec, data):
 @pytest.mark.parametrize("spec", [spec for spec in SPECS if spec.worker], ids=lambda spec: spec.name)
 @settings(max_examples=25)
 @given(data=st.data())
-def test_the_jobs_wanted_follow_from_the_rows_alone(spec, data):
+def test_wanted_jobs_follow_from_saved_rows(spec, data):
     fold = Fold(spec.factories(PLACE))
     outcome = fold.feed(data.draw(histories(spec.reads)))
     again = Fold(spec.factories(PLACE), _saved(outcome))
-    (worker,) = fold.reducers
-    wanted = list(worker.jobs(fold.rows(worker.name)))
-    assert list(again.reducers[0].jobs(again.rows(worker.name))) == wanted
+    worker, restarted = fold.reducers[-1], again.reducers[-1]
+    wanted = list(worker.jobs(fold.rows(worker.name), fold.states))
+    assert list(restarted.jobs(again.rows(worker.name), again.states)) == wanted
     assert len({job.id for job in wanted}) == len(wanted)
 
 
-def test_settings_that_come_later_build_the_reducers_anew():
+def test_later_settings_rebuild_the_reducers():
     fold = Fold(DAEMONS["training_trigger"].factories(PLACE))
     more = RunSettings(configs=(*CONFIGS, GAMES["hex7_2p"]))
     events = [
@@ -96,7 +96,7 @@ def test_settings_that_come_later_build_the_reducers_anew():
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 @settings(max_examples=25)
 @given(data=st.data())
-def test_a_configuration_that_is_not_played_any_more_is_left_alone(spec, data):
+def test_removed_configuration_is_left_alone(spec, data):
     fewer = RunConfigured(run_id="run", settings=RunSettings(configs=CONFIGS[:1]).model_dump(mode="json"))
     before, after = data.draw(histories(spec.reads)), data.draw(histories(spec.reads))
     last = before[-1].sequence

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from app.config import GameConfig, RunSettings, nest
-from app.simulation.settings import PACE
+from app.simulation.settings import PACE, PLAYED_ALONE
 
 
 def simulated_settings(nodes: int, configs: Sequence[GameConfig]) -> RunSettings:
     """Return the settings of a simulation of these configurations; models play only themselves."""
     width = len(str(nodes))
     workers = [f"selfplay_worker@node{number:0{width}}" for number in range(1, nodes + 1)]
-    tree = nest({**PACE, "league.matchmaking": "mirror"})
+    tree = nest({**PACE, **PLAYED_ALONE})
     return RunSettings.model_validate({**tree, "selfplay_workers": workers, "configs": configs})
