@@ -91,7 +91,7 @@ class Lineage(Row, frozen=True):
             case TrainingFailed(request_id=request) if request == self.training:
                 return self.replace(training=None)
             case TrainingCompleted(request_id=request, model=model) if request == self.training:
-                return self.replace(training=None, candidate=model)
+                return self.replace(training=None, candidate=None if model == self.current_model else model)
             case PromotionRejected(model=model) if model == self.candidate:
                 return self.replace(candidate=None)
             case EvaluationFailed(purpose="rating", model=model) if model == self.candidate:

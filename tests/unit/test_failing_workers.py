@@ -95,7 +95,7 @@ class TestLeases:
         assert again.worker == A
         assert request not in dict(out(driven))
 
-    def test_lease_begins_anew_when_heartbeats_cease_to_name_it(self):
+    def test_lease_restarts_when_heartbeats_cease_to_name_it(self):
         driven = scheduler_of(A)
         driven.feed(distributed())
         ((request, _),) = out(driven)

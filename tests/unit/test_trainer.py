@@ -73,7 +73,14 @@ def test_a_worker_that_died_says_nothing_of_the_data(trainer: DrivenWorker) -> N
 
 def test_the_names_of_the_jobs_errors_are_those_of_classes() -> None:
     """They are told apart by name: what defines them loads torch."""
-    modules = (app.store.blobs, app.store.checkpoints, app.store.shard, app.learning.jobs, app.learning.ppo, app.learning.samples)
+    modules = (
+        app.store.blobs,
+        app.store.checkpoints,
+        app.store.shard,
+        app.learning.jobs,
+        app.learning.ppo,
+        app.learning.samples,
+    )
     known = {name for module in modules for name, kind in vars(module).items() if _is_error(kind)}
     assert known >= {*BAD_DATA, DIVERGED}
 
