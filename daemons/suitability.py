@@ -51,10 +51,10 @@ def _silent_stderr() -> Iterator[None]:
 
 
 def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
-    """Compare each configuration with its latest recorded settings.
+    """Refuse a configuration whose models would not fit its new settings.
 
     Args:
-        past: the run's settings, the latest first; read only as far as a configuration was not played lately.
+        past: the run's earlier settings, the latest first; read until every configuration is found in them.
         now: its new settings.
 
     Raises:

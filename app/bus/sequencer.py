@@ -52,7 +52,7 @@ class IdWindow:
 
 
 class Run(NamedTuple):
-    """``size`` events of an epoch, from number ``base`` on, at the positions from ``first`` on (0: unknown)."""
+    """Consecutive events of an epoch: ``size``, numbered from ``base``, at positions from ``first`` (0: unknown)."""
 
     base: int
     size: int

@@ -32,7 +32,7 @@ DEADLINE_S = 10.0
 
 
 class NeverCame(FlyballError):
-    """A step of a scenario did not come in time."""
+    """An event that a scenario waits for was not seen in time."""
 
     def __init__(self, awaited: Expected, seconds: float) -> None:
         what = f"{awaited.kind.event_name}, by which the trouble would be {awaited.stage},"

@@ -122,7 +122,7 @@ def before_last(reader: JournalReader, count: int, selection: Selection, end: in
 
 
 def before_since(reader: JournalReader, since: str) -> int:
-    """Return the position after which events lie since a position, a time (ISO 8601), or for a while (``10m``)."""
+    """Return the position before the first event since a position, a time (ISO 8601), or an age (``10m``)."""
     if since.isdecimal():
         return min(max(int(since) - 1, 0), reader.head)
     start_us = (_moment(since) - EPOCH) // timedelta(microseconds=1)

@@ -48,7 +48,14 @@ PENDING = "pending "
 
 
 class PendingDecision(Row, frozen=True):
-    """A decision that is not recorded yet, with what stands in for its record until then."""
+    """A controller's decision that is not recorded yet.
+
+    Attributes:
+        by: the controller.
+        envelope: of the decision, as JSON.
+        sequence: position of its cause, which stands in for its own.
+        recorded_us: time of its cause, likewise.
+    """
 
     by: str
     envelope: str
@@ -222,8 +229,10 @@ class Fold:
             elif type(data) is RunConfigured and not self._configured(event, outcome):
                 continue
             if event.envelope.subject in self._concerned:
-                if type(data) in SUCCESSIONS and not self._changes_current(event):
-                    continue
+                if type(data) in SUCCESSIONS:
+                    lineage = state_of(self.states, event.subject).lineage
+                    if not lineage.changes_current(data):
+                        continue
                 for seat in self._readers.get(type(data), ()):
                     if seat.name != decider:
                         self._apply(seat, event, outcome, recorded)
@@ -239,11 +248,6 @@ class Fold:
         outcome.changed[SETTINGS_KEY] = settings
         self._build(settings)
         return True
-
-    def _changes_current(self, event: Event[Payload]) -> bool:
-        """Return whether a promotion or rollback makes another model current, as far as states are hosted."""
-        states = self._rows.get(FeedbackFold.name)
-        return states is None or state_of(self.states, event.subject).lineage.changes_current(event.data)
 
     def _decider(self, event: Event[Payload], outcome: Outcome) -> str | None:
         """Return the reducer whose pending decision an event records; it is not pending any more."""

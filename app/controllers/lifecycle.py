@@ -147,7 +147,10 @@ class ModelLifecycleCoordinator(Controller):
     def current_decided(
         self, rows: Rows, event: Event[ModelPromoted] | Event[ModelRolledBack], states: States
     ) -> Step[GateRow]:
-        """Have the model rated that an operator made current; the candidate was not trained from it."""
+        """Have the model rated that an operator made current; drop the candidate, which was not trained from it.
+
+        Own decisions are not shown here (see ``Fold``): their models were rated when they were taken.
+        """
         current = state_of(states, event.subject).lineage.current
         assert current is not None  # the event made it so
         return _step(event, None, self._rating(event, current))

@@ -121,7 +121,7 @@ class Level(Row, frozen=True):
 
     @classmethod
     def measured(cls, opponent: ModelHash | None, games: Games) -> Self:
-        """Return what some games alone say."""
+        """Estimate the level from these games alone; never below 0."""
         return cls(opponent=opponent, elo=max(0.0, games.elo), variance=games.variance)
 
     def drifted(self, elo: float) -> Self:

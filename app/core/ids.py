@@ -63,7 +63,7 @@ def derive_id(*parts: str | int) -> EventId:
 
 
 def prefixed(*parts: str | int) -> bytes:
-    """Concatenate length-prefixed parts, from which ids and random numbers are hashed."""
+    """Join parts, each behind its length: the input of the hashes for ids and seeds."""
     written = b""
     for part in parts:
         encoded = str(part).encode()

@@ -22,7 +22,7 @@ Play = Callable[[NDArray[np.void], Indices, Indices, int], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoardRules:
-    """A game, for a ``BoardTable``."""
+    """Rules of a board game for two, as a ``BoardTable`` plays them."""
 
     name: str  # OpenSpiel's; it is the usual game, without options
     version: int  # of the implementation: raised whenever the same actions could lead to another game or observation

@@ -79,7 +79,7 @@ class Episode(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvalState:
-    """Counts so far; immutable."""
+    """Progress of an evaluation."""
 
     autoreset: Autoreset  # how the environments reset themselves
     requested: int  # E

@@ -51,7 +51,7 @@ def add_checksums(db: sqlite3.Connection) -> None:
 
 
 def drop_cursors(db: sqlite3.Connection) -> None:
-    """Migrate from format 1, which had a table for cursors that no program kept."""
+    """Migrate from format 1, which had the table of cursors, which nothing used."""
     db.execute("DROP TABLE cursors")
 
 

@@ -19,11 +19,11 @@ class Retirement(NamedTuple):
 
 
 def admission(step: int, elo: float | None, league: League, settings: AdmissionSettings) -> tuple[LeagueRole, ...]:
-    """Return the roles in which a new checkpoint enters; none keeps it out.
+    """Return the roles of a new checkpoint; without any, it does not enter the league.
 
-    The first checkpoints are always recent, because otherwise self-play would meet built-in players only, and for long
-    where ratings rise slowly. An elite is rated above all members, and by a margin above the permanent ones: recents
-    that creep up must not raise a bar that they will not hold. An unrated checkpoint is neither elite nor lasting.
+    The first ``founders`` checkpoints are always recent, so that self-play soon has other opponents than built-in
+    players. An elite is rated above all members, and by a margin above the permanent ones. Recent members set a bar
+    without margin, because they leave again. An unrated checkpoint is neither elite nor lasting.
     """
     latest, checkpoints = league.latest_step, league.checkpoints
     due = len(checkpoints) < settings.founders or step % settings.recent_every == 0

@@ -38,7 +38,7 @@ class CloningMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Improvement(Generic[M]):
-    """The result of a training."""
+    """What a training leaves: weights, state of the optimizer, metrics ``M`` of the last epoch."""
 
     parameters: bytes  # a safetensors file
     optimizer: bytes  # a safetensors file

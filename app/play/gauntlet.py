@@ -140,7 +140,7 @@ class OpponentResult(MatchStatistics):
 
 
 class GauntletResult(Settings):
-    """The matches in the order they were asked for, but for those of which no batch was played."""
+    """Results of a gauntlet: one for each opponent of whom a batch was played, in the order requested."""
 
     results: tuple[OpponentResult, ...] = Field(min_length=1)
     lost_games: int = Field(default=0, ge=0, description="that were planned and could not be played")

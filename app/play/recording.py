@@ -20,13 +20,13 @@ class NoExperience(FlyballError):
 
 
 def step_rewards(earned: Floats, last: NDArray[np.bool_], outcome: Floats) -> Floats:
-    """Return the reward of each row [R], so that those of an episode sum to its outcome [R].
+    """Return the reward of each row [R]; the rewards of an episode sum to its outcome.
 
     Args:
-        earned: [R] earnings of the seat before each decision. Those before its first are no consequence of any
-            decision, and are left to the end.
-        last: [R] the last rows of the episodes, whose rows follow each other.
-        outcome: [R] of each row's episode.
+        earned: [R] earnings of the seat before each decision. Earnings before the first decision are added to the
+            last reward, because no decision brought them.
+        last: [R] marks the last row of each episode; an episode's rows are consecutive.
+        outcome: [R] the episode's outcome, repeated on each of its rows.
     """
     ends = np.flatnonzero(last)
     starts = np.append(0, ends[:-1] + 1)
