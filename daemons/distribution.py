@@ -1,4 +1,4 @@
-"""The distributor: brings promoted models to the nodes, verified, and lets superseded ones go."""
+"""The distributor: verifies each new current model in the store, and deletes superseded ones."""
 
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
@@ -25,13 +25,13 @@ from daemons.jobs import Job, Json, Worker
 from daemons.spec import DaemonSpec
 
 KEPT = 20
-"""Models kept per configuration that became current last, that one included; members of the league are kept as well."""
+"""Latest current models kept per configuration; members of the league are kept too."""
 
 SPARED = 20
-"""Candidates that were kept out last, and not deleted before the next promotion: an operator may want one after all."""
+"""Latest rejected candidates kept until the next promotion, because an operator may promote one."""
 
 DELAY = 2
-"""Promotions after which a model that left the league is let go: requests that were made before still find it."""
+"""Promotions until a model that left the league is deleted, because earlier requests still name it."""
 
 US = 1_000_000
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 30.0, 1800.0
@@ -57,7 +57,7 @@ class Kept(Row, frozen=True):
         leaving: those that left it, each with the promotions until it is let go.
         superseded: those to let go with the next distribution.
         overdue: those to let go without one.
-        cause: the event that asks for the job that waits, if one does: a decision, or the last failure after it.
+        cause: of the waiting job, if there is one: the decision, or its latest failure.
         wanted: what that job does.
         failures: of its distribution in a row.
         retry_us: the time that its next distribution waits for.
@@ -85,7 +85,7 @@ Rows = Mapping[str, Kept]
 class Distributor(Worker[Wanted], Controller):
     """Runs ``app.store.checkpoints:distribute`` for each model that became current.
 
-    And now and then where candidates are kept out again and again: trained every few seconds, they would fill the disk.
+    Where rejections pile up it also deletes all but the latest candidates, which would fill the disk.
     """
 
     name: ClassVar[str] = "Distributor"
@@ -102,7 +102,7 @@ class Distributor(Worker[Wanted], Controller):
     def became_current(
         self, rows: Rows, event: Event[ModelPromoted] | Event[ModelRolledBack], states: States
     ) -> Step[Kept]:
-        """Distribute the new current model. One that it replaces stays in the store, to find out what was wrong."""
+        """Distribute the new current model; the replaced one stays in the store, for diagnosis."""
         row, data = rows.get(event.subject, EMPTY), event.data
         model = data.model if isinstance(data, ModelPromoted) else data.to_model
         row = _with_current(row, model, promoted=isinstance(data, ModelPromoted))
@@ -111,7 +111,7 @@ class Distributor(Worker[Wanted], Controller):
 
     @handles(PromotionRejected)
     def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[Kept]:
-        """Delete a candidate with the next promotion; where that does not come, all but the latest without it."""
+        """Mark a rejected candidate for deletion: at the next distribution, or once too many wait."""
         row = rows.get(event.subject, EMPTY)
         if event.data.model in (*row.kept, *row.members):
             return Step()
@@ -132,7 +132,7 @@ class Distributor(Worker[Wanted], Controller):
 
     @handles(DistributionFailed)
     def distribution_failed(self, rows: Rows, event: Event[DistributionFailed], states: States) -> Step[Kept]:
-        """Pause. The failure asks for the next attempt: facts of each attempt derive their ids from its cause."""
+        """Pause, then retry with the failure as cause, so that each attempt's facts have ids of their own."""
         row, data = rows.get(event.subject, EMPTY), event.data
         if not _waits_for(row, data.model):
             return Step()
@@ -143,7 +143,7 @@ class Distributor(Worker[Wanted], Controller):
     def league_changed(
         self, rows: Rows, event: Event[CheckpointAdded] | Event[CheckpointRetired], states: States
     ) -> Step[Kept]:
-        """Keep the members of the league; let go later who left it and is kept for no other reason."""
+        """Keep members of the league; delete retired ones later, unless they are kept for another reason."""
         row, model = rows.get(event.subject, EMPTY), event.data.model
         others = tuple(member for member in row.members if member != model)
         leaving = {gone: left for gone, left in row.leaving.items() if gone != model}
@@ -200,7 +200,7 @@ def _waits_for(row: Kept, model: ModelHash) -> bool:
 
 
 def _with_current(row: Kept, current: ModelHash, *, promoted: bool) -> Kept:
-    """Keep the model that became current longest, and let go those that are kept for no other reason."""
+    """Add the current model; mark for deletion models neither among the latest nor in the league."""
     latest = (*(model for model in row.kept if model != current), current)
     kept, older = latest[-KEPT:], latest[:-KEPT]
     waiting = {model: left - promoted for model, left in row.leaving.items() if model not in kept}

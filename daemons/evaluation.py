@@ -111,7 +111,7 @@ def rated_together(
 
 
 def rated_alone(matches: Sequence[MatchResult], known: Mapping[str, Estimate | None]) -> Rated:
-    """Rate a model by these games alone: those of a gate decide about one pair, and say nothing of other ratings."""
+    """Rate a model by a gate's games alone, which compare one pair and change no other rating."""
     met = {match.player: estimate for match in matches if (estimate := known.get(match.player))}
     scores = [
         OpponentScore(estimate.elo, match.score.mean, match.games, estimate.stderr)
@@ -134,11 +134,11 @@ LONG_GAMES = 1000
 """An evaluation of more games than this tells of its progress."""
 
 RECENT = 6
-"""So many promoted models are rated with every game; the oldest of them is the 'recent snapshot'."""
+"""Latest champions that are rated again with new games; the oldest is the 'recent snapshot'."""
 
 
 WAITING_MATCHES = 16
-"""Requests of a configuration's matches that wait; where there is no time for more, the oldest are given up."""
+"""Most tournament requests of a configuration that wait; beyond it the oldest are dropped."""
 
 
 class EvaluationPending(Row, frozen=True):
@@ -159,7 +159,7 @@ class EvaluationPending(Row, frozen=True):
 class EvaluatorRow(Row, frozen=True):
     """One configuration's row: the members of its league, the games that rate them, and what waits, oldest first.
 
-    Usually one waits. An operator's comes on top: it must not displace the one that a candidate's verdict depends on.
+    Usually one waits. An operator's is added to it, because replacing it could lose a candidate's verdict.
     """
 
     league: League = League()
@@ -261,14 +261,14 @@ class Evaluator(Worker[Asked], Controller):
         )
 
     def progressed(self, job: EvaluationJob, report: Json) -> tuple[Payload, ...]:
-        """Say that a batch is done, where it takes long until all are."""
+        """Report a finished batch of a long evaluation."""
         planned = sum(opponent.games for opponent in job.context["opponents"])
         if planned <= LONG_GAMES:
             return ()
         return (EvaluationProgress(request_id=job.id, model=job.request.model, planned_games=planned, **report),)
 
     def completed(self, job: EvaluationJob, result: Json) -> tuple[Payload, ...]:
-        """Say how each match went, and which ratings explain all games of the pool best.
+        """Report the matches, and the ratings fitted to all games of the pool.
 
         A fit is a fact: another machine's linear algebra may find other last digits, so no reducer computes it.
         """
@@ -350,7 +350,7 @@ def _queued(pending: tuple[EvaluationPending, ...], newest: EvaluationPending) -
 
 
 def _pooled(pool: Pool, data: EvaluationCompleted | EvaluationFailed, known: Collection[str]) -> Pool:
-    """Return the pool with the games of an evaluation; those of a gate decide about one pair over and over."""
+    """Add an evaluation's games to the pool, except a gate's, which repeat one pair."""
     if data.purpose == "gate" or isinstance(data, EvaluationFailed):
         return pool
     played = totals_of(data.model, data.results)

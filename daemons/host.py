@@ -1,7 +1,7 @@
 """The daemon host: catches up, folds, publishes, saves, runs jobs, beats, drains (ADR-002).
 
 What a batch of events leads to is published before the new state is saved. A daemon killed in between folds the
-batch again, comes to the same conclusions under the same ids, and the broker takes them for what they are: known.
+batch again and derives the same ids, which the broker already knows.
 """
 
 import asyncio
@@ -191,8 +191,8 @@ class Host:
     async def _handle(self, batch: Batch) -> None:
         """Fold a batch, publish what follows from it, save.
 
-        While catching up, conclusions are held back: those that an earlier life published come by in the journal,
-        however long ago that was. Only what never came by is published, when the daemon is ready.
+        While catching up, conclusions are held back. Those that an earlier start published are dropped when the journal
+        shows them; the others are published when the daemon is ready.
         """
         outcome = await self._feed(batch.events)
         self._concluded |= {envelope.id: envelope for envelope in outcome.envelopes}
@@ -241,7 +241,7 @@ class Host:
         )
 
     def _reconcile(self, jobs: JobRunner, group: asyncio.TaskGroup) -> None:
-        """Let the jobs run that the worker's rows ask for, as far as they are about configurations of this run."""
+        """Run the jobs that the worker's rows ask for, for configurations of this run only."""
         settings = self._fold.settings
         for worker in self._fold.reducers:
             if isinstance(worker, Worker) and settings:

@@ -46,11 +46,11 @@ UNFIT = frozenset({"DamagedBlob", "ForeignShard", "MissingBlob", "RepeatedShard"
 """Names of errors caused by the shard: missing, damaged, mislabelled, or a duplicate."""
 
 STAYING = 16
-"""How many shards before each stay in any case: ``app.play.inspection`` compares its games with them."""
+"""Latest shards that are kept in any case, because ``app.play.inspection`` compares games with them."""
 
 WINDOWS = 2
-"""How many of the trigger's windows are kept: other shards may be inspected before the request that it decided for is
-recorded. One that comes later still finds its shards gone: that training fails, and the next is on newer ones."""
+"""Windows of the trigger whose shards are kept, because more shards may be inspected before its request is
+recorded. If it comes later still, its shards are deleted: that training fails, and the next one uses newer shards."""
 
 
 class Shelf(Row, frozen=True):
@@ -62,7 +62,7 @@ class Shelf(Row, frozen=True):
         fit: good enough to be trained on, and not asked for yet; of each model the latest.
         request: the training under way.
         asked: the shards that it is on.
-        spent: nobody will train on them any more.
+        spent: no training will use them.
     """
 
     fit: tuple[ShardRef, ...] = ()
@@ -71,13 +71,13 @@ class Shelf(Row, frozen=True):
     spent: tuple[ShardKey, ...] = ()
 
     def without(self, keys: Iterable[ShardKey]) -> "Shelf":
-        """Let shards go, unless they are wanted all the same: one that was delivered twice was refused once."""
+        """Mark shards as spent, except wanted ones: a shard delivered twice is refused once and still wanted."""
         wanted = {*(shard.key for shard in self.fit), *self.asked}
         gone = (key for key in keys if key not in wanted)
         return self.replace(spent=tuple(dict.fromkeys((*self.spent, *gone))))
 
     def with_judged(self, shard: ShardRef, score: float, settings: RunSettings, state: FeedbackState) -> "Shelf":
-        """Keep a shard that is good enough; let its model's go that are older than any training reaches back."""
+        """Shelve a usable shard; mark its model's oldest as spent, which no training will reach."""
         if not is_usable(state, settings, score):
             return self.without([shard.key])
         same = (*(known for known in self.fit if known.model == shard.model), shard)
@@ -88,7 +88,7 @@ class Shelf(Row, frozen=True):
         return self.replace(fit=(*others, *kept), spent=wanted).without(fallen)
 
     def for_training(self, request_id: EventId, request: TrainingRequested) -> "Shelf":
-        """Set aside what a training is on; a request before it is void, and so are shards of models left behind."""
+        """Reserve a training's shards; those of an earlier request and of other models are spent."""
         asked = tuple(shard.key for shard in request.shards)
         rest = [shard for shard in self.fit if shard.key not in asked]
         left_behind = [shard.key for shard in rest if shard.model != request.base_model]
@@ -130,7 +130,7 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
 
     @handles(SelfplayComplete)
     def delivered(self, rows: Rows, event: Event[SelfplayComplete], states: States) -> Step[InspectionRow]:
-        """Take up a shard, and hand what its configuration can do without to its inspection."""
+        """Queue a shard's inspection, which also deletes the configuration's spent shards."""
         row, played = rows.get(event.subject, InspectionRow()), event.data
         earlier = tuple(dict.fromkeys((*row.earlier, played.shard.key)))[-REMEMBERED:]
         staying = tuple(key for key in row.shelf.spent if key in row.earlier[-STAYING:])
@@ -170,7 +170,7 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
 
     @handles(TrainingCompleted, TrainingFailed)
     def training_ended(self, rows: Rows, event: Event[Any], states: States) -> Step[InspectionRow]:
-        """Let the shards go that the training was on."""
+        """Mark the training's shards as spent."""
         shelf = _shelf(rows, event)
         if event.data.request_id != shelf.request:
             return Step()
@@ -228,7 +228,7 @@ def _shelf(rows: Rows, event: Event[Any]) -> Shelf:
 
 
 def _shelved(rows: Rows, event: Event[Any], shelf: Shelf, *answered: EventId) -> Step[InspectionRow]:
-    """Return the step to a configuration's new shelf, and to no more waiting for what is answered."""
+    """Return the step that replaces the shelf and drops the answered requests."""
     row = rows.get(event.subject, InspectionRow()).replace(shelf=shelf)
     return Step({event.subject: row, **{request: None for request in answered if request in rows}})
 

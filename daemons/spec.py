@@ -16,7 +16,7 @@ class DaemonSpec:
     """One daemon: controllers decide, a worker has jobs run, ``capacity`` of them at once, a sink shows what it reads.
 
     Those that derive from ``Controller``, workers too, are shown FeedbackState.
-    Sinks conclude nothing: whatever they read is recorded, and they are told of it at least once.
+    Sinks emit nothing; they receive each recorded event that they read at least once.
     """
 
     name: str

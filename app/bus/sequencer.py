@@ -121,7 +121,7 @@ class Sequencer:
             self.marks.pop((producer, epoch), None)
 
     def skip(self, producer: str, epoch: int, base: int, count: int) -> None:
-        """Pass over a frame that was refused, if it is the next one, so that those behind it are not."""
+        """Advance past a refused frame, because otherwise the frames behind it would count as a gap."""
         if self.marks.get((producer, epoch)) == base:
             self.marks[producer, epoch] = base + count
             self._touched.add((producer, epoch))

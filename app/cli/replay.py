@@ -131,7 +131,7 @@ def _mode(ctx: click.Context) -> str:
 
 
 def _checked_end(head: int, first: int, last: int | None) -> int:
-    """Return the last position of a span; an empty one is refused, because finding nothing in it says nothing."""
+    """Return the last position of a span. Raises ``UsageError`` for an empty one."""
     if last is not None and last < first:
         raise click.UsageError(f"--from {first} lies after --to {last}: there is nothing between them.")
     if first > max(1, head):

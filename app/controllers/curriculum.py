@@ -33,7 +33,7 @@ class CurriculumRow(Row, frozen=True):
 class Usual(NamedTuple):
     """Means over configurations: requests of self-play played so far, and Elo/h gained.
 
-    The velocity is never below the least that is a measure: where all stand still, noise would decide who is fast.
+    The velocity is at least ``least_velocity``, because noise would decide where all configurations stand still.
     """
 
     requests: float

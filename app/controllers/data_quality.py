@@ -1,4 +1,4 @@
-"""Rules on the quality of data: rate of self-play, intensity and block of training."""
+"""Data quality rules: the score sets self-play rate and intensity; a game that breaks the rules blocks training."""
 
 from app.config.feedback import FeedbackSettings, IntensitySettings, QualitySettings
 from app.controllers.state import FeedbackState

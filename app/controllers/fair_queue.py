@@ -33,7 +33,7 @@ MOST_LEASES = 2
 """Longest time between requests that counts, in leases, because later ones were given up."""
 
 LEAST_RATE = 0.01
-"""A lower one, as an operator may set, would be no more games at all; and the time until the next no number."""
+"""Lowest self-play rate that counts; a lower one, as an operator may set, would stop all games or overflow."""
 
 NEWEST_GAP = 1 / 32
 """Least weight of the newest time between requests in the mean, because requests come in bursts."""
@@ -183,10 +183,10 @@ def next_turn(
 
 
 def waits(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: int) -> bool:
-    """Return whether the time of a configuration has come, and its rows, with those promised, make no training.
+    """Return whether a configuration wants games now: it is due, and lacks rows for a training.
 
-    Nobody plays while a training or its verdict is awaited: most of those rows would be of a replaced model. As long as
-    nothing is known of a request's rows, one has to suffice.
+    No games are requested while a training or its verdict is awaited, because the model may be replaced. Until the
+    rows of a game are known, one request is made at a time.
     """
     if state.lineage.distributed is None or state.lineage.busy:
         return False

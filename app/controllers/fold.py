@@ -84,7 +84,7 @@ class UndeclaredEmission(FlyballError):
 
 
 class Conclusion(NamedTuple):
-    """Something that a reducer said: who, the position of its cause, and the event to publish."""
+    """An event to publish, with its reducer and the position of its cause."""
 
     by: str
     position: int
@@ -139,7 +139,7 @@ SUCCESSIONS = frozenset({ModelPromoted, ModelRolledBack})
 
 
 class _Seat(NamedTuple):
-    """A reducer at its place, with its rows. Its step is looked up once: a replay takes millions."""
+    """A hosted reducer with its rows; ``step`` is looked up once, because a replay takes millions of steps."""
 
     reducer: Hosted
     name: str
@@ -155,8 +155,8 @@ class Fold:
     their rows stay. They receive events about the system and about configurations in the run's settings. Where there
     are controllers, FeedbackState folds each event before them.
 
-    A controller is shown its own decisions as if they were recorded at once, and is not given their record: an event
-    that it decides and reads comes from somebody else. Nobody is given a promotion or rollback that changes nothing.
+    A controller sees its own decisions in FeedbackState at once, and their records are not passed to it: an event of a
+    type that it emits and reads is another's, an operator's. Promotions and rollbacks that change nothing are dropped.
 
     A reducer that fails at an event skips it: its rows stay as they were, the failure is in the outcome, and the other
     reducers go on. Voided events are skipped by all reducers.
@@ -208,7 +208,7 @@ class Fold:
         """Positions that were voided after they were folded; they require a new fold."""
         return frozenset(self._to_void)
 
-    def feed(  # noqa: C901 - what nobody is given is told apart in one place
+    def feed(  # noqa: C901 - events are dropped in one place
         self, events: Iterable[Event[Payload]], recorded: Collection[Recorded] | None = None
     ) -> Outcome:
         """Fold events in order.

@@ -1,10 +1,10 @@
 """LeagueKeeper: members of each configuration's league, and matchmaking of its current model.
 
-Only promoted models enter, as far as the schedule wants them; the checkpoints of rejected ones are deleted. Who has to
-leave then leaves with the same event. A rollback takes everybody along who was promoted after the model that is gone
-back to.
+Only promoted models enter, if the schedule admits them; checkpoints of rejected ones are deleted. Expired and excess
+members retire in the same step. A rollback retires all members that were promoted after the
+restored model.
 
-What the keeper says it takes in at once, with the functions that everybody else folds it with, and does not read back.
+The keeper applies its own events to its league at once, by ``league_after``, because it does not read them back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -47,7 +47,7 @@ class LeagueRow(Row, frozen=True):
 
     Attributes:
         league: its members, and what they have played.
-        rated: the model that was rated last; not known is only its parent.
+        rated: the model that was rated last, without its parent.
         promoted: the champions of the lineage, members or not, as agents. Their parents are their nearest ancestors in
             the league.
     """
@@ -58,7 +58,7 @@ class LeagueRow(Row, frozen=True):
 
 
 FIRST = LeagueRow()
-"""The row of a configuration of whose league nothing is known."""
+"""The default row, before any event about the league."""
 
 
 def rated_agent(data: EvaluationCompleted) -> Agent:
@@ -74,9 +74,9 @@ def rated_agent(data: EvaluationCompleted) -> Agent:
 
 
 def promoted_agent(row: LeagueRow, data: ModelPromoted) -> Agent:
-    """Return a promoted model, with its rating if it was the last to be rated, and its nearest ancestor that is known.
+    """Return a promoted model as an agent, with its rating if it was rated last.
 
-    It was trained from the model before it: of others no candidate is promoted.
+    Its parent is the nearest ancestor in the league: the previous champion, or the parent of that one.
     """
     before = next((agent for agent in row.promoted if agent.id == data.previous), None)
     ancestors = (data.previous, before and before.parent)
@@ -109,8 +109,8 @@ def retired_by_rollback(league: League, gone: Iterable[Agent]) -> tuple[Checkpoi
 def may_change_matches(before: LeagueRow, row: LeagueRow, data: Payload) -> bool:
     """Return whether an event may change the current model's opponents.
 
-    What it meets follows from who is in the league, and from the games of members, of its ancestors and its own. Those
-    of a stranger, mostly a candidate that was just rated, are noted and change nothing.
+    Opponents depend on the members, and on games of members, of the model's ancestors and of the model itself. Games
+    of other models, mostly a candidate that was just rated, change nothing.
     """
     if not isinstance(data, EvaluationCompleted) or row.league.agents is not before.league.agents:
         return True
@@ -145,7 +145,7 @@ class LeagueKeeper(Controller):
 
     @handles(EvaluationCompleted)
     def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[LeagueRow]:
-        """Take in games, those of gates excepted: they decide about one pair over and over."""
+        """Add an evaluation's games, except a gate's, which repeat one pair and would bias ratings."""
         before, row, data = *self._rows(rows, event), event.data
         if data.purpose == "gate":
             return Step()
@@ -180,7 +180,7 @@ class LeagueKeeper(Controller):
 
     @handles(PromotionRejected, RegressionDetected)
     def league_changed(self, rows: Rows, event: Event[Any], states: States) -> Step[LeagueRow]:
-        """Take in what concerns the league alone."""
+        """Update the league after a rejection or a regression."""
         before, row = self._rows(rows, event)
         return self._step(event, states, before, row, ())
 
@@ -208,7 +208,7 @@ class LeagueKeeper(Controller):
         return () if decided == state.matchmaking else (decided,)
 
     def _rated(self, row: LeagueRow) -> tuple[LeagueRow, tuple[CheckpointAdded, ...]]:
-        """Let a model enter that was promoted before anybody had rated it, as an operator may do."""
+        """Admit a champion that is rated only now, because an operator promoted it unrated."""
         *others, newest = row.promoted or (None,)
         if newest is None or row.rated is None or newest.id != row.rated.id or newest.elo is not None:
             return row, ()

@@ -104,7 +104,7 @@ class EvaluationFeedbackHandler(Controller):
     def loss_was_unusual(self, rows: Rows, event: Event[LossAnomalyDetected], states: States) -> Step[LearningRow]:
         """Lower the learning rate after enough trainings in a row with an anomaly, once for each training.
 
-        One that several of its figures tell of is not another one, however short the cooldown.
+        Several anomalies of one training count once, however short the cooldown.
         """
         row, state = rows.get(event.subject, FIRST), state_of(states, event.subject)
         trainings, limits = event.data.consecutive, self.settings.feedback.learning_rate

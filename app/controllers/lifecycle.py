@@ -1,13 +1,13 @@
 """ModelLifecycleCoordinator: which model is current. Promotion by GSPRT, rollback on severe regressions.
 
 A candidate first plays its gauntlet, which rates it; then gate games against the current model, kept apart from the
-rating games, until the sequential test decides. It counts rotations: what the games of one opening or deal, the
-candidate in each seat, come to together (the pentanomial model with two players). A candidate that was not trained from
+rating games, until the sequential test decides. Its observations are rotations: games of one opening or deal, the
+candidate in each seat (the pentanomial model with two players). A candidate that was not trained from
 the current model is refused: its base has been replaced or rolled back meanwhile. Rolling back is idempotent: it names
 the model it replaces, and a model that is no longer current is not replaced again.
 
-A model that is current for another reason than its own promotion here is rated: one that an operator promoted has not
-been, as far as is known; a model restored by a rollback is rated, as the reference of the next candidates.
+A model that an operator promoted is rated, because it may have no rating. A model restored by a rollback is rated
+again, because the next candidates are compared with it.
 """
 
 import operator
@@ -62,7 +62,7 @@ class Candidate(Row, frozen=True):
     def after(self, match: MatchResult, players: int) -> "Candidate":
         """Return the candidate after another round of gate games.
 
-        Where no opening, deal or draw made a rotation differ from another, all of them together say what one says.
+        If all rotations of a match repeat the same games, they count as one observation.
         """
         before = self.rotations or (0,) * len(match.rotations)
         add = operator.add if match.distinct_games > players else _at_most_one
@@ -70,7 +70,7 @@ class Candidate(Row, frozen=True):
         return self.replace(rotations=summed, games=self.games + match.games)
 
     def plays_gate(self, model: ModelHash) -> bool:
-        """Return whether gate games of this model are the candidate's: it was rated, so they were asked for."""
+        """Return whether gate games of this model are the candidate's, which plays them once it is rated."""
         return self.model == model and self.rating_id is not None
 
 
@@ -147,7 +147,7 @@ class ModelLifecycleCoordinator(Controller):
     def current_decided(
         self, rows: Rows, event: Event[ModelPromoted] | Event[ModelRolledBack], states: States
     ) -> Step[GateRow]:
-        """Have the model rated that an operator made current; drop the candidate, which was not trained from it.
+        """Request a rating of an operator's model; drop the candidate, which was not trained from it.
 
         Own decisions are not shown here (see ``Fold``): their models were rated when they were taken.
         """
@@ -158,7 +158,7 @@ class ModelLifecycleCoordinator(Controller):
     def _roll_back(
         self, event: Event[Any], lineage: Lineage, model: ModelHash, last_good: ModelHash | None, reason: str
     ) -> Step[GateRow]:
-        """Restore ``last_good`` if it is remembered, else the one before; nothing if ``model`` is not current."""
+        """Restore ``last_good`` if remembered, else the predecessor; do nothing if ``model`` is not current."""
         if lineage.current_model != model or len(lineage.champions) < 2:
             return Step()
         earlier = lineage.champions[:-1]
@@ -167,7 +167,7 @@ class ModelLifecycleCoordinator(Controller):
         return _step(event, None, Emission(decision), self._rating(event, target))
 
     def _rating(self, event: Event[Any], champion: Champion) -> Emission:
-        """Request rating games of their own: the same model may be rated several times."""
+        """Request a rating; its seed derives from the event, because a model may be rated several times."""
         seed = derive_seed(self.settings.seed, event.subject, "current", event.id)
         return Emission(EvaluationRequested(purpose="rating", model=champion.model, step=champion.step, seed=seed))
 

@@ -39,7 +39,7 @@ class DistributedModel(Row, frozen=True):
 
 
 class Lineage(Row, frozen=True):
-    """Everybody's only record of a configuration's models.
+    """A configuration's models, the one record that all reducers share.
 
     Attributes:
         champions: the latest current models, the present one last.

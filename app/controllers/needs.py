@@ -1,4 +1,4 @@
-"""How many fresh rows of which quality a training of a configuration needs.
+"""Rows that a configuration's training needs: their number and quality.
 
 More games per iteration are more requests, not longer ones: more workers play them side by side, and less is lost
 with a worker, or when the model is replaced (measured, ADR-012).
@@ -19,7 +19,7 @@ def rows_needed(state: FeedbackState, settings: RunSettings) -> float | None:
 
 
 def most_rows(state: FeedbackState, settings: RunSettings) -> int:
-    """Return how many rows are enough whatever the intensity: while training pauses, no more are kept."""
+    """Return the most rows that any intensity needs; more are not kept while training pauses."""
     shares = settings.feedback.trigger
     return ceil(_rows(state, settings, max(shares.hot_path, shares.accelerated, shares.normal, shares.reduced)))
 

@@ -85,7 +85,7 @@ ITSELF = "mirror"
 
 
 class Meeting(NamedTuple):
-    """Lineups for a request, and what was drawn for them; both are empty when the model meets only itself."""
+    """Lineups of a request, and the opponents drawn; both are empty if the model plays only itself."""
 
     lineups: tuple[Lineup, ...] = ()
     draws: tuple[SampledOpponent, ...] = ()
@@ -95,7 +95,7 @@ def meeting(decided: MatchmakingUpdated | None, model: ModelHash, players: int, 
     """Draw lineups of whole rotations: an opponent never changes within a game, nor between a rotation's games.
 
     Args:
-        decided: by matchmaking. What it decided for another model holds for none.
+        decided: the matchmaking; ignored if it is of another model.
         model: the hero.
         players: of a game.
         games: of the request; those that make no whole rotation are left to the model alone.
@@ -214,7 +214,7 @@ class Allocation:
             self._end_leases()
 
     def _quarantined(self, data: NodeQuarantined) -> None:
-        """Repeat a worker's requests, also those that await inspection; its rows do not count."""
+        """Give up a worker's requests, also those awaiting inspection, and drop its shards."""
         if worker := self.workers.get(data.worker):
             until_us = self.now_us + round(data.lasts_seconds * US)
             self.workers[data.worker] = worker.replace(quarantined=True, rests_until_us=until_us)
@@ -301,7 +301,7 @@ class Allocation:
         return None
 
     def _failed(self, data: SelfplayFailed | QualityDegraded | InspectionFailed) -> ConfigRow | None:
-        """Blame the worker, but for an inspection.
+        """Count a failed request against its worker, unless the inspection failed.
 
         The next tick repeats the request, because at once a persistent failure would make it spin.
         """
@@ -343,7 +343,7 @@ class Allocation:
         return self.row.replace(shards=())
 
     def _state_changed(self, _: Payload) -> ConfigRow:
-        """Play if that is wanted now."""
+        """Keep the row, with this event as the evidence of its next requests."""
         return self.row
 
     handlers: ClassVar[Mapping[type[Payload], Callable[["Allocation", Any], ConfigRow | None]]] = {

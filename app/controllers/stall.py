@@ -36,7 +36,7 @@ def stalled(history: Sequence[RatingPoint], settings: StallSettings, now: dateti
 
     What counts is the slope over the shortest time, no shorter than the window, in which it is certain to within
     ``precision``. That and all shorter ones must be below the threshold by ``margin`` standard errors too. Where the
-    slope is certainly negative a drop lies within: looking back ends there, and what came since has to tell by itself.
+    slope is certainly negative, the history holds a drop, and no stall is declared.
     """
     for first, slope in latest_slopes(history):
         if slope.upper(settings.confidence) < 0:

@@ -61,13 +61,13 @@ PLATEAU_ELO = 5.0
 """A rating that is less than this above the one before counts towards a plateau."""
 
 STALE_HOURS = 24.0
-"""After so long without an evaluation, urgency is at its highest."""
+"""Hours without an evaluation at which the staleness part of urgency is highest."""
 
 TIER_ELO = 400.0
 """Elo a curriculum tier: beating the tier below 10 to 1."""
 
 SPACINGS = 18
-"""Parts of the stall window that one point of the rating history stands for: 20 points cover it and a little more."""
+"""Points of the rating history per stall window: the 20 points kept cover a little more than the window."""
 
 Unit = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=0)]

@@ -1,16 +1,16 @@
-"""ModelPerformanceWatchdog: notices when the models that get promoted play worse than those before them did.
+"""ModelPerformanceWatchdog: detects champions that play worse than earlier ones.
 
 A sequential test, Page's CUSUM for Bernoulli trials, on the games of every current model against the one opponent that
 stays the same: the newest lasting anchor, or before there is one the random bot. What good models score against it is
 the level, measured too; the alternative is a drop of ``design_drop_elo`` from it. As long as
-nothing is wrong the sum keeps coming back to zero, so the model promoted when it last was there is the last good one.
+nothing is wrong the sum keeps returning to zero; the current model at its last zero is the last good one.
 
 An anchor was the current model when it became one, so the level above it begins at 0 exactly. After an alarm the model
 restored by any rollback is rated again and has to reach the level too. One that an operator restored without an alarm
 is good by decision, and the level restarts with its measurements.
 
-A sum that is on its way to the threshold is looked into at once: the model in question is retested, rather than the
-next one rated hours later. A retest has few games, as another can follow, and none against anybody else.
+At ``suspicion`` of the threshold the current model is retested at once, because its successor is rated hours later.
+A retest has few games, because another can follow, and only against the fixed opponent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,8 +43,8 @@ from app.events import (
 #
 # The level is their strength above that opponent in Elo, with the variance of what is known of it. From one model to
 # the next it may change; the games of good models move it by their weight (Kalman's filter in one dimension), down by
-# half. No ratings take part, whose errors add up along a chain of champions. The games of a bad model speak against
-# it as far as the level is certain, too: what is uncertain counts as if fewer games had been played.
+# half. Ratings are not used, because their errors add up along a chain of champions. Evidence against a model is
+# weighted by the certainty of the level: an uncertain level counts as if fewer games had been played.
 #
 # Sources: E. S. Page, Biometrika 41 (1954), 100-115 (CUSUM); A. C. Harvey, Forecasting, Structural Time Series Models
 # and the Kalman Filter (1989), chapter 2 (local level).
@@ -52,7 +52,7 @@ from app.events import (
 NEVER = 1e-12
 
 FALL = 0.5
-"""Share of its weight with which a weaker result counts: a level that followed bad models down would condemn none."""
+"""Factor on results below the level, because a level that follows bad models down would raise no alarm."""
 
 PER_ELO = log(10) / ELO_SCALE
 """A difference of 400 Elo means odds of 10 to 1."""
@@ -61,7 +61,7 @@ PER_ELO = log(10) / ELO_SCALE
 def fixed_match(evaluation: EvaluationCompleted) -> MatchResult | None:
     """Return the match against the opponent that stays the same: the newest lasting anchor, or else the random bot.
 
-    A retest has no other. ``None`` when the model is that anchor itself, and plays only older ones.
+    A retest plays only this match. ``None`` when the model is that anchor itself, which plays only older ones.
     """
     if evaluation.purpose == "retest":
         return evaluation.results[0]
@@ -81,22 +81,22 @@ class Games(NamedTuple):
 
     @classmethod
     def of(cls, match: MatchResult) -> Self:
-        """Return those of a match."""
+        """Count the games of a match."""
         return cls(match.games, match.score.mean * match.games)
 
     @property
     def elo(self) -> float:
-        """Return the strength above the opponent that they say, Elo; half a game of each outcome keeps it finite."""
+        """Estimated strength above the opponent, Elo; half a win and half a loss are added to keep it finite."""
         return ELO_SCALE * log10((self.points + 0.5) / (self.number - self.points + 0.5))
 
     @property
     def variance(self) -> float:
-        """Return the variance of that, Elo squared."""
+        """Variance of ``elo``, Elo squared."""
         return 1 / information(self.number + 1, (self.points + 0.5) / (self.number + 1))
 
 
 def information(games: int, score: float) -> float:
-    """Return Fisher's information on a difference in strength that games of an expected score hold, per Elo squared."""
+    """Return the Fisher information of games at an expected score on a difference in Elo, per Elo squared."""
     return games * score * (1 - score) * PER_ELO**2
 
 
@@ -125,17 +125,17 @@ class Level(Row, frozen=True):
         return cls(opponent=opponent, elo=max(0.0, games.elo), variance=games.variance)
 
     def drifted(self, elo: float) -> Self:
-        """Return it for the next model, whose strength may differ by that standard deviation."""
+        """Widen the estimate for the next model, whose strength differs by a standard deviation of ``elo``."""
         return self.replace(variance=self.variance + elo**2)
 
     def after(self, games: Games) -> Self:
-        """Take in games of good models."""
+        """Update the estimate with games of good models."""
         gain, more = self.variance / (self.variance + games.variance), games.elo - self.elo
         elo = max(0.0, self.elo + gain * (more if more > 0 else FALL * more))
         return self.replace(elo=elo, variance=self.variance * (1 - gain))
 
     def certainty(self, games: int) -> float:
-        """Return which share of what so many games say is left beside what is unknown of the level, in (0, 1]."""
+        """Return the weight of evidence from ``games`` games, in (0, 1], given the level's variance."""
         return 1 / (1 + information(games, possible(expected_score(self.elo))) * self.variance)
 
 
@@ -155,7 +155,7 @@ def cusum_step(statistic: float, score: float, games: int, difference: float, dr
 
 
 def possible(score: float) -> float:
-    """Keep an expected score off 0 and 1, where thousands of Elo round it to: nothing is certain."""
+    """Clamp an expected score into (0, 1), because thousands of Elo round it to 0 or 1."""
     return min(1 - NEVER, max(NEVER, score))
 
 
@@ -183,11 +183,11 @@ class WatchRow(Row, frozen=True):
 
     Attributes:
         previous: the champion before the current one; ``None`` after a rollback.
-        evaluated: the latest evaluated model that is not current, or was not then.
+        evaluated: the latest model that was rated while it was not current.
         match: its match against the fixed opponent, until it counts.
-        level: what is expected of good models; ``None``: the next current model that is rated shows it.
-        doubt: what speaks against them.
-        last_good: the current model when nothing did.
+        level: strength of good models; ``None``: measured by the next rating of a current model.
+        doubt: evidence against the latest models.
+        last_good: the latest current model without such evidence.
         alarmed: the model of the alarm that is not cleared yet.
         calm_games: rated games without evidence since the alarm.
     """
@@ -207,7 +207,7 @@ FIRST = WatchRow()
 
 
 def statistic(doubt: Doubt, level: Level) -> float:
-    """Return how much speaks for a drop, as far as the level is certain."""
+    """Return the CUSUM, weighted by the certainty of the level."""
     return doubt.total * level.certainty(doubt.games)
 
 
@@ -281,9 +281,9 @@ class ModelPerformanceWatchdog(Controller):
     def _against_another(
         self, event: Event[Any], row: WatchRow, other: ModelHash | None, games: Games, current: Champion
     ) -> Step[WatchRow]:
-        """Begin a level: against the model that was current before at 0, against any other with what is measured.
+        """Start a level: at 0 against the previous champion, otherwise as measured.
 
-        So against the random bot, too, when a rollback has taken the only anchor along.
+        It is measured against the random bot when a rollback has removed the only anchor.
         """
         if row.level is not None and other is not None and other == row.previous:
             level = Level(opponent=other).drifted(self.settings.feedback.watchdog.drift_elo)
@@ -320,9 +320,9 @@ class ModelPerformanceWatchdog(Controller):
 def _restored(row: WatchRow, model: ModelHash, *, alarm: bool) -> WatchRow:
     """Reset the test after a rollback.
 
-    Without an alarm it was an operator's choice, and is good by decision. After one it is tested like any other,
-    whoever decided it: by luck, a bad one may have been taken for the last good. Should it fail, none is known to be
-    good, and the rollback is to the one before. For the anchor itself the level is 0.
+    Without an alarm an operator chose the model, and it counts as good. After an alarm it is tested like any other,
+    because a lucky bad model may have counted as the last good one. If it fails, no model is known to be
+    good, and the rollback restores its predecessor. For the anchor itself the level is 0.
     """
     level = row.level if alarm else None
     if row.level is not None and row.level.opponent == model:
@@ -338,7 +338,7 @@ def _restored(row: WatchRow, model: ModelHash, *, alarm: bool) -> WatchRow:
 
 
 def _doubted(doubt: Doubt, level: Level, games: Games, settings: WatchdogSettings) -> Doubt:
-    """Add games to what speaks against the latest models; nothing is left of it where the sum is zero."""
+    """Add games to the evidence against the latest models; empty it when the sum falls to zero."""
     score = games.points / games.number
     total = cusum_step(doubt.total, score, games.number, level.elo, settings.design_drop_elo)
     if total == 0:
@@ -349,7 +349,7 @@ def _doubted(doubt: Doubt, level: Level, games: Games, settings: WatchdogSetting
 
 
 def _calm(key: str, row: WatchRow, model: ModelHash, games: Games, settings: WatchdogSettings) -> Step[WatchRow]:
-    """Nothing speaks against the model: it is good, and an alarm is cleared in time."""
+    """Record a good model; clear an alarm after ``clear_games`` games."""
     calm = row.calm_games + games.number
     healthy = row.replace(last_good=model, calm_games=calm)
     if row.alarmed is None or calm < settings.clear_games:

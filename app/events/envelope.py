@@ -36,7 +36,7 @@ def _optional(**constraints: Any) -> Any:
 
 
 class Envelope(Struct, Generic[P_co], frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One event as its producer wrote it: what is handed around. What is read is validated, what is built is not."""
+    """One event as its producer wrote it; validated when it is read, not when it is built."""
 
     specversion: Literal["1.0"]
     id: Annotated[str, _NAME]
@@ -51,7 +51,7 @@ class Envelope(Struct, Generic[P_co], frozen=True, kw_only=True, omit_defaults=T
     data: P_co
 
     def attributes(self) -> dict[str, Any]:
-        """Return what is written of it, as what JSON can say."""
+        """Return the written attributes as JSON values."""
         written: dict[str, Any] = json.loads(encode(self))
         return written
 

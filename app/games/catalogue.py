@@ -1,4 +1,4 @@
-"""The catalogue of games: a new one gets a line here.
+"""The catalogue of games: from a configuration to its table and parity checker.
 
 - Any game of OpenSpiel can be played as it is: a configuration is enough.
 - ``CODECS``: games of OpenSpiel that are seen from the seat to move, with their symmetries and heuristics.

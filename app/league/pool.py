@@ -5,7 +5,7 @@ pool as long as it may be rated again, and all its members are rated together. T
 forgotten. Most are games of candidates, which are trained against their predecessors and beat them by more than they
 gain on other agents; these games would stretch the scale with each generation (ADR-017).
 
-Learned models are rated by their games against each other. A built-in player takes some games off everybody, because
+Learned models are rated by their games against each other. A built-in player beats any model now and then, because
 of openings and noise, so its games count only against models that it scores a tenth or more against: these place it,
 and with the random bot the zero.
 """
@@ -71,8 +71,8 @@ class Pool(Row, frozen=True):
     def after(self, played: Iterable[PairTotals], known: Collection[str], candidate: str | None = None) -> Self:
         """Add games, and forget those of agents that are neither known nor candidates.
 
-        The known are rated again with new games: members of the league and the latest champions. The candidate, which
-        may be known, was rated for its own sake.
+        ``known`` agents (members, latest champions) are rated again with new games. ``candidate`` is the model that
+        these games rate, if they do; it may be known.
         """
         others = (name for name in self.candidates if name != candidate)
         latest = [name for name in (*others, candidate) if name is not None and name not in known]

@@ -30,7 +30,7 @@ class Samples:
     log_prob: Tensor  # [N] of the action, under the policy that played
     value: Tensor  # [N] the critic's value then
     advantage: Tensor  # [N] of mean 0 and deviation 1, unless they were asked for as they are
-    target: Tensor  # [N] what the critic should have said
+    target: Tensor  # [N] the critic's training targets
 
     def __len__(self) -> int:
         return len(self.action)

@@ -140,7 +140,7 @@ class OpponentResult(MatchStatistics):
 
 
 class GauntletResult(Settings):
-    """Results of a gauntlet: one for each opponent of whom a batch was played, in the order requested."""
+    """Results of a gauntlet: one for each opponent with a batch played, in the order requested."""
 
     results: tuple[OpponentResult, ...] = Field(min_length=1)
     lost_games: int = Field(default=0, ge=0, description="that were planned and could not be played")

@@ -57,7 +57,7 @@ class RepeatedShard(FlyballError):
 
 
 class ForeignShard(FlyballError):
-    """A shard of another configuration, of other rules, or of another model than it is said to be of."""
+    """A shard of another configuration, other rules, or another model than its request named."""
 
 
 class InspectionSpec(Settings):
@@ -66,7 +66,7 @@ class InspectionSpec(Settings):
     store: Path
     config: GameConfig
     shard: ShardKey
-    model: ModelHash = Field(description="that is said to have played it")
+    model: ModelHash = Field(description="that the request named")
     earlier: tuple[ShardKey, ...] = Field(default=(), description="the configuration's shards before it, oldest first")
     discard: tuple[ShardKey, ...] = Field(default=(), description="spent shards, deleted from the store")
     seed: int = Field(ge=0, description="of the sample of games")

@@ -1,8 +1,8 @@
 """Recomputed conclusions of a replay, compared with the recorded ones. Pure.
 
 Ids follow from (controller, cause, index), so a conclusion and its record find each other by id. A daemon publishes its
-conclusions in the order of their causes, and, once it is ready, only then says that it has come further: what it must
-have published by its own account, and did not, is missing; what it may still have to publish at the journal's end is in
+conclusions in the order of their causes, and then announces its position. A conclusion up to that position without a
+record is missing; a later one is in
 flight.
 """
 
@@ -242,7 +242,7 @@ class Reconciliation:
         return order[:KEPT]
 
     def settle(self) -> None:
-        """Find what is missing: conclusions past which their daemon had come without publishing them."""
+        """Find missing conclusions: unpublished ones at positions that their daemon has passed."""
         missing = [one for one in self._pending.values() if one.position <= self._accounts.settled[self._host[one.by]]]
         for one in missing:
             self._differ("missing", self._pending.pop(one.envelope.id), None)

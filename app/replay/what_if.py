@@ -1,8 +1,8 @@
 """Fold a history with its own settings and with others, and compare the conclusions. Pure.
 
-It is open loop. Facts stay as they were recorded: games that would not have been played have been played, and what
-would have been played instead is not known. What controllers conclude takes the place of what they concluded: a
-decision that is not taken any more is not seen by those who would have reacted to it, a new one is.
+It is open loop: recorded facts stay, also of games that would not have been played, because the games that would have
+been played instead are unknown. New conclusions of controllers replace the recorded ones: a
+decision that is no longer taken reaches no controller, and a new one does.
 """
 
 from collections import deque

@@ -202,7 +202,7 @@ class Watch:
     def traces(self) -> dict[str, str]:
         """Return the ids whose traces together show every step, each with the steps that it shows.
 
-        They are the trouble's, unless the steps seen have other causes, and those causes.
+        They are the trouble's, unless it caused no step, and those of the steps' other causes.
         """
         found: dict[str, list[str]] = {}
         for stage, event in (("injected", self._trouble), *((seen.stage, seen.event) for seen in self.seen)):

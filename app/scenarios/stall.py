@@ -1,6 +1,6 @@
 """stall: a configuration stops improving.
 
-The least learning rate; after the boost that answers it, the one from before.
+It sets the lowest learning rate, and restores the former one after the exploration boost.
 """
 
 from app.controllers.trend import SECONDS_PER_HOUR
@@ -16,8 +16,8 @@ velocity = 5000.0
 precision = 5000.0
 boost_hours = 0.002
 """
-"""Settings with which a stall takes minutes: what learns gains 10,000 Elo/h at first, and what ratings of half a minute
-say is known to within 5,000."""
+"""Settings with which a stall takes minutes: a learning model gains 10,000 Elo/h at first, and half a minute of ratings
+shows its velocity to within 5,000."""
 
 
 def _lacks(known: Known, store: BlobStore) -> str | None:  # noqa: ARG001 - a scenario's

@@ -211,7 +211,7 @@ PACE: Mapping[str, float] = {
 """Requests take a quarter of an hour, two wait at a node, and slow nodes are five times slower: leases are longer."""
 
 PLAYED_ALONE = {f"league.matchmaking.{name}": value for name, value in MATCHMAKING["mirror"].model_dump().items()}
-"""Models meet only themselves: games against others give fewer rows, and what they are worth is not modelled."""
+"""Models play only themselves, because the plant does not model what games against others teach."""
 
 
 def simulated(nodes: int, keys: Sequence[ConfigKey]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The status of a run: its configurations and daemons, folded from events.
 
-A board may be saved in a file beside the journal, from which whoever looks again reads on. It is a copy of what the
-journal says, and nothing else depends on it: a damaged one, and one of another version or journal, count as missing.
+A board may be saved beside the journal, so that the next reader continues from it. It is a cache of the journal:
+a damaged board, or one of another version or journal, counts as missing.
 """
 
 import json

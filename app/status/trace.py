@@ -38,7 +38,7 @@ class Node:
 class Trace:
     """Causes and effects of one event.
 
-    In ``nodes``, each event is followed by what came of it; before the first lie so many ``earlier`` causes.
+    ``nodes`` lists each event before its effects; ``earlier`` counts the causes before the first.
     """
 
     id: str
