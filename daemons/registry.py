@@ -39,7 +39,7 @@ DAEMONS: Mapping[str, DaemonSpec] = {
         distribution,
     )
 }
-"""All daemons by name, in the order in which starting them is quickest. Any other order works as well."""
+"""All daemons by name, in the quickest order of starting; any order works."""
 
 
 def spec_of(name: str) -> DaemonSpec:

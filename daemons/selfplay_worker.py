@@ -101,7 +101,7 @@ class SelfplayWorker(Worker[SelfplayRequested]):
         return (complete,)
 
     def failed(self, job: SelfplayJob, error: FlyballError) -> tuple[Payload, ...]:
-        """Say that the games could not be played."""
+        """Report that the games could not be played."""
         return (SelfplayFailed(request_id=job.id, worker=self.place.name, error=str(error)),)
 
 

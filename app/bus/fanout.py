@@ -134,7 +134,7 @@ class Fanout:
         return len(self._numbers.get(peer, ()))
 
     def consumed(self, peer: bytes, number: int, position: int) -> None:
-        """Return credit. A subscription that was closed meanwhile needs none."""
+        """Give credit back; a subscription that was closed meanwhile is ignored."""
         if cursor := self._cursors.get((peer, number)):
             cursor.consumed(position)
 

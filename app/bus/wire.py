@@ -63,7 +63,7 @@ class ProtocolError(FlyballError):
 
 
 class Message(BaseModel):
-    """Base of the rare messages."""
+    """Base of the messages that are sent as JSON, because they are rare."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

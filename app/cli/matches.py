@@ -211,7 +211,7 @@ async def play_gauntlet(engine: Engine, spec: GauntletSpec, on_progress: Report 
 
 @asynccontextmanager
 async def engine_of(workers: int) -> AsyncIterator[Engine]:
-    """Open an engine of so many processes; one worker is this process."""
+    """Open an engine with this many processes; for one, use this process."""
     engine: Engine = InlineEngine() if workers == 1 else LocalEngine(workers)
     try:
         yield engine

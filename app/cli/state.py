@@ -20,7 +20,7 @@ from app.status.state import FIELDS, STATE_READS, Field, state_fields
 from app.status.summary import event_text, short
 
 UNSET = frozenset({"training_block", "boost_set_by", "matchmaking", "training", "candidate", "distributed"})
-"""Fields whose ``None`` says that there is none, rather than that it is unknown."""
+"""Fields whose ``None`` means "none", not "unknown"."""
 
 
 class UnknownField(FlyballError):

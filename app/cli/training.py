@@ -30,7 +30,7 @@ BEGINNING = ("collection.initial_policy", "cloning.", "env.game", "network.")
 """Settings, and tables of them, that a run's first policy is made by."""
 
 SET_BY_GAME = ("network.obs_dim", "network.action_dim")
-"""Of these, another number than the game's is refused anyway."""
+"""Of these keys, those not checked here: only the game's own number is accepted."""
 
 BOARD = "tensorboard"
 QUIET = ("WARNING", "ERROR")

@@ -50,7 +50,7 @@ INTERESTING: frozenset[type[Payload]] = frozenset(
 """Event types that stay on the screen."""
 
 AT_ONCE = 5000
-"""Events read before others get their turn."""
+"""Events read in one turn, so that other tasks get theirs."""
 
 
 @click.command()

@@ -96,7 +96,7 @@ class TrainingTrigger(Controller):
 
     @handles(ModelDistributed, ModelRolledBack, TrainingBlockedByQuality)
     def shards_spoiled(self, rows: Rows, event: Event[Any], states: States) -> Step[TrainingRow]:
-        """Drop what another model played, and what was played under the cause of a block."""
+        """Drop all shards: another model played them, or a block made them suspect."""
         return self._changed(rows, event, states, shards=())
 
     @handles(QualityScoreUpdated)
@@ -117,7 +117,7 @@ class TrainingTrigger(Controller):
         TrainingUnblocked,
     )
     def state_changed(self, rows: Rows, event: Event[Any], states: States) -> Step[TrainingRow]:
-        """Train if that is possible now."""
+        """Request a training if it may begin now."""
         return self._changed(rows, event, states)
 
     def _changed(self, rows: Rows, event: Event[Any], states: States, **changes: Any) -> Step[TrainingRow]:

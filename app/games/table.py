@@ -91,7 +91,7 @@ class Table(Protocol):
     spec: TableSpec
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
-        """Begin a new game in each of ``slots``, each from its own seed; more or fewer are a ``ValueError``."""
+        """Begin a game in each of ``slots`` from its own seed. Raises ``ValueError`` unless each slot has one."""
 
     def seats(self) -> Seats:
         """Return the seat to move in every slot [N], ``FINISHED`` where none is."""

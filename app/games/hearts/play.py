@@ -81,7 +81,7 @@ def drawn(seed: int, number: int) -> int:
 
 @kernel
 def deal(game: Game, seed: int, direction: int, options: int) -> None:
-    """Begin a hand: shuffle and deal. A negative direction is drawn too. Scores stay."""
+    """Begin a hand: shuffle and deal. A negative ``direction`` is drawn from the seed. Scores stay."""
     deck = game["deck"]
     for k in range(CARDS):
         deck[k] = k
