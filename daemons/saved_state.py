@@ -36,10 +36,12 @@ def schemas_of(reducers: Iterable[Any]) -> bytes:
 
 
 def readable(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> bool:
-    """Return whether all saved rows of these reducers, or of these classes, were saved under the present schemas."""
-    then = json.loads(saved.get(SCHEMAS_KEY, b"{}"))
-    now = json.loads(schemas_of(reducers))
-    return all(then.get(owner) == now[owner] for owner in {owner for owner, _ in saved} & now.keys())
+    """Return whether rows were saved by these reducers, or these classes, and under the present schemas."""
+    if not saved:
+        return True
+    then, now = json.loads(saved.get(SCHEMAS_KEY, b"{}")), json.loads(schemas_of(reducers))
+    owners = {owner for owner, _ in saved} & now.keys()
+    return now.keys() <= then.keys() and all(then[owner] == now[owner] for owner in owners)
 
 
 def program_of(reducers: Iterable[Any]) -> str:
@@ -48,11 +50,13 @@ def program_of(reducers: Iterable[Any]) -> str:
 
 
 def carried_over(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> dict[RowKey, bytes] | None:
-    """Return saved rows under the current schemas; ``None`` if one is unreadable.
+    """Return saved rows under the current schemas, without fields that are gone.
 
-    Fields that are gone are left out, and new ones get their defaults.
+    ``None``: a row can't be read, or a reducer or a field is new: its part of the past is in the journal alone.
     """
     kinds = {reducer.name: reducer.row for reducer in reducers}
+    if not kinds.keys() <= json.loads(saved.get(SCHEMAS_KEY, b"{}")).keys():
+        return None
     carried = dict(saved)
     try:
         for key, row in saved.items():
@@ -60,9 +64,20 @@ def carried_over(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> dict
                 carried[key] = RunSettings.model_validate_json(row, extra="ignore").model_dump_json().encode()
             elif kind := kinds.get(key[0]):
                 carried[key] = kind.from_json(row).to_json()
+                if _has_more(json.loads(carried[key]), json.loads(row)):
+                    return None
     except (MsgspecError, ValidationError):
         return None
     return carried
+
+
+def _has_more(new: Any, old: Any) -> bool:
+    """Return whether a JSON value has a field, at any depth, that an older form of it lacks."""
+    if isinstance(new, dict) and isinstance(old, dict):
+        return any(name not in old or _has_more(value, old[name]) for name, value in new.items())
+    if isinstance(new, list) and isinstance(old, list):
+        return any(_has_more(one, other) for one, other in zip(new, old, strict=False))
+    return False
 
 
 @cache

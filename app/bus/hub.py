@@ -248,9 +248,8 @@ class Hub:
                 else:
                     self._dead_letters.append(dead_letter)
             case wire.DISCARD:
-                number = wire.Discard.model_validate_json(parts[2]).number
-                if not self._journal.remove_dead_letter(number):
-                    problem = f"There is no dead letter {number}."
+                # A request is repeated after an interruption: a dead letter that is gone was removed the first time.
+                self._journal.remove_dead_letter(wire.Discard.model_validate_json(parts[2]).number)
             case other:
                 raise ProtocolError(f"There is no method {other!r}.")
         self._answers.append((peer, [wire.TOKEN_FORM.pack(wire.ANSWER, token), problem.encode()]))

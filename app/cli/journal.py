@@ -207,7 +207,8 @@ def list_dead_letters(place: Place, *, as_json: bool) -> None:
     """List all dead letters, oldest first.
 
     A line has the number, the events and their sender; then, for refused events, which are not recorded, "refused by"
-    the broker, and for recorded ones their position and the daemon that failed. The next line has the error.
+    the broker, and for recorded ones their position and the daemon that failed. The next line has the error. After a
+    removal, a number may be given again: list them before the next command.
     """
     with open_journal(place) as reader:
         found = reader.dead_letters()
@@ -235,7 +236,7 @@ numbers_argument = click.argument("numbers", metavar="NUMBER...", nargs=-1, requ
 @json_option
 @placed
 def retry(place: Place, *, numbers: tuple[int, ...], timeout: float, as_json: bool) -> None:
-    """Publish refused events as new events, then remove their dead letters.
+    """Publish refused events again, then remove their dead letters.
 
     They keep their ids: an event that was recorded since under its id is not recorded again. Nothing is published
     unless all of these dead letters can be retried. Events that are recorded are refused here, because they would
@@ -245,18 +246,21 @@ def retry(place: Place, *, numbers: tuple[int, ...], timeout: float, as_json: bo
     chosen, head = _chosen(place, numbers)
     retried = [(dead, _retriable(dead)) for dead in chosen]
 
+    published = list[tuple[int, int, str]]()
+
     async def publish() -> None:
         async with _writer(place, timeout) as writer:
             for dead, envelopes in retried:
                 positions = await writer.publish_many(envelopes)
                 await writer.discard_dead_letter(dead.number)
                 for position, envelope in zip(positions, envelopes, strict=True):
-                    row = {"number": dead.number, "position": position, "id": envelope.id}
-                    write_row(row, f"{position} {envelope.id}", as_json=as_json)
-                    if position <= head:
-                        note(f"{envelope.id} was recorded before: nothing new is recorded.")
+                    published.append((dead.number, position, envelope.id))
 
     asyncio.run(publish())
+    for number, position, event_id in published:  # only now: a closed pipe must not leave the rest undone
+        write_row({"number": number, "position": position, "id": event_id}, f"{position} {event_id}", as_json=as_json)
+        if position <= head:
+            note(f"{event_id} was recorded before: nothing new is recorded.")
 
 
 @dead_letters.command()
@@ -276,10 +280,11 @@ def discard(place: Place, *, numbers: tuple[int, ...], timeout: float, as_json: 
         async with _writer(place, timeout) as writer:
             for dead in chosen:
                 await writer.discard_dead_letter(dead.number)
-                text = f"Discarded {dead.number}: {_counted(_event_names(dead))} from {dead.producer}"
-                write_row({"discarded": dead.number}, text, as_json=as_json)
 
     asyncio.run(remove())
+    for dead in chosen:
+        text = f"Discarded {dead.number}: {_counted(_event_names(dead))} from {dead.producer}"
+        write_row({"discarded": dead.number}, text, as_json=as_json)
 
 
 def _chosen(place: Place, numbers: Sequence[int]) -> tuple[list[DeadLetter], int]:

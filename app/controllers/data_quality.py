@@ -17,12 +17,19 @@ from app.events import (
 class QualityRow(Row, frozen=True):
     """Working memory of the rules.
 
+    A rule acts when its own conclusion changes. So an operator's rate or intensity holds until the quality crosses a
+    threshold.
+
     Attributes:
+        penalised: the rule's last conclusion about the rate.
+        intensity: its last conclusion about the intensity.
         held: an operator blocked training, and only an operator lifts the block.
         clean_checks: shards in a row that replay without a difference, since training was blocked.
         intensity_us: when the intensity was last changed.
     """
 
+    penalised: bool = False
+    intensity: Intensity = "normal"
     held: bool = False
     clean_checks: int = 0
     intensity_us: int = 0
@@ -46,21 +53,23 @@ def intensity_of(quality: float | None, settings: IntensitySettings) -> Intensit
 
 def apply_quality(row: QualityRow, state: FeedbackState, settings: FeedbackSettings, now_us: int) -> Change:
     """Set penalty and intensity from the smoothed quality, which is known."""
-    row, changed = _intensity(row, state, settings.intensity, now_us)
-    return row, (*_penalty(state, settings.quality), *changed)
+    row, penalty = _penalty(row, state, settings.quality)
+    row, intensity = _intensity(row, state, settings.intensity, now_us)
+    return row, (*penalty, *intensity)
 
 
-def _penalty(state: FeedbackState, settings: QualitySettings) -> tuple[Payload, ...]:
+def _penalty(row: QualityRow, state: FeedbackState, settings: QualitySettings) -> Change:
     """Penalise below one threshold, lift the penalty at a higher one."""
-    quality, penalised = state.quality_score, state.selfplay_rate < 1
+    quality = state.quality_score
     assert quality is not None
-    if not penalised and quality < settings.penalty_below:
+    if not row.penalised and quality < settings.penalty_below:
         rate, threshold = settings.rate_multiplier, settings.penalty_below
-    elif penalised and quality >= settings.lift_at:
+    elif row.penalised and quality >= settings.lift_at:
         rate, threshold = 1.0, settings.lift_at
     else:
-        return ()
-    return (QualityPenaltyApplied(rate_multiplier=rate, quality_score=quality, threshold=threshold),)
+        return row, ()
+    decision = QualityPenaltyApplied(rate_multiplier=rate, quality_score=quality, threshold=threshold)
+    return row.replace(penalised=rate < 1), (decision,)
 
 
 def _intensity(row: QualityRow, state: FeedbackState, settings: IntensitySettings, now_us: int) -> Change:
@@ -68,10 +77,13 @@ def _intensity(row: QualityRow, state: FeedbackState, settings: IntensitySetting
     quality, before = state.quality_score, state.training_intensity
     assert quality is not None
     intensity = intensity_of(quality, settings)
-    if intensity == before or (row.intensity_us and now_us - row.intensity_us < settings.cooldown_seconds * US):
+    cooling = row.intensity_us and now_us - row.intensity_us < settings.cooldown_seconds * US
+    if intensity == row.intensity or cooling:
         return row, ()
-    decision = TrainingIntensityChanged(intensity=intensity, previous=before, quality_score=quality)
-    return row.replace(intensity_us=now_us), (decision,)
+    row = row.replace(intensity=intensity, intensity_us=now_us)
+    if intensity == before:
+        return row, ()
+    return row, (TrainingIntensityChanged(intensity=intensity, previous=before, quality_score=quality),)
 
 
 def apply_parity(

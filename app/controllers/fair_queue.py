@@ -197,6 +197,10 @@ def waits(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: i
     if needed is None or (out and row.rows_per_game is None):
         return not out
     fresh = sum([shard.rows for shard in row.shards])
+    limits = settings.feedback
+    overdue_us = (limits.trigger.cooldown_seconds + limits.scheduler.lease_seconds) * US
+    if fresh >= needed and now_us - row.good_us > overdue_us:
+        fresh = 0  # the trigger would have trained on them, so it does not have them: their request was voided, say
     promised = out * settings.config(state.config_key).selfplay.games_per_request * (row.rows_per_game or 0.0)
     return min(fresh, needed) + promised < needed
 

@@ -2,6 +2,7 @@
 
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -45,6 +46,10 @@ SETTINGS_KEY: RowKey = (HOST, "settings")
 VOIDED_KEY: RowKey = (HOST, "voided")
 PENDING = "pending "
 """Prefix of the keys of rows that hold decisions not recorded yet."""
+
+MOST_PENDING = 1000
+"""Events after its cause in which a decision is recorded; one that is not, as in the replay of another version's run,
+never was. Counted in positions, so that every host comes to the same."""
 
 
 class PendingDecision(Row, frozen=True):
@@ -183,10 +188,15 @@ class Fold:
         self.reducers: tuple[Hosted, ...] = ()
         self.settings: RunSettings | None = None
         self._concerned: frozenset[str | None] = frozenset({None})
-        for (owner, key), row in self._saved.items():
-            if owner == HOST and key.startswith(PENDING):
-                decision = PendingDecision.from_json(row)
-                self._pending[key.removeprefix(PENDING)] = decision.by, decision.event()
+        pending = [
+            PendingDecision.from_json(row)
+            for (owner, key), row in self._saved.items()
+            if owner == HOST and key.startswith(PENDING)
+        ]
+        for decision in sorted(pending, key=lambda one: one.sequence):
+            with suppress(FlyballError):  # another version's, and unreadable: its record will be a dead letter
+                event = decision.event()
+                self._pending[event.id] = decision.by, event
         if SETTINGS_KEY in self._saved:
             self._build(RunSettings.model_validate_json(self._saved[SETTINGS_KEY]))
 
@@ -220,7 +230,7 @@ class Fold:
         """
         outcome = Outcome()
         for event in events:
-            decider = self._decider(event, outcome) if self._pending else None
+            decider = self._recorded(event, outcome) if self._pending else None
             if event.sequence in self.voided:
                 continue
             data = event.envelope.data
@@ -249,8 +259,13 @@ class Fold:
         self._build(settings)
         return True
 
-    def _decider(self, event: Event[Payload], outcome: Outcome) -> str | None:
-        """Return the reducer whose pending decision an event records; it is not pending any more."""
+    def _recorded(self, event: Event[Payload], outcome: Outcome) -> str | None:
+        """Return the reducer whose pending decision an event records, and forget that one and overdue ones."""
+        oldest = event.sequence - MOST_PENDING
+        overdue = [name for name, (_, decision) in self._pending.items() if decision.sequence < oldest]
+        for name in overdue:
+            del self._pending[name]
+            outcome.changed[HOST, PENDING + name] = None
         decider, _ = self._pending.pop(event.id, (None, None))
         if decider is not None:
             outcome.changed[HOST, PENDING + event.id] = None

@@ -138,9 +138,10 @@ class LeagueKeeper(Controller):
     def run_configured(self, rows: Rows, event: Event[RunConfigured], states: States) -> Step[LeagueRow]:
         """Match the current models again, because the settings may differ."""
         emissions = list[Emission]()
-        for key, row in rows.items():
-            if key in self.settings:
-                emissions += (Emission(data, key) for data in self._matched(row, state_of(states, key)))
+        for config in self.settings.configs:  # rows change their order at a restart, and ids depend on it
+            if row := rows.get(config.key):
+                decided = self._matched(row, state_of(states, config.key))
+                emissions += (Emission(data, config.key) for data in decided)
         return Step({}, tuple(emissions))
 
     @handles(EvaluationCompleted)

@@ -94,8 +94,10 @@ class ModelLifecycleCoordinator(Controller):
 
     @handles(TrainingCompleted)
     def trained(self, rows: Rows, event: Event[TrainingCompleted], states: States) -> Step[GateRow]:
-        """Take up the candidate."""
-        data = event.data
+        """Take up the candidate; no other model's, while one awaits its verdict."""
+        data, candidate = event.data, state_of(states, event.subject).lineage.candidate
+        if candidate not in (None, data.model):
+            return Step()
         return _step(event, Candidate(model=data.model, parent=data.parent, step=data.step))
 
     @handles(EvaluationCompleted)
@@ -127,6 +129,12 @@ class ModelLifecycleCoordinator(Controller):
             current = state_of(states, event.subject).lineage.current_model
             return self._another_round(event, current, candidate)
         return Step()
+
+    @handles(PromotionRejected)
+    def rejected(self, rows: Rows, event: Event[PromotionRejected], states: States) -> Step[GateRow]:
+        """Drop the candidate that an operator rejected."""
+        candidate = rows.get(event.subject, GateRow()).candidate
+        return _step(event, None) if candidate and candidate.model == event.data.model else Step()
 
     @handles(RegressionDetected)
     def regressed(self, rows: Rows, event: Event[RegressionDetected], states: States) -> Step[GateRow]:

@@ -113,7 +113,9 @@ class FeedbackLoopController(Controller):
 
     @handles(TrainingCompleted)
     def trained(self, rows: Rows, event: Event[TrainingCompleted], states: States) -> Step[FeedbackRow]:
-        """Ask for the evaluation of the new model."""
+        """Ask for the evaluation of the new model; of no other, while one awaits its verdict."""
+        if state_of(states, event.subject).lineage.candidate not in (None, event.data.model):
+            return Step()
         awaited = Awaited(model=event.data.model, step=event.data.step, attempts=1)
         return self._ask(rows.get(event.subject) or FIRST, event.subject, awaited)
 

@@ -342,6 +342,9 @@ class Allocation:
     def _spoiled(self, _: ModelRolledBack | TrainingBlockedByQuality) -> ConfigRow:
         return self.row.replace(shards=())
 
+    def _evaluation_failed(self, data: EvaluationFailed) -> ConfigRow | None:
+        return self.row if data.purpose == "rating" else None
+
     def _state_changed(self, _: Payload) -> ConfigRow:
         """Keep the row, with this event as the evidence of its next requests."""
         return self.row
@@ -351,7 +354,7 @@ class Allocation:
         ClockTick: _tick,
         DaemonReady: _ready,
         DaemonStopped: _stopped,
-        EvaluationFailed: _state_changed,
+        EvaluationFailed: _evaluation_failed,
         HyperparameterUpdated: _state_changed,
         InspectionFailed: _failed,
         ModelDistributed: _distributed,

@@ -99,6 +99,18 @@ class TrainingTrigger(Controller):
         """Drop all shards: another model played them, or a block made them suspect."""
         return self._changed(rows, event, states, shards=())
 
+    @handles(TrainingRequested)
+    def training_requested(self, rows: Rows, event: Event[TrainingRequested], states: States) -> Step[TrainingRow]:
+        """Drop the shards that an operator's training uses."""
+        row, used = rows.get(event.subject), {shard.key for shard in event.data.shards}
+        return (
+            Step()
+            if row is None
+            else self._changed(
+                rows, event, states, shards=tuple(shard for shard in row.shards if shard.key not in used)
+            )
+        )
+
     @handles(QualityScoreUpdated)
     def scored(self, rows: Rows, event: Event[QualityScoreUpdated], states: States) -> Step[TrainingRow]:
         """Take up a shard of the distributed model that is good enough."""
@@ -118,6 +130,8 @@ class TrainingTrigger(Controller):
     )
     def state_changed(self, rows: Rows, event: Event[Any], states: States) -> Step[TrainingRow]:
         """Request a training if it may begin now."""
+        if isinstance(event.data, EvaluationFailed) and event.data.purpose != "rating":
+            return Step()  # it says nothing about the candidate
         return self._changed(rows, event, states)
 
     def _changed(self, rows: Rows, event: Event[Any], states: States, **changes: Any) -> Step[TrainingRow]:

@@ -11,7 +11,7 @@ from old_runs import FOLDER, unpack
 from running_loop import RunningLoop, running_loop
 
 from app.cli.group import main
-from app.events import DaemonFailed, DaemonReady
+from app.events import DaemonFailed, DaemonReady, TrainingRequested
 from app.journal import SqliteJournal
 
 OLD_RUNS = sorted(path.name.removesuffix(".tar.xz") for path in FOLDER.glob("*.tar.xz"))
@@ -81,6 +81,9 @@ def test_an_old_run_goes_on(run: Path) -> None:
 
 def check_state_was_kept(loop: RunningLoop, end: int) -> None:
     assert not loop.events(DaemonFailed, after=end)
+    bases = [event.data.base_model for event in loop.events(TrainingRequested, after=end)]
+    assert bases, "it trains"
+    assert None not in bases, "on from its champion"
     ready = {event.data.daemon for event in loop.events(DaemonReady, after=end)}
     assert len(ready) == 11
     told = loop.logs()

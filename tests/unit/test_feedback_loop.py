@@ -291,6 +291,20 @@ class TestIntensity:
     def test_it_follows_from_quality_and_unknown_is_normal(self, loop, quality, intensity):
         assert intensity_of(quality, loop.settings.feedback.intensity) == intensity
 
+    def test_intensity_of_an_operator_holds_until_a_threshold(self):
+        loop = Driven(FeedbackLoopController, run_settings(quality={"smoothing": 1.0}))
+        loop.feed(scored(0.7), at=1)
+        loop.feed(TrainingIntensityChanged(intensity="paused", previous="normal", quality_score=0.7), at=2)
+        assert not of(loop.feed(scored(0.7), scored(0.75), at=100), TrainingIntensityChanged)
+        (changed,) = of(loop.feed(scored(0.95), at=101), TrainingIntensityChanged)
+        assert (changed.intensity, changed.previous) == ("hot_path", "paused")
+
+    def test_penalty_of_an_operator_holds_until_a_threshold(self):
+        loop = Driven(FeedbackLoopController, run_settings(quality={"smoothing": 1.0}))
+        loop.feed(QualityPenaltyApplied(rate_multiplier=0.1, quality_score=0.7, threshold=0.3), at=1)
+        assert not of(loop.feed(scored(0.7), at=2), QualityPenaltyApplied)
+        assert loop.state().selfplay_rate == 0.1
+
     def test_a_change_is_said_once_with_the_one_before(self, loop):
         (first,) = of(loop.feed(scored(0.95), scored(0.95)), TrainingIntensityChanged)
         assert (first.intensity, first.previous) == ("hot_path", "normal")

@@ -8,7 +8,7 @@ import pytest
 from driving import KEY, NEW, OLD, OTHER_KEY, promoted, run_settings
 
 from app.controllers import Controller, FeedbackFold, States, state_of
-from app.controllers.fold import HOST, Fold, Outcome, RowKey
+from app.controllers.fold import HOST, MOST_PENDING, PENDING, Fold, Outcome, RowKey
 from app.events import (
     Emission,
     Envelope,
@@ -270,6 +270,16 @@ def test_record_that_is_voided_later_requires_a_new_fold(run):
     run.record(decision)
     run.feed(EventVoided(position=run.position, reason="x"), None)
     assert run.fold.to_void == {run.position - 1}
+
+
+def test_decision_that_is_never_recorded_is_forgotten(run, go_on):
+    """As in the replay of a run by another version, which decided otherwise."""
+    run.feed(DEGRADED)
+    run.position += MOST_PENDING
+    go_on(run)
+    (decision,) = run.feed(DEGRADED)
+    assert decision.data.multiplier == 2, "raised from 1 again"
+    assert len([key for key in run.host_rows if key.startswith(PENDING)]) == 1
 
 
 def test_dropped_step_leaves_no_pending_decision(run):

@@ -14,6 +14,7 @@ from app.events import (
     PromotionRejected,
     RegressionDetected,
     RollbackRequested,
+    TrainingRequested,
 )
 
 
@@ -227,6 +228,20 @@ class TestOthersDecisions:
             evaluation_id="e", statistic="an operator's word", value=0, threshold=0, games=0, elo=90, elo_stderr=9
         )
         return ModelPromoted(model=model, previous=OLD, step=step, elo=90, evidence=word)
+
+    def test_candidate_rejected_by_an_operator_is_not_promoted(self, lifecycle):
+        candidate(lifecycle)
+        word = self.promotion(NEW).evidence
+        assert not lifecycle.feed(PromotionRejected(model=NEW, current=OLD, step=1, evidence=word))
+        assert not lifecycle.feed(*[gated(80, 0, 20)] * 3)
+
+    def test_candidate_awaiting_its_verdict_is_not_replaced(self, lifecycle):
+        request = TrainingRequested(base_model=OLD, shards=(), step=0, seed=1, learning_rate=1e-3, epochs=1)
+        lifecycle.feed(request)
+        lifecycle.feed(trained(NEW, parent=OLD).replace(request_id=lifecycle.events[-1].id))
+        lifecycle.feed(trained("e" * 64, parent=OLD))
+        (asked,) = lifecycle.feed(rated(10, model=NEW))
+        assert (asked.purpose, asked.model) == ("gate", NEW)
 
     def test_promotion_by_an_operator_is_adopted_and_rated(self, lifecycle):
         (request,) = lifecycle.feed(self.promotion(NEW))

@@ -60,7 +60,8 @@ def test_descriptions_make_no_difference() -> None:
 
 def test_only_reducers_that_have_rows_and_are_still_hosted_matter() -> None:
     hosted, gone, new = Reducer("a", SAVED), Reducer("b", SAVED), Reducer("c", SAVED)
-    assert readable(saved_by(hosted, gone), [hosted, new])
+    assert readable(saved_by(hosted, gone), [hosted])
+    assert not readable(saved_by(hosted, gone), [hosted, new]), "nobody folded the past for it"
     assert readable({}, [hosted])
 
 
@@ -69,28 +70,39 @@ def test_rows_from_before_schemas_were_saved_are_not_read() -> None:
     assert not readable({SETTINGS_KEY: b"{}"}, [])
 
 
-NEW = row(value(wins=(int, ...), draws=(int, 0)), seen=int, more=tuple[int, ...])
+NEW = row(value(wins=(int, ...)), seen=int, more=tuple[int, ...])
 KEPT = b'{"inner": {"wins": 3, "gone": 1}, "seen": 2, "gone": {"x": 1}, "more": [4]}'
+BEFORE = {SCHEMAS_KEY: b'{"a": "other"}'}
 
 
-def test_rows_of_other_fields_drop_old_ones_and_default_new_ones() -> None:
-    carried = carried_over({("a", "x"): KEPT, ("gone", "y"): b"junk"}, [Reducer("a", NEW)])
+def test_rows_carried_over_lose_fields_that_are_gone() -> None:
+    carried = carried_over(BEFORE | {("a", "x"): KEPT, ("gone", "y"): b"junk"}, [Reducer("a", NEW)])
     assert carried is not None
-    assert json.loads(carried["a", "x"]) == {"inner": {"wins": 3, "draws": 0}, "seen": 2, "more": [4]}
+    assert json.loads(carried["a", "x"]) == {"inner": {"wins": 3}, "seen": 2, "more": [4]}
     assert carried["gone", "y"] == b"junk"
+
+
+def test_rows_without_a_new_field_are_not_carried_over() -> None:
+    """A default would be a false past."""
+    new = row(value(wins=(int, ...), draws=(int, 0)), seen=int, more=tuple[int, ...])
+    assert carried_over(BEFORE | {("a", "x"): KEPT}, [Reducer("a", new)]) is None
+
+
+def test_rows_of_a_new_reducer_are_not_carried_over() -> None:
+    assert carried_over(BEFORE | {("a", "x"): KEPT}, [Reducer("a", NEW), Reducer("b", SAVED)]) is None
 
 
 def test_rows_with_values_in_values_are_carried_over() -> None:
     nested = create_model("Nested", __base__=Value, values=(tuple[INNER, ...], ...))
     saved = b'{"inner": {"values": [{"wins": 3, "gone": 1}]}}'
-    carried = carried_over({("a", "x"): saved}, [Reducer("a", row(nested))])
+    carried = carried_over(BEFORE | {("a", "x"): saved}, [Reducer("a", row(nested))])
     assert carried is not None
     assert json.loads(carried["a", "x"]) == {"inner": {"values": [{"wins": 3}]}}
 
 
 @pytest.mark.parametrize("unfit", [b'{"seen": 2}', KEPT.replace(b"2", b'"two"'), b"junk"])
 def test_rows_that_cannot_be_read_are_not_carried_over(unfit: bytes) -> None:
-    assert carried_over({("a", "x"): KEPT, ("a", "z"): unfit}, [Reducer("a", NEW)]) is None
+    assert carried_over(BEFORE | {("a", "x"): KEPT, ("a", "z"): unfit}, [Reducer("a", NEW)]) is None
 
 
 def test_saved_settings_of_another_version_are_carried_over() -> None:

@@ -466,7 +466,16 @@ class TestPace:
     def test_a_shard_of_any_number_of_rows_makes_one_training(self, scheduler):
         scheduler.feed(distributed())
         assert not answer(scheduler, rows=10**12)
-        assert not scheduler.feed(heartbeat(), TICK, key=None, at=1000)
+        assert not scheduler.feed(heartbeat(), TICK, key=None, at=10)
+
+    def test_rows_that_no_training_takes_are_played_again(self, scheduler):
+        """The trigger does not have them: its request was voided, or was about a configuration out of the run."""
+        scheduler.feed(distributed())
+        answer(scheduler, rows=NEED)
+        limits = scheduler.settings.feedback
+        overdue = limits.trigger.cooldown_seconds + limits.scheduler.lease_seconds
+        assert not scheduler.feed(heartbeat(), TICK, key=None, at=overdue)
+        assert scheduler.feed(heartbeat(), TICK, key=None, at=overdue + 1)
 
     def test_unblocked_it_plays_as_before(self, scheduler):
         scheduler.feed(distributed(), TrainingBlockedByQuality(reason="parity"), TrainingUnblocked(reason="clean"))

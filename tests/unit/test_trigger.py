@@ -50,6 +50,17 @@ def failed(trigger: Driven) -> TrainingFailed:
     return TrainingFailed(request_id=trigger.state().lineage.training, reason="error", error="no")
 
 
+def test_shards_of_an_operators_training_are_not_trained_again(trigger):
+    first, second = scored(rows=NEED // 2), scored(rows=NEED // 2, shard="e" * 64)
+    trigger.feed(first)
+    asked = TrainingRequested(base_model=OLD, shards=(first.shard,), step=0, seed=1, learning_rate=1e-3, epochs=1)
+    trigger.feed(asked)
+    trigger.feed(failed(trigger))
+    assert not trigger.feed(second)
+    (request,) = trigger.feed(scored(rows=NEED // 2, shard="f" * 64))
+    assert first.shard not in request.shards
+
+
 def test_configured_again_it_asks_for_no_second_initial_model(trigger):
     settings = trigger.settings.model_dump(mode="json")
     assert not trigger.feed(RunConfigured(run_id="r", settings=settings), key=None)
