@@ -73,6 +73,7 @@ class OneAtATime:
                 state.apply_action(legal[0])
             elif opening:
                 state.apply_action(self._opened(state.current_player(), legal, opening.pop(0)))
+                decisions += 1
             else:
                 seat = state.current_player()
                 network = self.networks[0 if seat == hero else 1]
@@ -103,7 +104,10 @@ class OneAtATime:
         mask[codec.from_game[seat, legal]] = True
         with torch.inference_mode():
             logits, _ = network(torch.from_numpy(obs).float())
-            choices = Categorical(logits=(logits[0] / self.plan.temperature).masked_fill(~mask, MASKED_LOGIT))
+            legal_logits = logits[0].masked_fill(~mask, MASKED_LOGIT)
+            if self.plan.temperature == 0:
+                return int(codec.to_game[seat, int(legal_logits.argmax())])
+            choices = Categorical(logits=legal_logits / self.plan.temperature)
             action = int((choices.probs.cumsum(0) <= point).sum())  # what sample() does, with a point of our own
         return int(codec.to_game[seat, action])
 

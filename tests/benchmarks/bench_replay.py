@@ -32,7 +32,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "laptop: 5 configurations, 1 worker": {"settings": laptop()},
     "cluster: 12 configurations, 36 workers": {"settings": cluster(), "play_seconds": 30.0},
 }
-LEAST = dict(zip(RUNS, (0.08, 0.1), strict=True))
+LEAST = dict(zip(RUNS, (0.06, 0.05), strict=True))
 """Share of the plain loop's events a second that a replay must reach: two thirds of a crowded machine's measure."""
 
 HOSTED = [controller for spec in DAEMONS.values() for controller in spec.controllers]

@@ -80,7 +80,7 @@ def broker_thread(journal: Any, endpoint: str, **options: Any) -> Iterator[Broke
 
 def spawn(*arguments: object, file: str) -> subprocess.Popen[str]:
     """Start one of a file's programs."""
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'support'}"}
     command = [sys.executable, file, *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
