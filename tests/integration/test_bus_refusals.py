@@ -292,8 +292,7 @@ async def test_dead_letters_are_removed_through_the_broker(stranger, broker, jou
     [dead] = journal.dead_letters()
     await bus.discard_dead_letter(dead.number)
     assert journal.dead_letters() == []
-    with pytest.raises(BusError, match="no dead letter"):
-        await bus.discard_dead_letter(dead.number)
+    await bus.discard_dead_letter(dead.number)  # as after an interruption: that it is gone is no error
     await bus.close()
 
 
@@ -422,5 +421,4 @@ async def settled(subscription):
     while count != subscription._state.held_bytes:
         count = subscription._state.held_bytes
         for _ in range(3):
-            with pytest.raises(BusError, match="no dead letter"):
-                await subscription._bus.discard_dead_letter(1)
+            await subscription._bus.discard_dead_letter(1)
