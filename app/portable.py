@@ -1,6 +1,6 @@
-"""Policies as files for programs that are not ours, and a player of them that needs NumPy and nothing else.
+"""Policy files for other programs, and a player of them that needs only NumPy.
 
-This module imports nothing of Flyball, so it can be copied to where a policy plays::
+This module imports nothing of Flyball, so it can be copied into another program::
 
     policy = read_policy("policy.npz")
     logits, values = policy.forward(observations)                # [N, D] to [N, A] and [N]
@@ -38,20 +38,20 @@ TYPE, ACTIVATION = "actor_critic_mlp", "relu"
 FORMATS = (".npz", ".json")
 
 _HEADER, _TENSORS = "header", "tensors"
-_DIGITS = 9  # of a decimal number that names one float32
+_DIGITS = 9  # significant decimal digits that identify one float32
 
 Floats = NDArray[np.float32]
 
 
 class BadPolicyFile(ValueError):
-    """A file that is no policy, or one that has been changed. The text names the file, the field and the remedy."""
+    """A file that is not a policy, or a policy that was changed after its export."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PortablePolicy:
     """An actor-critic network and its header; ``lineage`` holds ``step``, ``parent`` and ``optimizer``.
 
-    Raises ``BadPolicyFile`` where the tensors do not make one network.
+    Raises ``BadPolicyFile`` if the tensors do not form one network.
     """
 
     game: str
@@ -108,7 +108,7 @@ class PortablePolicy:
         return [f"trunk.{number}" for number in range(count)]
 
     def forward(self, observations: ArrayLike) -> tuple[Floats, Floats]:
-        """Return logits [N, A], not masked, and values [N] of observations [N, D]. Raises ``ValueError``."""
+        """Return unmasked logits [N, A] and values [N] for observations [N, D]. Raises ``ValueError``."""
         features = np.asarray(observations, dtype=np.float32)
         if features.ndim != 2 or features.shape[1] != self.observation_size:
             raise ValueError(f"observations are {features.shape}, not [N, {self.observation_size}]")
@@ -117,7 +117,7 @@ class PortablePolicy:
         return self._linear("actor", features), self._linear("critic", features)[:, 0]
 
     def probabilities(self, observations: ArrayLike, mask: ArrayLike) -> Floats:
-        """Return what the policy does [N, A] where ``mask`` [N, A] is legal. Raises ``ValueError``."""
+        """Return action probabilities [N, A], 0 where ``mask`` [N, A] is False. Raises ``ValueError``."""
         logits, _ = self.forward(observations)
         legal = np.asarray(mask, dtype=np.bool_)
         if legal.shape != logits.shape or not legal.any(axis=1).all():
@@ -131,7 +131,7 @@ class PortablePolicy:
 
 
 def write_policy(path: str | os.PathLike[str], policy: PortablePolicy) -> None:
-    """Write a policy; the suffix says how, ``.npz`` or ``.json``. The same policy gives the same bytes.
+    """Write a policy as ``.npz`` or ``.json``, by the path's suffix. The same policy gives the same bytes.
 
     Raises ``BadPolicyFile`` for another suffix, or ``OSError``.
     """

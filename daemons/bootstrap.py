@@ -1,7 +1,7 @@
-"""The wiring of events: derived from the types that reducers declare, and checked.
+"""The wiring of events, derived from the types that reducers declare.
 
-No handler is subscribed by hand: a reducer declares the types it reads and emits, and a loose end is an error before
-anything starts.
+No handler is subscribed by hand: a reducer declares the types it reads and emits. Before a daemon starts, ``check``
+refuses types that are read but never emitted, and knobs with two owners.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ OUTSIDERS: Mapping[str, frozenset[type[Payload]]] = {
     BROKER: frozenset({events.RunConfigured, events.ClockTick}),
     "an operator": frozenset({events.RollbackRequested, events.EventVoided}),
 }
-"""Emitters that are no reducers, with their types: daemons' hosts, the broker, and people with ``flyball emit``."""
+"""Emitters other than reducers, with their types: daemons' hosts, the broker, and people with ``flyball emit``."""
 
 KNOBS: Mapping[str, frozenset[type[Payload]]] = {
     "exploration boost": frozenset({events.ExplorationBoost}),
@@ -57,20 +57,20 @@ TERMINAL: Mapping[type[Payload], str] = {
     events.TrainingProgress: "the curves show it",
     events.TrainingStarted: "the status shows it",
 }
-"""Types that no reducer reads, each with the reason why that is right."""
+"""Types that no reducer reads, each with the reason."""
 
 
 class LooseEnd(FlyballError):
-    """An event is read that nobody emits, or a knob has two owners."""
+    """A type is read but never emitted, or a knob has two owners."""
 
 
 def emitters(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Edges:
-    """Return for each payload type who emits it: reducers and outsiders by name."""
+    """Return the names of each payload type's emitters, both reducers and outsiders."""
     return _inverted([*OUTSIDERS.items(), *((one.name, one.emits) for one in _reducers(daemons))])
 
 
 def consumers(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Edges:
-    """Return for each payload type the reducers that read it."""
+    """Return the names of the reducers that read each payload type."""
     return _inverted((one.name, one.reads) for one in _reducers(daemons))
 
 
@@ -87,7 +87,7 @@ def _inverted(declared: Iterable[tuple[str, Iterable[type[Payload]]]]) -> Edges:
 
 
 def owners(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Mapping[Parameter, frozenset[str]]:
-    """Return for each parameter of training and self-play the controllers that own it."""
+    """Return the owning controllers of each parameter of training and self-play."""
     controllers = [one for one in _reducers(daemons) if issubclass(one, Controller)]
     return {
         parameter: frozenset(one.name for one in controllers if parameter in one.parameters)
@@ -96,7 +96,7 @@ def owners(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> Mapping[Parameter, fr
 
 
 def check(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> None:
-    """Make sure that whatever is read has an emitter, and every knob one owner: nothing is started otherwise.
+    """Check that every type read has an emitter, and each knob or parameter one owner.
 
     Raises:
         LooseEnd: names the event or the knob, and the reducers concerned.

@@ -1,4 +1,4 @@
-"""The broker daemon: opens the journal, records the run's settings first, then serves and ticks."""
+"""The broker daemon: records the run's settings, then serves the journal and ticks."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ from daemons.supervisor import Notifier
 
 
 class BrokerVoice:
-    """The broker's own events. ``boot`` names this start of the process."""
+    """Writes the broker's own events. ``boot`` identifies this start of the process."""
 
     def __init__(self, node: str, boot: str) -> None:
         self.source = f"{BROKER}@{node}"
@@ -44,13 +44,13 @@ class BrokerVoice:
         self._boot, self._said = boot, count()
 
     def write(self, now: datetime, *facts: Payload) -> list[Envelope[Payload]]:
-        """Write facts as events of their own."""
+        """Return facts as events without a cause."""
         return [
             originate(fact, event_id=derive_id(self.source, self._boot, next(self._said)), time=now) for fact in facts
         ]
 
     def record(self, journal: Journal, now: datetime, *facts: Payload) -> None:
-        """Append facts before the broker serves, or after."""
+        """Append facts to the journal directly, before or after the broker serves."""
         now_us = max((now - EPOCH) // MICROSECOND, journal.recorded_us)
         frame = Frame.parse(frame_of(self.write(now, *facts), producer=self.source, epoch=journal.head, base=0))
         sealed = seal(frame, first=journal.head + 1, recorded_us=now_us, source=self.source)
@@ -58,7 +58,7 @@ class BrokerVoice:
 
 
 def configure(journal: Journal, settings: RunSettings, voice: BrokerVoice, now: datetime) -> None:
-    """Make the run's settings the journal's latest, if they aren't; in a new journal they come first."""
+    """Record the run's settings, unless they are the journal's latest ones already."""
     check_lasting(past_settings(journal), settings)
     if last_settings(journal) != settings:
         run_id = derive_id("run", settings.seed, journal.head)
@@ -67,7 +67,7 @@ def configure(journal: Journal, settings: RunSettings, voice: BrokerVoice, now: 
 
 @contextmanager
 def stop_signals() -> Iterator[tuple[Callable[[], bool], int]]:
-    """Within it, SIGTERM and SIGINT only set a flag and make a descriptor readable: yields (is it set, descriptor)."""
+    """Make SIGTERM and SIGINT only set a flag and a descriptor readable. Yields (is the flag set, descriptor)."""
     asked: list[int] = []
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     before = signal.set_wakeup_fd(writer)
@@ -86,7 +86,7 @@ def stop_signals() -> Iterator[tuple[Callable[[], bool], int]]:
 
 
 def serve(journal: Journal, endpoint: str, loaded: Loaded, voice: BrokerVoice, clock: Clock) -> None:
-    """Run the broker until SIGTERM or SIGINT, which also cut its start short."""
+    """Run the broker until SIGTERM or SIGINT; they also interrupt its start."""
     settings, deployment = loaded.run, loaded.deployment
     notifier = Notifier()
     clock = RecordingClock(clock, journal.recorded_us, structlog.get_logger("broker").warning)

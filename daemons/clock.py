@@ -1,4 +1,4 @@
-"""The one place that reads the machine's clocks and its randomness."""
+"""The only module that reads the machine's clocks and randomness."""
 
 import time
 from collections.abc import Callable
@@ -25,12 +25,12 @@ class SystemClock:
 
 
 class RecordingClock:
-    """The broker's clock for records: never goes back, never stands still.
+    """The broker's clock for records, which never goes back and never stands still.
 
     Args:
-        clock: the machine's.
+        clock: the machine's clock.
         recorded_us: time of the last record, microseconds since 1970 UTC.
-        alarm: called with a warning when the time of day has jumped, and when it agrees again.
+        alarm: called with a message when the time of day has jumped, and when it agrees with recorded time again.
     """
 
     def __init__(self, clock: Clock, recorded_us: int, alarm: Callable[[str], None]) -> None:
@@ -68,5 +68,5 @@ class RecordingClock:
 
 
 def boot_id() -> str:
-    """Return a name for this start of this process: its events about itself differ from those of earlier starts."""
+    """Return a random id for this start of the process. Its events need other ids than those of earlier starts."""
     return token_hex(16)

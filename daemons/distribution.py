@@ -1,4 +1,4 @@
-"""The distributor: verifies each new current model in the store, and deletes superseded ones."""
+"""The distributor: verifies each new current model in the store, and deletes superseded models."""
 
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
@@ -25,21 +25,21 @@ from daemons.jobs import Job, Json, Worker
 from daemons.spec import DaemonSpec
 
 KEPT = 20
-"""Latest current models kept per configuration; members of the league are kept too."""
+"""Number of latest current models kept per configuration; members of the league are kept too."""
 
 SPARED = 20
-"""Latest rejected candidates kept until the next promotion, because an operator may promote one."""
+"""Number of latest rejected candidates kept until the next distribution. An operator may promote one."""
 
 DELAY = 2
-"""Promotions until a model that left the league is deleted, because earlier requests still name it."""
+"""Number of promotions until a model that left the league is deleted. Earlier requests still name the model."""
 
 US = 1_000_000
 FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 30.0, 1800.0
-"""Pause after a failed distribution, doubled with each failure in a row."""
+"""Bounds of the pause after a failed distribution, which doubles with each failure in a row."""
 
 
 class Wanted(Row, frozen=True):
-    """The model to distribute, with its step; none: only overdue models are deleted."""
+    """The model to distribute, with its step; ``None``: the job only deletes overdue models."""
 
     model: ModelHash | None
     step: int
@@ -52,15 +52,15 @@ class Kept(Row, frozen=True):
     """One configuration's models.
 
     Attributes:
-        kept: those that became current lately, oldest first.
-        members: those in the league.
-        leaving: those that left it, each with the promotions until it is let go.
-        superseded: those to let go with the next distribution.
-        overdue: those to let go without one.
-        cause: of the waiting job, if there is one: the decision, or its latest failure.
-        wanted: what that job does.
-        failures: of its distribution in a row.
-        retry_us: the time that its next distribution waits for.
+        kept: the latest current models, oldest first.
+        members: models in the league.
+        leaving: models that left the league, each with the number of promotions until its deletion.
+        superseded: models to delete with the next distribution.
+        overdue: models to delete without waiting for a distribution.
+        cause: the decision behind the waiting job, or the job's latest failure; ``None``: no job waits.
+        wanted: the waiting job's request.
+        failures: number of failures of the waiting job in a row.
+        retry_us: earliest time of the waiting job's next attempt; ``None``: at once.
     """
 
     kept: tuple[ModelHash, ...]
@@ -85,7 +85,7 @@ Rows = Mapping[str, Kept]
 class Distributor(Worker[Wanted], Controller):
     """Runs ``app.store.checkpoints:distribute`` for each model that became current.
 
-    Where rejections pile up it also deletes all but the latest candidates, which would fill the disk.
+    When many candidates have been rejected, it deletes all but the latest, because they would fill the disk.
     """
 
     name: ClassVar[str] = "Distributor"
@@ -94,7 +94,7 @@ class Distributor(Worker[Wanted], Controller):
 
     @handles(ClockTick)
     def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[Kept]:
-        """End the pauses after failures that are over."""
+        """End those pauses after failures whose time is up."""
         due = [key for key, row in rows.items() if row.retry_us is not None and row.retry_us <= event.recorded_us]
         return Step({key: rows[key].replace(retry_us=None) for key in due})
 
@@ -124,7 +124,7 @@ class Distributor(Worker[Wanted], Controller):
 
     @handles(ModelDistributed)
     def distributed(self, rows: Rows, event: Event[ModelDistributed], states: States) -> Step[Kept]:
-        """Drop the decision that is carried out."""
+        """Drop the decision that was carried out."""
         row = rows.get(event.subject, EMPTY)
         if not _waits_for(row, event.data.model):
             return Step()
@@ -132,7 +132,7 @@ class Distributor(Worker[Wanted], Controller):
 
     @handles(DistributionFailed)
     def distribution_failed(self, rows: Rows, event: Event[DistributionFailed], states: States) -> Step[Kept]:
-        """Pause, then retry with the failure as cause, so that each attempt's facts have ids of their own."""
+        """Pause before a retry. The failure becomes its cause, so that each attempt's facts have ids of their own."""
         row, data = rows.get(event.subject, EMPTY), event.data
         if not _waits_for(row, data.model):
             return Step()
@@ -154,7 +154,7 @@ class Distributor(Worker[Wanted], Controller):
         return Step({event.subject: row.replace(members=others, leaving=leaving)})
 
     def jobs(self, rows: Rows, states: States) -> Iterable[DistributionJob]:
-        """Return the waiting decisions, oldest first; failed ones only after their pause."""
+        """Return jobs for the waiting decisions, oldest first. A failed one is left out during its pause."""
         waiting = [
             (row.cause, row.wanted, row) for row in rows.values() if row.cause and row.wanted and row.retry_us is None
         ]
@@ -171,14 +171,14 @@ class Distributor(Worker[Wanted], Controller):
             )
 
     def completed(self, job: DistributionJob, result: Json) -> tuple[Payload, ...]:
-        """Say where the model is ready."""
+        """Report the node that the model is ready on."""
         wanted = job.request
         if wanted.model is None:
             return ()
         return (ModelDistributed(model=wanted.model, step=wanted.step, nodes=(self.place.node,)),)
 
     def failed(self, job: DistributionJob, error: FlyballError) -> tuple[Payload, ...]:
-        """Report that the current model can't be distributed; retry failed deletions later."""
+        """Report that the current model can't be distributed. A failure to delete only is not reported."""
         wanted = job.request
         if wanted.model is None:
             return ()
@@ -195,12 +195,12 @@ class Distributor(Worker[Wanted], Controller):
 
 
 def _waits_for(row: Kept, model: ModelHash) -> bool:
-    """Return whether this model waits to be distributed."""
+    """Return whether the waiting job is to distribute this model."""
     return row.wanted is not None and row.wanted.model == model
 
 
 def _with_current(row: Kept, current: ModelHash, *, promoted: bool) -> Kept:
-    """Add the current model; mark for deletion models neither among the latest nor in the league."""
+    """Add the current model. Mark models for deletion that are neither among the latest nor in the league."""
     latest = (*(model for model in row.kept if model != current), current)
     kept, older = latest[-KEPT:], latest[:-KEPT]
     waiting = {model: left - promoted for model, left in row.leaving.items() if model not in kept}

@@ -1,4 +1,4 @@
-"""The evaluator: plays each new model's gauntlet and rates it; in between, matches among members of the league."""
+"""The evaluator: plays and rates gauntlets of new models, gates, and matches of tournaments."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -45,17 +45,17 @@ def members(
     taken: Collection[str],
     settings: EvaluationSettings,
 ) -> tuple[tuple[str, ModelHash], ...]:
-    """Return the members to play, each with its role.
+    """Return the league members to play, each with its role.
 
-    The newest lasting anchors come first, then others that are drawn: those nearer in strength to the current model are
-    likelier. Members without a rating are skipped.
+    The newest lasting anchors come first. Other members are drawn, and those nearer in strength to the current model
+    are likelier. Drawn members without a rating are skipped.
 
     Args:
-        league: of the configuration.
-        request: whose seed decides.
-        elo: of the current model, if there is one.
-        taken: opponents that are played anyway.
-        settings: numbers of opponents.
+        league: the configuration's league.
+        request: the request; its seed decides the draw.
+        elo: the current model's rating, if there is such a model.
+        taken: opponents that are played in any case.
+        settings: the numbers of opponents.
     """
     lasting = [agent.id for agent in reversed(league.lasting)][: settings.anchors]
     hero = Agent(
@@ -69,19 +69,19 @@ def members(
 
 
 CHANGED_ELO = 1.0
-"""Change of a rating that is published."""
+"""Least change of a rating that is published, in Elo."""
 
 CHANGED_ERROR = 0.2
-"""Relative change of a rating's error that is published."""
+"""Least relative change of a rating's standard error that is published."""
 
 
 class Rated(NamedTuple):
     """Ratings after an evaluation.
 
     Attributes:
-        hero: of the model that was evaluated.
-        opponents: of its rated opponents, by name.
-        changed: ratings of known models and built-in players to publish again.
+        hero: the rating of the evaluated model.
+        opponents: ratings by name, including those of its rated opponents.
+        changed: new ratings of known models and built-in players, to publish.
     """
 
     hero: Estimate
@@ -95,10 +95,10 @@ def rated_together(
     """Fit an evaluation's games together with those of the pool.
 
     Args:
-        hero: the model that played them.
-        matches: their results.
-        pool: games among members of the pool.
-        known: latest published ratings of agents that are published again; ``None`` for none yet.
+        hero: the evaluated model.
+        matches: results of its games.
+        pool: games of earlier evaluations and tournaments.
+        known: agents whose changes are published, with their latest published ratings; ``None``: not rated yet.
     """
     played = totals_of(hero, matches)
     found, games = pool.ratings(hero, played).comparable(), pool.games(played)
@@ -111,7 +111,7 @@ def rated_together(
 
 
 def rated_alone(matches: Sequence[MatchResult], known: Mapping[str, Estimate | None]) -> Rated:
-    """Rate a model by a gate's games alone, which compare one pair and change no other rating."""
+    """Rate a model by a gate's games alone. They compare one pair, and change no other rating."""
     met = {match.player: estimate for match in matches if (estimate := known.get(match.player))}
     scores = [
         OpponentScore(estimate.elo, match.score.mean, match.games, estimate.stderr)
@@ -131,14 +131,14 @@ def _is_news(published: Estimate | None, found: Estimate) -> bool:
 Asked = EvaluationRequested | MatchesRequested
 EvaluationJob = Job[Asked]
 LONG_GAMES = 1000
-"""An evaluation of more games than this tells of its progress."""
+"""Number of games beyond which an evaluation reports its progress."""
 
 RECENT = 6
-"""Latest champions that are rated again with new games; the oldest is the 'recent snapshot'."""
+"""Number of latest champions that new games rate again. The oldest is the opponent ``recent``."""
 
 
 WAITING_MATCHES = 16
-"""Most tournament requests of a configuration that wait; beyond it the oldest are dropped."""
+"""Most waiting tournament requests of a configuration; the oldest ones beyond it are dropped."""
 
 
 class EvaluationPending(Row, frozen=True):
@@ -157,9 +157,9 @@ class EvaluationPending(Row, frozen=True):
 
 
 class EvaluatorRow(Row, frozen=True):
-    """One configuration's row: the members of its league, the games that rate them, and what waits, oldest first.
+    """One configuration's league, the games that rate its members, and the pending requests, oldest first.
 
-    Usually one waits. An operator's is added to it, because replacing it could lose a candidate's verdict.
+    An operator's request is added to the pending ones, because replacing one could lose a candidate's verdict.
     """
 
     league: League = League()
@@ -172,7 +172,7 @@ class EvaluatorRow(Row, frozen=True):
         return self.pending[0].cause if self.pending else None
 
     def known(self, lineage: Lineage) -> dict[str, Estimate | None]:
-        """Return the latest published ratings of members and the latest champions; ``None`` where unrated."""
+        """Return the latest published ratings of members and latest champions; ``None``: not rated yet."""
         members = {agent.id: _rating(agent) for agent in self.league.active}
         return members | {champion.model: _rating(champion) for champion in lineage.champions[-RECENT:]}
 
@@ -185,7 +185,7 @@ Rows = Mapping[str, EvaluatorRow]
 
 
 class Evaluator(Worker[Asked], Controller):
-    """Runs ``app.play.matches:batch`` for batches of games: see ``plan_gauntlet`` for the opponents."""
+    """Runs ``app.play.matches:batch`` for batches of games. For the opponents see ``plan_gauntlet``."""
 
     name: ClassVar[str] = "Evaluator"
     row: ClassVar[type[EvaluatorRow]] = EvaluatorRow
@@ -209,7 +209,7 @@ class Evaluator(Worker[Asked], Controller):
     def ended(
         self, rows: Rows, event: Event[EvaluationCompleted] | Event[EvaluationFailed], states: States
     ) -> Step[EvaluatorRow]:
-        """Drop the request that has its result, and count its games."""
+        """Drop a finished request, and add its games to the pool."""
         row, data, lineage = _row(rows, event), event.data, state_of(states, event.subject).lineage
         waiting = tuple(one for one in row.pending if one.cause.id != data.request_id)
         known = {*row.known(lineage), *self.settings.config(event.subject).builtins}
@@ -217,7 +217,7 @@ class Evaluator(Worker[Asked], Controller):
 
     @handles(ModelPromoted, ModelRolledBack)
     def current_changed(self, rows: Rows, event: Event[Any], states: States) -> Step[EvaluatorRow]:
-        """Drop gates against a model that is not current any more."""
+        """Drop the gates of a candidate that has become current."""
         return _changed(rows, event, states)
 
     @handles(CheckpointAdded, CheckpointRetired, EloUpdated)
@@ -232,8 +232,8 @@ class Evaluator(Worker[Asked], Controller):
     def jobs(self, rows: Rows, states: States) -> Iterable[EvaluationJob]:
         """Return the pending requests, oldest first; those of tournaments come after all others.
 
-        A tournament's matches that have begun are finished first: abandoning them would lose their games, and kill
-        the process that plays them with all that it has loaded.
+        Running matches of a tournament are not interrupted. Cancelling them would lose their games, and kill the
+        process that plays them together with the models that it has loaded.
         """
         pending = [(one, row) for row in rows.values() for one in row.pending]
         for one, row in sorted(pending, key=lambda found: (_is_background(found[0]), found[0].cause.sequence)):
@@ -270,7 +270,7 @@ class Evaluator(Worker[Asked], Controller):
     def completed(self, job: EvaluationJob, result: Json) -> tuple[Payload, ...]:
         """Report the matches, and the ratings fitted to all games of the pool.
 
-        A fit is a fact: another machine's linear algebra may find other last digits, so no reducer computes it.
+        No reducer computes a fit, because its last digits may differ on another machine. It is recorded as a fact.
         """
         known: Mapping[str, Estimate | None] = job.context["known"]
         matches, hero, purpose = tuple(map(_match, result["results"])), job.request.model, job.request.purpose
@@ -292,7 +292,7 @@ class Evaluator(Worker[Asked], Controller):
         return (complete, EloUpdated(ratings=rated.changed)) if rated.changed else (complete,)
 
     def failed(self, job: EvaluationJob, error: FlyballError) -> tuple[Payload, ...]:
-        """Say that the gauntlet could not be finished."""
+        """Report that an evaluation or its matches could not be finished."""
         request = job.request
         return (EvaluationFailed(request_id=job.id, purpose=request.purpose, model=request.model, error=str(error)),)
 
@@ -300,7 +300,7 @@ class Evaluator(Worker[Asked], Controller):
 def _opponents(
     request: EvaluationRequested, lineage: Lineage, league: League, config: GameConfig
 ) -> tuple[Opponent, ...]:
-    """Return a model's opponents: at the gate only the champion, otherwise the whole gauntlet."""
+    """Return a model's opponents: only the champion for a gate, otherwise the whole gauntlet."""
     champion, settings = lineage.current, config.evaluation
     recent = lineage.champions[-RECENT:]
     candidates = [("champion", champion.model), ("recent", recent[0].model)] if champion else []
@@ -325,7 +325,7 @@ def _row(rows: Rows, event: Event[Any]) -> EvaluatorRow:
 def _changed(rows: Rows, event: Event[Any], states: States, **changes: Any) -> Step[EvaluatorRow]:
     """Return the step that changes the row of the event's configuration.
 
-    Gates without two different models are dropped: an operator promoted the candidate itself, or there is no champion.
+    Gates without two different models are dropped: the candidate is the champion already, or there is no champion.
     """
     row, champion = _row(rows, event).replace(**changes), state_of(states, event.subject).lineage.current_model
     played = [one for one in row.pending if one.request.purpose != "gate" or champion not in (None, one.request.model)]
@@ -333,7 +333,7 @@ def _changed(rows: Rows, event: Event[Any], states: States, **changes: Any) -> S
 
 
 def _match(match: Json) -> MatchResult:
-    """Return how a match went, of an opponent whose rating is not known yet."""
+    """Return a match's result without the opponent's rating, which is not fitted yet."""
     counted = {field: match[field] for field in MatchResult.model_fields if field != "opponent_elo"}
     return MatchResult.model_validate({**counted, "opponent_elo": None})
 
@@ -343,14 +343,14 @@ def _is_background(pending: EvaluationPending) -> bool:
 
 
 def _queued(pending: tuple[EvaluationPending, ...], newest: EvaluationPending) -> tuple[EvaluationPending, ...]:
-    """Add a request; of tournaments' matches only the latest wait."""
+    """Add a request, and drop the oldest tournament requests beyond ``WAITING_MATCHES``."""
     waiting = (*pending, newest)
     given_up = list(filter(_is_background, waiting))[:-WAITING_MATCHES]
     return tuple(one for one in waiting if one not in given_up)
 
 
 def _pooled(pool: Pool, data: EvaluationCompleted | EvaluationFailed, known: Collection[str]) -> Pool:
-    """Add an evaluation's games to the pool, except a gate's, which repeat one pair."""
+    """Add an evaluation's games to the pool, except a gate's, because they repeat one pair."""
     if data.purpose == "gate" or isinstance(data, EvaluationFailed):
         return pool
     played = totals_of(data.model, data.results)

@@ -1,4 +1,4 @@
-"""The feedback daemon: the controllers that turn knobs, and those that watch models and losses."""
+"""The feedback daemon: controllers that set training and self-play parameters, or watch models and losses."""
 
 from app.controllers import (
     CurriculumIntegration,

@@ -1,4 +1,4 @@
-"""The graph of events, drawn from the wiring: which reducer, in which daemon, emits and reads which types."""
+"""The graph of events: the types that each daemon's reducers emit and read."""
 
 import json
 from collections.abc import Mapping
@@ -25,20 +25,20 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Event types, and the reducers of each daemon. Emitters in no daemon are the broker, hosts and operators."""
+    """Event types, and the reducers of each daemon. The other emitters are the broker, hosts and operators."""
 
     nodes: tuple[Node, ...]
     daemons: Mapping[str, tuple[str, ...]]
 
     @property
     def others(self) -> list[str]:
-        """Emitters that are no reducers."""
+        """Emitters other than reducers."""
         hosted = {name for names in self.daemons.values() for name in names}
         return sorted({name for node in self.nodes for name in node.emitters} - hosted)
 
 
 def whole() -> Graph:
-    """Return all types and reducers. FeedbackState is shown once, though each daemon with controllers folds it."""
+    """Return all types and reducers. FeedbackState appears once, though each daemon with controllers folds it."""
     emitted, read = emitters(), consumers()
     nodes = tuple(
         Node(payload, tuple(sorted(emitted.get(payload, ()))), tuple(sorted(read.get(payload, ()))))
@@ -53,10 +53,10 @@ def whole() -> Graph:
 
 
 def compact() -> Graph:
-    """Return what a reader wants to see first: requests, decisions and main facts.
+    """Return the main part of the graph: requests, decisions and important facts.
 
-    Left out are failures, types about the whole system that are no decisions, and types without readers. Readers that
-    are left out: a worker of its own results, and FeedbackState, except of decisions that it alone reads.
+    Omitted types are failures, those that no reducer reads, and facts and requests about the whole system.
+    Omitted readers are a type's own emitters, and FeedbackState except as the only reader of a decision.
     """
     graph, nodes = whole(), list[Node]()
     for node in graph.nodes:

@@ -1,7 +1,7 @@
-"""The daemon host: catches up, folds, publishes, saves, runs jobs, beats, drains (ADR-002).
+"""The daemon host, which runs a daemon's reducers and jobs (ADR-002).
 
-What a batch of events leads to is published before the new state is saved. A daemon killed in between folds the
-batch again and derives the same ids, which the broker already knows.
+The conclusions from a batch of events are published before the new state is saved. A daemon killed in between folds
+the batch again and derives conclusions with the same ids, which the broker already knows.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from daemons.spec import DaemonSpec
 from daemons.supervisor import Notifier
 
 FAREWELL_SECONDS = 2.0
-"""How long a daemon that leaves waits for the broker to record it."""
+"""Longest wait for the broker to record a daemon's last event."""
 
 READ_BY_ALL: frozenset[type[Payload]] = frozenset({RunConfigured, EventVoided})
 """Event types that every daemon reads, in addition to its reducers' own."""
@@ -54,7 +54,7 @@ STARTING_USEC = 120_000_000
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """How often a daemon beats, and how long it waits for its jobs when it is asked to stop."""
+    """The time between heartbeats, and the longest wait for jobs when a daemon stops."""
 
     heartbeat_seconds: float = 5.0
     drain_seconds: float = 10.0
@@ -75,7 +75,7 @@ class Ports:
 class Host:
     """Runs the reducers of one daemon, and the jobs of its worker if it has one.
 
-    ``boot`` names this start of the process.
+    ``boot`` identifies this start of the process.
     """
 
     def __init__(self, spec: DaemonSpec, place: Place, boot: str, ports: Ports, rhythm: Rhythm) -> None:
@@ -91,7 +91,7 @@ class Host:
         self._jobs = JobRunner(ports.engine, spec.capacity, self._publish_facts) if ports.engine else None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until ``stop`` is set; then drain. Raises what went wrong, in an ExceptionGroup."""
+        """Run until ``stop`` is set, then drain. Raises errors in an ExceptionGroup."""
         try:
             async with asyncio.TaskGroup() as group:
                 living = [group.create_task(task) for task in (self._live(group), self._beat(), self._watch())]
@@ -103,14 +103,14 @@ class Host:
                     task.cancel()
         except BaseExceptionGroup as failed:
             error = "; ".join(str(one) or type(one).__name__ for one in failed.exceptions)
-            with suppress(FlyballError):  # the error that matters is raised
+            with suppress(FlyballError):  # otherwise the original error would be lost
                 await self._leave(DaemonFailed(**self._who, error=error))
             raise
         self._save()
         await self._leave(DaemonStopped(**self._who, position=self._settled))
 
     async def _leave(self, fact: DaemonFact) -> None:
-        """Say why the daemon leaves. If the broker is away, the outbox keeps it."""
+        """Publish the daemon's last event. If the broker is away, the outbox keeps the event."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL_SECONDS):
                 await self._announce(fact)
@@ -135,13 +135,13 @@ class Host:
 
     @property
     def _settled(self) -> int:
-        """A position up to which the daemon has published everything; unless it is ready, its saved state's."""
+        """Position up to which the daemon has published everything. Until it is ready: the saved position."""
         return self._cursor if self._ready else self._saved.cursor
 
     async def _rebuild(self, settled: int) -> None:
-        """Fold the settled past, from the last saved progress on; then replace the old rows.
+        """Fold the settled past, continuing from saved progress; then replace the old rows.
 
-        Steps whose decisions differ from the recorded ones are dropped, so that history stays as it was.
+        Steps whose decisions differ from the recorded ones are dropped, so that state agrees with the journal.
         """
         settled, recorded, voided = await self._read_past(settled)
         if not voided <= self._fold.voided:
@@ -167,12 +167,12 @@ class Host:
         self._saved.complete(self._cursor)
 
     async def _read_past(self, settled: int) -> tuple[int, set[Recorded], set[int]]:
-        """Return how far the daemon's past is settled, its published conclusions, and the voided positions."""
+        """Return the last settled position, the daemon's published conclusions, and the voided positions."""
         accounts = Accounts({self._spec.name: settled})
         recorded, voided = set[Recorded](), set[int]()
         types = self._spec.emits | ACCOUNTS | {EventVoided}
         async with self._ports.bus.subscribe(types, after=0) as subscription:
-            end: int | None = None  # later events are not past
+            end: int | None = None  # the head at the start, because later events are not past
             async for batch in subscription:
                 for event in batch.events:
                     match event.data:
@@ -189,10 +189,10 @@ class Host:
         return accounts.settled[self._spec.name], recorded, voided
 
     async def _handle(self, batch: Batch) -> None:
-        """Fold a batch, publish what follows from it, save.
+        """Fold a batch, publish the conclusions, and save.
 
-        While catching up, conclusions are held back. Those that an earlier start published are dropped when the journal
-        shows them; the others are published when the daemon is ready.
+        While the daemon catches up, conclusions are held back. A conclusion that an earlier start published is dropped
+        when the daemon reads it in the journal. The others are published once the daemon has caught up.
         """
         outcome = await self._feed(batch.events)
         self._concluded |= {envelope.id: envelope for envelope in outcome.envelopes}
@@ -213,9 +213,9 @@ class Host:
                 self._ports.notifier.tell("READY=1", f"STATUS=caught up at {self._cursor}")
 
     async def _feed(self, events: Sequence[Event[Payload]], recorded: Collection[Recorded] | None = None) -> Outcome:
-        """Fold events, keep those that a reducer could not fold as dead letters, and hand all to the sink."""
+        """Fold events, and hand them to the sink. Events that a reducer could not fold become dead letters."""
         outcome = self._fold.feed(events, recorded)
-        for failure in outcome.failures:  # before rows wait to be saved, because a heartbeat saves the cursor with them
+        for failure in outcome.failures:  # first, because a heartbeat may save the cursor with the rows
             await self._bury(failure)
         self._saved.changed |= outcome.changed
         if sink := self._ports.sink:
@@ -241,7 +241,7 @@ class Host:
         )
 
     def _reconcile(self, jobs: JobRunner, group: asyncio.TaskGroup) -> None:
-        """Run the jobs that the worker's rows ask for, for configurations of this run only."""
+        """Start and cancel jobs as the worker's rows require, for this run's configurations only."""
         settings = self._fold.settings
         for worker in self._fold.reducers:
             if isinstance(worker, Worker) and settings:
@@ -264,7 +264,7 @@ class Host:
                 self._ports.notifier.tell(f"EXTEND_TIMEOUT_USEC={STARTING_USEC}", status)
 
     async def _beat(self) -> None:
-        """Tell the bus that the daemon lives, and keep the cursor from falling far behind."""
+        """Publish heartbeats, and save each time so that the saved cursor does not fall far behind."""
         while True:
             await asyncio.sleep(self._rhythm.heartbeat_seconds)
             self._save()

@@ -1,8 +1,8 @@
-"""Jobs of workers, run off the event loop: level-triggered, bounded; the engine retries what a dying process loses.
+"""Workers' jobs, which run off the event loop, with a bounded number at once.
 
-A worker is a reducer that also wants jobs run. Its rows say which work is pending; ``jobs`` derives from them what
-should be running now. Nothing else is remembered, so a worker killed at any moment picks up by folding its rows and
-running what they still ask for. The result is a fact whose id follows from the request, so a repetition counts once.
+A worker is a reducer that also has jobs. Its rows hold the pending requests, and ``jobs`` derives the jobs from them.
+Nothing else is remembered, so a worker killed at any moment continues with the jobs that its rows still require.
+A result is published as a fact whose id follows from the request, so a repeated job counts once.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a daemon runs: its name on the bus, its node, and the store its jobs use."""
+    """A daemon's name on the bus, its node, and the store that its jobs use."""
 
     name: str
     node: str
@@ -34,7 +34,7 @@ class Place:
 
 
 def only(parts: Sequence[Json | FlyballError]) -> Json:
-    """Return the result of a job's only part, or raise what it ended with."""
+    """Return the result of a job's only part, or raise its error."""
     (part,) = parts
     if isinstance(part, FlyballError):
         raise part
@@ -43,17 +43,17 @@ def only(parts: Sequence[Json | FlyballError]) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[Q]):
-    """Calls of ``function`` ('package.module:name') in compute processes, wanted by an event with this payload.
+    """Calls of one function in compute processes, for the event that requested them.
 
     Attributes:
-        cause: the event.
-        request: what is wanted, mostly its payload.
-        function: what is called.
-        parts: the argument of each call; they run at once, as far as the engine has workers.
-        deadline_seconds: how long one attempt at one part may take; then its process is killed and replaced.
-        gather: combines the parts' results, or raises ``FlyballError``; a part that failed finally is its last error.
+        cause: the event that requested the job.
+        request: the request, usually the event's payload.
+        function: the function to call, as 'package.module:name'.
+        parts: the argument of each call; the calls run at once, as far as the engine has workers.
+        deadline_seconds: longest time of one attempt at one part; then its process is killed and replaced.
+        gather: combines the parts' results, or raises ``FlyballError``; a failed part is given as its last error.
         attempts: most attempts at a part that raises.
-        context: handed back to the worker with the result; not part of the job.
+        context: data for the worker's methods, which the called function does not receive.
     """
 
     cause: Cause
@@ -67,13 +67,13 @@ class Job(Generic[Q]):
 
     @property
     def id(self) -> EventId:
-        """The id of the event that wants it."""
+        """The id of the event that requested the job."""
         return self.cause.id
 
 
 @dataclass(frozen=True)
 class Worker(HandlerReducer, ABC, Generic[Q]):
-    """Base of workers. Their methods are pure; the host runs the jobs and publishes the facts that they return."""
+    """Base of workers. Workers' methods are pure: the host runs the jobs, and publishes the facts they return."""
 
     name: ClassVar[str]
     row: ClassVar[type[Row]]
@@ -84,14 +84,14 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
 
     @abstractmethod
     def jobs(self, rows: Mapping[str, Any], states: States) -> Iterable[Job[Q]]:
-        """Return the jobs that should run now, most urgent first. Only a controller is shown states."""
+        """Return the jobs that should run now, most urgent first. Only controllers receive ``states``."""
 
     def started(self, job: Job[Q]) -> tuple[Payload, ...]:
         """Return facts about a job that starts."""
         return ()
 
     def progressed(self, job: Job[Q], report: Json) -> tuple[Payload, ...]:
-        """Return facts about what a job reports while it runs."""
+        """Return facts about a report from a running job."""
         return ()
 
     @abstractmethod
@@ -103,16 +103,16 @@ class Worker(HandlerReducer, ABC, Generic[Q]):
         """Return facts about a job that failed for good."""
 
     def config_json(self, cause: Cause) -> Json:
-        """Return the settings of the configuration that a request is about."""
+        """Return the settings of the request's configuration."""
         return self.settings.config(cause.subject or "").model_dump(mode="json")
 
 
 Publish = Callable[[str, Job[Any], Sequence[Payload]], Coroutine[None, None, None]]
-"""Publishes facts about a job: (by, job, payloads). Their ids follow from the first two."""
+"""Publishes facts about a job: (by, job, payloads). The facts' ids follow from ``by`` and the job."""
 
 
 class UnusableResult(FlyballError):
-    """A job's result or report is out of the bounds of facts."""
+    """A job's result or report does not fit into a fact."""
 
 
 class JobRunner:
@@ -129,16 +129,16 @@ class JobRunner:
 
     @property
     def running(self) -> int:
-        """How many jobs run now."""
+        """Number of jobs that run now."""
         return len(self._running)
 
     @property
     def held(self) -> tuple[EventId, ...]:
-        """The jobs that run or come next, most urgent first; at most twice as many as run at once."""
+        """Ids of the jobs that run or come next, most urgent first; at most twice ``capacity``."""
         return self._wanted[: 2 * self._capacity]
 
     def reconcile(self, group: asyncio.TaskGroup, worker: Worker[Any], jobs: Iterable[Job[Any]]) -> None:
-        """Start the wanted jobs that don't run yet, as far as there is room; cancel those no longer wanted.
+        """Start wanted jobs as far as capacity allows, and cancel those no longer wanted.
 
         A finished job is not started again before the worker has read its published result.
         """
@@ -156,11 +156,11 @@ class JobRunner:
                 self._running[job_id] = group.create_task(self._run(group, worker, wanted[job_id]))
 
     async def drain(self, seconds: float) -> None:
-        """Start no more jobs and wait for those that run; after the deadline, cancel them: they stay wanted."""
+        """Start no more jobs, and wait for the running ones. After the deadline they are cancelled, but stay wanted."""
         self._draining = True
         if tasks := {*self._running.values(), *self._publishing}:
             await asyncio.wait(tasks, timeout=seconds)
-        for task in (*self._running.values(), *self._publishing):  # a job may have reported something meanwhile
+        for task in (*self._running.values(), *self._publishing):  # read again: jobs may have published meanwhile
             task.cancel()
 
     async def _run(self, group: asyncio.TaskGroup, worker: Worker[Any], job: Job[Any]) -> None:
@@ -197,10 +197,10 @@ class JobRunner:
 
 
 def _facts(about: Callable[[Job[Any], Json], tuple[Payload, ...]], job: Job[Any], result: Json) -> tuple[Payload, ...]:
-    """Return the facts about what a job returned or reported.
+    """Return the facts about a job's result or report.
 
     Raises:
-        UnusableResult: it is out of the facts' bounds. The job fails, because run again it would return the same.
+        UnusableResult: the facts can't hold it. The job is not repeated, because it would return the same.
     """
     try:
         return about(job, result)

@@ -30,16 +30,16 @@ from daemons.supervisor import Notifier
 F = TypeVar("F", SqliteStateStore, SqliteOutbox)
 
 PATIENCE_SECONDS = 7 * 24 * 3600.0
-"""How long a daemon waits for the broker to come back: nothing it could do instead would be better."""
+"""Longest wait for the broker to come back. It is long because a daemon can do nothing useful without the broker."""
 
 OPENING_USEC = 3_600_000_000
-"""Longest check and migration of the journal at a start, in microseconds: enough for a terabyte."""
+"""Longest check and migration of the journal at a start, in microseconds. It is enough for a terabyte."""
 
 
 def run_daemon(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> int:
     """Run a daemon until SIGTERM or SIGINT. Returns the exit code: 0 drained, 1 failed.
 
-    The one place where any exception is caught: it is logged, and the supervisor restarts the daemon.
+    Only this function catches every exception. It logs the exception, and the supervisor restarts the daemon.
     """
     configure(spec.name, loaded.deployment.node, folder.log(spec.name), loaded.deployment.log_level)
     log = structlog.get_logger("daemon")
@@ -60,10 +60,10 @@ def run_daemon(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> int:
 
 
 def calm_collector() -> None:
-    """Collect garbage less often, and never look again at what was there from the start.
+    """Collect garbage less often, and never examine the objects that exist now.
 
-    A daemon's objects are many and live long. Going through all of them stops the event loop, and what events leave
-    behind is freed by counting references.
+    A daemon has many long-lived objects, and a collection that examines all of them stops the event loop. The objects
+    that events leave behind are freed by reference counting.
     """
     gc.collect()
     gc.freeze()
@@ -104,7 +104,7 @@ async def _run_hosted(spec: DaemonSpec, loaded: Loaded, folder: RunFolder) -> No
 
 
 def opened(kind: Callable[[Path], F], path: Path, consequence: str) -> F:
-    """Open a file of a daemon's own; set a damaged one aside, log the consequence, and begin a new one."""
+    """Open one of a daemon's own files. A damaged file is renamed, reported, and replaced by a new one."""
     file: F | None = None
     try:
         file = kind(path)

@@ -1,10 +1,10 @@
-"""The quality monitor: looks at every shard before anything is trained on it.
+"""The quality monitor: inspects every shard before a training uses it.
 
-Which shards came before is part of what an inspection is given, and follows from the journal alone: a monitor that was
-killed, or that has lost its state, compares a shard with the same ones.
+An inspection compares a shard with earlier ones. The list of earlier shards follows from the journal alone, so a
+monitor that was killed or lost its state compares the shard with the same ones.
 
-With each inspection those shards are deleted that nobody will train on any more, whether trainings come or not: while
-training is blocked or paused games go on, and they must not fill the disk.
+Each inspection also deletes the shards that no training will use. Deletion does not wait for a training, because games
+go on while training is blocked or paused, and would fill the disk.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,29 +40,29 @@ from daemons.spec import DaemonSpec
 Inspection = Job[SelfplayComplete]
 
 REMEMBERED = 256
-"""How many shards of each configuration are remembered by their keys."""
+"""Number of each configuration's latest shards whose keys are remembered."""
 
 UNFIT = frozenset({"DamagedBlob", "ForeignShard", "MissingBlob", "RepeatedShard"})
 """Names of errors caused by the shard: missing, damaged, mislabelled, or a duplicate."""
 
 STAYING = 16
-"""Latest shards that are kept in any case, because ``app.play.inspection`` compares games with them."""
+"""Number of latest shards that are always kept, because ``app.play.inspection`` compares games with them."""
 
 WINDOWS = 2
-"""Windows of the trigger whose shards are kept, because more shards may be inspected before its request is
-recorded. If it comes later still, its shards are deleted: that training fails, and the next one uses newer shards."""
+"""Number of training windows whose shards are kept: more may be inspected before the trigger's request is recorded.
+A still later request finds its shards deleted; its training fails, and the next one uses newer shards."""
 
 
 class Shelf(Row, frozen=True):
-    """One configuration's inspected shards: no more are kept than trainings need.
+    """One configuration's inspected shards, no more than trainings need.
 
-    A shard that waits for its verdict is on no shelf yet, so it is not deleted.
+    A shard that waits for its inspection is not included, so it is not deleted.
 
     Attributes:
-        fit: good enough to be trained on, and not asked for yet; of each model the latest.
-        request: the training under way.
-        asked: the shards that it is on.
-        spent: no training will use them.
+        fit: each model's latest usable shards that no training has requested yet.
+        request: the requested training, which has not ended.
+        asked: the shards of that training.
+        spent: shards to delete, because no training will use them.
     """
 
     fit: tuple[ShardRef, ...] = ()
@@ -71,24 +71,24 @@ class Shelf(Row, frozen=True):
     spent: tuple[ShardKey, ...] = ()
 
     def without(self, keys: Iterable[ShardKey]) -> "Shelf":
-        """Mark shards as spent, except wanted ones: a shard delivered twice is refused once and still wanted."""
+        """Mark shards as spent, except wanted ones. Refusing a second delivery must not delete a wanted shard."""
         wanted = {*(shard.key for shard in self.fit), *self.asked}
         gone = (key for key in keys if key not in wanted)
         return self.replace(spent=tuple(dict.fromkeys((*self.spent, *gone))))
 
     def with_judged(self, shard: ShardRef, score: float, settings: RunSettings, state: FeedbackState) -> "Shelf":
-        """Shelve a usable shard; mark its model's oldest as spent, which no training will reach."""
+        """Add a usable shard, or mark it as spent. Shards that are too old for any training become spent, too."""
         if not is_usable(state, settings, score):
             return self.without([shard.key])
         same = (*(known for known in self.fit if known.model == shard.model), shard)
         kept = latest_shards(state, settings, same, windows=WINDOWS)
         others = tuple(known for known in self.fit if known.model != shard.model)
         fallen = [known.key for known in same if known not in kept]
-        wanted = tuple(key for key in self.spent if key != shard.key)  # refused before, under another request
+        wanted = tuple(key for key in self.spent if key != shard.key)  # may have been refused under another request
         return self.replace(fit=(*others, *kept), spent=wanted).without(fallen)
 
     def for_training(self, request_id: EventId, request: TrainingRequested) -> "Shelf":
-        """Reserve a training's shards; those of an earlier request and of other models are spent."""
+        """Reserve a training's shards. Those of an earlier request and of other models become spent."""
         asked = tuple(shard.key for shard in request.shards)
         rest = [shard for shard in self.fit if shard.key not in asked]
         left_behind = [shard.key for shard in rest if shard.model != request.base_model]
@@ -102,13 +102,14 @@ class Shelf(Row, frozen=True):
 
 
 class InspectionRow(Row, frozen=True):
-    """A shard that waits for its inspection, under its request; or what was delivered, under its configuration.
+    """A waiting shard, keyed by its request; or a configuration's state, keyed by the configuration.
 
     Attributes:
-        cause: the shard's delivery; a configuration has none.
-        played: what was delivered.
-        earlier: the configuration's latest shards, oldest first; with a shard that waits, those before it.
-        discard: with a shard that waits, those to delete; a configuration has its shelf.
+        cause: the shard's delivery; ``None`` for a configuration.
+        played: the payload of the delivery; ``None`` for a configuration.
+        earlier: for a configuration its latest shards, oldest first; for a shard those before it.
+        discard: for a shard, the spent shards that its inspection deletes.
+        shelf: for a configuration, its inspected shards.
     """
 
     cause: Cause | None = None
@@ -152,7 +153,7 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
 
     @handles(QualityScoreUpdated)
     def scored(self, rows: Rows, event: Event[QualityScoreUpdated], states: States) -> Step[InspectionRow]:
-        """Put a shard on the shelf if it is good enough."""
+        """Keep a shard for training if it is good enough."""
         data = event.data
         shelf = _shelf(rows, event).with_judged(data.shard, data.score, self.settings, state_of(states, event.subject))
         return _shelved(rows, event, shelf, data.request_id)
@@ -165,7 +166,7 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
 
     @handles(TrainingRequested)
     def training_requested(self, rows: Rows, event: Event[TrainingRequested], states: States) -> Step[InspectionRow]:
-        """Keep the shards that the training is on."""
+        """Reserve the shards of a requested training."""
         return _shelved(rows, event, _shelf(rows, event).for_training(event.cause.id, event.data))
 
     @handles(TrainingCompleted, TrainingFailed)
@@ -177,7 +178,7 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
         return _shelved(rows, event, shelf.replace(request=None, asked=()).without(shelf.asked))
 
     def jobs(self, rows: Rows, states: States) -> Iterable[Inspection]:
-        """Return the shards that wait, oldest first."""
+        """Return inspections of the waiting shards, oldest first."""
         waiting = [(row.cause, row.played, row) for row in rows.values() if row.cause and row.played]
         for cause, played, row in sorted(waiting, key=lambda one: one[0].sequence):
             spec: Json = {
@@ -193,7 +194,7 @@ class QualityMonitor(Worker[SelfplayComplete], Controller):
             yield Job(cause, played, "app.play.inspection:inspect", (spec,), seconds)
 
     def completed(self, job: Inspection, result: Json) -> tuple[Payload, ...]:
-        """Say how good the shard is; one whose games don't replay is unfit."""
+        """Report the shard's quality. A shard with games that cannot be replayed is unfit."""
         played, failures, shard = job.request, result["failures"], job.request.shard
         verdict: Payload
         if failures:
@@ -234,7 +235,7 @@ def _shelved(rows: Rows, event: Event[Any], shelf: Shelf, *answered: EventId) ->
 
 
 def _unfit(played: SelfplayComplete, reason: str) -> QualityDegraded | NodeProbed:
-    """Report an unfit shard, or a bad probe."""
+    """Return the fact that a shard is unfit, or that a probe failed."""
     if played.probe:
         return _probed(played, None, reason)
     shard = played.shard

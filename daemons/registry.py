@@ -1,4 +1,4 @@
-"""The daemons there are (ADR-009). Each is described by ``DAEMON`` in its own file."""
+"""The registry of daemons (ADR-009). Each daemon's file describes it as ``DAEMON``."""
 
 from collections.abc import Mapping
 
@@ -39,11 +39,11 @@ DAEMONS: Mapping[str, DaemonSpec] = {
         distribution,
     )
 }
-"""All daemons by name, in the quickest order of starting; any order works."""
+"""All daemons by name, in the order that starts a run fastest; any order works."""
 
 
 def spec_of(name: str) -> DaemonSpec:
-    """Find a daemon. Raises ``UnknownDaemon``, which lists those there are."""
+    """Return a daemon's description. Raises ``UnknownDaemon``, which lists all names."""
     if name not in DAEMONS:
         raise UnknownDaemon(f"There is no daemon {name!r}.", hint=f"There are: {', '.join(DAEMONS)}.")
     return DAEMONS[name]

@@ -1,4 +1,4 @@
-"""A run's folder: made, held by one supervisor, with the address of its broker."""
+"""A run's folder: its creation, the supervisor's lock on it, and the broker's address."""
 
 import fcntl
 import os
@@ -12,13 +12,13 @@ from app.config import Deployment, RunFolder
 from app.core import FlyballError, derive_id
 
 MAX_SOCKET_PATH = 100
-"""Bytes. The kernel's bound is 107 (unix(7), sun_path); ZeroMQ's own names need a few."""
+"""Longest path of a socket, in bytes. The kernel allows 107 (unix(7), sun_path); ZeroMQ's own names need a few."""
 
 SOCKET_NAME = "bus.sock"
 
 
 class UnusableFolder(FlyballError):
-    """A folder in which no run can be."""
+    """A folder that cannot hold a run."""
 
 
 class AlreadyRunning(FlyballError):
@@ -30,7 +30,7 @@ class UnsafeFolder(FlyballError):
 
 
 def prepare(folder: RunFolder) -> None:
-    """Make the run folder if it is not there. Raises ``UnusableFolder`` if no files can be made in it."""
+    """Make the run folder if it is missing. Raises ``UnusableFolder`` if no files can be made in it."""
     path = folder.path
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def prepare(folder: RunFolder) -> None:
 
 @contextmanager
 def held(folder: RunFolder) -> Iterator[None]:
-    """Keep other supervisors out of a prepared folder. Raises ``AlreadyRunning`` if another one holds it."""
+    """Lock a prepared folder against other supervisors. Raises ``AlreadyRunning`` if another one holds it."""
     with folder.up_lock.open("wb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -70,13 +70,13 @@ def is_held(folder: RunFolder) -> bool:
 
 
 def bus_endpoint(folder: RunFolder, deployment: Deployment) -> str:
-    """Return the broker's address: as configured, or a socket in the run folder.
+    """Return the broker's address: the configured one, or a socket in the run folder.
 
-    When the path is too long for a socket, ``sockets`` in the run folder is a link to a private folder with a
-    shorter path. All processes find the same, whatever their environments' temporary folders.
+    When the path is too long for a socket, ``sockets`` in the run folder links to a private folder with a shorter
+    path. The link leads all processes to the same folder, even if their temporary folders differ.
 
     Raises:
-        UnsafeFolder: the private folder is not ours alone.
+        UnsafeFolder: others own or may enter the private folder.
     """
     if deployment.endpoint is not None:
         return deployment.endpoint

@@ -1,8 +1,8 @@
-"""A daemon's saved state: carried over from another version, or rebuilt beside the old rows (ADR-021).
+"""A daemon's saved state, and its migration from another version (ADR-021).
 
-Saved rows of another version are recognised by their schemas, and carried over where readable. A reducer that changes
-the meaning of a field must therefore rename the field. How far the rows are settled follows from what the daemon has
-published about itself (``Accounts``).
+Saved rows of another version are recognised by their schemas. Readable rows are carried over, so a reducer that changes
+the meaning of a field must rename the field. Otherwise the rows are rebuilt from the journal. The position up to which
+they are settled follows from the daemon's events about itself (``Accounts``).
 """
 
 import json
@@ -36,7 +36,7 @@ def schemas_of(reducers: Iterable[Any]) -> bytes:
 
 
 def readable(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> bool:
-    """Return whether rows were saved by these reducers, or these classes, and under the present schemas."""
+    """Return whether saved rows have the current schemas, and no reducer is new."""
     if not saved:
         return True
     then, now = json.loads(saved.get(SCHEMAS_KEY, b"{}")), json.loads(schemas_of(reducers))
@@ -50,9 +50,9 @@ def program_of(reducers: Iterable[Any]) -> str:
 
 
 def carried_over(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> dict[RowKey, bytes] | None:
-    """Return saved rows under the current schemas, without fields that are gone.
+    """Return saved rows under the current schemas, without removed fields.
 
-    ``None``: a row can't be read, or a reducer or a field is new: its part of the past is in the journal alone.
+    Returns ``None`` if a row can't be read, or if a reducer or a field is new, because only the journal has its past.
     """
     kinds = {reducer.name: reducer.row for reducer in reducers}
     if not kinds.keys() <= json.loads(saved.get(SCHEMAS_KEY, b"{}")).keys():
@@ -72,7 +72,7 @@ def carried_over(saved: Mapping[RowKey, bytes], reducers: Iterable[Any]) -> dict
 
 
 def _has_more(new: Any, old: Any) -> bool:
-    """Return whether a JSON value has a field, at any depth, that an older form of it lacks."""
+    """Return whether a new JSON value has any field that the old one lacks."""
     if isinstance(new, dict) and isinstance(old, dict):
         return any(name not in old or _has_more(value, old[name]) for name, value in new.items())
     if isinstance(new, list) and isinstance(old, list):
@@ -87,7 +87,7 @@ def _digest(kind: type[Row | RunSettings]) -> str:
 
 
 REBUILD = "rebuild "
-"""Prefix of the kinds of a rebuild's rows."""
+"""Prefix of the row kinds under which a rebuild's rows are saved."""
 
 PROGRESS_KEY: RowKey = ("rebuild", "progress")
 
@@ -96,9 +96,9 @@ class Progress(Row, frozen=True):
     """Saved progress of a rebuild.
 
     Attributes:
-        position: of the last event folded.
-        dropped: steps dropped because their decisions differ from the recorded ones.
-        schemas: of its rows; a rebuild by another version starts over.
+        position: the position of the last event folded.
+        dropped: number of steps dropped because their decisions differ from the recorded ones.
+        schemas: the schemas of the rebuild's rows; with other schemas the rebuild starts over.
     """
 
     position: int
@@ -109,15 +109,15 @@ class Progress(Row, frozen=True):
 class SavedState:
     """The rows of a daemon's reducers, and the cursor they belong to.
 
-    Rows of another version are carried over where they can be read. Where they can't, or where there are none, a
-    rebuild is due: its rows are saved beside the old ones, which it replaces when it is complete.
+    Readable rows of another version are carried over. Unreadable or missing rows need a rebuild. Its rows are saved
+    beside the old ones, and replace them when the rebuild is complete.
 
     Attributes:
-        cursor: where to go on: the position that was saved last.
-        rows: rows to go on from.
+        cursor: the position saved last, after which the daemon continues.
+        rows: the rows at the cursor when the daemon started.
         changed: rows to save with the next cursor.
-        settled: the cursor of the rows that a rebuild replaces; 0 when there are none.
-        dropped: steps that the rebuild has dropped so far.
+        settled: the cursor of the saved rows that a rebuild replaces; 0 without such rows.
+        dropped: number of steps that the rebuild has dropped so far.
         rebuilding: whether a rebuild is due or under way.
 
     Raises:
@@ -177,7 +177,7 @@ class SavedState:
 
 
 def _parted(saved: Mapping[RowKey, bytes]) -> tuple[dict[RowKey, bytes], dict[RowKey, bytes], Progress | None]:
-    """Part saved rows into a daemon's own, those of a rebuild, and the rebuild's progress."""
+    """Split saved rows into the daemon's own, those of a rebuild, and the rebuild's progress."""
     own, rebuilt = dict[RowKey, bytes](), dict[RowKey, bytes]()
     for (kind, name), row in saved.items():
         if kind.startswith(REBUILD):
@@ -191,14 +191,14 @@ ACCOUNTS: frozenset[type[Payload]] = frozenset({DaemonStarted, DaemonReady, Daem
 
 
 class Accounts:
-    """The positions up to which daemons have published everything, by their own accounts.
+    """Positions up to which daemons have published all conclusions, as they report themselves.
 
-    DAEMON_READY, DAEMON_HEARTBEAT and DAEMON_STOPPED hold the daemon's position. Unless the daemon is still catching
-    up, it has published all conclusions from events up to there.
+    DAEMON_READY, DAEMON_HEARTBEAT and DAEMON_STOPPED hold the daemon's position. A daemon that is ready has published
+    all conclusions from events up to this position.
 
     Args:
-        settled: position by daemon, up to which everything is published.
-        ready: daemons, as daemon@node, that are ready.
+        settled: for each daemon, the position up to which all conclusions are published.
+        ready: daemons that are ready, as daemon@node.
     """
 
     def __init__(self, settled: Mapping[str, int] | None = None, ready: Iterable[str] = ()) -> None:
@@ -206,7 +206,7 @@ class Accounts:
         self.ready = set(ready)
 
     def add(self, fact: DaemonFact) -> None:
-        """Take in a daemon's event about itself."""
+        """Count a daemon's event about itself."""
         who = f"{fact.daemon}@{fact.node}"
         if isinstance(fact, DaemonStarted):
             self.ready.discard(who)

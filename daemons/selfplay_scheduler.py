@@ -1,4 +1,4 @@
-"""The self-play scheduler: decides which configuration plays next, and at which worker."""
+"""The self-play scheduler: decides which configuration plays next, and on which worker."""
 
 from app.controllers import SelfplayScheduler
 from daemons.spec import DaemonSpec

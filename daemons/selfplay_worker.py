@@ -1,4 +1,4 @@
-"""The self-play worker: plays the games it is asked for."""
+"""The self-play worker: plays the games that are requested from it."""
 
 from collections.abc import Iterable, Mapping
 
@@ -42,7 +42,7 @@ class SelfplayWorker(Worker[SelfplayRequested]):
 
     @handles(SelfplayRequested)
     def requested(self, rows: Rows, event: Event[SelfplayRequested]) -> Step[SelfplayPending]:
-        """Take up a request. Older ones of the configuration for another model have been written off."""
+        """Queue a request, and drop the configuration's older ones for another model."""
         request, key = event.data, event.subject
         if request.worker != self.place.name:
             return Step()
@@ -51,12 +51,12 @@ class SelfplayWorker(Worker[SelfplayRequested]):
 
     @handles(NodeQuarantined)
     def quarantined(self, rows: Rows, event: Event[NodeQuarantined]) -> Step[SelfplayPending]:
-        """Drop all requests: they are given to other workers."""
+        """Drop all requests, because other workers receive them."""
         return Step(dict.fromkeys(rows)) if event.data.worker == self.place.name else Step()
 
     @handles(SelfplayComplete, SelfplayFailed)
     def ended(self, rows: Rows, event: Event[SelfplayComplete] | Event[SelfplayFailed]) -> Step[SelfplayPending]:
-        """Drop the request that has its result."""
+        """Drop a finished request."""
         done = event.data.request_id
         return Step({done: None}) if done in rows else Step()
 
@@ -77,7 +77,7 @@ class SelfplayWorker(Worker[SelfplayRequested]):
             yield Job(row.cause, request, "app.play.selfplay:play", (spec,), self.settings.deadlines.selfplay_seconds)
 
     def completed(self, job: SelfplayJob, result: Json) -> tuple[Payload, ...]:
-        """Say what was played and where the rows lie."""
+        """Report the games played, and the shard that holds their rows."""
         request = job.request
         others = dict.fromkeys(name for lineup in request.lineups for name in lineup.opponents if name != request.model)
         shard = ShardRef(

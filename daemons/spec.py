@@ -13,10 +13,10 @@ from daemons.jobs import Place, Worker
 
 @dataclass(frozen=True, slots=True)
 class DaemonSpec:
-    """One daemon: controllers decide, a worker has jobs run, ``capacity`` of them at once, a sink shows what it reads.
+    """Description of one daemon: its controllers, worker and sink. The worker has ``capacity`` jobs at once.
 
-    Those that derive from ``Controller``, workers too, are shown FeedbackState.
-    Sinks emit nothing; they receive each recorded event that they read at least once.
+    Reducers that derive from ``Controller``, including workers, receive FeedbackState.
+    A sink emits nothing. It receives each recorded event of the types that it reads at least once.
     """
 
     name: str
@@ -28,7 +28,7 @@ class DaemonSpec:
 
     @property
     def reducers(self) -> tuple[type[Hosted], ...]:
-        """All reducer classes of the daemon; where they are shown FeedbackState, its fold comes first."""
+        """All reducer classes of the daemon. If one of them receives FeedbackState, its fold comes first."""
         hosted = (*self.controllers, *((self.worker,) if self.worker else ()))
         states = (FeedbackFold,) if any(issubclass(one, Controller) for one in hosted) else ()
         return cast("tuple[type[Hosted], ...]", (*states, *hosted))
@@ -45,6 +45,6 @@ class DaemonSpec:
         return frozenset().union(*(reducer.emits for reducer in self.reducers))
 
     def factories(self, place: Place) -> tuple[Factory, ...]:
-        """Return what builds the reducers from a run's settings."""
+        """Return the functions that build the reducers from a run's settings."""
         workers = (partial(self.worker, place=place),) if self.worker else ()
         return cast("tuple[Factory, ...]", (*self.controllers, *workers))

@@ -1,4 +1,4 @@
-"""Checks of settings: on this machine, and against a run's past."""
+"""Checks of settings against the installed games, and against a run's earlier settings."""
 
 import os
 import sys
@@ -11,17 +11,17 @@ from app.config.loading import BadSettings
 from app.core import HEURISTIC, FlyballError
 
 LASTING = ("game", "players", "network")
-"""Settings of a configuration that can't change once it has models."""
+"""Settings of a recorded configuration that can't change, because its models would not fit."""
 
 
 def check_playable(settings: RunSettings) -> None:
-    """Load every game once.
+    """Check that every configuration's game can be loaded.
 
     Raises:
-        BadSettings: a game does not exist, or not for so many players, or has no heuristic player where one is wanted;
-            names the configuration.
+        BadSettings: names a configuration whose game does not exist, does not allow its number of players, or lacks
+            the heuristic player that the configuration names.
     """
-    from app.games import open_table  # loads OpenSpiel, which most commands do without
+    from app.games import open_table  # imported late, because most commands don't need OpenSpiel
 
     for config in settings.configs:
         try:
@@ -38,7 +38,7 @@ def check_playable(settings: RunSettings) -> None:
 
 @contextmanager
 def _silent_stderr() -> Iterator[None]:
-    """Drop what OpenSpiel writes to stderr: its exception says the same."""
+    """Drop OpenSpiel's messages on stderr, because its exception holds the same text."""
     sys.stderr.flush()
     saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
@@ -55,10 +55,10 @@ def check_lasting(past: Iterable[RunSettings], now: RunSettings) -> None:
 
     Args:
         past: the run's earlier settings, the latest first; read until every configuration is found in them.
-        now: its new settings.
+        now: the run's new settings.
 
     Raises:
-        BadSettings: a configuration that has a past would get another game, number of players or network.
+        BadSettings: a recorded configuration would get another game, number of players or network.
     """
     unseen = set(now.by_key)
     for before in past:

@@ -1,7 +1,8 @@
-"""The supervisor keeps child processes running, and ends them in order; a child may also be supervised by systemd.
+"""The supervisor, which keeps child processes running and ends them in order; also notifications to systemd.
 
-Children have a session of their own, so Ctrl-C in the terminal reaches the supervisor alone. They hold the reading
-end of a pipe on stdin: when the supervisor is gone, however it went, the pipe ends and so do they (``end_with_stdin``).
+Each child has a session of its own, so Ctrl-C in the terminal reaches the supervisor alone. Each child's stdin is a
+pipe from the supervisor. When the supervisor ends, even killed, the pipe closes and the child exits
+(``end_with_stdin``).
 """
 
 import asyncio
@@ -23,11 +24,11 @@ LAST_BYTES = 8192
 
 
 class StderrFile:
-    """A file that processes append to. Their descriptor is their own: the file can be emptied, but not replaced.
+    """A file of bounded length for a child's stderr. It is emptied, not replaced, because processes hold it open.
 
     Args:
-        path: the file. The end of what was in it when it was emptied last is kept in ``NAME.1``.
-        max_bytes: beyond it, ``bound`` empties the file; so much is kept.
+        path: the file; ``NAME.1`` keeps the end of its content from before it was last emptied.
+        max_bytes: length beyond which ``bound`` empties the file; also the most that ``NAME.1`` keeps.
     """
 
     def __init__(self, path: Path, *, max_bytes: int = MAX_BYTES) -> None:
@@ -35,7 +36,7 @@ class StderrFile:
         self._began_at = 0
 
     def open(self) -> IO[bytes]:
-        """Open it for a process that starts now."""
+        """Open the file for a process that starts now."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         file = self._path.open("ab")
         self.bound()
@@ -43,9 +44,9 @@ class StderrFile:
         return file
 
     def bound(self) -> None:
-        """Empty it when it has grown too long. What is written in that moment is lost."""
+        """Empty the file when it is too long. Text that is written at this moment is lost."""
         if self._path.stat().st_size > self._max_bytes:
-            with suppress(OSError):  # a full disk is no reason to let it grow
+            with suppress(OSError):  # even on a full disk the file must be emptied
                 self._path.with_name(f"{self._path.name}.1").write_bytes(self._end(self._max_bytes))
             os.truncate(self._path, 0)
             self._began_at = 0
@@ -62,10 +63,10 @@ class StderrFile:
 
 
 HOPELESS = frozenset({2, 4})
-"""Exit codes after which starting again cannot help: wrong usage, unknown name."""
+"""Exit codes after which a restart cannot help: wrong usage, unknown name."""
 
 BOUND_SECONDS = 30.0
-"""How often the length of a running process's file of errors is looked at."""
+"""Time between checks of the length of a running process's stderr file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class ChildSpec:
     Attributes:
         name: unique.
         argv: the command.
-        errors: file that its stderr is appended to, and that is kept short.
+        errors: file of bounded length that the process's stderr is appended to.
         env: variables added to the supervisor's own.
     """
 
@@ -91,11 +92,11 @@ class ChildReport:
 
     Attributes:
         name: the child.
-        what: started, failed (it will be started again), hopeless (it will not), stopped (as asked), or killed
-            (asked, and too slow).
-        pid: the process.
-        reason: why it ended, in a line; empty when started, or stopped in order.
-        delay: seconds until it is started again; None when it isn't.
+        what: started, failed (will be restarted), hopeless (will not be restarted), stopped (on request), or killed
+            (too slow to stop, or hurried).
+        pid: the process id.
+        reason: why the process ended, in one line; empty when it started or stopped in order.
+        delay: seconds until the restart; ``None`` without one.
     """
 
     name: str
@@ -107,18 +108,18 @@ class ChildReport:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait before the next start: doubled with each failure, forgotten after a stable time. Seconds."""
+    """Wait before a restart, in seconds. It doubles with each failure in a row; a stable run resets it."""
 
     first: float = 0.5
     most: float = 30.0
     stable: float = 30.0
 
     def delay(self, failures: int) -> float:
-        """Return the wait after this many failures in a row, at least 1."""
+        """Return the wait after this many failures in a row (at least 1)."""
         return float(min(self.most, self.first * 2 ** min(failures - 1, 32)))
 
     def count(self, failures: int, uptime: float) -> int:
-        """Return the failures in a row after one more, given how long the process ran."""
+        """Return the number of failures in a row after one more, given the process's uptime."""
         return 1 if uptime >= self.stable else failures + 1
 
 
@@ -126,10 +127,10 @@ class Supervisor:
     """Runs children until it is asked to stop, or one is hopeless.
 
     Args:
-        specs: in order of starting. The first is what the others need: it is stopped last.
+        specs: the children in order of starting. The others need the first, which is therefore stopped last.
         clock: measures uptimes.
         report: called with every change of a process.
-        drain_seconds: a child that takes longer to stop is killed.
+        drain_seconds: longest time for children to stop; then they are killed.
         backoff: waits between starts.
     """
 
@@ -146,7 +147,7 @@ class Supervisor:
         self._drain_seconds = drain_seconds
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
-        """Run until ``stop`` is set, then end all; ``hurry`` cuts that short. Returns whether all left in order."""
+        """Run until ``stop`` is set, then end all; ``hurry`` kills them at once. Returns whether all left in order."""
         async with asyncio.TaskGroup() as group:
             for child in self._children:
                 group.create_task(child.keep(stop))
@@ -158,7 +159,7 @@ class Supervisor:
         return all(child.fine for child in self._children)
 
     def cut_short(self) -> list[str]:
-        """Return the children that were ended while they were starting: whether they can run is not known."""
+        """Return the names of children that were ended while starting. It is unknown whether they can run."""
         return [child.name for child in self._children if child.cut_short]
 
     async def _end(self, children: Sequence["_Child"]) -> None:
@@ -191,7 +192,7 @@ class _Child:
         self.cut_short = False
 
     async def keep(self, stop: asyncio.Event) -> None:
-        """Start the process, and restart it whenever it ends, until asked to stop or it is hopeless."""
+        """Start the process, and restart it whenever it ends, until a stop or a hopeless exit."""
         failures = 0
         while not self._leaving.is_set():
             began = self._clock.monotonic()
@@ -203,7 +204,7 @@ class _Child:
                 reason = "" if orderly else self._reason(code)
                 self._report(ChildReport(self.name, "killed" if self._killed else "stopped", process.pid, reason))
                 self.fine = orderly and not self._killed
-                self.cut_short = self.fine and code != 0  # SIGTERM ended it: it did not handle signals yet
+                self.cut_short = self.fine and code != 0  # the process did not handle SIGTERM yet
             elif code in HOPELESS:
                 self._report(ChildReport(self.name, "hopeless", process.pid, self._reason(code)))
                 stop.set()
@@ -226,12 +227,12 @@ class _Child:
                 start_new_session=True,
             )
         self._report(ChildReport(self.name, "started", process.pid))
-        if self._leaving.is_set():  # asked while the process was starting
+        if self._leaving.is_set():  # the request came while the process was starting
             self.leave()
         return process
 
     async def _wait(self, process: Process) -> int:
-        """Return the exit code at the end of the process, and keep its file of errors short until then."""
+        """Wait for the process's exit code, and keep its stderr file short until then."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(BOUND_SECONDS):
@@ -251,7 +252,7 @@ class _Child:
                 process.terminate()
 
     def kill(self) -> None:
-        """End what is left of the process and its descendants in its session."""
+        """Kill a running process, and the descendants in its process group."""
         if process := self._running():
             self._killed = True
             with suppress(ProcessLookupError):
@@ -262,7 +263,7 @@ class _Child:
 
 
 def end_with_stdin() -> None:
-    """End this process, at once, when its stdin does: called by supervised programs."""
+    """Exit at once when stdin closes; supervised programs call it."""
 
     def watch() -> None:
         while os.read(0, 1):  # not through sys.stdin: its lock, held here, would abort an orderly exit
@@ -273,9 +274,9 @@ def end_with_stdin() -> None:
 
 
 class Notifier:
-    """Sends states to the socket that systemd names in ``NOTIFY_SOCKET``; without one, does nothing (sd_notify(3)).
+    """Sends states to systemd's socket ``NOTIFY_SOCKET`` (sd_notify(3)); without one, does nothing.
 
-    The packages for it are unmaintained or need libsystemd.
+    No package is used, because those for sd_notify are unmaintained or need libsystemd.
     """
 
     def __init__(self, address: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The trainer: one PPO update for each request, or a configuration's initial model."""
+"""The trainer: makes one PPO update for each request, or a configuration's initial model."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
@@ -25,14 +25,14 @@ from daemons.spec import DaemonSpec
 
 TrainingJob = Job[TrainingRequested]
 DIVERGED = "TrainingDiverged"
-"""The name of the job's error when an update blew up."""
+"""Name of the job's error when an update diverged."""
 
 BAD_DATA = frozenset({"DamagedBlob", "MissingBlob", "NoModel", "UnfinishedEpisode", "UnfitData"})
-"""Names of the job's errors when the shards or the base model cannot be used: gone, damaged, or of another game."""
+"""Names of the job's errors for unusable shards or base models: missing, damaged, or of another game."""
 
 
 class TrainingPending(Row, frozen=True):
-    """A configuration's request: the latest, which takes the place of those before."""
+    """A configuration's latest request, which replaces earlier ones."""
 
     cause: Cause
     request: TrainingRequested
@@ -50,12 +50,12 @@ class Trainer(Worker[TrainingRequested]):
 
     @handles(TrainingRequested)
     def requested(self, rows: Rows, event: Event[TrainingRequested]) -> Step[TrainingPending]:
-        """Take up a request; it replaces an older one."""
+        """Queue a request, which replaces an older one."""
         return Step({event.subject: TrainingPending(cause=event.cause, request=event.data)})
 
     @handles(TrainingCompleted, TrainingFailed)
     def ended(self, rows: Rows, event: Event[TrainingCompleted] | Event[TrainingFailed]) -> Step[TrainingPending]:
-        """Drop the request that has its result."""
+        """Drop a finished request."""
         row = rows.get(event.subject)
         return Step({event.subject: None}) if row and row.cause.id == event.data.request_id else Step()
 
@@ -77,16 +77,16 @@ class Trainer(Worker[TrainingRequested]):
             yield Job(cause, request, function, (spec,), deadline)
 
     def started(self, job: TrainingJob) -> tuple[Payload, ...]:
-        """Say that a training began."""
+        """Report the start of a training."""
         rows = sum(shard.rows for shard in job.request.shards)
         return (TrainingStarted(request_id=job.id, base_model=job.request.base_model, rows=rows),)
 
     def progressed(self, job: TrainingJob, report: Json) -> tuple[Payload, ...]:
-        """Say how an epoch went."""
+        """Report a training's progress."""
         return (TrainingProgress(request_id=job.id, **report),)
 
     def completed(self, job: TrainingJob, result: Json) -> tuple[Payload, ...]:
-        """Say which model came out."""
+        """Report the trained model."""
         metrics = result["metrics"]
         complete = TrainingCompleted(
             request_id=job.id,

@@ -1,4 +1,4 @@
-"""The training trigger: asks for a training once there are enough fresh rows."""
+"""The training trigger: requests a training once there are enough fresh rows."""
 
 from app.controllers import TrainingTrigger
 from daemons.spec import DaemonSpec

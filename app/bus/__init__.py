@@ -4,8 +4,8 @@ Guarantees (ADR-003; each has a test that names it):
 
 - acknowledged: the event survives kill -9 of any process, and a loss of power;
 - total order: positions are assigned once, without gaps, and every subscriber sees the events in their order;
-- at least once: an event is sent until it is acknowledged, and recorded once; recorded events are delivered to every
-  subscription from its cursor on, however late or slow it is;
+- at least once: an event is sent until it is acknowledged, and recorded once; every
+  subscription, however late or slow, receives all recorded events after its cursor;
 - every record is checksummed, and a subscription that needs a damaged one ends with an error.
 """
 

@@ -1,7 +1,7 @@
 """The broker: one process, one thread, one socket.
 
-Each turn of its loop receives all waiting messages, writes one transaction, acknowledges, and delivers. A thread for
-commits cost 30% of the throughput of a measured prototype (ADR-003).
+Each turn of its loop receives waiting messages, writes one transaction, acknowledges, and delivers. A separate
+commit thread cost 30% of the throughput in a prototype (ADR-003).
 """
 
 import os
@@ -25,12 +25,12 @@ PROBE_S = 5.0
 
 
 def _check_endpoint(endpoint: str) -> None:
-    """Refuse an address that other machines can reach, because nothing would keep them out."""
+    """Refuse an address that other machines can reach, because clients are not authenticated."""
     transport, _, rest = endpoint.partition("://")
     if transport in ("ipc", "inproc"):
         return
     host = rest.rpartition(":")[0].strip("[]")
-    with suppress(ValueError):  # not an address in numbers
+    with suppress(ValueError):  # a host name, not an IP address
         if transport == "tcp" and (host == "localhost" or ip_address(host).is_loopback):
             return
     raise InsecureEndpoint(
@@ -45,14 +45,14 @@ class Broker:
     Args:
         journal: where events are recorded; the broker is its only writer.
         endpoint: where clients connect, ``ipc:///path`` or ``tcp://127.0.0.1:port`` (port ``*``: any free one).
-        clock: the time of recording.
+        clock: gives the time of recording.
         node: this machine's name; the broker's own events come from ``broker@node``.
-        limits: bounds.
+        limits: see ``BrokerLimits``.
         on_tick: returns the broker's own events (the clock's ticks), given the time; called every ``tick_s`` seconds.
         tick_s: seconds between ticks.
-        on_loop: called every turn, at least four times a second: a watchdog.
-        give_up: asked during the start; once true it is cut short, and the broker may only be closed, or run with a
-            ``stop`` that is true as well.
+        on_loop: called every turn of the loop, at least four times a second.
+        give_up: polled during construction; once True, the start is cut short. Then only call ``close``, or ``run``
+            with a ``stop`` that returns True at once.
 
     Raises:
         InsecureEndpoint: other machines could connect.
@@ -86,7 +86,7 @@ class Broker:
     def run(self, stop: Callable[[], bool], *, wake_fd: int | None = None) -> None:
         """Serve until ``stop()`` is true; then close.
 
-        ``stop`` is asked at least four times a second, and at once when ``wake_fd`` becomes readable (see
+        ``stop`` is polled at least four times a second, and at once when ``wake_fd`` becomes readable (see
         ``signal.set_wakeup_fd``).
         """
         poller = zmq.Poller()
@@ -145,7 +145,7 @@ class Broker:
             except zmq.ZMQError as error:
                 if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                     raise
-                self._hub.forget(peer)  # it is gone; if it comes back it sends a hello
+                self._hub.forget(peer)  # the client is gone; after a reconnection it sends a hello
 
     def _patience_ms(self) -> int:
         wait = MAX_WAIT_S
@@ -158,8 +158,8 @@ def _bind(context: zmq.Context[zmq.Socket[bytes]], endpoint: str, limits: Broker
     socket = context.socket(zmq.ROUTER)
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
     socket.setsockopt(zmq.MAXMSGSIZE, limits.max_message_bytes)
-    socket.setsockopt(zmq.RCVHWM, 64)  # a client that ignores its window is held back by TCP
-    socket.setsockopt(zmq.SNDHWM, 0)  # credit bounds what is under way
+    socket.setsockopt(zmq.RCVHWM, 64)  # holds back a client that exceeds its frames in flight
+    socket.setsockopt(zmq.SNDHWM, 0)  # no limit, because credit bounds unconsumed deliveries
     socket.setsockopt(zmq.HEARTBEAT_IVL, 2000)
     socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 10_000)
     socket.setsockopt(zmq.BACKLOG, 1024)

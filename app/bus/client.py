@@ -1,6 +1,6 @@
-"""A client of the bus as a state machine, without sockets, event loop, files or clock.
+"""State machine of a bus client, without sockets, event loop, files or clock.
 
-Its owner reports what happens (``connected``, ``receive``, ``tick`` …), sends ``messages()`` and acts on ``outputs()``.
+The owner reports events (``connected``, ``receive``, ``tick`` …), sends ``messages()`` and acts on ``outputs()``.
 """
 
 from collections import deque
@@ -22,26 +22,26 @@ CREDIT_BYTES = 4 << 20
 
 
 class Finished(NamedTuple):
-    """A publish (its events' positions) or a request (no positions) succeeded, or failed."""
+    """Result of a publish or request: an error, or positions (empty for a request)."""
 
     token: int
     result: tuple[int, ...] | FlyballError
 
 
 class Overdue(NamedTuple):
-    """A publish or a request has waited for too long. Its frames and messages are sent all the same."""
+    """A publish or request that missed its deadline. The client still sends it."""
 
     token: int
 
 
 class Settled(NamedTuple):
-    """Kept frames, by (epoch, base), that an outbox may forget."""
+    """Frames that an outbox may delete, by (epoch, base): acknowledged or refused."""
 
     keys: tuple[tuple[int, int], ...]
 
 
 class Changed(NamedTuple):
-    """A subscription was opened, has a batch, or was ended by the broker."""
+    """A subscription that was opened, received a batch, or was ended by the broker."""
 
     subscription: "ClientSubscription"
 
@@ -51,7 +51,7 @@ Output = Finished | Overdue | Settled | Changed
 
 @dataclass(slots=True)
 class Ticket:
-    """Collects the positions of events that were published together."""
+    """The positions of events published together; ``missing`` counts those without one."""
 
     token: int
     positions: list[int]
@@ -60,7 +60,10 @@ class Ticket:
 
 @dataclass(slots=True)
 class Packed:
-    """An unacknowledged frame; ``waiters`` are (ticket, offset of its events in it, their start and count here)."""
+    """An unacknowledged frame.
+
+    A waiter is (ticket, offset in the ticket's events, offset in this frame, number of events).
+    """
 
     epoch: int
     base: int
@@ -72,9 +75,9 @@ class Packed:
 
 
 class Outgoing:
-    """One producer's unacknowledged frames in order: first those in flight, then those that wait.
+    """One producer's unacknowledged frames in order: frames in flight, then waiting ones.
 
-    Those from the outbox (``kept``) are sent first.
+    Frames from the outbox (``kept``) are sent first.
     """
 
     def __init__(self, producer: str, epoch: int, kept: Iterable[bytes]) -> None:
@@ -100,7 +103,7 @@ class Outgoing:
                 self._pack()
 
     def due(self) -> Iterator[bytes]:
-        """Iterate over the frames that may be sent now; each is in flight once it is taken."""
+        """Iterate over the frames that may be sent now; a yielded frame is in flight."""
         while self._in_flight < FRAMES_IN_FLIGHT:
             if self._in_flight == len(self._frames):
                 if not len(self._builder):
@@ -110,7 +113,7 @@ class Outgoing:
             yield self._frames[self._in_flight - 1].raw
 
     def restart(self) -> None:
-        """Send every frame again."""
+        """Mark every frame as not in flight, so that all are sent again."""
         self._in_flight = 0
 
     def epochs(self) -> tuple[tuple[int, int], ...]:
@@ -122,12 +125,12 @@ class Outgoing:
         return tuple(first.items())
 
     def acknowledge(self, epoch: int, runs: Iterable[Run]) -> list[Packed]:
-        """Take the positions of events; return the frames that have all, which are removed."""
+        """Record positions of acknowledged events; remove and return complete frames."""
         done = []
         for run in runs:
             index = self._find(epoch, run.base)
             if index is None:
-                continue  # acknowledged twice, because it was sent twice
+                continue  # a second acknowledgement, because the frame was sent twice
             frame = self._frames[index]
             frame.positions += range(run.first, run.first + run.size) if run.first else [0] * run.size
             if len(frame.positions) >= frame.count:
@@ -171,7 +174,7 @@ def _restored(raw: bytes) -> Packed:
 
 
 class Delivery(NamedTuple):
-    """Records that cover the positions after ``start`` up to ``end``; ``size`` is the credit they take, bytes."""
+    """Records that cover the positions after ``start`` up to ``end``; they use ``size`` bytes of credit."""
 
     start: int
     end: int
@@ -182,17 +185,17 @@ class Delivery(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class ClientSubscription:
-    """A client's state of a subscription.
+    """The client's state of a subscription.
 
     Attributes:
         types: event types wanted; None for all.
-        received: the broker has sent everything up to this position; None before it is opened at the head.
-        number: names it on the wire; a new one each time it is opened, so that late deliveries are recognised.
-        opened: the broker has opened it, once at least.
-        error: why the broker ended it.
-        queue: what was received and not consumed.
-        owed: bytes consumed since credit was last given back.
-        held_until: end of what was queued when it was last opened; the broker counts all that as one delivery.
+        received: position up to which all events have arrived; None until a subscription to the head is opened.
+        number: id on the wire; each opening takes a new one, so that late deliveries are recognised.
+        opened: the broker has opened it at least once.
+        error: the reason if the broker ended it.
+        queue: deliveries that are received but not consumed.
+        owed: bytes consumed since the last credit message.
+        held_until: end of the deliveries queued at the last opening; the broker counts them as one delivery.
     """
 
     types: frozenset[str] | None
@@ -206,11 +209,11 @@ class ClientSubscription:
 
     @property
     def held_bytes(self) -> int:
-        """Size of what was received and not consumed; it counts against the credit."""
+        """Size of unconsumed deliveries in bytes; it counts against the credit."""
         return sum(delivery.size for delivery in self.queue)
 
     def reopen(self, number: int) -> list[bytes]:
-        """Return the message that opens it where it left off, under a new number."""
+        """Return the message that opens or resumes the subscription under a new number."""
         self.number, self.owed = number, 0
         self.held_until = self.received if self.queue else None
         wanted = wire.Subscribe(
@@ -223,7 +226,7 @@ class ClientSubscription:
         return [wire.SUBSCRIBE, wanted.model_dump_json().encode()]
 
     def credit(self, delivery: Delivery) -> list[bytes] | None:
-        """Return the message that gives back the credit of consumed deliveries, if it is due."""
+        """Count a delivery as consumed; return the credit message if one is due."""
         self.owed += delivery.size
         if self.owed < CREDIT_BYTES // 4 and delivery.end != self.held_until:
             return None
@@ -232,14 +235,14 @@ class ClientSubscription:
 
 
 class Client:
-    """One program's publishes, requests and subscriptions over connections that break.
+    """One program's publishes, requests and subscriptions, across reconnections.
 
-    Each connection begins with a greeting. Once it is answered, all unacknowledged frames are sent again; requests and
-    subscriptions are repeated with the greeting itself.
+    Each connection begins with a greeting, followed by all subscriptions and open requests. Once the broker has
+    answered the greeting, all unacknowledged frames are sent again.
 
     Args:
         producer: the program's name, ``daemon@node``.
-        epoch: names this life of the producer; never used before.
+        epoch: identifies this start of the producer; never used before.
         deadline_s: time after which a publish or request is reported as ``Overdue``.
         kept: frames from the outbox, oldest first.
     """
@@ -249,7 +252,7 @@ class Client:
         self._outgoing = Outgoing(producer, epoch, kept)
         self._subscriptions: dict[int, ClientSubscription] = {}
         self._requests: dict[int, list[bytes]] = {}
-        self._deadlines: dict[int, float] = {}  # in order of time: all wait equally long
+        self._deadlines: dict[int, float] = {}  # in order of time, because ``deadline_s`` is constant
         self._tokens, self._numbers = count(1), count(1)
         self._messages: list[list[bytes]] = []
         self._outputs: list[Output] = []
@@ -260,35 +263,35 @@ class Client:
 
     @property
     def has_unacknowledged(self) -> bool:
-        """True while any event is not acknowledged."""
+        """True while any published event is unacknowledged."""
         return bool(self._outgoing)
 
     @property
     def has_messages(self) -> bool:
-        """True if ``messages`` holds more than frames."""
+        """True while messages other than frames wait to be sent."""
         return bool(self._messages)
 
     def messages(self) -> list[list[bytes]]:
-        """Return the messages to send now, each as its parts; the next call does not repeat them."""
+        """Return the messages to send now, each as a list of parts. Each is returned once."""
         messages, self._messages = self._messages, []
         if self.is_welcome:
             messages += [[wire.FRAME, raw] for raw in self._outgoing.due()]
         return messages
 
     def outputs(self) -> list[Output]:
-        """Return what became known since the last call."""
+        """Return the outputs since the last call."""
         outputs, self._outputs = self._outputs, []
         return outputs
 
     def next_deadline(self) -> float | None:
-        """Return the time at which ``tick`` has something to do."""
+        """Return the time at which ``tick`` is due; None if nothing is scheduled."""
         first = next(iter(self._deadlines.values()), None)
         if first is None or self._greet_at is None:
             return self._greet_at if first is None else first
         return min(first, self._greet_at)
 
     def tick(self, now: float) -> None:
-        """Let time pass: report what is overdue, and greet again when the broker wanted that later."""
+        """Report overdue publishes and requests, and send a postponed greeting that is due."""
         while (first := next(iter(self._deadlines.items()), None)) and first[1] <= now:
             del self._deadlines[first[0]]
             self._outputs.append(Overdue(first[0]))
@@ -296,13 +299,13 @@ class Client:
             self._greet()
 
     def publish(self, drafts: Sequence[Draft], now: float) -> int:
-        """Add events, in order; return the token of their ``Finished``."""
+        """Add events in order; return the token of their ``Finished`` output."""
         token = self._token(now)
         self._outgoing.add(drafts, token)
         return token
 
     def request(self, method: bytes, arguments: wire.Message, body: bytes, now: float) -> int:
-        """Make a request, again after every interruption; return the token of its ``Finished``."""
+        """Make a request, repeated after reconnections; return the token of its ``Finished`` output."""
         token = self._token(now)
         self._ask(token, method, arguments, body)
         return token
@@ -323,7 +326,7 @@ class Client:
         """Return the next batch if there is one. Events that can't be read become dead letters.
 
         Raises:
-            DamagedRecord: a record is not what was once written.
+            DamagedRecord: a record has changed since it was written.
         """
         if not subscription.queue:
             return None
@@ -346,23 +349,23 @@ class Client:
         return [frame.raw for frame in self._outgoing.unkept()]
 
     def mark_kept(self) -> None:
-        """Take note that what ``unkept`` returned is in the outbox."""
+        """Mark the frames that ``unkept`` returned as stored in the outbox."""
         for frame in self._outgoing.unkept():
             frame.kept = True
 
     def connected(self) -> None:
-        """Greet the broker, which can be reached (again)."""
+        """Greet the broker after a connection is made."""
         self.is_connected = True
         self._greet()
 
     def disconnected(self) -> None:
-        """Drop what was to be sent: the next greeting repeats what matters."""
+        """Drop unsent messages, because the next greeting repeats those still needed."""
         self.is_connected = self.is_welcome = False
         self._greet_at = None
         self._messages.clear()
 
-    def receive(self, parts: list[bytes], now: float) -> None:  # noqa: C901, PLR0912 - one case a kind of message
-        """Take in a message of the broker."""
+    def receive(self, parts: list[bytes], now: float) -> None:  # noqa: C901, PLR0912 - one case for each kind
+        """Handle a message from the broker."""
         head, text = parts[0], parts[-1]
         match head[:1]:
             case wire.ACK:
@@ -381,7 +384,7 @@ class Client:
                 if milliseconds:
                     self.is_welcome = False
                     self._greet_at = now + milliseconds / 1000
-                elif self.is_welcome:  # else it is about frames sent before the present greeting
+                elif self.is_welcome:  # otherwise it answers frames sent before the latest greeting
                     self._greet()
             case wire.REJECT:
                 _, epoch, base, _ = wire.REJECT_FORM.unpack(head)
@@ -404,7 +407,7 @@ class Client:
                 error = BusError(text.decode(), hint="Use the same version of Flyball on both sides.")
                 self._outputs += [Finished(token, error) for token in self._deadlines if token not in self._requests]
             case wire.BEAT:
-                pass  # the broker only tests whether this end can be reached
+                pass  # the broker only tests whether this client can be reached
             case kind:
                 raise wire.ProtocolError(f"The broker sent a message of the unknown kind {kind!r}.")
 
@@ -419,14 +422,14 @@ class Client:
             self._send(parts)
 
     def _open(self, subscription: ClientSubscription) -> None:
-        """Ask for a subscription under a new number, so that deliveries under the old one are ignored."""
+        """Request a subscription under a new number, so that late deliveries are ignored."""
         self._subscriptions.pop(subscription.number, None)
         message = subscription.reopen(next(self._numbers))
         self._subscriptions[subscription.number] = subscription
         self._send(message)
 
     def _deliver(self, subscription: ClientSubscription, delivery: Delivery) -> None:
-        if delivery.start != subscription.received:  # it does not continue what came before
+        if delivery.start != subscription.received:  # deliveries in between were lost
             self._open(subscription)
             return
         subscription.received = delivery.end
@@ -434,7 +437,7 @@ class Client:
         self._outputs.append(Changed(subscription))
 
     def _settle(self, frames: Sequence[Packed], error: FlyballError | None = None) -> None:
-        """Report frames that are recorded, or refused with an error."""
+        """Report frames as recorded, or as refused with ``error``."""
         for frame in frames:
             for ticket, offset, start, taken in frame.waiters:
                 if error is None:

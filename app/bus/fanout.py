@@ -1,4 +1,4 @@
-"""Fan-out to subscribers: live ones from memory, laggards from the journal. No sockets."""
+"""Delivery to subscribers: recent records from memory, older ones from the journal."""
 
 from bisect import bisect_right
 from collections import deque
@@ -16,18 +16,18 @@ from app.journal import Journal
 
 READ_RECORDS = 1024
 SKIPPED_POSITIONS = 1024
-"""Most positions skipped before an idle filtered subscriber is sent a cursor to advance to."""
+"""Positions of unwanted events after which a subscriber is sent its new cursor."""
 
 
 class Piece(NamedTuple):
-    """Raw records, and the last position they cover (or that was skipped)."""
+    """Raw records of the wanted types, and the last position that was read."""
 
     raws: list[bytes]
     position: int
 
 
 class RecentRecords:
-    """The latest records, in memory, up to ``max_bytes``; ``head`` is the position of the journal's last event."""
+    """The latest records in memory, up to ``max_bytes``. ``head`` is the position of the journal's last event."""
 
     def __init__(self, head: int, max_bytes: int) -> None:
         self.head = head
@@ -53,11 +53,11 @@ class RecentRecords:
             self._dropped = 0
 
     def holds(self, after: int) -> bool:
-        """Return whether all that follows a position is here."""
+        """Return whether all records after a position are in memory."""
         return after >= self.head or (self._dropped < len(self._firsts) and after + 1 >= self._firsts[self._dropped])
 
     def read(self, after: int, types: AbstractSet[str] | None, max_bytes: int) -> Piece:
-        """Return what follows a position that is held, up to and with the record that exceeds ``max_bytes``."""
+        """Return wanted records after a held position, up to the one that exceeds ``max_bytes``."""
         if after >= self.head:
             return Piece([], after)
         start = max(bisect_right(self._firsts, after + 1) - 1, self._dropped)
@@ -75,7 +75,7 @@ class RecentRecords:
 class SubscriptionCursor:
     """The broker's state of a subscription: its position and credit.
 
-    What the subscriber holds of an earlier subscription (``wanted.held``) counts as one delivery.
+    Bytes that the client holds from an earlier opening (``wanted.held``) count as one delivery.
     """
 
     def __init__(self, wanted: Subscribe, position: int) -> None:
@@ -86,15 +86,15 @@ class SubscriptionCursor:
         self._catching_up = True
 
     def is_due(self, head: int) -> bool:
-        """Return whether something may be sent: there is credit, and events or the news that it has caught up."""
+        """Return whether there is credit and something to send: events, or notice of catching up."""
         return self._credit > 0 and (self.position < head or self._catching_up)
 
     def fell_behind(self) -> None:
-        """Take note that it is served from the journal until it has caught up."""
+        """Mark the subscription as catching up from the journal."""
         self._catching_up = True
 
     def consumed(self, position: int) -> None:
-        """Return the credit of all deliveries up to a position."""
+        """Restore the credit of all deliveries up to a position."""
         while self._unconsumed and self._unconsumed[0][0] <= position:
             self._credit += self._unconsumed.popleft()[1]
 
@@ -134,12 +134,12 @@ class Fanout:
         return len(self._numbers.get(peer, ()))
 
     def consumed(self, peer: bytes, number: int, position: int) -> None:
-        """Give credit back; a subscription that was closed meanwhile is ignored."""
+        """Restore a subscription's credit; a closed subscription is ignored."""
         if cursor := self._cursors.get((peer, number)):
             cursor.consumed(position)
 
     def remove(self, peer: bytes, number: int | None = None) -> None:
-        """Close one subscription of a peer, or all. Closed ones are ignored."""
+        """Close one subscription of a peer, or all; closed ones are ignored."""
         numbers = self._numbers.get(peer, set())
         for closed in tuple(numbers) if number is None else (number,):
             self._cursors.pop((peer, closed), None)
@@ -148,13 +148,14 @@ class Fanout:
             self._numbers.pop(peer, None)
 
     def extend(self, records: Sequence[Record]) -> None:
-        """Add what was just made durable."""
+        """Add records that are now durable."""
         self._recent.extend(records)
 
     def deliver(self) -> Iterator[tuple[bytes, list[bytes]]]:
-        """Iterate over one round of messages: at most one a subscription, and few that need the journal.
+        """Iterate over one round of messages, at most one for each subscription.
 
-        Subscriptions may be removed between two messages: a peer that can't be reached loses all of its own.
+        Up to ``laggards_per_round`` subscriptions are served from the journal. The caller may remove subscriptions
+        between two messages, because an unreachable peer loses all its subscriptions.
         """
         head, laggards = self._recent.head, self._limits.laggards_per_round
         for key in list(self._cursors):
@@ -166,7 +167,7 @@ class Fanout:
                 message = cursor.deliver(piece, head)
             elif laggards:
                 laggards -= 1
-                self._cursors[key] = self._cursors.pop(key)  # the others come first in the next round
+                self._cursors[key] = self._cursors.pop(key)  # so that the others come first in the next round
                 message = self._catch_up(key, cursor, head)
             else:
                 continue
@@ -178,7 +179,7 @@ class Fanout:
         return any(cursor.is_due(self._recent.head) for cursor in self._cursors.values())
 
     def _catch_up(self, key: tuple[bytes, int], cursor: SubscriptionCursor, head: int) -> list[bytes] | None:
-        """Serve a subscription from the journal. An unreadable record ends this subscription, loudly, and no other."""
+        """Serve a subscription from the journal; an unreadable record ends only this subscription."""
         cursor.fell_behind()
         try:
             chunk = self._journal.read(

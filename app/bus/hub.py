@@ -20,27 +20,27 @@ from app.events.frames import DamagedFrame, DeadLetter, Frame, frame_of, peek
 from app.journal import Journal
 
 Message = tuple[bytes, list[bytes]]
-"""A peer (ROUTER's name of a connection) and the parts sent to it."""
+"""A peer (the ROUTER socket's id of a connection) and the parts sent to it."""
 
 SILENCE_S = 5.0
 BURST_S = 2.0
 
 
 class RateLimiter:
-    """A token bucket for each producer, of two seconds' worth; a new connection brings no new bucket.
+    """Token bucket for each producer, shared by its connections.
 
-    ``rate`` is in events per second.
+    ``rate`` is in events per second; a full bucket holds two seconds' tokens.
     """
 
     def __init__(self, rate: float) -> None:
         self._rate, self._capacity = rate, BURST_S * rate
-        self._buckets: dict[str, tuple[float, float]] = {}  # tokens, and the time they were counted
+        self._buckets: dict[str, tuple[float, float]] = {}  # tokens, and when they were counted
 
     def __len__(self) -> int:
         return len(self._buckets)
 
     def take(self, producer: str, count: int, now: float) -> float:
-        """Take tokens if there are any and return 0, else the seconds to wait. One call may overdraw."""
+        """Take tokens and return 0, or return the seconds to wait. One call may overdraw the bucket."""
         tokens = self._tokens(producer, now)
         if tokens <= 0:
             return -tokens / self._rate + 0.001
@@ -48,7 +48,7 @@ class RateLimiter:
         return 0.0
 
     def drop_full(self, now: float) -> None:
-        """Drop full buckets: a new one is as good."""
+        """Drop full buckets, because a new bucket starts full."""
         for producer in [one for one in self._buckets if self._tokens(one, now) >= self._capacity]:
             del self._buckets[producer]
 
@@ -62,10 +62,10 @@ class Session:
     """The broker's state of one connection.
 
     Attributes:
-        producer: its name.
+        producer: the producer's name.
         heard: time of its last message, seconds of the monotonic clock.
-        epochs: those it may still send frames of.
-        silenced: its frames are ignored until its next hello, because some were lost or it is too fast.
+        epochs: the producer's epochs that its last hello named.
+        silenced: frames are ignored until the next hello, because frames were lost or came too fast.
     """
 
     producer: str
@@ -75,14 +75,14 @@ class Session:
 
 
 class Hub:
-    """Everything a broker knows.
+    """A broker's state: sequencer, sessions, subscriptions and pending answers.
 
     Args:
         journal: where events are recorded.
         source: the broker's own name as a producer, ``broker@node``.
-        limits: bounds.
-        give_up: asked while the journal's end is read, which may take seconds; once true, the rest is left out and
-            the hub is of no use.
+        limits: see ``BrokerLimits``.
+        give_up: polled while the latest ids are read, which may take seconds. Once it returns True, the rest is
+            skipped, and the hub must not be used.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Hub:
         self._rates = RateLimiter(limits.events_per_second)
         self._sessions: dict[bytes, Session] = {}
         self._epoch_sessions: Counter[tuple[str, int]] = Counter()
-        self._dead_letters: list[DeadLetter] = []  # this and the next two: what the next transaction writes and answers
+        self._dead_letters: list[DeadLetter] = []  # this and the next two await the next transaction
         self._acks: dict[tuple[bytes, int], list[Run]] = {}
         self._answers: list[Message] = []
         self._out: list[Message] = []
@@ -103,7 +103,7 @@ class Hub:
         self._sequencer.introduce(source, self._epoch, journal.mark(source, self._epoch) or 0)
 
     def receive(self, peer: bytes, parts: list[bytes], now: float, now_us: int) -> None:
-        """Take in a message, whatever is in it.
+        """Handle a message; a malformed one is answered with an error.
 
         ``now`` is in seconds of the monotonic clock, ``now_us`` the time of day in microseconds since 1970 UTC.
         """
@@ -127,7 +127,7 @@ class Hub:
             self._sequencer.admit(Frame.parse(raw), now_us, self._source)
 
     def settle(self) -> None:
-        """Make durable what came in since the last call, then acknowledge it."""
+        """Append what arrived since the last call to the journal, then acknowledge it."""
         records, marks = self._sequencer.take()
         if records or marks or self._dead_letters:
             self._journal.append(records, marks=marks, dead_letters=self._dead_letters)
@@ -158,13 +158,13 @@ class Hub:
                     self._sequencer.retire(*key)
 
     def probe(self, now: float) -> list[Message]:
-        """Return messages to all connections that were silent lately: sending shows which of them are gone."""
+        """Return a BEAT for each silent connection, because sending it shows if the client is gone."""
         self._rates.drop_full(now)
         silent = [peer for peer, session in self._sessions.items() if now - session.heard > SILENCE_S]
         return [(peer, [wire.BEAT]) for peer in silent]
 
     def _receive_known(self, peer: bytes, session: Session, parts: list[bytes], now: float, now_us: int) -> None:
-        """Take in a message of a connection that has said hello."""
+        """Handle a message from a connection that has sent a hello."""
         match parts[0][:1]:
             case wire.FRAME:
                 self._frame(peer, session, parts[1], now, now_us)
@@ -248,7 +248,7 @@ class Hub:
                 else:
                     self._dead_letters.append(dead_letter)
             case wire.DISCARD:
-                # A request is repeated after an interruption: a dead letter that is gone was removed the first time.
+                # An unknown number is not an error, because clients repeat requests after interruptions.
                 self._journal.remove_dead_letter(wire.Discard.model_validate_json(parts[2]).number)
             case other:
                 raise ProtocolError(f"There is no method {other!r}.")

@@ -1,4 +1,4 @@
-"""The bus as programs see it: its ports, its errors, a broker's limits, and what only the broker may publish."""
+"""Ports and errors of the bus, broker limits, and rights to publish."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from app.events import Envelope, Event, Payload, RunConfigured
 from app.events.frames import DeadLetter, Frame
 
 BROKER_ONLY = frozenset({RunConfigured.event_type})
-"""Types that the broker alone publishes: settings are validated against the run's past before they are recorded."""
+"""Event types that only the broker publishes, because it validates settings against the run's past first."""
 
 
 class BusError(FlyballError):
@@ -24,10 +24,10 @@ class BrokerUnavailable(BusError):
     """The broker did not acknowledge in time.
 
     Attributes:
-        endpoint: its address.
+        endpoint: the broker's address.
         seconds: the deadline.
-        queued: the event is in the durable outbox and will be sent when the broker is back, also by another
-            process with the same outbox. Otherwise it is in this process's memory only.
+        queued: the outbox holds the event; it is sent when the broker is back, also by another process with this
+            outbox. Otherwise the event is in this process's memory only.
     """
 
     def __init__(self, endpoint: str, seconds: float, *, queued: bool) -> None:
@@ -48,11 +48,11 @@ class PublishRefused(BusError):
 
 
 class EventTooLarge(BusError):
-    """An event is larger than the bus carries."""
+    """An event exceeds the bus's size limit."""
 
 
 class InsecureEndpoint(BusError):
-    """Other machines can reach the address, and nothing would protect it."""
+    """Other machines can reach the address, and clients are not authenticated."""
 
 
 class BusClosed(BusError):
@@ -60,7 +60,7 @@ class BusClosed(BusError):
 
 
 class BrokerLimits(Settings):
-    """Limits of one broker. Beyond them a client is refused or slowed down, never the others."""
+    """Limits of one broker. Only the client that exceeds a limit is refused or slowed down."""
 
     max_message_bytes: int = Field(default=4 << 20, ge=1 << 16, description="a larger message breaks its connection")
     max_sessions: int = Field(default=8192, ge=1, description="connections after their hello")
@@ -75,7 +75,7 @@ class BrokerLimits(Settings):
 
 
 def check_rights(frame: Frame) -> None:
-    """Raise ``PublishRefused`` for a client's frame that holds an event of a type in ``BROKER_ONLY``."""
+    """Raise ``PublishRefused`` if a frame holds an event of a ``BROKER_ONLY`` type."""
     if reserved := sorted(BROKER_ONLY.intersection(frame.types)):
         raise PublishRefused(
             f"Only the broker publishes {', '.join(reserved)}.",
@@ -85,13 +85,13 @@ def check_rights(frame: Frame) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Events that arrived together.
+    """Events delivered together.
 
     Attributes:
-        events: those of the types asked for, in order. May be empty: the subscription has caught up, or its cursor
-            advances over events of other types.
+        events: events of the wanted types, in order. Empty when the subscription has caught up, or when its cursor
+            skips events of other types.
         position: the cursor after this batch.
-        head: position of the journal's last event when this was sent; ``position >= head``: caught up.
+        head: position of the journal's last event at sending; ``position >= head`` means caught up.
     """
 
     events: tuple[Event[Any], ...]
@@ -100,13 +100,13 @@ class Batch:
 
 
 class Subscription(Protocol):
-    """An async iterator of batches, and an async context manager: inside it, the subscription is established."""
+    """Async iterator of batches; inside its async context the subscription is established."""
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Batch:
-        """Wait for the next batch. Each event comes once and in order; none is left out."""
+        """Wait for the next batch. Each event is delivered exactly once and in order."""
         ...
 
     async def __aenter__(self) -> Self:
@@ -128,13 +128,13 @@ class Bus(Protocol):
     async def publish(self, envelope: Envelope[Any]) -> int:
         """Publish an event and return its position, once it is durable.
 
-        An event whose id is among the latest million is not recorded again: its first position is returned (0 when it
-        was sent before, but so long ago that its position is no longer known).
+        An event whose id is among the latest million is not recorded again; its first position is returned. Position 0
+        means that the event was sent before, but its position is no longer known.
 
         Raises:
-            BrokerUnavailable: not acknowledged in time; says whether it waits in the outbox.
-            PublishRefused: the broker refused it.
-            EventTooLarge: it exceeds the bound.
+            BrokerUnavailable: not acknowledged in time; ``queued`` is True if the event is in the outbox.
+            PublishRefused: the broker refused the event.
+            EventTooLarge: the event exceeds the size limit.
         """
         ...
 
@@ -152,7 +152,7 @@ class Bus(Protocol):
         ...
 
     async def bury(self, dead_letter: DeadLetter) -> None:
-        """Keep a dead letter; durable on return. A reporter's dead letter about a position is kept once.
+        """Record a dead letter durably, once for each reporter and recorded event.
 
         Raises:
             BrokerUnavailable: not answered in time.

@@ -1,4 +1,4 @@
-"""The order of all events: positions, times, and repetitions; and publishing without a broker."""
+"""Assignment of positions and times to events, and publishing without a broker."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -18,12 +18,12 @@ WINDOW = 1_000_000
 
 
 def microseconds(time: datetime) -> int:
-    """Return a time as recorded: microseconds since 1970 UTC."""
+    """Return a time in microseconds since 1970 UTC, as in records."""
     return (time - EPOCH) // MICROSECOND
 
 
 class IdWindow:
-    """The hashes of at least the last ``size`` event ids, and their positions; frames are forgotten whole."""
+    """Positions of at least the last ``size`` events, by hashed id. Frames are dropped whole."""
 
     def __init__(self, size: int = WINDOW) -> None:
         self._size = size
@@ -34,7 +34,7 @@ class IdWindow:
         return len(self._positions)
 
     def remember(self, ids: Sequence[int], first: int) -> None:
-        """Remember a frame of new events at the positions from ``first`` on."""
+        """Add a frame of new events at the positions from ``first`` on."""
         positions, frames = self._positions, self._frames
         positions.update(zip(ids, count(first), strict=False))
         frames.append(ids)
@@ -43,16 +43,16 @@ class IdWindow:
                 positions.pop(old, None)
 
     def is_new(self, ids: Sequence[int]) -> bool:
-        """Return whether none of the ids is remembered or occurs twice."""
+        """Return whether all ids are unknown and different from each other."""
         return self._positions.keys().isdisjoint(ids) and len(set(ids)) == len(ids)
 
     def position(self, event_id: int) -> int:
-        """Return an event's position; 0 when it is not remembered."""
+        """Return an event's position; 0 when its id is not in the window."""
         return self._positions.get(event_id, 0)
 
 
 class Run(NamedTuple):
-    """Consecutive events of an epoch: ``size``, numbered from ``base``, at positions from ``first`` (0: unknown)."""
+    """``size`` events of an epoch, numbered from ``base``, at positions from ``first`` (0: unknown)."""
 
     base: int
     size: int
@@ -60,22 +60,23 @@ class Run(NamedTuple):
 
 
 class Gap(FlyballError):
-    """A frame does not continue its producer's sequence: some before it were lost."""
+    """A frame that does not continue its epoch, because earlier frames were lost."""
 
     def __init__(self, expected: int) -> None:
         super().__init__("Frames were lost on the way.", hint=f"Resend from {expected}.")
 
 
 class Sequencer:
-    """Gives each new event the next position.
+    """Assigns the next position to each new event.
 
-    What it admits must be appended to the journal next. If that fails, a new sequencer is needed.
+    Admitted events must be appended to the journal next. If that fails, create a new sequencer, because this one
+    counts them as recorded. ``marks`` holds the next event number of each (producer, epoch).
 
     Args:
         head: position of the journal's last event.
         recorded_us: time of the journal's last record.
-        recent: first position and id hashes of the journal's last records, for the window.
-        window: the window of ids.
+        recent: (first position, id hashes) of each of the journal's last records; added to the window.
+        window: recognises repeated events; by default an empty ``IdWindow``.
     """
 
     def __init__(
@@ -95,10 +96,10 @@ class Sequencer:
         self._touched: set[tuple[str, int]] = set()
 
     def admit(self, frame: Frame, now_us: int, source: str) -> list[Run]:
-        """Order a frame's events and return where they lie.
+        """Assign positions to a frame's new events; return the positions of all its events.
 
         Raises:
-            Gap: it does not continue its producer's epoch, or that was never introduced.
+            Gap: the frame does not continue its epoch, or the epoch is unknown.
         """
         key, end = (frame.producer, frame.epoch), frame.base + frame.count
         expected = self.marks.get(key, 0)
@@ -111,23 +112,23 @@ class Sequencer:
         raise Gap(expected)
 
     def introduce(self, producer: str, epoch: int, next_number: int) -> None:
-        """Set the next number of an epoch; what lies before is settled."""
+        """Set an epoch's next event number, unless it is already higher."""
         key = producer, epoch
         self.marks[key] = max(next_number, self.marks.get(key, 0))
 
     def retire(self, producer: str, epoch: int) -> None:
-        """Forget an epoch whose producer is gone; the journal keeps its mark."""
+        """Forget an unused epoch, unless ``take`` has yet to return its mark. The journal keeps the mark."""
         if (producer, epoch) not in self._touched:
             self.marks.pop((producer, epoch), None)
 
     def skip(self, producer: str, epoch: int, base: int, count: int) -> None:
-        """Advance past a refused frame, because otherwise the frames behind it would count as a gap."""
+        """Advance past a refused frame, because otherwise the next frame raises ``Gap``."""
         if self.marks.get((producer, epoch)) == base:
             self.marks[producer, epoch] = base + count
             self._touched.add((producer, epoch))
 
     def take(self) -> tuple[list[Record], dict[tuple[str, int], int]]:
-        """Return what was admitted since the last call: records, and marks that moved."""
+        """Return the records and the changed marks since the last call."""
         records, marks = self._records, {key: self.marks[key] for key in self._touched}
         self._records, self._touched = [], set()
         return records, marks
@@ -154,7 +155,7 @@ class Sequencer:
         return first
 
     def _runs(self, frame: Frame) -> list[Run]:
-        """Return where the events of a frame lie, neighbours joined."""
+        """Return the positions of a frame's events, grouped into runs."""
         runs: list[Run] = []
         for number, position in enumerate(map(self._window.position, frame.ids), frame.base):
             last = runs[-1] if runs else None
@@ -166,12 +167,12 @@ class Sequencer:
 
 
 class JournalPublisher:
-    """Records events as the broker does: with the same rights, order, stamps and rule for repetitions.
+    """Records events without a broker, by its rules for rights, order, times and repetitions.
 
     Args:
-        journal: where they are recorded.
-        clock: the time of recording.
-        producer: their source.
+        journal: where events are recorded.
+        clock: gives the time of recording.
+        producer: the events' source.
     """
 
     def __init__(self, journal: Journal, clock: Clock, producer: str) -> None:
@@ -185,7 +186,7 @@ class JournalPublisher:
         """Record events in order and return their positions; see ``Bus.publish``.
 
         Raises:
-            PublishRefused: only the broker publishes such an event.
+            PublishRefused: an event's type is in ``BROKER_ONLY``, and the producer is not a broker.
         """
         if not envelopes:
             return ()

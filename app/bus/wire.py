@@ -1,7 +1,7 @@
 """The messages between clients and the broker.
 
-A message is a kind byte with packed little-endian numbers, then parts of bytes. Rare messages are validated JSON,
-frequent ones are packed.
+The first part is a kind byte and packed little-endian numbers; other parts are bytes. Rare messages are validated JSON,
+frequent ones are packed. Column ``to`` is the recipient.
 
 ========  =====================  =========================================================================
 to        kind                   parts
@@ -12,7 +12,7 @@ broker    SUBSCRIBE              ``Subscribe``
 broker    CREDIT id position     none: the subscriber has consumed up to the position
 broker    UNSUBSCRIBE id         none
 broker    ASK token              method, ``Bury`` or ``Discard``, a body (may be empty)
-client    WELCOME greeting       none: frames may be sent; all that are not acknowledged must be
+client    WELCOME greeting       none: frames may be sent; resend all unacknowledged ones first
 client    GREET milliseconds     text: send HELLO again after this time
 client    ACK epoch runs         none: (base, size, first) for each run
 client    REJECT epoch base n    text: the frame was refused
@@ -69,7 +69,7 @@ class Message(BaseModel):
 
 
 class Hello(Message):
-    """A producer's name, and the next number of each of its epochs. ``greeting`` comes back with the welcome."""
+    """A producer's name and its (epoch, first unacknowledged number) pairs. WELCOME returns ``greeting``."""
 
     protocol: Literal[1] = 1
     greeting: Number
@@ -80,19 +80,19 @@ class Hello(Message):
 class Subscribe(Message):
     """A subscription to open; see ``Bus.subscribe``.
 
-    ``credit`` bounds the unconsumed bytes; ``held`` of them were sent under an earlier number, up to ``after``.
+    ``credit`` bounds the unconsumed bytes. ``held`` of these bytes were delivered under an earlier id, up to ``after``.
     """
 
     id: Annotated[int, Field(ge=0, lt=1 << 32)]
     types: frozenset[Name] | None
     after: Number | None
-    durable: None = None  # without a use; protocol 1 has it
+    durable: None = None  # unused, but part of protocol 1
     credit: Annotated[int, Field(gt=0)]
     held: Number = 0
 
 
 class Bury(Message):
-    """Keep a dead letter; its body is the request's last part."""
+    """Record a dead letter; its body is the request's last part."""
 
     position: Number
     producer: str
@@ -101,7 +101,7 @@ class Bury(Message):
 
     @classmethod
     def of(cls, dead: DeadLetter) -> Self:
-        """Write a dead letter without its body."""
+        """Return the request for a dead letter, without its body."""
         return cls(position=dead.position, producer=dead.producer, reporter=dead.reporter, error=dead.error)
 
     def dead_letter(self, body: bytes) -> DeadLetter:
@@ -116,13 +116,13 @@ class Discard(Message):
 
 
 def ack(epoch: int, runs: Sequence[Run]) -> list[bytes]:
-    """Write an acknowledgement of runs of an epoch."""
+    """Return the parts of an ACK for runs of an epoch."""
     numbers = [number for run in runs for number in run]
     return [pack("<cQ" + RUN_FORM * len(runs), ACK, epoch, *numbers)]
 
 
 def read_ack(head: bytes) -> tuple[int, list[Run]]:
-    """Return the epoch and the runs of an acknowledgement."""
+    """Parse an ACK into its epoch and runs."""
     count = (len(head) - ACK_FORM.size) // 20
     _, epoch, *numbers = unpack_from("<cQ" + RUN_FORM * count, head)
     return epoch, [Run(*numbers[i : i + 3]) for i in range(0, 3 * count, 3)]

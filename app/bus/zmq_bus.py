@@ -1,4 +1,4 @@
-"""The bus over ZeroMQ: one connection for all that a program publishes and subscribes to."""
+"""The bus over ZeroMQ: one connection for each program."""
 
 import asyncio
 import os
@@ -25,16 +25,16 @@ MESSAGES_PER_TURN = 64
 
 
 class ZmqBus:
-    """A program's end of the bus; see ``Bus``. Create it on the loop it is used on.
+    """A program's connection to the bus; see ``Bus``. Create it in the event loop that uses it.
 
-    It connects, greets the broker and resends by itself, now and after every interruption.
+    It connects, greets the broker and resends frames automatically, also after interruptions.
 
     Args:
         endpoint: the broker's address.
         producer: this program's name, ``daemon@node``; stable over restarts.
-        outbox: keeps frames while the broker is away; without one they are in memory only.
+        outbox: stores frames while the broker is away; None keeps frames in memory only.
         deadline_s: how long to wait for an acknowledgement.
-        epoch: names this life of the producer; by default a fresh nonce, which no decision depends on.
+        epoch: identifies this start of the producer; by default a random number, which affects no decision.
     """
 
     def __init__(
@@ -105,15 +105,15 @@ class ZmqBus:
         await self._request(wire.BURY, wire.Bury.of(dead_letter), dead_letter.body)
 
     async def discard_dead_letter(self, number: int) -> None:
-        """Remove a dead letter.
+        """Remove a dead letter; an unknown number is ignored.
 
         Raises:
-            BusError: there is none of this number.
+            BrokerUnavailable: not answered in time.
         """
         await self._request(wire.DISCARD, wire.Discard(number=number))
 
     async def _request(self, method: bytes, arguments: wire.Message, body: bytes = b"") -> None:
-        """Make a request of the broker, again after every interruption, and wait for its answer."""
+        """Send a request, repeated after interruptions, and wait for its answer."""
         self._check_open()
         token = self._client.request(method, arguments, body, self._loop.time())
         future = self._requests[token] = self._loop.create_future()
@@ -127,13 +127,13 @@ class ZmqBus:
         self.wake()
 
     def wake(self) -> None:
-        """Exchange messages at the end of the loop's present turn."""
+        """Schedule an exchange of messages, unless one is scheduled."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._turn)
 
     async def close(self) -> None:
-        """Send what is left if the broker is there, put the rest into the outbox, close."""
+        """Send remaining events, store the unacknowledged ones in the outbox, and close."""
         if self._closed:
             return
         self._closed = True
@@ -160,9 +160,8 @@ class ZmqBus:
     def _turn(self) -> None:
         """Exchange messages until there is nothing to send and nothing to receive.
 
-        ZeroMQ's descriptor is edge-triggered: it says that something changed since the socket was last looked at, and
-        any send looks at it. So after every send the socket is drained before the loop is trusted to wake us (pyzmq
-        #2173).
+        ZeroMQ's descriptor is edge-triggered: a send may consume the edge of a message that arrived. So the
+        socket is drained after every send, because otherwise the loop might not wake for that message (pyzmq #2173).
         """
         self._scheduled = False
         handled = 0
@@ -230,7 +229,7 @@ class ZmqBus:
                     self._outbox.remove(keys)
 
     def _finish(self, token: int, result: tuple[int, ...] | FlyballError) -> None:
-        """End a publish or a request, unless it is over already."""
+        """Complete the future of a publish or request, unless it is done."""
         future = self._publishes.pop(token, None) or self._requests.pop(token, None)
         if future is None or future.done():
             return
@@ -240,7 +239,7 @@ class ZmqBus:
             future.set_exception(result)
 
     def _keep(self) -> None:
-        """Put what is not acknowledged into the outbox, if there is one; fail all publishes if it has no room."""
+        """Store unacknowledged frames in the outbox, if any; fail all publishes if that fails."""
         if self._outbox is not None and (frames := self._client.unkept()):
             try:
                 self._outbox.put(frames)
@@ -268,7 +267,7 @@ class ZmqBus:
 
 
 class ZmqSubscription(Subscription):
-    """See ``Subscription``. The broker stops sending to one that is not iterated, which loses nothing."""
+    """See ``Subscription``. Without iteration the broker pauses deliveries; no event is lost."""
 
     def __init__(self, bus: ZmqBus, client: Client, state: ClientSubscription) -> None:
         self._bus, self._client, self._state = bus, client, state
@@ -308,7 +307,7 @@ class ZmqSubscription(Subscription):
             self.notify()
 
     def notify(self) -> None:
-        """Wake the tasks that wait for a change of its state."""
+        """Wake the tasks that wait for a change of the subscription."""
         self._news.set()
 
     async def _wait_for_news(self) -> None:
@@ -325,9 +324,9 @@ def _fail(futures: dict[int, asyncio.Future[tuple[int, ...]]], error: Exception)
 
 def _dealer(context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes]:
     socket = context.socket(zmq.DEALER)
-    socket.setsockopt(zmq.IMMEDIATE, 1)  # nothing is queued for a broker that is not there
-    socket.setsockopt(zmq.SNDHWM, 0)  # the frames in flight are bounded
-    socket.setsockopt(zmq.RCVHWM, 0)  # credit bounds what arrives
+    socket.setsockopt(zmq.IMMEDIATE, 1)  # queue no messages while the broker is away
+    socket.setsockopt(zmq.SNDHWM, 0)  # no limit, because frames in flight are bounded
+    socket.setsockopt(zmq.RCVHWM, 0)  # no limit, because credit bounds deliveries
     socket.setsockopt(zmq.RECONNECT_IVL, 20)
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, 200)
     socket.setsockopt(zmq.HEARTBEAT_IVL, 2000)

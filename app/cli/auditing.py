@@ -19,13 +19,13 @@ from app.store import FileStore
 from daemons.evaluation import RECENT
 
 LEAST_MEMBERS = 2
-"""One pair."""
+"""Fewest members of a round robin: one pair."""
 
 FEWEST_MEMBERS = 12
 """Members below which the audit warns that its figures say little."""
 
 MOST_MEMBERS = 24
-"""At most so many members play (276 pairs): evenly spaced in training, the newest included."""
+"""Most members that play (276 pairs), chosen evenly in order of training, the newest included."""
 
 WORST = 5
 
@@ -37,7 +37,7 @@ class TooFewMembers(FlyballError):
 def audit_league(place: Place, view: LeagueView, config: GameConfig, seed: int, *, games: int, workers: int) -> Audit:
     """Play a round robin of a league's members and compare it with their published ratings; nothing is journaled.
 
-    ``seed`` is the run's: the audit derives seeds from it that the run never uses. ``games`` a pair are rounded up to
+    ``seed`` is the run's: the audit derives seeds from it that the run never uses. ``games`` per pair are rounded up to
     whole rotations. Raises ``TooFewMembers``, and ``NothingPlayed`` or ``LostGames`` where a model cannot be played.
     """
     published = _published(place, view)

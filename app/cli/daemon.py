@@ -32,7 +32,7 @@ def run(place: Place, name: str, *, supervised: bool) -> None:
     prepare(place.folder)
     endpoint = bus_endpoint(place.folder, loaded.deployment)
     if spec.name != BROKER and not supervised and not is_listening(endpoint):
-        # without its broker a daemon does nothing, and goes on doing it for days
+        # otherwise nobody would notice that the daemon only waits for its broker
         start = f"flyball --run {place.folder.path} daemon run {BROKER}"
         note(f"Waiting for a broker at {endpoint}. To start one: {start} (`up` runs it with all other daemons).")
     sys.exit(run_daemon(spec, loaded, place.folder))

@@ -23,7 +23,7 @@ SOME = 3
 
 
 class BadData(FlyballError):
-    """The data is not what this event type holds."""
+    """The data does not fit the event type."""
 
 
 class IdTaken(FlyballError):
@@ -31,7 +31,7 @@ class IdTaken(FlyballError):
 
 
 class NotAcknowledged(FlyballError):
-    """The broker did not say in time whether it recorded the events."""
+    """The broker did not confirm in time that it recorded the events."""
 
 
 @click.command()
@@ -96,7 +96,7 @@ def _check_usage(kind: type[Payload], event_id: str | None, count: int) -> None:
 async def _publish(
     place: Place, envelopes: list[Envelope[Payload]], deadline_s: float, *, known: bool
 ) -> tuple[int, ...]:
-    """Publish events; with ``known``, check that this event is recorded under its id."""
+    """Publish events; with ``known``, check that the first one's id was not taken by another event."""
     async with connected(place, deadline_s) as bus:
         try:
             positions = await bus.publish_many(envelopes)
@@ -177,7 +177,7 @@ def _check_rollback(
     """Refuse a rollback from a model that is not current, because it would undo every promotion since."""
     recorded = Selection(frozenset({ModelRolledBack}), config_key).read(reader)
     if event_id is not None and any(event.id == event_id for event in recorded):
-        return  # published again, it is not recorded again
+        return  # already recorded: publishing it again changes nothing
     current = current_model(place, reader, config_key)
     if wanted.from_model != current:
         raise BadData(

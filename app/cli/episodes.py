@@ -38,7 +38,7 @@ def evaluate_environment(
         if max_steps is None:
             if environments.step_limit is None:
                 raise click.UsageError(f"{environment} never cuts an episode off: say how long to play, --max-steps N.")
-            # the limit bounds every episode, and each takes a step more for the reset
+            # an episode takes at most ``step_limit`` steps, and one more for its reset
             max_steps = -(-episodes // num_envs) * (environments.step_limit + 1)
         request = PolicyRequest(
             source=model,

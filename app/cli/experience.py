@@ -1,4 +1,4 @@
-"""``flyball experience``: decisions as lines of JSON, to and from other programs."""
+"""``flyball experience``: exchange decisions with other programs, as lines of JSON."""
 
 from pathlib import Path
 

@@ -35,7 +35,7 @@ COMMANDS = {
     "events": "List event types, show a schema, draw the graph of events.",
     "completion": "Print the completion script of a shell.",
 }
-"""Each command is the object of its name in the module of its name."""
+"""Each command's help; the module ``app.cli.NAME`` defines the command ``NAME``."""
 
 ERRORS = {
     1: "DamagedDatabase",
@@ -49,18 +49,18 @@ ERRORS = {
 }
 """The errors of each exit code, by name, because importing their classes would slow every command down.
 
-A 2 does not depend on the run: its cause is the usage, the settings or a named file. All other errors exit with 1.
+Code 2 does not depend on the run: its cause is the usage, the settings or a named file. All other errors exit with 1.
 """
 
 EXIT_CODES = {name: code for code, names in ERRORS.items() for name in names.split()}
 
 ODD_NAMES = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES})
-"""Errors for a path that somebody named, even when only its existence is asked for."""
+"""Errors that a bad path causes even when only its existence is checked."""
 
 
 @contextmanager
 def tolerate_closed_output(on_closed: Callable[[], None] | None = None) -> Iterator[None]:
-    """Once the reader of stdout is gone, skip the block's rest, drop all further output and call ``on_closed``."""
+    """Skip the rest of the block, drop output and call ``on_closed`` once nobody reads stdout."""
     try:
         yield
         sys.stdout.flush()
@@ -73,7 +73,7 @@ def tolerate_closed_output(on_closed: Callable[[], None] | None = None) -> Itera
 
 
 def _discard_output() -> None:
-    """Redirect stdout to nowhere, and stderr too if it goes to the same file."""
+    """Redirect stdout to the null device, and stderr too if it goes to the same file."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     together = os.path.sameopenfile(1, 2)
     os.dup2(nowhere, 1)
@@ -87,16 +87,16 @@ class LazyGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Refuse options that are given twice, then parse the group's own."""
-        if not ctx.resilient_parsing:  # completing a word
+        if not ctx.resilient_parsing:  # set while the shell completes a word
             _refuse_repetitions(self, ctx, args, frozenset())
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return all names, the most used first."""
+        """Return all names in the order of ``COMMANDS``."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        """Import a command."""
+        """Import a command; return None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = getattr(import_module(f"app.cli.{cmd_name}"), cmd_name)
@@ -110,7 +110,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which is meant."""
+        """Find the command, or fail and suggest the nearest name."""
         if args[0] not in COMMANDS and (near := get_close_matches(args[0], COMMANDS, n=1)):
             ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]}?")
         return super().resolve_command(ctx, args)

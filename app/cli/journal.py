@@ -96,7 +96,7 @@ def rebuild_command(place: Place) -> None:
 
 
 def _existing(place: Place) -> Path:
-    """Return the path of the run's journal, damaged or old as it may be. Raises ``NotAJournal``."""
+    """Return the path of the run's journal, even a damaged or old one. Raises ``NotAJournal``."""
     with suppress(DamagedDatabase, OtherFormat), open_journal(place):
         pass
     return place.folder.journal
@@ -166,7 +166,7 @@ def _list_failed_events(
 
 
 def _event_names(dead: DeadLetter) -> list[str]:
-    """Return name and configuration of a dead letter's events; none if they can't be read."""
+    """Return the names and configurations of a dead letter's events; empty if unreadable."""
     try:
         return [f"{envelope.data.event_name} {envelope.subject or ''}".rstrip() for envelope in _events(dead)]
     except FlyballError:
@@ -257,7 +257,7 @@ def retry(place: Place, *, numbers: tuple[int, ...], timeout: float, as_json: bo
                     published.append((dead.number, position, envelope.id))
 
     asyncio.run(publish())
-    for number, position, event_id in published:  # only now: a closed pipe must not leave the rest undone
+    for number, position, event_id in published:  # last, because a closed pipe ends the command
         write_row({"number": number, "position": position, "id": event_id}, f"{position} {event_id}", as_json=as_json)
         if position <= head:
             note(f"{event_id} was recorded before: nothing new is recorded.")
@@ -320,7 +320,7 @@ def _retriable(dead: DeadLetter) -> list[Envelope[Payload]]:
 
 
 class _StoppedRun:
-    """Writes the journal of a run that is not running as a ``ZmqBus`` does that of a running one."""
+    """Writes the journal directly, in place of a ``ZmqBus``, when the run is not running."""
 
     def __init__(self, journal: SqliteJournal, producer: str) -> None:
         self._journal = journal

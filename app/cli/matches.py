@@ -1,4 +1,4 @@
-"""``flyball eval --config``: a model against other players of one of our games, or paired with a reference."""
+"""``flyball eval --config``: evaluate a model in one of our games, against opponents or a reference."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -28,17 +28,17 @@ from app.play.matches import IN_FLIGHT, EvaluationManager
 from app.store import BlobStore, FileStore
 
 NAMES = ("random", "champion")
-"""Strategies whose names mean something without a count too: the random bot, the current model."""
+"""Strategies whose names without a count are players: the random bot, the current model."""
 
 HANDS_JOB = "app.play.hands:hands"
 HANDS = 4000
-"""Default hands against each opponent, enough to detect half a point."""
+"""Default hands against each opponent, enough to detect a difference of half a point."""
 
 PARTS = 4
-"""For each process, so that none is left alone with the last."""
+"""Parts for each process; several, so that all processes finish at about the same time."""
 
 Lineup = tuple[str, str]
-"""The player in the compared seat and the one in all others, as ``load_player`` calls them."""
+"""The player in the compared seat and the one in all other seats, by their names for ``load_player``."""
 
 
 class NobodyToPlay(FlyballError):
@@ -46,12 +46,12 @@ class NobodyToPlay(FlyballError):
 
 
 class LostGames(FlyballError):
-    """Games that could not be played: the rest is another sample than was asked for."""
+    """Some games could not be played, so the others are not the requested sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The options of ``flyball eval --config``; ``config`` has the temperature that was asked for."""
+    """The options of ``flyball eval --config``; ``config`` has the requested temperature."""
 
     place: Place
     config: GameConfig
@@ -68,7 +68,7 @@ class Request:
 def evaluate(request: Request) -> dict[str, Any]:
     """Play a gauntlet, or the hands of a paired comparison, and return the summary.
 
-    The models are copied first: a snapshot is played. Whatever cannot be played is refused before the first game.
+    The models are copied first, so a later promotion has no effect. Unplayable models are refused before any game.
     """
     config = request.config
     if request.paired:
@@ -92,14 +92,14 @@ def evaluate(request: Request) -> dict[str, Any]:
 
 
 def fetch_opponents(request: Request, hero: str, store: BlobStore) -> dict[str, str]:
-    """Copy the opponents' models into ``store``; return what ``load_player`` calls each, by name.
+    """Copy the opponents' models into ``store``; return the names for ``load_player``, by opponent.
 
-    Strategies may choose the same member, which is then played once. Only a paired model may play against itself.
+    A member that several strategies choose is played once. Only a paired model may play against itself.
     """
     players: dict[str, str] = {}
     itself = list[str]()
     for name in _named(request, hero):
-        is_hero = name in CURRENT and request.model in CURRENT  # a promotion may come between two look-ups
+        is_hero = name in CURRENT and request.model in CURRENT  # no second look-up: a promotion may come between
         player = hero if is_hero else fetch_player(name, AGAINST, request.place, request.config, store)
         if player == hero and not request.paired:
             itself.append(name)
@@ -159,7 +159,7 @@ def _play(request: Request, store: Path, hero: str, players: Mapping[str, str]) 
     """Play the gauntlet and return each opponent's statistics."""
     opponents = tuple(_opponent(name, player, request) for name, player in players.items())
     planned = sum(opponent.games for opponent in opponents)
-    # batches that keep all workers busy: no game depends on its batch
+    # this batch size keeps all workers busy; no game depends on its batch
     spread = request.config.evaluation.replace(batch_games=min(-(-planned // request.workers), IN_FLIGHT))
     spec = GauntletSpec(
         store=store,
@@ -190,7 +190,7 @@ def _opponent(name: str, player: str, request: Request) -> Opponent:
 
 
 def _progress(unit: str, text: Callable[[int], str]) -> Report:
-    """Return a function that adds up the units of jobs' reports, and notes how many have been played."""
+    """Return a function that sums the units in jobs' reports and prints the total."""
     played = 0
 
     def show(report: JsonObject) -> None:
@@ -211,7 +211,7 @@ async def play_gauntlet(engine: Engine, spec: GauntletSpec, on_progress: Report 
 
 @asynccontextmanager
 async def engine_of(workers: int) -> AsyncIterator[Engine]:
-    """Open an engine with this many processes; for one, use this process."""
+    """Open an engine with ``workers`` processes; a single worker is this process."""
     engine: Engine = InlineEngine() if workers == 1 else LocalEngine(workers)
     try:
         yield engine
@@ -220,7 +220,7 @@ async def engine_of(workers: int) -> AsyncIterator[Engine]:
 
 
 def _compare(request: Request, store: Path, hero: str, opponents: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Play the hands of the model and of its reference, by default the opponent itself; return the comparisons."""
+    """Compare the model with its reference (default: the opponent) against each opponent, on the same deals."""
     config, fixed = request.config, None
     if request.reference is not None:
         fixed = fetch_player(request.reference, "--reference", request.place, config, FileStore(store))
@@ -256,7 +256,7 @@ def _deals(asked: int, seats: int) -> int:
 
 
 async def _play_hands(spec: HandsSpec, lineups: Sequence[Lineup], workers: int) -> dict[Lineup, HandResults]:
-    """Play all deals with each lineup, in parts; no hand depends on its part."""
+    """Play all deals with each lineup, in parallel parts; no hand depends on its part."""
     parts = 1 if workers == 1 else min(spec.deals, workers * PARTS)
     bounds = list(pairwise(spec.deals * part // parts for part in range(parts + 1)))
     jobs = [

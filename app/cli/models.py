@@ -18,17 +18,17 @@ from app.games.hearts.rules import HeartsRules
 from app.store import BlobStore, FileStore, Manifest, get_checkpoint, read_model
 
 AGAINST = "--against"
-"""The option that takes strategies too."""
+"""The option that also accepts strategies."""
 
 CURRENT = ("current", "champion")
 SHORTEST_HASH = 6
-"""Digits of a hash that are enough to name a model, if no other has them too."""
+"""Fewest digits that name a model, if no other hash begins with them."""
 
 MODELS = f"a file, a folder of flyball train, a hash of at least {SHORTEST_HASH} digits, or current"
 
 
 class UnknownModel(FlyballError):
-    """A model or a bot that is not there."""
+    """No model or bot has this name."""
 
 
 class ForeignModel(FlyballError):
@@ -36,10 +36,10 @@ class ForeignModel(FlyballError):
 
 
 def fetch_player(name: str, option: str, place: Place, config: GameConfig, store: BlobStore) -> str:
-    """Return what ``load_player`` calls a bot of the game or a model, which is copied into ``store``.
+    """Find a bot or model and return its name for ``load_player``; a model is copied into ``store``.
 
-    ``option`` is where it was named, for messages. Raises what ``fetch_model`` raises, ``ForeignModel``, or
-    ``WrongModel`` or ``BadParameters`` for a model that cannot play.
+    ``option`` is the option that named it, for messages. Raises the errors of ``fetch_model``, ``ForeignModel``, and
+    for a model that cannot play ``WrongModel`` or ``BadParameters``.
     """
     from app.play.players import load_player  # loads torch
 
@@ -62,9 +62,9 @@ def fetch_player(name: str, option: str, place: Place, config: GameConfig, store
 def fetch_model(name: str, option: str, place: Place, config_key: str | None, store: BlobStore) -> ModelHash:
     """Copy a model into ``store`` and return its hash.
 
-    ``name`` is a file, be it a checkpoint or an exported policy; the folder of a run of ``flyball train``, whose best
-    model is meant; a hash of the run's store or its beginning; or ``current``, that of ``config_key``. ``option`` is
-    where it was named, for messages.
+    ``name`` is a file with a checkpoint or an exported policy; a folder of ``flyball train``, for its best model; a
+    hash in the run's store, or its beginning; or ``current``, for the current model of ``config_key``. ``option`` is
+    the option that named it, for messages.
 
     Raises ``UnknownModel``, ``UnusableFile``, ``NoRun``, ``NotAJournal``, ``NoModel`` or ``DamagedBlob``.
     """
@@ -80,7 +80,7 @@ def fetch_model(name: str, option: str, place: Place, config_key: str | None, st
         found = _current(option, place, config_key) if name in CURRENT else _full_hash(name, option, place)
         data = FileStore(place.folder.store).get(found)
     model = ModelHash(store.put(data))
-    get_checkpoint(store, model)  # refuses what is no model before anything is played
+    get_checkpoint(store, model)  # refuses data that is not a model before anything is played
     return model
 
 
@@ -119,7 +119,7 @@ def _current(option: str, place: Place, config_key: str | None) -> ModelHash:
 
 
 def _check_game(what: str, manifest: Manifest, config: GameConfig, place: Place) -> None:
-    """Refuse a model of another game; configurations may differ in other things. Raises ``ForeignModel``."""
+    """Refuse a model of other rules or another number of players. Raises ``ForeignModel``."""
     theirs = manifest.config_key
     if theirs == config.key:
         return
@@ -136,6 +136,6 @@ def _check_game(what: str, manifest: Manifest, config: GameConfig, place: Place)
 
 
 def _rules(config: GameConfig) -> tuple[str | HeartsRules, int]:
-    """Return the rules and the number of players; the hands in a game of Hearts make no difference."""
+    """Return the rules and the number of players; games of Hearts may differ in the number of hands."""
     hearts = own_hearts(config)
     return config.game if hearts is None else replace(hearts, hands=1), config.players

@@ -75,14 +75,14 @@ def pick(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def given_options(ctx: click.Context) -> dict[str, str]:
-    """Return the flags of the options, and the arguments, that are on the command line, by parameter name."""
+    """Return the flags of options and arguments on the command line, by parameter name."""
     flags = {str(param.name): param.opts[0] for param in ctx.command.params if param.expose_value}
     given = (name for name in flags if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE)
-    return {name: flags[name] for name in given if ctx.params[name] != ()}  # no PATTERN at all counts as given too
+    return {name: flags[name] for name in given if ctx.params[name] != ()}  # click counts a missing PATTERN as given
 
 
 def figure_option(what: str) -> Callable[[Any], Any]:
-    """Return the option ``--plot``, the parameter ``figure``: a path that can be written, as far as can be seen."""
+    """Return the option ``--plot``, passed as ``figure``: a path with a known suffix in an existing folder."""
     help_text = f"{what}: {', '.join(FIGURE_FORMATS)}."
     return click.option("--plot", "figure", type=FILE, callback=_check_figure, help=help_text)
 

@@ -16,7 +16,7 @@ from app.events import Event
 from app.status.summary import event_text
 
 PLAIN_WIDTH = 1000
-"""Columns where there is no terminal: nothing is cut off."""
+"""Width in columns without a terminal; so large that nothing is cut off."""
 
 
 def stdout_console() -> Console:
@@ -27,7 +27,7 @@ def stdout_console() -> Console:
 
 
 def show(*renderables: RenderableType) -> None:
-    """Write renderables to stdout, without blanks at the ends of lines where there is no terminal."""
+    """Write renderables to stdout, without trailing blanks."""
     console = stdout_console()
     with console.capture() as capture:
         for renderable in renderables:
@@ -42,7 +42,7 @@ def write_json(value: Any) -> None:
 
 
 def write_row(values: Mapping[str, Any], text: str, *, as_json: bool) -> None:
-    """Write one of several results to stdout: as JSON, or the text."""
+    """Write one result of several to stdout, as JSON or as text."""
     if as_json:
         write_json(values)
     else:
@@ -50,7 +50,7 @@ def write_row(values: Mapping[str, Any], text: str, *, as_json: bool) -> None:
 
 
 def write_values(values: Mapping[str, Any], *, as_json: bool) -> None:
-    """Write named values to stdout: a line each for people, or a JSON object."""
+    """Write named values to stdout, as one line each or as a JSON object."""
     if as_json:
         write_json(values)
         return
@@ -73,7 +73,7 @@ def show_table(
 
 @contextmanager
 def data_only_on_stdout() -> Iterator[None]:
-    """Send what others print meanwhile to stderr, be it Python or a library below it."""
+    """Redirect the block's stdout to stderr, for Python code and native libraries."""
     sys.stdout.flush()
     saved = os.dup(1)
     os.dup2(2, 1)
@@ -91,12 +91,12 @@ def note(text: str) -> None:
 
 
 def show_time(moment: datetime, precision: str = "seconds") -> str:
-    """Return a time of day in UTC."""
+    """Return a UTC date and time as text, without the offset."""
     return moment.isoformat(sep=" ", timespec=precision).removesuffix("+00:00")
 
 
 def write_event(event: Event[Any], *, as_json: bool) -> None:
-    """Write an event to stdout: a line for people, or a CloudEvent."""
+    """Write an event to stdout, as a line of text or as a CloudEvent."""
     head = f"{event.sequence:>8}  {show_time(event.recordedtime, 'milliseconds')}  "
     if as_json:
         write_json(event.to_cloudevent())

@@ -1,4 +1,4 @@
-"""``flyball replay``: check that a journal replays, ask what if, publish recorded events again."""
+"""``flyball replay``: check a journal, compare other settings, publish recorded events again."""
 
 import asyncio
 import gc
@@ -41,7 +41,7 @@ from app.status.summary import event_text, summarise
 from daemons.clock import SystemClock
 
 MOST_UNFOLDED = 10
-"""Most failed events that are named; all are counted."""
+"""Most failed events that are listed; the total counts all."""
 
 MICROSECONDS = 1_000_000
 EVERYWHERE = frozenset({"first", "last", "as_json"})
@@ -50,20 +50,20 @@ FITTING = {
     "what_if": EVERYWHERE | {"what_if", "assignments", "patterns", "config_key"},
     "publish": EVERYWHERE | {"patterns", "config_key", "speed", "reason", "yes", "timeout"},
 }
-"""The options that mean something in each mode."""
+"""The options that each mode accepts."""
 
 CHOOSING = frozenset({"patterns", "config_key", "first", "last"})
 """Publishing again needs one of these options, so that nobody publishes the whole journal by mistake."""
 
 EVERY_CONFIG = "all configurations"
 SIGNS: dict[Change, str] = {"missing": "-", "added": "+", "replaced": ">", "changed": "~"}
-"""The kinds of change, in the order of the summary."""
+"""A sign for each kind of change, in the order of the summary."""
 
 WORK = frozenset(payload for payload in CATALOGUE if payload.kind is Kind.REQUEST) | {OpponentSampled}
-"""Only counted by default, because nearly all of them differ after the first different decision."""
+"""Types that are only counted by default, because nearly all differ after the first different decision."""
 
 Counts = Counter[tuple[str, Change, str]]
-"""By configuration, kind of change and name."""
+"""The number of differences by configuration, kind of change and event name."""
 
 
 @click.command()
@@ -140,7 +140,7 @@ def _checked_end(head: int, first: int, last: int | None) -> int:
 
 
 def _again(place: Place, reader: JournalReader, selection: Selection, end: int, options: dict[str, Any]) -> None:
-    """Publish the events chosen again, or show them."""
+    """Publish the chosen events again with ``--yes``; otherwise show them."""
     upto = takewhile(lambda event: event.sequence <= end, selection.read(reader, after=options["first"] - 1))
     chosen = (event for event in upto if event.data.event_type not in BROKER_ONLY)
     if options["yes"]:
@@ -157,7 +157,7 @@ def _again(place: Place, reader: JournalReader, selection: Selection, end: int, 
 async def _publish(
     place: Place, events: Iterator[Event[Any]], deadline_s: float, *, reason: str, speed: float | None, as_json: bool
 ) -> None:
-    """Publish each event's data as a new event that the original caused; the same reason gives the same id."""
+    """Publish each event's data as a new event caused by the original. The same reason gives the same id."""
     before: int | None = None
     async with connected(place, deadline_s) as bus:
         for event in events:
@@ -173,12 +173,12 @@ async def _publish(
 def check_journal(
     reader: JournalReader, *, first: int, end: int, checkpoint: Path | None, every: int, as_json: bool
 ) -> None:
-    """Replay a journal and print what was found. Raises ``NonDeterministicReplay``, once that has been printed."""
+    """Replay a journal and print the report. Raises ``NonDeterministicReplay`` after printing it."""
     if checkpoint is not None and first > 1:
         raise click.UsageError("--from cannot be used with --checkpoint: what was checked before is in it.")
     with _store(checkpoint) as checkpoints:
         after = checkpoints.load()[0] if checkpoints else 0
-        gc.freeze()  # otherwise the collector would look at all loaded modules again and again
+        gc.freeze()  # otherwise the garbage collector would scan all loaded modules repeatedly
         began = perf_counter()
         report = replay_journal(reader, first=first, last=end, checkpoints=checkpoints, every=every)
         seconds = perf_counter() - began
@@ -187,7 +187,7 @@ def check_journal(
         verify(lambda: history(reader, on_dead=lambda _: None), report)
     except NonDeterministicReplay as difference:
         found = difference
-    with tolerate_closed_output():  # the exit code tells whether it replays
+    with tolerate_closed_output():  # the exit code reports the result even if stdout is closed
         if as_json:
             write_json(_report_json(report, report.position - after, seconds, found))
         else:
@@ -286,7 +286,7 @@ def _story_json(story: Story) -> dict[str, Any]:
 def show_what_if(
     reader: JournalReader, selection: Selection, *, assignments: Sequence[str], first: int, end: int, as_json: bool
 ) -> None:
-    """Print differences: a summary, then a list by configuration and time. ``WORK`` is listed on demand."""
+    """Print differences: a summary, then a list by configuration and position. ``WORK`` is listed only if selected."""
     if not assignments:
         raise click.UsageError("Say what would be different: --set KEY=VALUE.")
     counts: Counts = Counter()
@@ -357,7 +357,7 @@ def _print_divergences(shown: Sequence[Divergence]) -> None:
 
 
 def _content(one: Divergence) -> str:
-    """Return both contents in a line, or, where their summaries are alike, the first field that differs."""
+    """Return both events' summaries in a line; if these are equal, the first field that differs."""
     lines = [summarise(envelope.data) for envelope in one.envelopes]
     if len(set(lines)) == len(lines):
         return " → ".join(lines)

@@ -1,4 +1,4 @@
-"""``flyball scenario``: make a trouble in a running loop, and follow what the loop does about it."""
+"""``flyball scenario``: cause a trouble in a running loop, and follow how the loop handles it."""
 
 import asyncio
 import shlex
@@ -26,7 +26,7 @@ from daemons.clock import SystemClock, boot_id
 
 STYLES = {"injected": "bold red", "struck": "red", "detected": "yellow", "decided": "magenta", "recovered": "green"}
 ID_DIGITS = 12
-"""More than elsewhere: they are there to be copied."""
+"""Digits of printed ids; more than elsewhere, because users copy these."""
 
 DEADLINE_S = 10.0
 
@@ -115,7 +115,7 @@ class Reporter:
         note(f"put right: {remedy.event_name} {summarise(remedy)}")
 
     def ended(self, traces: Mapping[str, str], *, well: bool) -> None:
-        """Report the end: the ids whose traces show the steps, with the steps' names."""
+        """Report the end; ``traces`` maps the ids whose traces show the steps to the steps' names."""
         self._over, self._wrong = well, self._wrong and not well
         if self._as_json:
             write_json({"stage": "ended" if well else "left", "traces": list(traces)})
@@ -124,7 +124,7 @@ class Reporter:
             show(Text(f"flyball --run {self._folder.path} trace {one[:ID_DIGITS]}").append(f"  # {shown}", "dim"))
 
     def close(self) -> None:
-        """Report what remains when the scenario is left before its end, and how to put it right."""
+        """Report what remains of an unfinished scenario, and how to remedy it."""
         if not self._over:
             note(self._plan.remains)
         if self._wrong and (remedy := self._plan.remedy):
@@ -142,14 +142,14 @@ class Reporter:
 
 
 class Player:
-    """Plays one scenario on the bus of a running loop; ``pulse_s`` are the seconds between two of the plan's pulses."""
+    """Plays one scenario on the bus of a running loop; ``pulse_s`` is the period of the plan's pulses."""
 
     def __init__(self, bus: Bus, plan: Plan, reporter: Reporter, pulse_s: float) -> None:
         self._bus, self._plan, self._reporter, self._pulse_s = bus, plan, reporter, pulse_s
         self._clock, self._boot, self._published = SystemClock(), boot_id(), 0
 
     async def play(self, seconds: float) -> None:
-        """Make the trouble, and follow the run for so long at most; 0: only make it. Raises ``NeverCame``."""
+        """Cause the trouble, then follow the run for at most ``seconds``. Raises ``NeverCame``."""
         position = await self._publish(self._plan.trouble)
         async with self._bus.subscribe(after=position - 1) as subscription:
             events: Sequence[Event[Any]] = ()

@@ -30,13 +30,13 @@ MAGIC = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The events wanted: of these types (None: all), about this configuration (None: any)."""
+    """A choice of events by type (None: all) and configuration (None: any)."""
 
     types: frozenset[type[Payload]] | None
     config_key: str | None
 
     def read(self, reader: JournalReader, after: int = 0) -> Iterator[Event[Any]]:
-        """Iterate over the events wanted that lie after a position."""
+        """Iterate over the selected events after a position."""
         for event in history(reader, after=after, types=self.types, on_dead=complain):
             if self.config_key in (None, event.subject):
                 yield event
@@ -83,7 +83,7 @@ def open_run(place: Place) -> Iterator[SqliteJournalReader]:
 
 
 def check_config(reader: JournalReader | None, config_key: str | None) -> None:
-    """Refuse a configuration that neither the run nor Flyball knows. Raises ``UnknownConfig``, with the nearest."""
+    """Refuse a configuration that neither the run nor Flyball knows. Raises ``UnknownConfig``, naming the nearest."""
     if config_key is None or config_key in GAMES:
         return
     past = past_settings(reader) if reader else ()
@@ -95,7 +95,7 @@ def check_config(reader: JournalReader | None, config_key: str | None) -> None:
 
 
 def check_played(reader: JournalReader, place: Place, config_key: str) -> None:
-    """Refuse a configuration that a run does not play since its last start. Raises ``UnknownConfig``."""
+    """Refuse a configuration that the run has not played since its last start. Raises ``UnknownConfig``."""
     settings = last_settings(reader)
     played = sorted(config.key for config in settings.configs) if settings else []
     if played and config_key not in played:
@@ -104,7 +104,7 @@ def check_played(reader: JournalReader, place: Place, config_key: str) -> None:
 
 
 def before_last(reader: JournalReader, count: int, selection: Selection, end: int) -> int:
-    """Return the position after which the last ``count`` events wanted up to ``end`` lie, from headers alone."""
+    """Return the position before the last ``count`` selected events up to ``end``; reads only headers."""
     names = None if selection.types is None else {payload.event_type for payload in selection.types}
 
     def wanted() -> Iterator[int]:

@@ -71,7 +71,7 @@ COLUMNS: Mapping[str, Callable[[ArmSummary], str]] = {
     "rollback": lambda arm: _figure(arm.rollback_seconds, ".3f", " s"),
     "floor": lambda arm: f"{_figure(arm.floor, '.2f')} ({_figure(arm.daily_floor, '.2f')} on a day)",
 }
-"""The cell of each column in an arm's row."""
+"""Functions that render the cells of an arm's row, by column."""
 
 
 @click.command(epilog=COLUMNS_EXPLAINED)
@@ -124,7 +124,7 @@ def simulate(
     else:
         rows = [[cell(summary) for cell in COLUMNS.values()] for summary in summaries]
         show_table(list(COLUMNS), rows, left={"arm"})
-    if figure:  # last: if it fails, the results of hours have been written
+    if figure:  # last, so that its failure cannot lose the results of hours
         plot(results, summaries, figure)
 
 
@@ -141,7 +141,7 @@ def _keys(configs: str) -> tuple[ConfigKey, ...]:
 
 
 def _run(tasks: Sequence[Task], jobs: int) -> list[RunResult]:
-    """Do all runs, and say how it goes."""
+    """Run all tasks and print the progress."""
     began, results = perf_counter(), list[RunResult]()
 
     def take(result: RunResult) -> None:

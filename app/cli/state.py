@@ -94,7 +94,7 @@ def _json(value: Any) -> Any:
 
 
 def _shown(name: str, value: Any) -> str:
-    """Return a field's value as text; an undecided knob says so."""
+    """Return a field's value as text; a knob without a decision is "as configured"."""
     if value is None and name in PARAMETERS:
         return "as configured"
     if value is None and name in UNSET:

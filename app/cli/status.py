@@ -22,10 +22,10 @@ from daemons.clock import MICROSECOND, SystemClock
 from daemons.run_folder import bus_endpoint, is_held
 
 MISSED_BEATS = 3
-"""Missing heartbeats after which a daemon is called silent."""
+"""Missed heartbeats after which a daemon is called silent."""
 
 SAVE_AFTER = 20_000
-"""Events counted before the board is saved again: seconds of reading for whoever looks next."""
+"""Events read before the board is saved again, which spares the next reader seconds."""
 
 
 @click.command()
@@ -83,14 +83,14 @@ def status(place: Place, *, as_json: bool) -> None:
 
 
 def _lead_seconds(reader: SqliteJournalReader) -> float:
-    """Return how far the time of the last record lies ahead of this machine's clock."""
+    """Return the seconds by which the last record's time is ahead of this machine's clock."""
     last = next(reader.headers_back(reader.head), None)
     now_us = (SystemClock().now() - EPOCH) // MICROSECOND
     return max(0, last.recorded_us - now_us) / SECOND_US if last else 0.0
 
 
 def read_board(folder: RunFolder, reader: JournalReader) -> Board:
-    """Return the board as it was last saved, with what was recorded since. Raises ``DamagedRecord``."""
+    """Load the saved board and feed it the events recorded since. Raises ``DamagedRecord``."""
     board = load_board(folder.board, reader)
     start, voided = board.position, voided_events(reader)
     events = history(reader, after=start, types=READS, on_dead=complain)
@@ -107,11 +107,11 @@ def current_model(place: Place, reader: JournalReader, config_key: str) -> Model
 
 
 def try_save(folder: RunFolder, board: Board) -> None:
-    """Save a board if that is possible: without it, the next one only takes longer."""
+    """Save a board; ignore a failure, which only makes the next load slower."""
     with suppress(OSError):
         board.save(folder.board)
 
 
 def silent_after(settings: RunSettings | None, deployment: Deployment) -> float:
-    """Return the seconds without an event after which a daemon counts as silent: the broker sends only ticks."""
+    """Return the seconds without events that make a daemon silent; of a broker, ticks are the only events."""
     return MISSED_BEATS * max(deployment.heartbeat_seconds, settings.tick_seconds if settings else 0.0)

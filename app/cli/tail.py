@@ -35,7 +35,7 @@ def tail(
     selection = select(patterns, config_key)
     with open_journal(place) as reader:
         check_config(reader, config_key)
-        end = reader.head  # what comes later is for --follow: the last N of a running loop are N
+        end = reader.head  # later events are left to --follow, otherwise -n N could show more than N
         start = before_since(reader, since) if since else 0
         if count is not None or since is None:
             start = max(start, before_last(reader, DEFAULT_COUNT if count is None else count, selection, end))

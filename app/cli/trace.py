@@ -1,4 +1,4 @@
-"""``flyball trace``: cause and effect."""
+"""``flyball trace``: the causes and effects of an event."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def trace(place: Place, event_id: str, *, causes: int, effects: int, everything:
 
 
 def trace_tree(trace: Trace) -> Tree:
-    """Return causes and effects as a tree; the event asked for stands out."""
+    """Return causes and effects as a tree in which the requested event is marked."""
     start_us = next(node.event.recorded_us for node in trace.nodes if node.event.id == trace.id)
     root = Tree(_node_text(trace.nodes[0], trace.id, start_us))
     path = [root]
@@ -60,5 +60,5 @@ def _node_text(node: Node, wanted: str, start_us: int) -> Text:
 
 
 def trace_json(trace: Trace) -> list[dict[str, Any]]:
-    """Return the events of a trace as CloudEvents, each with its level and how many effects are not shown."""
+    """Return the events of a trace as CloudEvents with their levels and numbers of hidden effects."""
     return [node.event.to_cloudevent() | {"level": node.level, "hidden": node.hidden} for node in trace.nodes]

@@ -19,7 +19,7 @@ from app.config.loading import BadSettings, pair
 
 YAML = (".yaml", ".yml")
 RENAMED = {"ppo.ppo_epochs": "ppo.epochs"}
-"""Other names of keys."""
+"""Aliases of keys."""
 
 STARTS = {"bc": "behavioral_clone", "random": "random"}
 
@@ -33,7 +33,7 @@ def _leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str
 
 
 LEAVES = dict(_leaves(PipelineSettings))
-"""Every setting's dotted key, and what it means."""
+"""The description of every setting, by dotted key."""
 
 
 @click.command()
@@ -89,7 +89,7 @@ def _show_settings(settings: PipelineSettings, *, as_json: bool) -> None:
     rows = []
     for key, meaning in LEAVES.items():
         value = "unset" if values[key] is None else json.dumps(values[key], ensure_ascii=False)
-        rows.append((key, Text(value), Text(meaning)))  # brackets are no markup
+        rows.append((key, Text(value), Text(meaning)))  # Text: otherwise rich reads brackets as markup
     columns = ("setting", "value", "meaning")
     show_table(columns, rows, left=columns)
 
@@ -109,7 +109,7 @@ def training_settings(config: GameConfig, file: Path | None, assignments: Sequen
 
 
 def changed(settings: PipelineSettings, assignments: Sequence[str]) -> PipelineSettings:
-    """Return the settings of a run that goes on with some of them changed. Raises ``BadSettings``."""
+    """Return a resumed run's settings with some of them changed. Raises ``BadSettings``."""
     values = changes(assignments)
     return _validated(by_key(settings) | values, dict.fromkeys(values, "--set"))
 
@@ -151,7 +151,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _checked(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the values by dotted key, having refused keys that mean nothing."""
+    """Return the values by dotted key. Raises ``BadSettings`` for an unknown key."""
     flat = {RENAMED.get(key, key): value for key, value in _flat(tree).items()}
     for key in flat:
         if key not in LEAVES:

@@ -27,23 +27,23 @@ from app.train.state import RunHead, RunPlace, RunState
 from daemons.clock import SystemClock, boot_id
 
 BEGINNING = ("collection.initial_policy", "cloning.", "env.game", "network.")
-"""Settings, and tables of them, that a run's first policy is made by."""
+"""Prefixes of the keys of settings that determine a run's first policy."""
 
 SET_BY_GAME = ("network.obs_dim", "network.action_dim")
-"""Of these keys, those not checked here: only the game's own number is accepted."""
+"""Keys below ``BEGINNING`` that are not checked here, because only the game's own number is accepted."""
 
 BOARD = "tensorboard"
 QUIET = ("WARNING", "ERROR")
 
 
 class Interrupted(FlyballError):
-    """Somebody pressed Ctrl-C."""
+    """Ctrl-C ended the training."""
 
 
 def train_game(
     config: GameConfig, file: Path | None, assignments: Sequence[str], seed: int | None, output: Path, *, resume: bool
 ) -> tuple[dict[str, Any], str]:
-    """Train, and return the summary, also in words."""
+    """Begin or resume a run; return its summary as values and as text."""
     place = RunPlace(output)
     if not resume:
         head = RunHead(config=config.key, seed=seed or 0, settings=training_settings(config, file, assignments))
@@ -67,7 +67,7 @@ def train_game(
 
 
 def _resumed(place: RunPlace, config: GameConfig, assignments: Sequence[str]) -> RunHead:
-    """Return a run's head with changed settings, but for those that made the first policy, once there is one."""
+    """Return a run's head with changed settings. Those that made an existing policy must stay."""
     head = place.head()
     if head.config != config.key:
         raise click.UsageError(f"The run in {place.path} is one of {head.config}.")
@@ -117,7 +117,7 @@ def _sinks(place: RunPlace, head: RunHead) -> Iterator[Sink]:
 
 
 def _log_of(place: RunPlace, head: RunHead) -> Path | None:
-    """Return where the run's log is; None where it keeps none."""
+    """Return the path of the run's log; None without a log."""
     name = head.settings.logging.csv_log
     return place.path / name if name else None
 
@@ -136,7 +136,7 @@ def _report(place: RunPlace, head: RunHead, state: RunState, finals: Sequence[Ev
 
 
 class TrainingProgress(Sink):
-    """A sink that writes lines to stderr, below them a progress bar where that is a terminal."""
+    """A sink that writes lines to stderr, with a progress bar below them on a terminal."""
 
     def __init__(self, settings: PipelineSettings) -> None:
         self._iterations, self._logging = settings.collection.num_iterations, settings.logging

@@ -42,15 +42,15 @@ from daemons.supervisor import ChildReport, ChildSpec, Supervisor
 
 LOOK_SECONDS = 0.5
 AFTER_DRAIN_SECONDS = 5.0
-"""A daemon gets this much longer than its jobs before it is killed."""
+"""Time after its jobs' ``drain_seconds`` until a daemon is killed."""
 
 INTERESTING: frozenset[type[Payload]] = frozenset(
     {ModelPromoted, PromotionRejected, *(payload for payload in CATALOGUE if payload.notable)}
 )
-"""Event types that stay on the screen."""
+"""Event types that are shown; ``LiveScreen`` pins the notable ones."""
 
 AT_ONCE = 5000
-"""Events read in one turn, so that other tasks get theirs."""
+"""Most events read at once, so that other tasks do not wait long."""
 
 
 @click.command()
@@ -88,27 +88,27 @@ def up(
 
 
 def _check_journal(file: Path, settings: RunSettings) -> None:
-    """Migrate an older journal; refuse damage and unfit settings, because the broker would at each restart."""
+    """Migrate an older journal; refuse damage and unfit settings, at which the broker would fail at each restart."""
     if file.is_file() and file.stat().st_size:
         with closing(SqliteJournal(file)) as journal:
             check_lasting(past_settings(journal), settings)
 
 
 PINNED_LINES = 6
-"""Most pinned lines: one for each notable event type or failure, and configuration or daemon."""
+"""Most pinned lines; each shows the latest event of a type and configuration, or a daemon's failure."""
 
 STREAM_LINES = 6
 """Most lines of ordinary events."""
 
 
 class Screen:
-    """Lines: events on stdout, the rest on stderr; with JSON, events and reports on stdout."""
+    """Plain output: events on stdout, the rest on stderr; with JSON, reports on stdout too."""
 
     def __init__(self, *, as_json: bool = False) -> None:
         self._as_json = as_json
 
     def report(self, report: ChildReport) -> None:
-        """Show what happened to a daemon's process, when it is out of the ordinary; with JSON, in any case."""
+        """Show an unusual report on a daemon's process; with JSON, every report."""
         if self._as_json:
             fields = asdict(report)
             write_json({"daemon": fields.pop("name"), **fields})
@@ -120,7 +120,7 @@ class Screen:
         write_event(event, as_json=self._as_json)
 
     def status(self, status: Status) -> None:
-        """Show the present status in a live picture: a table every second is no use in a file."""
+        """Ignore the status, because a file has no use for a repeated table; see ``LiveScreen``."""
 
     def say(self, text: str) -> None:
         """Show a line to the operator."""
@@ -130,7 +130,7 @@ class Screen:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the terminal as it was."""
+        """Do nothing; see ``LiveScreen``."""
 
 
 class LiveScreen(Screen):
@@ -149,7 +149,7 @@ class LiveScreen(Screen):
         self._live = Live(console=stdout_console(), auto_refresh=False, screen=True)
 
     def report(self, report: ChildReport) -> None:
-        """Pin a process report that is out of the ordinary."""
+        """Pin an unusual report on a daemon's process."""
         if not is_usual(report):
             self._pin(report.what, report.name, _line(describe(report), "red"))
 
@@ -163,7 +163,7 @@ class LiveScreen(Screen):
             self._paint()
 
     def status(self, status: Status) -> None:
-        """Paint the picture."""
+        """Show a new status."""
         self._status = status
         self._paint()
 
@@ -223,7 +223,7 @@ def describe(report: ChildReport) -> str:
 
 
 def daemons_text(status: Status) -> Columns:
-    """Return all daemons side by side, coloured by state, with words for what is unusual."""
+    """Return all daemons side by side, coloured by state, with notes on what is unusual."""
     return Columns([_daemon_text(daemon) for daemon in status.daemons], padding=(0, 2))
 
 
@@ -276,7 +276,7 @@ async def _up(place: Place, loaded: Loaded, seconds: float | None, chosen: Scree
 
 
 def child_specs(place: Place, loaded: Loaded) -> list[ChildSpec]:
-    """Return a process for each daemon: with the same settings as this one."""
+    """Return a process for each daemon, with the settings of this process."""
     environment = child_environment(place, loaded)
     command = python_module("app.cli", "--run", str(place.folder.path.absolute()), "daemon", "run")
     return [
@@ -285,7 +285,7 @@ def child_specs(place: Place, loaded: Loaded) -> list[ChildSpec]:
 
 
 def child_environment(place: Place, loaded: Loaded) -> dict[str, str]:
-    """Return the variables by which a child gets this process's settings from the command line."""
+    """Return the variables that pass this process's command-line settings to a child."""
     values = loaded.values()
     given = {key: values[key] for key, origin in loaded.origins.items() if origin == COMMAND_LINE}
     environment = {variable(key): json.dumps(value) for key, value in given.items()}
@@ -308,7 +308,7 @@ def _reporter(screen: Screen, stop: asyncio.Event) -> Callable[[ChildReport], No
 
 
 class JournalWatch:
-    """Feeds a board from the journal, a part at a time, from where it was last saved."""
+    """Feeds a board from the journal in parts, starting where the board was last saved."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -317,11 +317,11 @@ class JournalWatch:
         with suppress(FlyballError), closing(SqliteJournalReader(folder.journal)) as reader:  # ``news`` reports errors
             self.board, self._began_at = load_board(folder.board, reader), reader.head
         self._saved_at = self.board.position
-        self.behind = False  # the last part was cut off: there is more to read at once
-        self.trouble = ""  # the last error of reading that was shown to the operator
+        self.behind = False  # the last part was full, so there may be more to read at once
+        self.trouble = ""  # the last read error that was shown to the operator
 
     def news(self) -> list[Event[Any]]:
-        """Read on; return the interesting events since the watch began. Raises ``FlyballError`` for damage."""
+        """Read the next part; return its interesting new events. Raises ``FlyballError`` for damage."""
         try:
             reader = SqliteJournalReader(self._folder.journal)
         except NotAJournal:
@@ -339,14 +339,14 @@ class JournalWatch:
         return [event for event in part if type(event.data) in INTERESTING and event.sequence > self._began_at]
 
     def save(self) -> None:
-        """Save the board, so that the next watch begins here."""
+        """Save the board, so that the next watch starts from it."""
         if self.board.position > self._saved_at:
             try_save(self._folder, self.board)
             self._saved_at = self.board.position
 
 
 async def _watch(watch: JournalWatch, loaded: Loaded, screen: Screen, stop: asyncio.Event) -> None:
-    """Show what is new, for ever; stop the run in order once the reader of stdout is gone."""
+    """Show news until cancelled; stop the run in order once the reader of stdout is gone."""
     while True:
         with tolerate_closed_output(stop.set):
             _look(watch, loaded, screen)
@@ -354,7 +354,7 @@ async def _watch(watch: JournalWatch, loaded: Loaded, screen: Screen, stop: asyn
 
 
 def _look(watch: JournalWatch, loaded: Loaded, screen: Screen) -> None:
-    """Show what is new. An unreadable journal is reported and ends nothing: that is up to the broker."""
+    """Show new events and the status. An unreadable journal is only reported; it does not end the run."""
     try:
         for event in watch.news():
             screen.event(event)

@@ -13,7 +13,7 @@ LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
 class Deployment(Settings):
-    """Settings that change nothing about what is played and learned, and are not journaled."""
+    """Settings that do not affect what is played and learned; they are not journaled."""
 
     node: str = Field("laptop", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
     endpoint: str | None = Field(None, description="of the broker; unset: a socket of the run folder")

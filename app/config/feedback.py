@@ -34,7 +34,7 @@ FactorOrZero = Annotated[float, Field(ge=0, le=MAX_FACTOR)]
 
 
 class OrderedSettings(Settings):
-    """Base of settings some of which ascend; neighbours may be the same, except among ``strictly_ascending``."""
+    """Base of settings in ascending order; neighbours may be equal, except in ``strictly_ascending``."""
 
     ascending: ClassVar[tuple[tuple[str, ...], ...]] = ()
     strictly_ascending: ClassVar[tuple[tuple[str, ...], ...]] = ()

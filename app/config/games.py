@@ -1,7 +1,7 @@
 """The configurations Flyball knows. A new one is one entry in ``GAMES``.
 
-Games of a request are chosen to give between 2,000 and 10,000 rows: enough to fill the batches of self-play, few
-enough that the model which plays them is fresh.
+The games of a request give between 2,000 and 10,000 rows: enough to fill the batches of self-play, few
+enough that the model that plays them is still fresh.
 """
 
 from app.config.settings import Builtin, EvaluationSettings, GameConfig, PpoSettings, SelfplaySettings
@@ -22,9 +22,9 @@ GAMES: dict[ConfigKey, GameConfig] = {
             key=ConfigKey("tic_tac_toe_2p"),
             game="tic_tac_toe",
             players=2,
-            ppo=PpoSettings(entropy_coef=0.05),  # so small a game runs out of fresh positions otherwise
+            ppo=PpoSettings(entropy_coef=0.05),  # otherwise so small a game runs out of fresh positions
             selfplay=_games(256, openings=2),
-            evaluation=EvaluationSettings(opening_plies=2),  # more decide it
+            evaluation=EvaluationSettings(opening_plies=2),  # more random moves would decide the game
         ),
         GameConfig(
             key=ConfigKey("connect_four_2p"),
@@ -78,7 +78,7 @@ GAMES: dict[ConfigKey, GameConfig] = {
             engine="flyball",
             builtins=_WITH_HEURISTIC,
             selfplay=_games(160),
-            evaluation=EvaluationSettings(opening_plies=0, temperature=0.0),  # deals differ enough: best play is rated
+            evaluation=EvaluationSettings(opening_plies=0, temperature=0.0),  # greedy: deals vary the games
         ),
     )
 }

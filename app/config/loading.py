@@ -39,7 +39,7 @@ NO_RUN_SETTING = frozenset({"profile", "configs", "deployment"})
 
 M = TypeVar("M", bound=BaseModel)
 Layer = dict[str, tuple[Any, str]]
-"""Values and their origins by dotted key."""
+"""Each dotted key's value and its origin."""
 
 
 class BadSettings(FlyballError):
@@ -195,7 +195,7 @@ def _without_preset(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
 
 
 def _chosen(layers: Sequence[Layer]) -> tuple[Sequence[str], str]:
-    """Return the keys of the configurations to run, from the last layer that names any or a profile, and its origin."""
+    """Return the configurations to run and their origin, from the last layer with ``configs`` or ``profile``."""
     for layer in reversed(layers):
         keys, origin = layer.get("configs", (None, ""))
         if keys is not None:
@@ -265,9 +265,9 @@ def _check_thresholds(run: RunSettings, origins: Mapping[str, str]) -> None:
 
 
 def parse(assignments: Sequence[str]) -> dict[str, Any]:
-    """Read pairs as ``pair`` does, with keys as in ``flyball.toml``.
+    """Parse ``--set`` arguments into values by dotted key, as in ``flyball.toml``.
 
-    Raises ``BadSettings`` when a key is no setting of a run, and names the nearest.
+    Raises ``BadSettings`` for a key that is not a setting of a run.
     """
     values = dict(pair(assignment, "feedback.stall.velocity=3") for assignment in assignments)
     known = _layer(values, SET, SET)
@@ -292,7 +292,7 @@ def pair(assignment: str, example: str) -> tuple[str, Any]:
 
 
 def changed(settings: RunSettings, values: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """Return a run's settings as RUN_CONFIGURED holds them, some changed by dotted key, as in ``flyball.toml``.
+    """Return a run's settings as RUN_CONFIGURED holds them, with ``values`` changed by dotted key.
 
     Raises ``BadSettings`` for an invalid value or a configuration that the run does not have.
     """

@@ -22,7 +22,7 @@ SELF = "self"
 
 
 class EnvSettings(Settings):
-    """Games of an iteration."""
+    """Rules, rewards and seats of the games to learn from."""
 
     reward_mode: Rewards = "terminal"
     normalize_rewards: Literal[True] = Field(True, description="outcomes are always in [-1, 1]")
@@ -33,7 +33,7 @@ class EnvSettings(Settings):
 
 
 class CollectionSettings(Settings):
-    """Games of an iteration, and opponents."""
+    """Number, sampling and opponents of an iteration's games."""
 
     games_per_iteration: int = Field(256, ge=1, description="games before each update")
     num_iterations: int = Field(100, ge=1, description="iterations of collecting and updating")
@@ -68,7 +68,7 @@ class CloningSettings(Settings):
 
 
 class TrunkSettings(Settings):
-    """The network: a trunk of two layers, ``hidden_dim`` and half as wide, or of those in ``hidden``."""
+    """The network's trunk: two layers of ``hidden_dim`` and half as many units, or the layers in ``hidden``."""
 
     obs_dim: int | None = Field(None, ge=1, description="checked against the game's")
     action_dim: int | None = Field(None, ge=1, description="checked against the game's")
@@ -193,11 +193,11 @@ _TUNED: dict[ConfigKey, dict[str, Any]] = {
         "ppo.batch_size": 2048,
         "ppo.entropy_coef": 0.002,
         "ppo.entropy_coef_end": 0.0005,
-        "training.eval_games": 12_000,  # with half as many, the best is too often the luckiest
+        "training.eval_games": 12_000,  # with half as many, luck too often decides which model is best
         "training.eval_frequency": 10,
         "training.checkpoint_frequency": 10,
     },
-    ConfigKey("tic_tac_toe_2p"): {"collection.num_iterations": 400},  # half a minute, and hardly a game is lost
+    ConfigKey("tic_tac_toe_2p"): {"collection.num_iterations": 400},  # half a minute; the policy then seldom loses
     # Random players never finish this race, so there is nothing to learn from a random start.
     ConfigKey("chinese_checkers_3p"): {
         "collection.initial_policy": "behavioral_clone",

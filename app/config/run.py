@@ -1,4 +1,4 @@
-"""The settings of a run, the first event of its journal (RUN_CONFIGURED), and those of its league."""
+"""The settings of a run and its league, which RUN_CONFIGURED, the first event of a journal, records."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -56,7 +56,7 @@ class AdmissionSettings(Settings):
 
 
 class MatchmakingSettings(Settings):
-    """Shares of the categories; the shares of empty ones go to the others in proportion.
+    """Shares of the opponent categories; an empty one's share goes to the others in proportion.
 
     ``prioritised`` is AlphaStar's: the whole league, weighted by ``curve`` (Vinyals et al. 2019).
     """
@@ -89,7 +89,7 @@ MATCHMAKING: dict[str, MatchmakingSettings] = {
     ),
     "mirror": MatchmakingSettings(mirror=1, peers=0, exploitable=0, baselines=0, cold_start=0),
 }
-"""Presets. ``alphastar`` is the mix of AlphaStar's main agents; its forgotten players are among the prioritised."""
+"""Presets. ``alphastar`` is the mix of AlphaStar's main agents; its forgotten players are part of ``prioritised``."""
 
 
 class TournamentSettings(Settings):

@@ -19,7 +19,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with some settings changed, validated. Raises ``ValidationError``, also for an unknown one."""
+        """Return a validated copy with changes. Raises ``ValidationError``, also for an unknown setting."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}  # without cached properties
         return self.model_validate(fields | changes)
 
@@ -67,7 +67,7 @@ GaeLambda = Annotated[
 class PpoSettings(Settings):
     """Proximal policy optimisation (Schulman et al. 2017).
 
-    The defaults gave the strongest players of the two-player games after 20 seconds, among several tried. Rewards come
+    Of several settings, the defaults gave the strongest players of the two-player games after 20 seconds. Rewards come
     at the end of games of any length, so nothing is discounted. Later moves are exploratory and often bad, so the
     critic judges a move soon after it (lambda 0.75 rather than 0.95).
     """

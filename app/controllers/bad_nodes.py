@@ -1,15 +1,15 @@
-"""Bad nodes: workers whose shards are worse than what others deliver for the same configuration (ADR-019).
+"""Quarantine of workers whose shards are worse than other workers' (ADR-019).
 
-Evidence is relative to other workers: what all deliver alike is the configuration's fault. A worker is put into
-quarantine
+A worker is compared with others on the same configuration, because a fault that all of them show is the
+configuration's. A worker is put into quarantine
 
 - at its first shard whose games break the rules, unless more than half of the workers with recent shards of the
   configuration break them;
-- after several shards in a row that each score far below all shards of others for its configuration since then.
+- after ``bad_shards`` shards in a row, each scoring far below every shard that others delivered in the same time.
 
 A quarantined worker plays probes. Good probes in a row end the quarantine, a bad one makes it longer. A probe is
-compared only with shards that others delivered meanwhile, because otherwise a run's last worker would stay in
-quarantine for ever.
+compared only with shards that others delivered since the quarantine began or grew. Without such shards it counts as
+good, because otherwise a run's last worker would stay in quarantine for ever.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ LATEST = 12
 
 
 class Delivered(Row, frozen=True):
-    """A shard: its worker and the time of its inspection; no score: its games break the rules."""
+    """A delivered shard, inspected at ``at_us``; ``score`` is ``None`` if its games break the rules."""
 
     worker: str
     at_us: int
@@ -34,10 +34,10 @@ class NodeRow(Row, frozen=True):
     """The quarantine state of one worker.
 
     Attributes:
-        times_us: of its latest ``bad_shards`` shards, or when a quarantine began or ended.
-        bad: its shards in a row that were far below all others.
-        quarantines: in a row, each longer than the one before; 0: not in quarantine.
-        good_probes: in a row.
+        times_us: times of its latest ``bad_shards`` inspections, or of a change of its quarantine.
+        bad: number of its shards in a row that scored far below all others'.
+        quarantines: number of quarantines in a row, which sets their length; 0: not in quarantine.
+        good_probes: number of good probes in a row.
         broken: the configuration whose rules its games broke, if that began the quarantine.
     """
 
@@ -49,7 +49,7 @@ class NodeRow(Row, frozen=True):
 
 
 class NodeWatch:
-    """The workers of a configuration's shards, updated by one event.
+    """Judges the workers of a configuration's shards at one event.
 
     Args:
         settings: the thresholds.
@@ -79,7 +79,7 @@ class NodeWatch:
     def score(self, worker: str, score: float) -> None:
         """Take in a shard whose games follow the rules."""
         node, most = self.node(worker), self._settings.bad_shards
-        if node.quarantines:  # it was played before
+        if node.quarantines:  # the shard was played before the quarantine
             return
         far_below = self._is_far_below(worker, score)
         bad = node.bad if far_below is None else node.bad + 1 if far_below else 0
@@ -91,8 +91,8 @@ class NodeWatch:
             self._quarantine(worker, reason)
 
     def is_at_fault(self, worker: str, reason: str) -> bool:
-        """Take in a shard whose games break the rules; return whether that is its worker's fault alone."""
-        if self.node(worker).quarantines:  # it was played before
+        """Take in a shard whose games break the rules; return whether only its worker is at fault."""
+        if self.node(worker).quarantines:  # the shard was played before the quarantine
             return True
         self._remember(worker, None)
         breaks = {one.worker: one.score is None for one in self.delivered}
@@ -129,7 +129,7 @@ class NodeWatch:
         self.said.append(NodeQuarantined(worker=worker, lasts_seconds=lasts, reason=reason))
 
     def _is_far_below(self, worker: str, score: float) -> bool | None:
-        """Return whether a score is far below all of others meanwhile; ``None`` without others."""
+        """Return whether a score is far below all recent scores of other workers; ``None`` without such scores."""
         times_us = self.node(worker).times_us
         since_us = times_us[0] if times_us else 0
         others = [

@@ -1,4 +1,4 @@
-"""Controllers: reducers that are also shown the FeedbackState of every configuration, read-only."""
+"""Base class of controllers: reducers that can read every configuration's FeedbackState."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,10 +9,10 @@ from app.events import HandlerReducer, Parameter, Payload
 
 @dataclass(frozen=True)
 class Controller(HandlerReducer):
-    """Base of the feedback controllers. Built from the run's settings, it holds nothing that changes.
+    """Base of the feedback controllers: immutable, and built from the run's settings.
 
-    Its host folds FeedbackState from each event first, once for all controllers. Then each controller's handler of the
-    event is called with the controller's own rows, the event, and those states.
+    For each event the host first updates FeedbackState, once for all controllers. Then it calls each controller's
+    handler of the event with the controller's own rows, the event, and those states.
 
     Attributes:
         row: the type of its rows.

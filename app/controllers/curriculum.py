@@ -1,11 +1,12 @@
 """CurriculumIntegration: each configuration's share of self-play.
 
-Weights follow evaluations: each rating may change the shares, and a cooldown keeps them from swinging.
+Each rating may change the weights, and a cooldown keeps them from swinging.
 A configuration that improves faster, or has played less than the others, weighs more; one whose data is poor weighs
-less. What is unknown counts neither way. Weights are clamped and average 1: the least weight is the starvation floor.
+less. An unknown velocity or quality is a factor of 1. Weights average 1, and the lower clamp prevents starvation.
 
 All measures are relative to the other configurations, because Elo an hour depends on the cluster and on the stage of
-learning. Games are counted in requests, because a hundred games of 8 moves take as long as one of 150.
+learning. Self-play is counted in requests, because game lengths differ: a hundred games of 8 moves take as long as one
+of 150.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,7 +22,7 @@ from app.core import ConfigKey
 from app.events import CurriculumRebalanced, Emission, EvaluationCompleted, Event, Payload, Row, Step, handles
 
 ALL = ""
-"""The one row: weights concern all configurations together."""
+"""Key of the only row, because weights concern all configurations together."""
 
 
 class CurriculumRow(Row, frozen=True):
@@ -31,9 +32,9 @@ class CurriculumRow(Row, frozen=True):
 
 
 class Usual(NamedTuple):
-    """Means over configurations: requests of self-play played so far, and Elo/h gained.
+    """Means over configurations: self-play requests played so far, and Elo/h gained.
 
-    The velocity is at least ``least_velocity``, because noise would decide where all configurations stand still.
+    The velocity is at least ``least_velocity``, because otherwise noise sets the weights when no configuration gains.
     """
 
     requests: float
@@ -41,10 +42,10 @@ class Usual(NamedTuple):
 
 
 def raw_weight(state: FeedbackState, requests: float, usual: Usual) -> float:
-    """Return a configuration's weight before clamping; 1 when nothing is known.
+    """Return a configuration's weight before scaling and clamping: a product of three factors.
 
-    velocity: 1 + tanh(v / (2 usual)) for v > 0, so up to double; deficit: sqrt of usual requests over its own, from one
-    half to double; quality: from one half to 1.
+    Velocity v > 0: 1 + tanh(v / (2 usual v)), from 1 to 2. Deficit: square root of usual requests over its own, from
+    0.5 to 2. Quality: from 0.5 to 1.
     """
     ahead = _gain(state) / (2 * usual.velocity)
     deficit = min(2.0, max(0.5, sqrt((usual.requests + 1) / (requests + 1))))
@@ -62,7 +63,7 @@ def normalised(raw: Mapping[ConfigKey, float], minimum: float, maximum: float) -
     sums = list(accumulate(ordered, initial=0.0))
 
     def total(scale: float) -> float:
-        """Return the sum of the clamped weights without looking at each: there may be ten thousand."""
+        """Return the sum of the clamped weights in logarithmic time, because there may be ten thousand."""
         low, high = bisect_left(ordered, minimum / scale), bisect_right(ordered, maximum / scale)
         return minimum * low + scale * (sums[high] - sums[low]) + maximum * (len(ordered) - high)
 

@@ -1,4 +1,4 @@
-"""Data quality rules: the score sets self-play rate and intensity; a game that breaks the rules blocks training."""
+"""Data quality rules for the self-play rate, the training intensity and the training block."""
 
 from app.config.feedback import FeedbackSettings, IntensitySettings, QualitySettings
 from app.controllers.state import FeedbackState
@@ -15,16 +15,16 @@ from app.events import (
 
 
 class QualityRow(Row, frozen=True):
-    """Working memory of the rules.
+    """State of one configuration's quality rules.
 
-    A rule acts when its own conclusion changes. So an operator's rate or intensity holds until the quality crosses a
+    A rule acts only when its own decision changes. So an operator's rate or intensity holds until the quality crosses a
     threshold.
 
     Attributes:
-        penalised: the rule's last conclusion about the rate.
-        intensity: its last conclusion about the intensity.
-        held: an operator blocked training, and only an operator lifts the block.
-        clean_checks: shards in a row that replay without a difference, since training was blocked.
+        penalised: the rule decided last to penalise the rate.
+        intensity: the intensity that the rule decided last.
+        held: an operator blocked training, and only an operator may lift the block.
+        clean_checks: number of shards in a row without a replay difference since training was blocked.
         intensity_us: when the intensity was last changed.
     """
 
@@ -39,7 +39,7 @@ Change = tuple[QualityRow, tuple[Payload, ...]]
 
 
 def intensity_of(quality: float | None, settings: IntensitySettings) -> Intensity:
-    """Return the training intensity for a quality in [0, 1]; unknown quality trains normally."""
+    """Return the training intensity for a quality in [0, 1]; normal if the quality is unknown."""
     if quality is None:
         return "normal"
     levels: tuple[tuple[float, Intensity], ...] = (
@@ -52,14 +52,14 @@ def intensity_of(quality: float | None, settings: IntensitySettings) -> Intensit
 
 
 def apply_quality(row: QualityRow, state: FeedbackState, settings: FeedbackSettings, now_us: int) -> Change:
-    """Set penalty and intensity from the smoothed quality, which is known."""
+    """Decide penalty and intensity by the smoothed quality, which must be known."""
     row, penalty = _penalty(row, state, settings.quality)
     row, intensity = _intensity(row, state, settings.intensity, now_us)
     return row, (*penalty, *intensity)
 
 
 def _penalty(row: QualityRow, state: FeedbackState, settings: QualitySettings) -> Change:
-    """Penalise below one threshold, lift the penalty at a higher one."""
+    """Penalise the rate below one threshold, and lift the penalty at a higher one."""
     quality = state.quality_score
     assert quality is not None
     if not row.penalised and quality < settings.penalty_below:

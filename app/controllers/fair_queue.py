@@ -1,11 +1,11 @@
-"""The scheduler's rows, and the fair queue over them: a pure function, which looks at all rows for every turn.
+"""The scheduler's rows, and a fair queue that picks the next turn from them.
 
-Weighted fair queueing (Demers, Keshav and Shenker 1989, with the start tags of Goyal, Vin and Cheng 1996): a
-configuration that wants games waits with the tag at which its last turn finished (or shortly before virtual time, if it
-was away), and finishes its turn at tag + cost / priority, the cost being the worker seconds of a turn. The least tag
-goes first. Whatever the priorities within their bounds, every waiting configuration's turn comes, and shares of worker
-time are as the priorities. Virtual time is the
-latest start of a turn: it never falls, so the tag of a configuration that waits does not change.
+Weighted fair queueing (Demers, Keshav and Shenker 1989, with the start tags of Goyal, Vin and Cheng 1996). A
+configuration that wants games waits with a tag: the finish of its last turn, or shortly before virtual time if it was
+away for long. The least tag goes first. Its turn finishes at tag + cost / priority, where the cost is the worker
+seconds of a turn. Priorities are bounded, so every waiting configuration's turn comes, and worker time is shared in
+proportion to priority. Virtual time is the latest start of a turn. It never falls, so the tag of a waiting
+configuration does not change.
 """
 
 from collections import Counter
@@ -21,34 +21,34 @@ from app.core import ConfigKey, EventId
 from app.events import Cause, Row, ShardRef
 
 HIGHEST = 2.0
-"""The highest priority; the lowest is the starvation floor's share of it."""
+"""The highest priority; the lowest is ``starvation_floor`` times the highest."""
 
 UNCERTAIN_ELO = 100.0
-"""A rating's standard error that doubles the priority."""
+"""Standard error of a rating, in Elo, at which the priority doubles."""
 
 CREDIT_TURNS = 2
 """Turns at the lowest priority that a configuration may catch up after it was away."""
 
 MOST_LEASES = 2
-"""Longest time between requests that counts, in leases, because later ones were given up."""
+"""Cap, in leases, on a request's measured duration and on the time between two requests."""
 
 LEAST_RATE = 0.01
-"""Lowest self-play rate that counts; a lower one, as an operator may set, would stop all games or overflow."""
+"""Lowest self-play rate that counts, because a lower one, set by an operator, would stop all games or overflow."""
 
 NEWEST_GAP = 1 / 32
-"""Least weight of the newest time between requests in the mean, because requests come in bursts."""
+"""Least weight of the newest time between requests in their mean; small, because requests come in bursts."""
 
 
 class Asked(Row, frozen=True):
-    """A request without a result.
+    """A request under way, until its shard is inspected or it is given up.
 
     Attributes:
-        worker: that has it.
+        worker: the worker that has it.
         at_us: when it was made.
         seen_us: when it was made, named by a heartbeat, or played, whichever came last.
         probe: its worker is in quarantine, and its rows do not count.
         ended: it was played, or failed, and no longer occupies its worker.
-        failed: the next tick gives it up.
+        failed: it failed, and the next tick gives it up.
     """
 
     request: EventId
@@ -67,15 +67,15 @@ class ConfigRow(Row, frozen=True):
         shards: those of the distributed model that are good enough and untrained, oldest first.
         out: the requests that are under way, oldest first.
         good_us: when its latest good shard was inspected.
-        failed_at: the worker at which a request failed first since then, but for workers that had paused.
-        rows_per_game: of the latest shard; ``None`` before the first.
+        failed_at: the first worker at which a request failed since ``good_us``; workers that had paused do not count.
+        rows_per_game: of the latest good shard; ``None`` before the first.
         requested_us: when the latest request was made.
         gap_seconds: mean time between requests without a penalty; ``None`` before the second.
         start: virtual time at the start of its last turn.
-        finish: virtual time at its end.
-        seconds: worker time of its last request.
-        cause: the latest event that changed what it wants: the evidence of requests that a tick, or another
-            configuration's event, triggers.
+        finish: virtual time at the end of its last turn.
+        seconds: worker time of the last request that was played.
+        cause: the latest event that changed its demand for games. It is the evidence of the next requests, because a
+            tick or another configuration's event may trigger them.
     """
 
     shards: tuple[ShardRef, ...] = ()
@@ -96,12 +96,12 @@ class ConfigRow(Row, frozen=True):
         return next((one for one in self.out if one.request == request), None)
 
     def ended(self, asked: Asked, now_us: int, *, failed: bool = False) -> "ConfigRow":
-        """Take a request off its worker: it was played, or ``failed`` until the next tick gives it up."""
+        """Free the worker of a request that was played, or ``failed`` and awaits the next tick."""
         ended = asked.replace(ended=True, failed=failed, seen_us=now_us)
         return self.replace(out=tuple([ended if one is asked else one for one in self.out]))
 
     def without(self, asked: Asked) -> "ConfigRow":
-        """Expect nothing of a request any more."""
+        """Remove a request."""
         return self.replace(out=tuple([one for one in self.out if one is not asked]))
 
 
@@ -114,11 +114,11 @@ class WorkerRow(Row, frozen=True):
         heard_us: time of its last event.
         holds: the requests that its latest heartbeat named.
         lost: its heartbeats have stopped.
-        failures: of its requests in a row.
+        failures: number of its failed requests in a row.
         failing_us: when the first of them failed.
-        pauses: in a row; after a pause it gets one request at a time until one succeeds.
+        pauses: number of pauses in a row; after a pause it gets one request at a time until one succeeds.
         quarantined: it gets one request at a time, a probe.
-        rests_until_us: end of its pause.
+        rests_until_us: time until which a pause or quarantine keeps it from requests.
     """
 
     capacity: int
@@ -133,7 +133,7 @@ class WorkerRow(Row, frozen=True):
     rests_until_us: int | None = None
 
     def places(self, each: int) -> int:
-        """Return how many requests it may have at once: ``each`` for every job that it can run."""
+        """Return how many requests the worker may have at once: at most ``each`` times its capacity."""
         if self.lost or self.rests_until_us is not None:
             return 0
         on_trial = self.quarantined or self.pauses > 0
@@ -154,13 +154,13 @@ def next_turn(
     settings: RunSettings,
     now_us: int,
 ) -> tuple[ConfigKey, str, float] | None:
-    """Return who plays next: a configuration, its worker, and the turn's start; ``None`` if nobody can.
+    """Return the next turn: a configuration, its worker, and the turn's virtual start; ``None`` if no turn is possible.
 
-    A configuration waits with the tag of its last finish, unless it has been away for long: it cannot wait while its
+    A configuration keeps the tag of its last finish unless it was away for long, because it cannot wait while its
     request is under way, and must not lose its share by that. Of equally busy workers the longest unasked comes first.
 
-    A short request may wait behind one that runs, which saves the moment between two requests. Where they are long that
-    is nothing, and rows that come so much later are more often of a model that has been replaced.
+    A worker may hold a second short request while it plays one, which saves the moment between two requests. A long
+    request does not wait at a worker: the gain is small, and its model may have been replaced before it is played.
     """
     limits = settings.feedback.scheduler
     virtual, lowest = max([row.start for row in configs.values()], default=0.0), limits.starvation_floor * HIGHEST
@@ -186,7 +186,7 @@ def waits(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: i
     """Return whether a configuration wants games now: it is due, and lacks rows for a training.
 
     No games are requested while a training or its verdict is awaited, because the model may be replaced. Until the
-    rows of a game are known, one request is made at a time.
+    number of rows per game is known, one request is made at a time.
     """
     if state.lineage.distributed is None or state.lineage.busy:
         return False
@@ -200,15 +200,15 @@ def waits(row: ConfigRow, state: FeedbackState, settings: RunSettings, now_us: i
     limits = settings.feedback
     overdue_us = (limits.trigger.cooldown_seconds + limits.scheduler.lease_seconds) * US
     if fresh >= needed and now_us - row.good_us > overdue_us:
-        fresh = 0  # the trigger would have trained on them, so it does not have them: their request was voided, say
+        fresh = 0  # the trigger lacks these rows, or it would have trained: perhaps their request was voided
     promised = out * settings.config(state.config_key).selfplay.games_per_request * (row.rows_per_game or 0.0)
     return min(fresh, needed) + promised < needed
 
 
 def _due_us(row: ConfigRow, rate: float, limits: SchedulerSettings, *, training: bool) -> int:
-    """Return the earliest time of the next request: at once, unless paused or penalised.
+    """Return the earliest time of the next request, which only a pause or a penalty delays.
 
-    A penalty stretches the measured mean time between two requests, because that depends more on the number of
+    A penalty stretches the measured mean time between requests, because this time depends more on the number of
     workers and on other configurations than on the length of a request.
     """
     if not row.requests:
@@ -231,7 +231,7 @@ def gap_seconds(row: ConfigRow, rate: float, limits: SchedulerSettings, now_us: 
 
 
 def priority(state: FeedbackState, limits: SchedulerSettings, now: datetime) -> float:
-    """Return a priority within [floor * 2, 2]: curriculum weight, staleness, uncertainty."""
+    """Return the priority, in [2 * floor, 2], from curriculum weight, staleness and uncertainty."""
     last = state.last_training_time
     hours = 0.0 if last is None else (now - last).total_seconds() / SECONDS_PER_HOUR
     staleness = min(1.0, max(0.0, hours) / limits.staleness_hours)

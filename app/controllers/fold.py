@@ -1,4 +1,4 @@
-"""Hosting reducers: events in, emissions and changed rows out. No I/O: daemons, replay and simulation share it."""
+"""Fold of events by reducers, without I/O, shared by daemons, replay and simulation."""
 
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -31,10 +31,10 @@ from app.events import (
 )
 
 RowKey = tuple[str, str]
-"""(reducer, row)."""
+"""(reducer's name, row's key)."""
 
 Changed = dict[RowKey, Row | RunSettings | None]
-"""Rows to save (``None``: deleted), and the settings."""
+"""Rows to save (``None``: to delete), and the run's settings."""
 
 Recorded = tuple[str, str]
 """(id, type) of an event that was published."""
@@ -48,8 +48,8 @@ PENDING = "pending "
 """Prefix of the keys of rows that hold decisions not recorded yet."""
 
 MOST_PENDING = 1000
-"""Events after its cause in which a decision is recorded; one that is not, as in the replay of another version's run,
-never was. Counted in positions, so that every host comes to the same."""
+"""Positions after its cause within which a decision must be recorded; later it is dropped. A decision may never be
+recorded, as in the replay of another version's run. Positions, unlike times, are the same for every host."""
 
 
 class PendingDecision(Row, frozen=True):
@@ -57,9 +57,9 @@ class PendingDecision(Row, frozen=True):
 
     Attributes:
         by: the controller.
-        envelope: of the decision, as JSON.
-        sequence: position of its cause, which stands in for its own.
-        recorded_us: time of its cause, likewise.
+        envelope: the decision's envelope, as JSON.
+        sequence: position of its cause, because the decision has none yet.
+        recorded_us: recording time of its cause, for the same reason.
     """
 
     by: str
@@ -69,17 +69,17 @@ class PendingDecision(Row, frozen=True):
 
     @classmethod
     def of(cls, by: str, event: Event[Payload]) -> Self:
-        """Write a decision down."""
+        """Serialise a decision."""
         written = encode(event.envelope).decode()
         return cls(by=by, envelope=written, sequence=event.sequence, recorded_us=event.recorded_us)
 
     def event(self) -> Event[Payload]:
-        """Read it again."""
+        """Return the decision."""
         return Event(decode(self.envelope.encode()), self.sequence, self.recorded_us, self.by)
 
 
 class VoidedEvents(Row, frozen=True):
-    """Positions of voided events that the saved rows don't contain."""
+    """Positions of voided events, which the saved rows leave out."""
 
     positions: tuple[int, ...]
 
@@ -126,12 +126,12 @@ class Outcome:
         return [conclusion.envelope for conclusion in self.conclusions]
 
     def saved(self) -> dict[RowKey, bytes | None]:
-        """Return the changed rows as a state store takes them. Written here, once, however often a row changed."""
+        """Return the changed rows as bytes for a state store, each serialised once."""
         return written(self.changed)
 
 
 def written(rows: Changed) -> dict[RowKey, bytes | None]:
-    """Return rows as a state store takes them."""
+    """Return rows as bytes for a state store."""
     return {key: None if row is None else _written(row) for key, row in rows.items()}
 
 
@@ -154,21 +154,21 @@ class _Seat(NamedTuple):
 
 
 class Fold:
-    """The state of some reducers, folded from events.
+    """Reducers and their rows, folded from events.
 
-    The reducers are built from the settings in RUN_CONFIGURED, and rebuilt when a later one brings other settings;
-    their rows stay. They receive events about the system and about configurations in the run's settings. Where there
-    are controllers, FeedbackState folds each event before them.
+    The reducers are built from the settings in RUN_CONFIGURED. A later RUN_CONFIGURED rebuilds them and keeps their
+    rows. They receive events about the system and about configurations in the run's settings. If there are
+    controllers, FeedbackState folds each event before them.
 
-    A controller sees its own decisions in FeedbackState at once, and their records are not passed to it: an event of a
-    type that it emits and reads is another's, an operator's. Promotions and rollbacks that change nothing are dropped.
+    A controller sees its own decisions in FeedbackState at once, and their records are not passed to it. So an event
+    of a type that it emits and reads comes from an operator. Promotions and rollbacks that change nothing are dropped.
 
     A reducer that fails at an event skips it: its rows stay as they were, the failure is in the outcome, and the other
     reducers go on. Voided events are skipped by all reducers.
 
     Args:
         factories: build the reducers from a run's settings.
-        saved: rows to go on from.
+        saved: rows to start from.
         voided: positions of voided events, in addition to those in ``saved``.
     """
 
@@ -194,7 +194,7 @@ class Fold:
             if owner == HOST and key.startswith(PENDING)
         ]
         for decision in sorted(pending, key=lambda one: one.sequence):
-            with suppress(FlyballError):  # another version's, and unreadable: its record will be a dead letter
+            with suppress(FlyballError):  # written by another version and unreadable; its record will be a dead letter
                 event = decision.event()
                 self._pending[event.id] = decision.by, event
         if SETTINGS_KEY in self._saved:
@@ -225,8 +225,8 @@ class Fold:
 
         Args:
             events: in the journal's order.
-            recorded: all published decisions caused by these events, if they are settled. A step with other decisions
-                is dropped with its rows, because those would wait for answers that never come.
+            recorded: all published decisions caused by these events, if they are settled. A step with a decision that
+                is not among them is dropped, because its rows would wait for answers that never come.
         """
         outcome = Outcome()
         for event in events:
@@ -249,7 +249,7 @@ class Fold:
         return outcome
 
     def _configured(self, event: Event[Any], outcome: Outcome) -> bool:
-        """Take in the run's settings; return whether they are usable. If not, the former ones stay in force."""
+        """Apply the run's settings if they are usable, and return whether they are."""
         try:
             settings = RunSettings.recorded(event.data.settings, event.source)
         except ForeignSettings as error:
@@ -260,7 +260,7 @@ class Fold:
         return True
 
     def _recorded(self, event: Event[Payload], outcome: Outcome) -> str | None:
-        """Return the reducer whose pending decision an event records, and forget that one and overdue ones."""
+        """Return the reducer whose pending decision an event records; drop that decision and overdue ones."""
         oldest = event.sequence - MOST_PENDING
         overdue = [name for name, (_, decision) in self._pending.items() if decision.sequence < oldest]
         for name in overdue:
@@ -272,7 +272,7 @@ class Fold:
         return decider
 
     def _shown(self, name: str) -> States:
-        """Return the states as a controller is shown them: its own decisions included."""
+        """Return the states with a controller's own pending decisions applied."""
         decisions = [
             event for by, event in self._pending.values() if by == name and event.envelope.subject in self._concerned
         ]
@@ -281,7 +281,7 @@ class Fold:
         states: ChainMap[str, FeedbackState] = ChainMap({}, self.rows(FeedbackFold.name))
         for event in decisions:
             if type(event.data) in FeedbackFold.reads:
-                states.update(self._feedback.step(states, event).rows)  # type: ignore[arg-type]  # none is deleted
+                states.update(self._feedback.step(states, event).rows)  # type: ignore[arg-type]  # no row is deleted
         return states
 
     def _apply(
@@ -338,7 +338,7 @@ def voided_in(saved: Mapping[RowKey, bytes]) -> frozenset[int]:
 
 
 def draft(reducer: Hosted, cause: Cause, emissions: Iterable[Emission]) -> list[Envelope[Payload]]:
-    """Write what a reducer emitted as events that follow from their cause.
+    """Return a reducer's emissions as events that follow from their cause.
 
     Raises:
         UndeclaredEmission: the reducer does not declare one of the types, or does not own a parameter.

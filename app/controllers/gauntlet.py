@@ -1,4 +1,4 @@
-"""GauntletFeedbackController: a gauntlet's results set the work and the noise of coming trainings."""
+"""GauntletFeedbackController: tunes training and self-play parameters by a gauntlet's results."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -41,7 +41,7 @@ class GauntletFeedbackController(Controller):
     def evaluated(
         self, rows: Mapping[str, GauntletRow], event: Event[EvaluationCompleted], states: States
     ) -> Step[GauntletRow]:
-        """Set the parameters that a gauntlet's scores call for, once per cooldown."""
+        """Set the parameters that a gauntlet's scores call for, at most once per cooldown."""
         data, key = event.data, event.subject
         if data.purpose != "rating":
             return Step()
@@ -59,7 +59,7 @@ class GauntletFeedbackController(Controller):
         return Step({key: GauntletRow(changed_us=event.recorded_us)}, tuple(emissions)) if emissions else Step()
 
     def _wanted(self, state: FeedbackState, data: EvaluationCompleted) -> dict[Parameter, tuple[float, str]]:
-        """Return the parameters as the gauntlet would have them, within their clamps, and why."""
+        """Return the parameters that the gauntlet's scores call for, within their clamps, with reasons."""
         limits, config = self.settings.feedback.gauntlet, self.settings.config(state.config_key)
         scores = {match.opponent: match.score.mean for match in data.results}
         wanted: dict[Parameter, tuple[float, str]] = {}
@@ -71,7 +71,7 @@ class GauntletFeedbackController(Controller):
             wanted["base_temperature"] = min(temperature, cooler), why
             wanted["quality_threshold"] = bounded("quality_threshold", stricter, self.settings, state.config_key), why
         random = next((match.score for match in data.results if match.opponent == RANDOM), None)
-        if random is not None and random.upper < limits.weak_win_rate:  # work never falls again, and games may be few
+        if random is not None and random.upper < limits.weak_win_rate:  # upper bound, because a raise is never undone
             why = f"{random.mean:.1%} of {random.n} games against random, certainly below {limits.weak_win_rate:.0%}"
             before = state.parameter("epochs", self.settings)
             epochs = min(limits.max_epochs, int(before * limits.work_factor))

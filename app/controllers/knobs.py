@@ -1,12 +1,12 @@
-"""Tunable parameters: their values as configured, and the bounds that FeedbackState keeps decided ones within.
+"""Tunable parameters: configured values, and bounds that FeedbackState applies to decided values.
 
-An operator may publish any number, and journals hold what was published. Payloads can't hold these bounds, because
-the bounds depend on a run's settings. A value that is configured beyond them stays. The owner of the learning rate has
-narrower bounds: it lowers a rate above the maximum, and never raises one above it.
+An operator may publish any number, and payloads can't check these bounds, because the bounds depend on a run's
+settings. All but the quality threshold's include the configured value. The owner of the learning rate has narrower
+bounds: it may lower a rate that is above the maximum, but never raises one above it.
 
-No quality threshold counts for more than ``intensity.reduced``, the quality at which training begins. The smoothed
-quality is a mean of scores, so where it allows training, at least one score reaches the threshold. With a higher
-threshold a configuration could play for ever: too good to pause, and too poor to train on.
+The quality threshold is capped at ``intensity.reduced``, the quality at which training begins. The smoothed quality is
+a mean of scores, so when it allows training, at least one score reaches the threshold. With a higher threshold a
+configuration could play for ever, with data too good for a pause and too poor for a training.
 """
 
 from app.config import RunSettings
@@ -15,7 +15,7 @@ from app.events import Parameter
 
 
 def bounded(parameter: Parameter, value: float, settings: RunSettings, key: str) -> float:
-    """Return a parameter of a configuration when it is set to ``value``, within its bounds."""
+    """Return ``value`` clamped to the bounds of a configuration's parameter."""
     limits, rates, config = settings.feedback.gauntlet, settings.feedback.learning_rate, settings.config(key)
     strictest = min(settings.feedback.intensity.reduced, max(limits.max_quality_threshold, settings.min_quality))
     games, temperature = config.selfplay.games_per_request, config.selfplay.temperature
@@ -31,7 +31,7 @@ def bounded(parameter: Parameter, value: float, settings: RunSettings, key: str)
 
 
 def configured(parameter: Parameter, settings: RunSettings, key: str) -> float:
-    """Return the value of a parameter of a configuration as long as none is decided."""
+    """Return a parameter's configured value, which holds until another is decided."""
     config = settings.config(key)
     match parameter:
         case "learning_rate":

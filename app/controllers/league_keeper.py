@@ -1,8 +1,7 @@
-"""LeagueKeeper: members of each configuration's league, and matchmaking of its current model.
+"""LeagueKeeper: controls each league's members, and matchmaking of the current model.
 
 Only promoted models enter, if the schedule admits them; checkpoints of rejected ones are deleted. Expired and excess
-members retire in the same step. A rollback retires all members that were promoted after the
-restored model.
+members retire in the same step. A rollback retires all members that were promoted after the restored model.
 
 The keeper applies its own events to its league at once, by ``league_after``, because it does not read them back.
 """
@@ -47,7 +46,7 @@ class LeagueRow(Row, frozen=True):
 
     Attributes:
         league: its members, and what they have played.
-        rated: the model that was rated last, without its parent.
+        rated: the model that was rated last; its parent is not set.
         promoted: the champions of the lineage, members or not, as agents. Their parents are their nearest ancestors in
             the league.
     """
@@ -62,7 +61,7 @@ FIRST = LeagueRow()
 
 
 def rated_agent(data: EvaluationCompleted) -> Agent:
-    """Return a model as its rating games show it."""
+    """Return a rated model as an agent without parent and roles."""
     return Agent(
         id=data.model,
         kind="checkpoint",
@@ -76,7 +75,7 @@ def rated_agent(data: EvaluationCompleted) -> Agent:
 def promoted_agent(row: LeagueRow, data: ModelPromoted) -> Agent:
     """Return a promoted model as an agent, with its rating if it was rated last.
 
-    Its parent is the nearest ancestor in the league: the previous champion, or the parent of that one.
+    Its parent is the nearest ancestor in the league: the previous champion, or that champion's parent.
     """
     before = next((agent for agent in row.promoted if agent.id == data.previous), None)
     ancestors = (data.previous, before and before.parent)
@@ -87,7 +86,7 @@ def promoted_agent(row: LeagueRow, data: ModelPromoted) -> Agent:
 
 
 def with_ratings(promoted: tuple[Agent, ...], ratings: Iterable[AgentRating]) -> tuple[Agent, ...]:
-    """Return the promoted models with newer ratings, those that have one."""
+    """Return the promoted models, updated with newer ratings where there are any."""
     newer = {one.agent: one for one in ratings}
     return tuple(
         agent.rated(one.elo, one.elo_stderr, one.games) if (one := newer.get(agent.id)) else agent for agent in promoted
@@ -138,7 +137,7 @@ class LeagueKeeper(Controller):
     def run_configured(self, rows: Rows, event: Event[RunConfigured], states: States) -> Step[LeagueRow]:
         """Match the current models again, because the settings may differ."""
         emissions = list[Emission]()
-        for config in self.settings.configs:  # rows change their order at a restart, and ids depend on it
+        for config in self.settings.configs:  # in settings order: rows change theirs at a restart, and ids depend on it
             if row := rows.get(config.key):
                 decided = self._matched(row, state_of(states, config.key))
                 emissions += (Emission(data, config.key) for data in decided)
@@ -157,7 +156,7 @@ class LeagueKeeper(Controller):
 
     @handles(ModelPromoted)
     def promoted(self, rows: Rows, event: Event[ModelPromoted], states: States) -> Step[LeagueRow]:
-        """Let a promoted model enter, if the schedule wants it."""
+        """Admit a promoted model to the league, if the schedule calls for it."""
         before, row = self._rows(rows, event)
         newest = promoted_agent(row, event.data)
         others = tuple(agent for agent in row.promoted if agent.id != newest.id)
@@ -174,7 +173,7 @@ class LeagueKeeper(Controller):
 
     @handles(EloUpdated)
     def elo_updated(self, rows: Rows, event: Event[EloUpdated], states: States) -> Step[LeagueRow]:
-        """Take in published ratings."""
+        """Update the champions with published ratings."""
         before, row = self._rows(rows, event)
         row = row.replace(promoted=with_ratings(row.promoted, event.data.ratings))
         return self._step(event, states, before, row, ())
@@ -192,7 +191,7 @@ class LeagueKeeper(Controller):
         return before, before.replace(league=fold_league(league, event, self.settings.league.admission))
 
     def _matched(self, row: LeagueRow, state: FeedbackState) -> tuple[MatchmakingUpdated, ...]:
-        """Decide the current model's opponents, if the decision differs from the last one."""
+        """Return the current model's matchmaking, if it differs from the last decision."""
         league = row.league
         known = {agent.id: agent for agent in row.promoted} | league.agents
         hero = known.get(league.champion or "")
@@ -217,7 +216,7 @@ class LeagueKeeper(Controller):
         return row.replace(promoted=(*others, known)), self._entering(row.league, known)
 
     def _entering(self, league: League, newest: Agent) -> tuple[CheckpointAdded, ...]:
-        """Return the admission of a promoted model, if it has a rating and the schedule wants it."""
+        """Return the admission of a promoted model, if it has a rating and the schedule calls for it."""
         member = league.agents.get(newest.id)
         if newest.elo is None or newest.elo_stderr is None or (member is not None and not member.retired):
             return ()

@@ -1,8 +1,8 @@
 """EvaluationFeedbackHandler: the learning rate follows the gain in rating.
 
-Ratings come with errors of tens of Elo, and the rule is asked every hour: a mean gain that is not significant counts as
-none. Without that, noise alone lowers a learning rate by a tenth of itself a day, for a cut is larger than a raise.
-So a single loss anomaly lowers nothing either; several trainings in a row with one, each further out, do.
+Ratings have errors of tens of Elo, so a mean gain that is not significant changes nothing. Otherwise noise alone would
+lower the learning rate by a tenth a day, because a cut is larger than a raise. For the same reason a single loss
+anomaly changes nothing; several trainings in a row with an anomaly lower the rate.
 """
 
 from collections.abc import Mapping
@@ -58,7 +58,7 @@ class EvaluationFeedbackHandler(Controller):
     def parameter_set(self, rows: Rows, event: Event[HyperparameterUpdated], states: States) -> Step[LearningRow]:
         """Pass on a parameter of training that another controller or an operator has set.
 
-        An operator's learning rate holds for a cooldown, then the rule goes on from there.
+        An operator's learning rate holds for a cooldown; then the rule continues from it.
         """
         data, state = event.data, state_of(states, event.subject)
         if data.parameter == "learning_rate":
@@ -88,7 +88,7 @@ class EvaluationFeedbackHandler(Controller):
 
     @handles(ModelRolledBack)
     def rolled_back(self, rows: Rows, event: Event[ModelRolledBack], states: States) -> Step[LearningRow]:
-        """Forget the ratings: the leap back up to the model from before is no gain."""
+        """Drop the ratings, because the restored model's higher rating is not a gain."""
         return Step({event.subject: rows.get(event.subject, FIRST).replace(elos=(), stderrs=())})
 
     @handles(TrainingFailed)
@@ -135,12 +135,12 @@ class EvaluationFeedbackHandler(Controller):
         return Step({event.subject: changed}, (self._params(state, reason, learning_rate=self._within(state, rate)),))
 
     def _within(self, state: FeedbackState, rate: float) -> float:
-        """Return a learning rate within its bounds; one that is above them already may stay there."""
+        """Return a learning rate within its bounds; a rate that is above them already may stay."""
         limits = self.settings.feedback.learning_rate
         return min(max(rate, limits.minimum), max(limits.maximum, state.parameter("learning_rate", self.settings)))
 
     def _params(self, state: FeedbackState, reason: str, **changes: float) -> Emission:
-        """Emit all parameters of coming trainings, some of them changed."""
+        """Return the emission of all training parameters, with ``changes`` applied."""
         names: tuple[Parameter, ...] = ("epochs", "games_per_iteration", "learning_rate")
         values: dict[str, Any] = {name: state.parameter(name, self.settings) for name in names} | changes
         return Emission(AdaptiveParamsChanged(**values, reason=reason))

@@ -1,10 +1,10 @@
-"""ModelLifecycleCoordinator: which model is current. Promotion by GSPRT, rollback on severe regressions.
+"""ModelLifecycleCoordinator: promotes models by GSPRT, and rolls back severe regressions.
 
-A candidate first plays its gauntlet, which rates it; then gate games against the current model, kept apart from the
-rating games, until the sequential test decides. Its observations are rotations: games of one opening or deal, the
-candidate in each seat (the pentanomial model with two players). A candidate that was not trained from
-the current model is refused: its base has been replaced or rolled back meanwhile. Rolling back is idempotent: it names
-the model it replaces, and a model that is no longer current is not replaced again.
+A candidate first plays its gauntlet, which rates it. Then it plays gate games against the current model, kept apart
+from the rating games, until the sequential test decides. The test's observations are rotations: games of one opening or
+deal, the candidate in each seat (with two players, the pentanomial model). A candidate that was not trained from the
+current model is rejected, because its base has been replaced. A rollback is idempotent: it names the model that it
+replaces, and has no effect if that model is not current.
 
 A model that an operator promoted is rated, because it may have no rating. A model restored by a rollback is rated
 again, because the next candidates are compared with it.
@@ -40,13 +40,13 @@ from app.events import (
 )
 
 MAX_ROUNDS = 40
-"""Gate rounds after which a candidate is kept out, failed ones included."""
+"""Gate rounds, failed ones included, after which an undecided candidate is rejected."""
 
 
 class Candidate(Row, frozen=True):
-    """The model that wants to be promoted, its rating evaluation if it was played, and its gate games.
+    """The model that may be promoted, with its rating, if known, and its gate games.
 
-    ``rotations`` adds up those of the ``MatchResult`` of every round.
+    ``rotations`` is the sum of ``MatchResult.rotations`` over all rounds.
     """
 
     model: ModelHash
@@ -70,7 +70,7 @@ class Candidate(Row, frozen=True):
         return self.replace(rotations=summed, games=self.games + match.games)
 
     def plays_gate(self, model: ModelHash) -> bool:
-        """Return whether gate games of this model are the candidate's, which plays them once it is rated."""
+        """Return whether a model is this candidate and already rated, so that its gate games count."""
         return self.model == model and self.rating_id is not None
 
 
@@ -94,7 +94,7 @@ class ModelLifecycleCoordinator(Controller):
 
     @handles(TrainingCompleted)
     def trained(self, rows: Rows, event: Event[TrainingCompleted], states: States) -> Step[GateRow]:
-        """Take up the candidate; no other model's, while one awaits its verdict."""
+        """Store the new candidate, unless another one awaits its verdict."""
         data, candidate = event.data, state_of(states, event.subject).lineage.candidate
         if candidate not in (None, data.model):
             return Step()
@@ -102,7 +102,7 @@ class ModelLifecycleCoordinator(Controller):
 
     @handles(EvaluationCompleted)
     def evaluated(self, rows: Rows, event: Event[EvaluationCompleted], states: States) -> Step[GateRow]:
-        """Judge the candidate: its gauntlet opens the gate, gate games decide."""
+        """Start the gate after the gauntlet, and judge the candidate by its gate games."""
         candidate, data = rows.get(event.subject, GateRow()).candidate, event.data
         current = state_of(states, event.subject).lineage.current_model
         if candidate is None or candidate.model != data.model or data.purpose not in {"rating", "gate"}:
@@ -112,7 +112,7 @@ class ModelLifecycleCoordinator(Controller):
             if not candidate.plays_gate(data.model) or len(match.rotations) != rotation_outcomes(players):
                 return Step()
             if current and match.opponent_model != current:
-                return self._another_round(event, current, candidate)  # it says nothing about the current champion
+                return self._another_round(event, current, candidate)  # the match says nothing about the champion
             return self._judged(event, current, candidate.after(match, players))
         rated = candidate.replace(rating_id=event.id, elo=data.elo, elo_stderr=data.elo_stderr)
         if current is None:
@@ -123,7 +123,7 @@ class ModelLifecycleCoordinator(Controller):
 
     @handles(EvaluationFailed)
     def evaluation_failed(self, rows: Rows, event: Event[EvaluationFailed], states: States) -> Step[GateRow]:
-        """Play gate games again."""
+        """Request another round after failed gate games."""
         candidate, data = rows.get(event.subject, GateRow()).candidate, event.data
         if data.purpose == "gate" and candidate and candidate.plays_gate(data.model):
             current = state_of(states, event.subject).lineage.current_model
@@ -147,7 +147,7 @@ class ModelLifecycleCoordinator(Controller):
 
     @handles(RollbackRequested)
     def rollback_requested(self, rows: Rows, event: Event[RollbackRequested], states: States) -> Step[GateRow]:
-        """Roll back to the model before."""
+        """Roll back to the previous champion."""
         lineage = state_of(states, event.subject).lineage
         return self._roll_back(event, lineage, event.data.model, None, event.data.reason)
 
@@ -155,9 +155,9 @@ class ModelLifecycleCoordinator(Controller):
     def current_decided(
         self, rows: Rows, event: Event[ModelPromoted] | Event[ModelRolledBack], states: States
     ) -> Step[GateRow]:
-        """Request a rating of an operator's model; drop the candidate, which was not trained from it.
+        """Request a rating of the model that an operator made current, and drop the candidate.
 
-        Own decisions are not shown here (see ``Fold``): their models were rated when they were taken.
+        The candidate was not trained from that model. The controller's own decisions do not arrive here (see ``Fold``).
         """
         current = state_of(states, event.subject).lineage.current
         assert current is not None  # the event made it so

@@ -1,4 +1,4 @@
-"""Lineage of one configuration's models: which is current, what came before it, what is about to replace it."""
+"""Lineage of a configuration's models: champions, the candidate, and the distributed model."""
 
 from typing import Self
 
@@ -39,10 +39,10 @@ class DistributedModel(Row, frozen=True):
 
 
 class Lineage(Row, frozen=True):
-    """A configuration's models, the one record that all reducers share.
+    """A configuration's models; all reducers share this record.
 
     Attributes:
-        champions: the latest current models, the present one last.
+        champions: the latest champions, the current one last.
         training: the request of the training under way.
         candidate: the model trained last, until it is promoted, rejected, or cannot be rated.
         distributed: the model distributed last.

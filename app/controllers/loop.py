@@ -1,7 +1,7 @@
-"""FeedbackLoopController: evaluations after trainings, stalls, quality of data.
+"""FeedbackLoopController: requests evaluations, and reacts to stalls and data quality.
 
-Where no evaluation comes for the whole stall window, improvement is unknown. That is not a plateau, and exploration
-would not bring an evaluation. So EVALUATION_OVERDUE is emitted once, and the status shows a remedy.
+Without an evaluation for the whole stall window, improvement is unknown. That is not a plateau, and exploration would
+not bring an evaluation. So EVALUATION_OVERDUE is emitted once, and the status shows a remedy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,17 +43,17 @@ from app.events import (
 )
 
 MAX_ATTEMPTS = 3
-"""How often the evaluation of one model is asked for before it is given up."""
+"""Most requests for the evaluation of one model."""
 
 SWEEP = ""
-"""The row that says when all configurations were last looked at."""
+"""Key of the row with the time of the last check of all configurations (the sweep)."""
 
 NODE = "node:"
 """Prefix of the keys of workers' rows."""
 
 
 class Awaited(Row, frozen=True):
-    """The model whose evaluation is awaited, and how often it was asked for."""
+    """The model whose evaluation is awaited, and the number of requests for it."""
 
     model: ModelHash
     step: int
@@ -65,11 +65,11 @@ class FeedbackRow(Row, frozen=True):
 
     Attributes:
         awaited: the model whose evaluation is awaited.
-        rated_us: when it was evaluated last, or first seen; moved on by the time in which the run was off.
+        rated_us: time of its last rating, or when it was first seen; shifted by the time in which the run was off.
         overdue: EVALUATION_OVERDUE was emitted since the last evaluation.
         evaluated: the last evaluation.
         inspected: the last inspected shard.
-        checked_us: when it was looked at for a stall.
+        checked_us: when it was last checked for a stall.
     """
 
     awaited: Awaited | None = None
@@ -85,7 +85,7 @@ class FeedbackRow(Row, frozen=True):
 
 
 FIRST = FeedbackRow()
-"""The row of a configuration of which nothing is known."""
+"""The default row, before any event about the configuration."""
 
 
 Rows = Mapping[str, FeedbackRow]
@@ -113,7 +113,7 @@ class FeedbackLoopController(Controller):
 
     @handles(TrainingCompleted)
     def trained(self, rows: Rows, event: Event[TrainingCompleted], states: States) -> Step[FeedbackRow]:
-        """Ask for the evaluation of the new model; of no other, while one awaits its verdict."""
+        """Request the new model's evaluation, unless another candidate awaits its verdict."""
         if state_of(states, event.subject).lineage.candidate not in (None, event.data.model):
             return Step()
         awaited = Awaited(model=event.data.model, step=event.data.step, attempts=1)
@@ -121,7 +121,7 @@ class FeedbackLoopController(Controller):
 
     @handles(EvaluationFailed)
     def evaluation_failed(self, rows: Rows, event: Event[EvaluationFailed], states: States) -> Step[FeedbackRow]:
-        """Ask for the evaluation again, not too often."""
+        """Request a failed evaluation again, up to ``MAX_ATTEMPTS`` requests in all."""
         row, data = rows.get(event.subject) or FIRST, event.data
         awaited = row.awaited
         if (
@@ -146,7 +146,7 @@ class FeedbackLoopController(Controller):
 
     @handles(QualityScoreUpdated)
     def scored(self, rows: Rows, event: Event[QualityScoreUpdated], states: States) -> Step[FeedbackRow]:
-        """Set penalty and intensity by the configuration's quality, and watch the worker's."""
+        """Set penalty and intensity by the configuration's quality, and judge the shard's worker."""
         row, data, settings = rows.get(event.subject) or FIRST, event.data, self.settings.feedback
         state, watch = state_of(states, event.subject), self._watch(rows, row, event)
         quality, found = row.quality, tuple[Payload, ...]()
@@ -184,7 +184,7 @@ class FeedbackLoopController(Controller):
     def quarantine_decided(
         self, rows: Rows, event: Event[NodeQuarantined] | Event[NodeReleased], states: States
     ) -> Step[FeedbackRow]:
-        """Go on from a quarantine that an operator began or ended."""
+        """Adopt a quarantine that an operator began or ended."""
         key = NODE + event.data.worker
         begun = int(isinstance(event.data, NodeQuarantined))
         node = NodeRow(times_us=(event.recorded_us,), quarantines=begun)
@@ -200,14 +200,14 @@ class FeedbackLoopController(Controller):
 
     @handles(ClockTick)
     def ticked(self, rows: Rows, event: Event[ClockTick], states: States) -> Step[FeedbackRow]:
-        """Look at all configurations, once per check period: those without evaluations have stalls and boosts too."""
+        """Check all configurations once per period, because stalls and boosts occur without evaluations too."""
         now_us, last = event.recorded_us, (rows.get(SWEEP) or FIRST).swept_us
         if now_us - last < self.settings.feedback.stall.check_seconds * US:
             return Step()
         off_us = now_us - last if timedelta(microseconds=now_us - last) > longest_between_sweeps(self.settings) else 0
         changed: dict[str, FeedbackRow | None] = {SWEEP: FeedbackRow(swept_us=now_us)}
         emissions = list[Emission]()
-        for config in self.settings.configs:  # because rows change their order at a restart, and ids depend on it
+        for config in self.settings.configs:  # in settings order: rows change theirs at a restart, and ids depend on it
             row = rows.get(config.key) or FIRST
             row = row.replace(rated_us=now_us if row.rated_us is None else row.rated_us + off_us)
             row, overdue = self._missed(row, now_us)
@@ -255,7 +255,7 @@ class FeedbackLoopController(Controller):
 def _inspected(
     rows: Rows, row: FeedbackRow, watch: NodeWatch, event: Event[Any], found: Sequence[Payload]
 ) -> Step[FeedbackRow]:
-    """Return the step after an inspection: the configuration's row, and the workers' that it changed."""
+    """Return the step after an inspection: the rows of the configuration and of changed workers."""
     changed: dict[str, FeedbackRow | None] = {
         NODE + name: rows.get(NODE + name, FIRST).replace(node=one) for name, one in watch.changed.items()
     }

@@ -1,8 +1,8 @@
-"""LossWatch: notices when a training's figures leave their usual range.
+"""LossWatch: detects training metrics far above their usual range.
 
-Mean and variance of each figure are exponentially weighted; a figure far above its mean is an anomaly. What diverges
-outright never becomes a model: the training job refuses it, and EvaluationFeedbackHandler lowers the learning rate. It
-does so too after two trainings in a row with an anomaly: each widens the range, so that only growth brings a second.
+Mean and variance of each metric are exponentially weighted; a value far above the mean is an anomaly. A training that
+diverges outright makes no model, and EvaluationFeedbackHandler lowers the learning rate. It also does so after several
+trainings in a row with an anomaly. Each anomaly widens the range, so that only a further rise brings a second one.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ WATCHED = ("value_loss", "approx_kl")
 
 
 class Usual(Row, frozen=True):
-    """The usual range of one figure."""
+    """The usual range of one metric."""
 
     mean: float
     variance: float
@@ -46,14 +46,14 @@ class Usual(Row, frozen=True):
 
 
 class LossRow(Row, frozen=True):
-    """The usual ranges of one configuration's figures, and how many of its latest trainings in a row left them."""
+    """Usual ranges of a configuration's metrics, and its latest trainings in a row with an anomaly."""
 
     usual: dict[str, Usual]
     consecutive: int
 
 
 class LossWatch(Controller):
-    """Observes; sets no knob."""
+    """Reports loss anomalies; sets no parameter."""
 
     name: ClassVar[str] = "LossWatch"
     row: ClassVar[type[LossRow]] = LossRow
@@ -61,7 +61,7 @@ class LossWatch(Controller):
 
     @handles(TrainingCompleted)
     def trained(self, rows: Mapping[str, LossRow], event: Event[TrainingCompleted], states: States) -> Step[LossRow]:
-        """Compare a training's figures with their usual ranges."""
+        """Compare a training's metrics with their usual ranges."""
         data = event.data
         if data.metrics is None:
             return Step()

@@ -1,7 +1,7 @@
 """Rows that a configuration's training needs: their number and quality.
 
-More games per iteration are more requests, not longer ones: more workers play them side by side, and less is lost
-with a worker, or when the model is replaced (measured, ADR-012).
+More games per iteration mean more requests, not longer ones, because more workers then play in parallel, and less is
+lost when a worker fails or the model is replaced (measured, ADR-012).
 """
 
 from math import ceil
@@ -19,7 +19,7 @@ def rows_needed(state: FeedbackState, settings: RunSettings) -> float | None:
 
 
 def most_rows(state: FeedbackState, settings: RunSettings) -> int:
-    """Return the most rows that any intensity needs; more are not kept while training pauses."""
+    """Return the most rows that any training intensity needs."""
     shares = settings.feedback.trigger
     return ceil(_rows(state, settings, max(shares.hot_path, shares.accelerated, shares.normal, shares.reduced)))
 
@@ -27,7 +27,7 @@ def most_rows(state: FeedbackState, settings: RunSettings) -> int:
 def latest_shards(
     state: FeedbackState, settings: RunSettings, shards: tuple[ShardRef, ...], windows: int = 1
 ) -> tuple[ShardRef, ...]:
-    """Return the latest shards that hold ``windows`` times the most rows: while training pauses, games go on."""
+    """Return the latest shards with ``windows`` * ``most_rows`` rows, because games go on while training pauses."""
     spare = sum(shard.rows for shard in shards) - windows * most_rows(state, settings)
     first = 0
     while shards[first].rows <= spare:

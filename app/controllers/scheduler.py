@@ -1,4 +1,4 @@
-"""SelfplayScheduler: which configuration plays next, on which worker, with which model.
+"""SelfplayScheduler: assigns self-play of the configurations to workers.
 
 A configuration wants games while its current model lacks fresh rows. Its priority is its curriculum weight (velocity,
 data deficit, quality), raised by staleness and by the uncertainty of its rating, within bounds whose ratio is the
@@ -72,14 +72,14 @@ WORKER_DAEMON = "selfplay_worker"
 CONFIG, WORKER = "config:", "worker:"
 
 MOST_DEADLINES = 4
-"""Deadlines of self-play after which a request is given up despite heartbeats: two attempts at it, and two at the one
-before it. Otherwise a worker that dies of a request and names it in between would keep it for ever."""
+"""Self-play deadlines after which a request is given up despite heartbeats: two attempts at it, and two at the request
+before it. Otherwise a worker that crashes at a request, but names it in heartbeats, would keep it for ever."""
 
 DRAWS = 8
-"""Lineups of a request: more vary the opponents more, fewer keep the batches of games against each larger."""
+"""Most lineups of a request. More lineups vary the opponents more; fewer give each a larger batch of games."""
 
 DISTINCT = 2
-"""Different opponents at one table (cluster sampling)."""
+"""Most different opponents at one table (cluster sampling)."""
 
 ITSELF = "mirror"
 
@@ -92,13 +92,13 @@ class Meeting(NamedTuple):
 
 
 def meeting(decided: MatchmakingUpdated | None, model: ModelHash, players: int, games: int, seed: int) -> Meeting:
-    """Draw lineups of whole rotations: an opponent never changes within a game, nor between a rotation's games.
+    """Draw lineups of whole rotations, so that all games of a rotation have the same opponents.
 
     Args:
         decided: the matchmaking; ignored if it is of another model.
-        model: the hero.
-        players: of a game.
-        games: of the request; those that make no whole rotation are left to the model alone.
+        model: the model whose opponents are drawn.
+        players: number of players of a game.
+        games: number of games of the request; the model plays those beyond whole rotations against itself.
         seed: of the request.
     """
     if decided is None or decided.model != model or all(pick.category == ITSELF for pick in decided.picks):
@@ -106,7 +106,7 @@ def meeting(decided: MatchmakingUpdated | None, model: ModelHash, players: int, 
     weights = {place: pick.probability for place, pick in enumerate(decided.picks)}
     rotations = games // players
     seats, distinct = players - 1, min(players - 1, DISTINCT)
-    firsts = [-(-draw * seats // distinct) for draw in range(distinct)]  # where each draw sits first
+    firsts = [-(-draw * seats // distinct) for draw in range(distinct)]  # each draw's first seat
     met, draws = list[Lineup](), list[SampledOpponent]()
     count = min(DRAWS, rotations)
     for number, places in enumerate(lineups(weights, count, seats=seats, distinct=distinct, seed=seed)):
@@ -124,10 +124,10 @@ EMPTY = SchedulerRow()
 
 
 class Allocation:
-    """The scheduler's rows as one event changes them, and what is emitted.
+    """Applies one event to the scheduler's rows, and collects the emissions.
 
-    Each handler takes in a payload. It returns the row of the event's configuration as the event leaves it, if the
-    event is evidence for requests.
+    Each handler applies one type of payload. If the event is evidence for requests, the handler returns the new row of
+    the event's configuration.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Allocation:
         self.emissions: list[Emission] = []
 
     def step(self) -> Step[SchedulerRow]:
-        """Fold the event."""
+        """Apply the event, then request games while a turn is possible."""
         data = self.event.data
         if (row := self.handlers[type(data)](self, data)) is not None:
             self.configs[self.key] = row.replace(cause=self.event.cause)
@@ -165,11 +165,11 @@ class Allocation:
         return Step(changed, tuple(self.emissions))
 
     def _request(self, key: ConfigKey, name: str, start: float) -> None:
-        """Ask a worker for games of a configuration, whose turn starts at this virtual time."""
+        """Request a configuration's games from a worker; ``start`` is the turn's virtual time."""
         row, worker, config = self.configs[key], self.workers[name], self.settings.config(key)
         state, games, probe = state_of(self.states, key), config.selfplay.games_per_request, worker.quarantined
         model = state.lineage.playing
-        assert model is not None  # without one it does not wait
+        assert model is not None  # a configuration without a model does not wait
         request_id = derive_id(NAME, self.event.id, len(self.emissions))
         seed = derive_seed(self.settings.seed, key, "selfplay", row.requests)
         met = meeting(state.matchmaking, model, config.players, games, seed)
@@ -207,7 +207,7 @@ class Allocation:
             self.workers[name] = ready.replace(heard_us=self.now_us, lost=False, holds=())
 
     def _stopped(self, data: DaemonStopped) -> None:
-        """Repeat a worker's requests elsewhere; one that stopped in order is not announced as lost."""
+        """Give up the requests of a worker that stopped in order, without announcing it as lost."""
         name = f"{data.daemon}@{data.node}"
         if worker := self.workers.get(name):
             self.workers[name] = worker.replace(lost=True, holds=())
@@ -228,7 +228,7 @@ class Allocation:
             self.workers[data.worker] = worker.replace(quarantined=False, rests_until_us=rests_until_us)
 
     def _tick(self, _: ClockTick) -> None:
-        """Look for lost workers, for pauses that are over, and for requests without an answer."""
+        """Detect lost workers, end pauses, and give up overdue requests."""
         for name, worker in sorted(self.workers.items()):  # rows change their order at a restart, and ids depend on it
             silent_us = self.now_us - worker.heard_us
             if not worker.lost and silent_us >= self.limits.node_silent_seconds * US:
@@ -267,9 +267,9 @@ class Allocation:
     def _blamed(self, row: ConfigRow, name: str, error: str) -> ConfigRow:
         """Count a failed request against its worker; several in a row pause it, each time longer.
 
-        A configuration pauses no worker if it also failed at another worker and has brought no good shard since this
-        worker began to fail, because an unreadable model would otherwise stop one worker after the other. Failures
-        during a pause don't count: they were requested before it.
+        No worker is paused for a configuration that also failed at another worker and has brought no good shard since
+        this worker began to fail. Otherwise an unreadable model would stop one worker after the other. Failures during
+        a pause don't count, because their requests were made before it.
         """
         worker = self.workers.get(name)
         if worker is None or worker.rests_until_us is not None:
@@ -303,7 +303,7 @@ class Allocation:
     def _failed(self, data: SelfplayFailed | QualityDegraded | InspectionFailed) -> ConfigRow | None:
         """Count a failed request against its worker, unless the inspection failed.
 
-        The next tick repeats the request, because at once a persistent failure would make it spin.
+        The next tick repeats the request, because an immediate repeat would spin at a persistent failure.
         """
         if (asked := self.row.asked(data.request_id)) is None:
             return None
@@ -320,7 +320,7 @@ class Allocation:
         return None
 
     def _scored(self, data: QualityScoreUpdated) -> ConfigRow | None:
-        """Count a shard's rows, if they are good enough; poor ones are asked for again by the next tick."""
+        """Count a shard's rows if they are good enough; otherwise the next tick requests others."""
         if data.shard.model != self.state.lineage.playing:
             return None
         self._trust(data.shard.worker)
@@ -380,7 +380,7 @@ Rows = Mapping[str, SchedulerRow]
 
 
 class SelfplayScheduler(Controller):
-    """Owns the allocation of games to configurations and nodes."""
+    """Owns the allocation of games to configurations and workers."""
 
     name: ClassVar[str] = NAME
     row: ClassVar[type[SchedulerRow]] = SchedulerRow
@@ -390,7 +390,7 @@ class SelfplayScheduler(Controller):
 
     @handles(DaemonHeartbeat)
     def heard(self, rows: Rows, event: Event[DaemonHeartbeat], states: States) -> Step[SchedulerRow]:
-        """Note the requests that a worker holds. Most events are heartbeats, and they free no worker."""
+        """Note the requests that a worker holds, without an allocation: heartbeats are frequent and free no worker."""
         name = f"{WORKER}{event.data.daemon}@{event.data.node}"
         if (worker := rows.get(name, EMPTY).worker) is None:
             return Step()
@@ -399,5 +399,5 @@ class SelfplayScheduler(Controller):
 
     @handles(*Allocation.handlers)
     def allocate(self, rows: Rows, event: Event[Payload], states: States) -> Step[SchedulerRow]:
-        """Take in what an event changes, then give free workers to the configurations whose turn it is."""
+        """Apply an event, then assign free workers to the configurations whose turn it is."""
         return Allocation(self.settings, rows, event, states).step()

@@ -1,16 +1,15 @@
 """Stall detection: slow improvement over the whole window brings an exploration boost.
 
 A stall is declared only when the *upper* confidence bound of the slope lies below the threshold and the history covers
-the window. Where the ratings of a window are too few or too noisy, it is widened until they suffice, and no further,
-because old ratings say nothing about the present. None of the narrower windows may look like improvement, which may
-have begun at any time, and none may show a decline: a line over a sudden drop is flat or falls, whatever was learned
-before it and since. Boosts have a cap, a time to live, and decay step by step.
+the window. If a window's ratings are too few or too noisy, the window is widened until they suffice, and no further,
+because old ratings say nothing about the present. No narrower window may show improvement, because improvement may
+begin at any time. No window may show a decline, because a sudden drop makes a slope flat or negative even if the model
+improves before and after it. Boosts are capped, expire, and decay step by step.
 
-A configuration whose training is paused for the quality of its data is boosted too. While it pauses its model stays
-what it is, and so do its games: without other moves the data would stay poor, and the pause would last for ever.
+A configuration is also boosted while poor data pauses its training. During the pause its model stays the same, so
+without more exploration its data would stay poor, and the pause would last for ever.
 
-Each boost names the event that it follows from: the last evaluation, the shard that pauses training, or the boost that
-ends.
+Each boost names its evidence: the last evaluation, the shard that pauses training, or the boost that ends.
 """
 
 from collections.abc import Sequence
@@ -25,18 +24,18 @@ from app.events.envelope import EPOCH
 
 
 class Stall(NamedTuple):
-    """The slope that says that improvement has stalled, and over which time, hours."""
+    """A slope that shows a stall, and the hours that it covers."""
 
     slope: Slope
     hours: float
 
 
 def stalled(history: Sequence[RatingPoint], settings: StallSettings, now: datetime) -> Stall | None:
-    """Return the stall that a history of ratings, oldest first, shows; ``None`` when it shows none.
+    """Return the stall that a rating history, oldest first, shows, or ``None``.
 
-    What counts is the slope over the shortest time, no shorter than the window, in which it is certain to within
-    ``precision``. That and all shorter ones must be below the threshold by ``margin`` standard errors too. Where the
-    slope is certainly negative, the history holds a drop, and no stall is declared.
+    The test uses the slope over the shortest time, at least the window, that fixes it to within ``precision``. This
+    slope and those over shorter times, from the window on, must be below the threshold by ``margin`` standard errors.
+    A slope that is certainly negative shows a drop, and then no stall is declared.
     """
     for first, slope in latest_slopes(history):
         if slope.upper(settings.confidence) < 0:
@@ -60,7 +59,7 @@ def check_stall(
     inspected_by: Cause | None,
     overdue: bool,
 ) -> tuple[Emission, ...]:
-    """Look for a stall or a pause: boost, renew, or let a boost decay. Nothing changes while a boost lasts.
+    """Boost after a stall or a pause, otherwise let a boost decay; change nothing while a boost lasts.
 
     Args:
         state: of the configuration.

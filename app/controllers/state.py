@@ -1,7 +1,7 @@
-"""FeedbackState: signals, knobs and lineage of one configuration, and the fold that keeps it.
+"""FeedbackState: a configuration's signals, parameters and lineage, folded from events.
 
-Every reducer that follows a configuration is shown this state and keeps none of it in rows of its own. ``None`` means
-not measured, or not decided, never zero: a quality of 0 would block training for ever. Every method returns a new
+Controllers read this state instead of keeping parts of it in their rows. ``None`` means not measured or not decided. It
+never stands for zero, because a quality of 0 would block training for ever. Every method returns a new
 state; those that depend on the time take it as an argument.
 """
 
@@ -58,16 +58,16 @@ HISTORY_LENGTH = 20
 HIGH_WIN_RATE = 0.7
 LOW_WIN_RATE = 0.5
 PLATEAU_ELO = 5.0
-"""A rating that is less than this above the one before counts towards a plateau."""
+"""Gain over the previous rating, in Elo, below which a rating counts towards a plateau."""
 
 STALE_HOURS = 24.0
 """Hours without an evaluation at which the staleness part of urgency is highest."""
 
 TIER_ELO = 400.0
-"""Elo a curriculum tier: beating the tier below 10 to 1."""
+"""Elo per curriculum tier; a model beats one a tier below it 10 to 1."""
 
 SPACINGS = 18
-"""Points of the rating history per stall window: the 20 points kept cover a little more than the window."""
+"""Rating points per stall window, so that the 20 points kept cover a little more than the window."""
 
 Unit = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[int, Meta(ge=0)]
@@ -141,7 +141,7 @@ class FeedbackState(Row, frozen=True):
         return configured(name, settings, self.config_key) if decided is None else decided
 
     def update_parity(self, checked: int, failures: int) -> Self:
-        """Count ``failures`` among ``checked`` > 0 replayed games; the status tells of the latest check."""
+        """Count ``failures`` among ``checked`` > 0 replayed games; set the status by this check."""
         before = (self.parity_failure_rate or 0.0) * self.parity_checks_total
         total = self.parity_checks_total + checked
         return self.replace(
@@ -151,7 +151,7 @@ class FeedbackState(Row, frozen=True):
         )
 
     def update_elo(self, elo: Elo, stderr: float, now: datetime, spacing_seconds: float = 0.0) -> Self:
-        """Take in a rating: history, velocity, peak, trend since the last one, plateau count.
+        """Add a rating to the history; update velocity, peak, trend and plateau count.
 
         Ratings within ``spacing_seconds`` are pooled, so that 20 points of history reach back far enough.
         """
@@ -173,7 +173,7 @@ class FeedbackState(Row, frozen=True):
         )
 
     def update_win_rate(self, win_rate: float) -> Self:
-        """Take in a win rate against the random bot: trend, runs of high (> 0.7) and low (< 0.5) ones."""
+        """Set the win rate against the random bot; count high (> 0.7) and low (< 0.5) ones in a row."""
         high, low = win_rate > HIGH_WIN_RATE, win_rate < LOW_WIN_RATE
         return self.replace(
             win_rate=win_rate,
@@ -183,9 +183,9 @@ class FeedbackState(Row, frozen=True):
         )
 
     def compute_urgency(self, now: datetime) -> Self:
-        """Rate how much the configuration needs attention, in [0, 1]: half staleness, half plateau and low wins.
+        """Set the urgency in [0, 1]: half staleness, half plateaus and low win rates.
 
-        Staleness is the time since the last evaluation over 24 hours; one never evaluated is as stale as can be.
+        Staleness is the time since the last evaluation divided by 24 hours, at most 1; without an evaluation it is 1.
         """
         last = self.last_evaluation_time
         stale = 1.0 if last is None else (now - last).total_seconds() / SECONDS_PER_HOUR / STALE_HOURS
@@ -197,22 +197,22 @@ class FeedbackState(Row, frozen=True):
 States = Mapping[str, FeedbackState]
 
 PARAMETERS: tuple[Parameter, ...] = get_args(Parameter)
-"""The knobs that are numbers with bounds; FeedbackState's fields have their names."""
+"""Numeric parameters with bounds; each is the name of a FeedbackState field."""
 
 WHOLE: frozenset[Parameter] = frozenset({"epochs", "games_per_iteration"})
-"""Those that are whole numbers."""
+"""Parameters that are whole numbers."""
 
 
 def state_of(states: States, key: str) -> FeedbackState:
-    """Return a configuration's state; before any event about it, one in which nothing is known."""
+    """Return a configuration's state, or an empty one before any event about it."""
     return states.get(key) or FeedbackState(config_key=ConfigKey(key))
 
 
 def longest_between_sweeps(settings: RunSettings) -> timedelta:
     """Return the longest time between two sweeps of a running loop.
 
-    Sweeps come at the first tick after each check period. After twice as long without a sweep, the run
-    was off since the check period after the last one.
+    A sweep checks all configurations, at the first tick after each check period. A gap of more than twice as long means
+    that the run was off.
     """
     return timedelta(seconds=2 * (settings.feedback.stall.check_seconds + settings.tick_seconds))
 
@@ -274,13 +274,13 @@ class FeedbackFold(HandlerReducer):
 
     @handles(SelfplayComplete)
     def played(self, rows: States, event: Event[SelfplayComplete]) -> Step[FeedbackState]:
-        """Count games."""
+        """Count the games of a shard."""
         games = state_of(rows, event.subject).games_played + event.data.shard.games
         return _changed(rows, event, games_played=games, last_selfplay_time=event.recordedtime)
 
     @handles(TrainingCompleted)
     def trained(self, rows: States, event: Event[TrainingCompleted]) -> Step[FeedbackState]:
-        """Take in a training: the age of its data, the critic's accuracy."""
+        """Record a training: the age of its data and the critic's accuracy."""
         state, now, metrics = state_of(rows, event.subject), event.recordedtime, event.data.metrics
         played = state.last_selfplay_time
         return _changed(
@@ -289,7 +289,7 @@ class FeedbackFold(HandlerReducer):
             last_training_time=now,
             data_freshness_hours=played and (now - played).total_seconds() / SECONDS_PER_HOUR,
             training_accuracy=metrics.explained_variance if metrics else state.training_accuracy,
-            consecutive_anomalies=0,  # until what follows from this training says otherwise
+            consecutive_anomalies=0,  # until a LossAnomalyDetected of this training sets it
             lineage=state.lineage.after(event),
         )
 
@@ -363,7 +363,7 @@ class FeedbackFold(HandlerReducer):
 
     @handles(QualityPenaltyApplied)
     def penalised(self, rows: States, event: Event[QualityPenaltyApplied]) -> Step[FeedbackState]:
-        """Set the rate of self-play, and count penalties; the end of one does not count."""
+        """Set the rate of self-play, and count penalties, but not their ends."""
         rate = event.data.rate_multiplier
         penalties = state_of(rows, event.subject).quality_penalties_applied + (rate < 1)
         return _changed(
@@ -426,7 +426,7 @@ class FeedbackFold(HandlerReducer):
         return state.replace(**changes) if changes else state
 
     def _resumed(self, state: FeedbackState, now: datetime) -> FeedbackState:
-        """Shift the rating history by the time in which the run was off: nothing could be learned in it."""
+        """Shift the rating history by the time in which the run was off, because nothing was learned then."""
         last = state.last_urgency_update
         if last is None or now - last <= longest_between_sweeps(self.settings):
             return state

@@ -1,9 +1,9 @@
 """The slope of a rating over time, with its standard error.
 
-Online Elo at K = 32 wanders with a standard deviation of 53 Elo, so that differences of it say nothing.
-Here each evaluation's maximum-likelihood rating counts by its own precision, evaluations close in time are pooled, and
-the velocity is the weighted least-squares slope. Its error takes the larger of what the ratings' errors imply and what
-the scatter about the line shows.
+Differences of online Elo say nothing, because at K = 32 it wanders with a standard deviation of 53 Elo. Here
+evaluations close in time are pooled, each fitted rating is weighted by its precision, and the velocity is the weighted
+least-squares slope. Its error is the larger of two: the one implied by the ratings' errors, and the one shown by the
+scatter about the line.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ US = 1_000_000
 
 
 class RatingPoint(Row, frozen=True):
-    """A rating with its standard error > 0, and when it was measured; times in which the run was off are left out."""
+    """A rating with its standard error > 0, and its time, shifted past times in which the run was off."""
 
     time: datetime
     elo: Elo
@@ -43,10 +43,10 @@ class Slope(NamedTuple):
 
 
 def pooled(points: Sequence[RatingPoint], new: RatingPoint, spacing_seconds: float) -> tuple[RatingPoint, ...]:
-    """Add a point; one that comes within ``spacing_seconds`` of the last pool's start is pooled into it.
+    """Add a point, pooled with the last one if that began less than ``spacing_seconds`` before.
 
-    A pool's time is that of its first point, so that it closes after the spacing however often points come; its rating
-    is the mean weighted by precision.
+    A pool keeps the time of its first point, so that frequent points cannot extend it. Its rating is the mean weighted
+    by precision.
     """
     if points and (new.time - points[-1].time).total_seconds() < spacing_seconds:
         return (*points[:-1], _pool(points[-1], new))
@@ -59,7 +59,7 @@ def _pool(old: RatingPoint, new: RatingPoint) -> RatingPoint:
 
 
 def later(points: Sequence[RatingPoint], by: timedelta) -> tuple[RatingPoint, ...]:
-    """Move points in time."""
+    """Return the points moved later by a time span."""
     return tuple(point.replace(time=point.time + by) for point in points)
 
 
@@ -70,7 +70,7 @@ def slope_per_hour(points: Sequence[RatingPoint]) -> Slope | None:
 
 
 def latest_slopes(points: Sequence[RatingPoint]) -> Iterator[tuple[RatingPoint, Slope]]:
-    """Yield the slope of the latest three points in time, the latest four and so on, each after its first point."""
+    """Yield first point and slope of the latest three points in time, the latest four, and so on."""
     if not points:
         return
     last, times = points[-1], set[datetime]()

@@ -1,8 +1,7 @@
-"""TrainingTrigger: when a configuration trains, and on what.
+"""TrainingTrigger: requests a configuration's trainings, and chooses their shards.
 
-PPO is on-policy: only rows of the current model count, and each is trained on once. A rolled-back model's rows are
-thereby quarantined: they are of a model that is not current any more. The first training of a configuration, without
-a base model, makes the initial one.
+PPO is on-policy, so only rows of the distributed model count, and each is used once. A rollback drops the rows of the
+rolled-back model. The first training of a configuration has no base model and creates the initial one.
 """
 
 from collections.abc import Mapping
@@ -40,17 +39,17 @@ from app.events import (
 )
 
 COLD_START_US = 10 * US
-"""A configuration without a model that has been idle for so long is given its first training once more."""
+"""Idle time after which a configuration without a model is given its first training again."""
 
 
 class TrainingRow(Row, frozen=True):
     """The trigger's row of one configuration.
 
     Attributes:
-        trainings: requested, the initial model's not counted.
-        shards: usable rows of the distributed model that no training was asked for.
+        trainings: number of trainings requested; all requests for the initial model count as one.
+        shards: usable shards of the distributed model that no training has used.
         requested_us: when the last training was requested.
-        cause: the latest event that made a training possible or likelier: the evidence of requests at ticks.
+        cause: the latest event that may have affected training, the evidence of the next request.
     """
 
     trainings: int = 1
@@ -63,7 +62,7 @@ Rows = Mapping[str, TrainingRow]
 
 
 class TrainingTrigger(Controller):
-    """Owns when to train: enough fresh rows for the intensity, not blocked, cooldown over, nothing under way."""
+    """Owns the start of trainings: enough fresh rows for the intensity, no block, cooldown over, nothing under way."""
 
     name: ClassVar[str] = "TrainingTrigger"
     row: ClassVar[type[TrainingRow]] = TrainingRow
@@ -113,7 +112,7 @@ class TrainingTrigger(Controller):
 
     @handles(QualityScoreUpdated)
     def scored(self, rows: Rows, event: Event[QualityScoreUpdated], states: States) -> Step[TrainingRow]:
-        """Take up a shard of the distributed model that is good enough."""
+        """Keep a shard of the distributed model that is good enough."""
         row, shard, state = rows.get(event.subject), event.data.shard, state_of(states, event.subject)
         if row is None or shard.model != state.lineage.playing or not is_usable(state, self.settings, event.data.score):
             return Step()
@@ -131,7 +130,7 @@ class TrainingTrigger(Controller):
     def state_changed(self, rows: Rows, event: Event[Any], states: States) -> Step[TrainingRow]:
         """Request a training if it may begin now."""
         if isinstance(event.data, EvaluationFailed) and event.data.purpose != "rating":
-            return Step()  # it says nothing about the candidate
+            return Step()  # only a failed rating drops the candidate
         return self._changed(rows, event, states)
 
     def _changed(self, rows: Rows, event: Event[Any], states: States, **changes: Any) -> Step[TrainingRow]:
@@ -149,7 +148,7 @@ class TrainingTrigger(Controller):
         if state.lineage.busy:
             return False
         idle_us = event.recorded_us - row.requested_us
-        if state.lineage.distributed is None:  # the initial model failed, and there is no other
+        if state.lineage.distributed is None:  # no model yet: the initial training may have failed
             return isinstance(event.data, ClockTick) and idle_us >= COLD_START_US
         if state.training_block is not None or idle_us < self.settings.feedback.trigger.cooldown_seconds * US:
             return False

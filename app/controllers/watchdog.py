@@ -1,15 +1,15 @@
 """ModelPerformanceWatchdog: detects champions that play worse than earlier ones.
 
-A sequential test, Page's CUSUM for Bernoulli trials, on the games of every current model against the one opponent that
-stays the same: the newest lasting anchor, or before there is one the random bot. What good models score against it is
-the level, measured too; the alternative is a drop of ``design_drop_elo`` from it. As long as
-nothing is wrong the sum keeps returning to zero; the current model at its last zero is the last good one.
+The test is Page's CUSUM for Bernoulli trials, on the games of every current model against a fixed opponent: the newest
+lasting anchor, or the random bot before there is an anchor. The level is the measured strength of good models above
+that opponent; the alternative is a drop of ``design_drop_elo`` from the level. As long as nothing is wrong, the sum
+keeps returning to zero. The current model at its last zero is the last good one.
 
-An anchor was the current model when it became one, so the level above it begins at 0 exactly. After an alarm the model
-restored by any rollback is rated again and has to reach the level too. One that an operator restored without an alarm
-is good by decision, and the level restarts with its measurements.
+A model becomes an anchor while it is current, so the level above a new anchor begins at 0. After an alarm a restored
+model is rated again and tested against the same level. A model that an operator restores without an alarm counts as
+good, and its games measure a new level.
 
-At ``suspicion`` of the threshold the current model is retested at once, because its successor is rated hours later.
+At ``suspicion`` times the threshold the current model is retested at once, because its successor is rated hours later.
 A retest has few games, because another can follow, and only against the fixed opponent.
 """
 
@@ -39,12 +39,12 @@ from app.events import (
     handles,
 )
 
-# How strong good models are, measured by games against one opponent that stays the same: a local level model.
+# Local level model of the strength of good models, from games against the fixed opponent.
 #
-# The level is their strength above that opponent in Elo, with the variance of what is known of it. From one model to
-# the next it may change; the games of good models move it by their weight (Kalman's filter in one dimension), down by
-# half. Ratings are not used, because their errors add up along a chain of champions. Evidence against a model is
-# weighted by the certainty of the level: an uncertain level counts as if fewer games had been played.
+# The level is their strength above that opponent in Elo, with the variance of its estimate. It may change from one
+# model to the next. Games of good models update it by a Kalman filter in one dimension; downward updates are halved.
+# Ratings are not used, because their errors add up along a chain of champions. Evidence against a model is weighted by
+# the certainty of the level, as if fewer games had been played where the level is uncertain.
 #
 # Sources: E. S. Page, Biometrika 41 (1954), 100-115 (CUSUM); A. C. Harvey, Forecasting, Structural Time Series Models
 # and the Kalman Filter (1989), chapter 2 (local level).
@@ -52,16 +52,16 @@ from app.events import (
 NEVER = 1e-12
 
 FALL = 0.5
-"""Factor on results below the level, because a level that follows bad models down would raise no alarm."""
+"""Factor on downward updates of the level, because a level that follows bad models down would raise no alarm."""
 
 PER_ELO = log(10) / ELO_SCALE
-"""A difference of 400 Elo means odds of 10 to 1."""
+"""Log-odds of one Elo; 400 Elo mean odds of 10 to 1."""
 
 
 def fixed_match(evaluation: EvaluationCompleted) -> MatchResult | None:
-    """Return the match against the opponent that stays the same: the newest lasting anchor, or else the random bot.
+    """Return the match against the fixed opponent: the newest lasting anchor, or else the random bot.
 
-    A retest plays only this match. ``None`` when the model is that anchor itself, which plays only older ones.
+    A retest plays only this match. ``None`` for a rating of that anchor itself, which plays only older anchors.
     """
     if evaluation.purpose == "retest":
         return evaluation.results[0]
@@ -74,7 +74,7 @@ def fixed_match(evaluation: EvaluationCompleted) -> MatchResult | None:
 
 
 class Games(NamedTuple):
-    """Games against one opponent, and the points that they brought, draws one half."""
+    """Number of games against one opponent, and the points scored; a draw is half a point."""
 
     number: int
     points: float
@@ -96,15 +96,15 @@ class Games(NamedTuple):
 
 
 def information(games: int, score: float) -> float:
-    """Return the Fisher information of games at an expected score on a difference in Elo, per Elo squared."""
+    """Return the Fisher information, per Elo squared, of games with an expected score."""
     return games * score * (1 - score) * PER_ELO**2
 
 
 class Level(Row, frozen=True):
-    """Estimate of good models' strength above an opponent, Elo and Elo squared.
+    """Estimated strength of good models above an opponent in Elo, with its variance in Elo squared.
 
-    It is never below 0: the opponent was the current model once, and however slowly models get worse, they must not
-    get worse than it unnoticed.
+    It is never below 0: an anchor was the current model once, and later models must not become worse than the anchor
+    unnoticed, however slowly they get worse.
 
     Attributes:
         opponent: the reference; ``None``: the random bot.
@@ -145,9 +145,9 @@ def cusum_step(statistic: float, score: float, games: int, difference: float, dr
     Args:
         statistic: S so far.
         score: mean score of the games, draws one half.
-        games: how many.
+        games: number of games.
         difference: expected strength above the opponent, Elo.
-        drop: Elo that the alternative is weaker.
+        drop: Elo by which the alternative is weaker.
     """
     before, after = possible(expected_score(difference)), possible(expected_score(difference - drop))
     ratio = score * log(after / before) + (1 - score) * log((1 - after) / (1 - before))
@@ -167,9 +167,9 @@ class Doubt(Row, frozen=True):
 
     Attributes:
         total: the sum of log-likelihood ratios, the CUSUM.
-        games: rated games of that time.
-        points: what they brought, draws one half.
-        matches: how many of the current model's were played meanwhile.
+        games: games counted since then.
+        points: points of these games, draws one half.
+        matches: number of the current model's matches since then.
     """
 
     total: float = 0.0
@@ -184,8 +184,8 @@ class WatchRow(Row, frozen=True):
     Attributes:
         previous: the champion before the current one; ``None`` after a rollback.
         evaluated: the latest model that was rated while it was not current.
-        match: its match against the fixed opponent, until it counts.
-        level: strength of good models; ``None``: measured by the next rating of a current model.
+        match: that model's match against the fixed opponent, counted if the model is promoted.
+        level: strength of good models; ``None``: the next rating of a current model measures it.
         doubt: evidence against the latest models.
         last_good: the latest current model without such evidence.
         alarmed: the model of the alarm that is not cleared yet.
@@ -221,7 +221,7 @@ Rows = Mapping[str, WatchRow]
 
 
 class ModelPerformanceWatchdog(Controller):
-    """Observes, and has doubtful models retested; sets no knob."""
+    """Reports regressions, and requests retests of doubtful models; sets no parameter."""
 
     name: ClassVar[str] = "ModelPerformanceWatchdog"
     row: ClassVar[type[WatchRow]] = WatchRow
@@ -245,10 +245,10 @@ class ModelPerformanceWatchdog(Controller):
 
     @handles(ModelPromoted)
     def promoted(self, rows: Rows, event: Event[ModelPromoted], states: States) -> Step[WatchRow]:
-        """Count the match of a new current model; one that an operator promoted is rated only afterwards."""
+        """Count the match of a new current model, if it was rated before its promotion."""
         row, lineage = rows.get(event.subject) or FIRST, state_of(states, event.subject).lineage
         level = row.level
-        if level is not None and row.doubt.total == 0:  # in doubt, the time that passes must not excuse more and more
+        if level is not None and row.doubt.total == 0:  # in doubt, drift would excuse more and more
             level = level.drifted(self.settings.feedback.watchdog.drift_elo)
         promoted = row.replace(
             previous=lineage.champions[-2].model if len(lineage.champions) > 1 else None,
@@ -274,7 +274,7 @@ class ModelPerformanceWatchdog(Controller):
         other, games = played.opponent_model, Games.of(played)
         if row.level is not None and other == row.level.opponent:
             return self._tested(event, row, row.level, games, current)
-        if row.level is not None and other is None and current.model == row.level.opponent:  # the only anchor itself
+        if row.level is not None and other is None and current.model == row.level.opponent:  # it is the only anchor
             return Step({event.subject: row})
         return self._against_another(event, row, other, games, current)
 
@@ -283,7 +283,7 @@ class ModelPerformanceWatchdog(Controller):
     ) -> Step[WatchRow]:
         """Start a level: at 0 against the previous champion, otherwise as measured.
 
-        It is measured against the random bot when a rollback has removed the only anchor.
+        The level is measured against the random bot when a rollback has removed the only anchor.
         """
         if row.level is not None and other is not None and other == row.previous:
             level = Level(opponent=other).drifted(self.settings.feedback.watchdog.drift_elo)

@@ -54,12 +54,12 @@ class SteadyTime:
 
     @classmethod
     def begin(cls, recorded_us: int, day_us: int, monotonic_us: int) -> "SteadyTime":
-        """Start in a new process. The length of the pause is unknown, so the time of day is believed."""
+        """Start in a new process. The length of the pause is unknown, so the time of day is trusted."""
         now_us = max(recorded_us, day_us)
         return cls(now_us, monotonic_us, offset_us=day_us - now_us)
 
     def advance(self, day_us: int, monotonic_us: int) -> "SteadyTime":
-        """Return recorded time at the next reading of the clocks; the time of day may be anything."""
+        """Return recorded time at the next reading of the clocks; the time of day may have jumped."""
         elapsed = monotonic_us - self.monotonic_us
         even, slowed = self.now_us + elapsed, self.now_us + int(SLOWED * elapsed)
         if day_us > even + SMALL_JUMP_US:

@@ -29,7 +29,7 @@ ShardKey = NewType("ShardKey", Annotated[str, Field(pattern=f"^{SHA256}$")])
 """SHA-256 of a shard of experience, 64 hexadecimal digits."""
 
 RANDOM = "random"
-"""The built-in player that chooses evenly among the legal actions; the zero of every rating."""
+"""The built-in player that chooses uniformly among the legal actions; the zero of every rating."""
 
 HEURISTIC = "heuristic"
 """The built-in player that follows a rule of thumb; not every game has one."""
@@ -63,7 +63,7 @@ def derive_id(*parts: str | int) -> EventId:
 
 
 def prefixed(*parts: str | int) -> bytes:
-    """Join parts, each behind its length: the input of the hashes for ids and seeds."""
+    """Join parts, each prefixed by its length, as input of the hashes for ids and seeds."""
     written = b""
     for part in parts:
         encoded = str(part).encode()

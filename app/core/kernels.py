@@ -1,9 +1,9 @@
 """Numba kernels for one thread, compiled once and cached on disk.
 
-A cached kernel includes the kernels it calls and the constants it reads, which may stand in other files, but numba
-checks only the kernel's own file for changes. So kernels use those of their own package alone, and the cache folder is
-named by the contents of all files of the package: changed code starts with an empty cache, and processes that start in
-the middle of an upgrade never read each other's stale code.
+A cached kernel includes the kernels that it calls and the constants that it reads, some of them from other files. But
+numba checks only the kernel's own file for changes. So kernels call only kernels of their own package, and a hash of
+all the package's files names the cache folder. Changed code starts with an empty cache, and processes that start during
+an upgrade never read each other's stale code.
 """
 
 from collections.abc import Callable
@@ -33,8 +33,8 @@ def kernel(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Res
 def inlined(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """Compile a function into each kernel that calls it; see ``kernel``.
 
-    For small functions of arrays: a call would count references with atomic operations, and only in the caller does the
-    compiler know which tables and indices are constant, so that it can vectorise.
+    For small functions of arrays, because a call would count references with atomic operations. Inlined, the compiler
+    also sees which tables and indices are constant, so that it can vectorise.
     """
     return _compiled(function, "always")
 

@@ -1,7 +1,7 @@
 """Random numbers from seeds: one seed for the run, and a stream for every purpose.
 
-A draw is the same on every machine and with every version of every library. Controllers draw with this module alone,
-because a library promises a generator's stream for one version only, and a journal is replayed for longer than that.
+A draw is the same on every machine and with every version of every library. Controllers draw only with this module,
+because a library promises a generator's stream for one version only, and later versions replay the journal.
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ T = TypeVar("T")
 def derive_points(root: int, *purpose: str | int, count: int) -> tuple[float, ...]:
     """Derive independent uniform points in [0, 1), [count], from a seed and their purpose.
 
-    They share one hash, because a scheduler draws thousands a second.
+    All points come from one hash, because a scheduler draws thousands a second.
     """
     stream = shake_128(prefixed("points", root, *purpose)).digest(POINT_BYTES * count)
     spare, scale = 8 * POINT_BYTES - MANTISSA_BITS, 1 / (1 << MANTISSA_BITS)
@@ -36,7 +36,7 @@ class Wheel(Generic[T]):
     """A discrete distribution over keys, prepared once for any number of draws.
 
     Args:
-        weights: finite, not negative, and not all 0; a key of weight 0 is never drawn. Their order matters.
+        weights: finite, not negative, and not all 0; a key of weight 0 is never drawn. Their order affects the draws.
     """
 
     def __init__(self, weights: Mapping[T, float]) -> None:

@@ -1,4 +1,4 @@
-"""Statistics that several layers decide by: ratings, proportions, and the sequential test of promotions."""
+"""Statistics that several layers use: ratings, proportions, and the sequential test of promotions."""
 
 from collections.abc import Sequence
 from math import log, sqrt
@@ -16,7 +16,7 @@ ELO_SCALE = 400.0
 CERTAIN_ELO = 10_000.0
 
 PSEUDO_COUNT = 1.5
-"""Observations added before a test, spread evenly over the outcomes, because equal outcomes have zero variance."""
+"""Observations added before a test, spread evenly over the outcomes, because identical outcomes have zero variance."""
 
 MOST_PLAYERS = 7
 
@@ -38,16 +38,16 @@ def p_text(p_value: float) -> str:
 
 
 def rotation_outcomes(players: int) -> int:
-    """Return how many scores a rotation can have: ``players`` games of one deal, the hero in each seat.
+    """Return the number of scores that a rotation can have: one deal, with the hero in each seat.
 
-    A game's score is the share of opponents beaten, ties half: 2 (P - 1) + 1 values. Over P games of a rotation the sum
-    has 2 P (P - 1) + 1: five with two players, which makes the test of them pentanomial.
+    A game's score is the share of opponents beaten, ties half: 2 (P - 1) + 1 values. The sum over a rotation's P games
+    has 2 P (P - 1) + 1 values: five with two players, which makes their test pentanomial.
     """
     return 2 * players * (players - 1) + 1
 
 
 PLAYERS_OF = {rotation_outcomes(players): players for players in range(2, MOST_PLAYERS + 1)}
-"""The number of players that a count of rotation outcomes belongs to."""
+"""The number of players, by their ``rotation_outcomes``."""
 
 
 def gsprt_llr(counts: Sequence[float], elo0: float, elo1: float) -> float:
@@ -60,9 +60,9 @@ def gsprt_llr(counts: Sequence[float], elo0: float, elo1: float) -> float:
 
     Args:
         counts: how many observations had each outcome, worst first; their scores are spaced evenly from 0 to 1. Three
-            are games lost, drawn and won; five are pairs of games of one opening, colours swapped (pentanomial);
-            ``rotation_outcomes(players)`` are rotations among more. What shares an opening or a deal is one
-            observation: it is not independent, and comparing within it costs fewer games.
+            outcomes: games lost, drawn and won. Five: pairs of games of one opening, colours swapped (pentanomial).
+            ``rotation_outcomes(players)``: rotations of more players. Games of one opening or deal are one
+            observation: they are not independent, and comparing within them costs fewer games.
         elo0: difference in strength under H0.
         elo1: under H1, above ``elo0``.
     """
@@ -92,7 +92,7 @@ Z_95 = 1.959963984540054
 """The 97.5% quantile of the normal distribution: two-sided 95% intervals."""
 
 ROUNDING = 1e-9
-"""How far a sum of shares may exceed its count."""
+"""Relative rounding error by which a sum of shares may exceed its count."""
 
 
 def wilson_interval(mean: float, n: int, z: float = Z_95) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """The child process of ``LocalEngine``: ``python -m app.engine NICE``.
 
-It reads jobs from stdin and writes their frames to stdout. It ends when its stdin does, even in the middle of a job, so
-it never outlives a parent that was killed.
+It reads jobs from stdin and writes their frames to stdout. It ends when its stdin closes, even in the middle of a job,
+so it never outlives a parent that was killed.
 """
 
 import json

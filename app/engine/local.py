@@ -29,13 +29,13 @@ class LocalEngine:
 
     Args:
         workers: number of processes, and of jobs that run at once.
-        threads: threads of each process's arithmetic.
+        threads: threads that numerical libraries use in each process.
         nice: added to the children's niceness, so that the daemons on the same machine stay responsive.
     """
 
     def __init__(self, workers: int = 1, threads: int = 1, nice: int = 0) -> None:
         self._children = [_Child(threads, nice) for _ in range(workers)]
-        self._idle: asyncio.LifoQueue[_Child] = asyncio.LifoQueue()  # the one used last has its modules loaded
+        self._idle: asyncio.LifoQueue[_Child] = asyncio.LifoQueue()  # LIFO: the one used last has modules loaded
         for child in self._children:
             self._idle.put_nowait(child)
 
@@ -60,11 +60,11 @@ class LocalEngine:
 
 
 class _Child:
-    """One worker process, or none yet."""
+    """A worker process, started at its first job."""
 
     def __init__(self, threads: int, nice: int) -> None:
         own = {name: str(threads) for name in _THREAD_VARIABLES}
-        # The child finds modules where this process does, wherever this process was started.
+        # The child finds modules where this process does, whatever the working directory.
         self._environment = {**os.environ, **own, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         self._nice = nice
         self._process: Process | None = None
@@ -78,17 +78,17 @@ class _Child:
         try:
             assert process.stdin is not None
             process.stdin.write(request)
-            with suppress(ConnectionError):  # it died: reading from it shows how
+            with suppress(ConnectionError):  # the child died: reading from it shows how
                 await process.stdin.drain()
             return await follow(function, lambda: _receive(process), on_progress, deadline_seconds)
         except JobFailed:
             raise
-        except BaseException:  # cancelled, lost, too slow, or a listener raised: the child's work is of no use
+        except BaseException:  # cancelled, lost, too slow, or ``on_progress`` raised: nobody needs the result
             await _end(process)
             raise
 
     async def stop(self) -> None:
-        """End the process, gently at first: it ends when its stdin does."""
+        """Close the process's stdin, at which it ends; kill it if it does not."""
         self._closed = True
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
@@ -99,7 +99,7 @@ class _Child:
 
     async def _alive(self, function: str) -> Process:
         if not self._closed and (self._process is None or self._process.returncode is not None):
-            # A session of its own: Ctrl-C in the terminal is for the parent, which decides about its jobs.
+            # In a session of its own the child gets no Ctrl-C: the parent decides about its jobs.
             self._process = await asyncio.create_subprocess_exec(
                 *python_module("app.engine", str(self._nice)),
                 stdin=PIPE,
@@ -153,7 +153,7 @@ class InlineEngine:
         def send(frame: JsonObject) -> None:
             if frames not in self._running:
                 raise SystemExit  # nobody reads the frames any more; in a thread of a pool this ends only the job
-            # Through JSON, as with processes, because otherwise a job could depend on what only threads can share.
+            # Through JSON, as with processes, because otherwise a job could rely on what only threads share.
             loop.call_soon_threadsafe(frames.put_nowait, json.loads(encode(frame)))
 
         async with self._slots:

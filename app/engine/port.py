@@ -1,4 +1,4 @@
-"""The engine's port: run a function elsewhere, receive its progress and its result; and a job in several parts."""
+"""The engine's port: run a function elsewhere and receive its progress and result, for one or many specs."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from app.core import FlyballError
 JsonObject = dict[str, Any]
 Report = Callable[[JsonObject], None]
 Job = Callable[[JsonObject, Report], JsonObject]
-"""A job: ``def job(spec, report) -> result``; everything that crosses is JSON."""
+"""A job: ``def job(spec, report) -> result``; spec, reports and result are JSON."""
 
 
 class JobFailed(FlyballError):
@@ -58,7 +58,7 @@ class Engine(Protocol):
             function: resolved by the worker, so that the engine depends on no job.
             spec: the job's argument.
             on_progress: called on the event loop with each report, in order, before ``run`` returns.
-            deadline_seconds: how long the job may take once a worker has it; ``None`` for ever.
+            deadline_seconds: how long the job may take once a worker has it; ``None``: no limit.
 
         Cancelling abandons the job: no report is delivered afterwards. Raises ``JobFailed``, ``WorkerLost``,
         ``JobTimedOut``, ``EngineClosed``.
@@ -71,7 +71,7 @@ class Engine(Protocol):
 
 
 DEATHS, TIMEOUTS = 8, 2
-"""How often a part may lose its process or time out before it is given up. A process seldom dies because of its job."""
+"""Lost processes and timeouts after which a part is given up. A process seldom dies because of its job."""
 
 
 async def scatter(
@@ -83,7 +83,7 @@ async def scatter(
     deadline_seconds: float | None = None,
     failures: int = 1,
 ) -> list[JsonObject | FlyballError]:
-    """Run ``function`` for all ``specs``; one part's failure leaves the others alone.
+    """Run ``function`` for all ``specs``; the failure of one does not stop the others.
 
     Args:
         engine: runs the parts, as many at once as it has workers.
@@ -91,7 +91,7 @@ async def scatter(
         specs: one for each part.
         on_progress: receives all parts' reports.
         deadline_seconds: of one attempt at one part.
-        failures: how often a part may raise; one that raised would most likely raise again.
+        failures: exceptions after which a part is given up; a part that raised will most likely raise again.
 
     Returns each part's result in the order of ``specs``, or the error that its last attempt ended with. Cancelling
     abandons all parts.
@@ -107,7 +107,7 @@ async def scatter(
                 if left[type(error)] <= 0:
                     return error
                 structlog.get_logger("engine").warning("job tried again", function=function, error=str(error))
-                await asyncio.sleep(0)  # others that wait come first, or one part would take all the deaths
+                await asyncio.sleep(0)  # waiting parts run first, otherwise all deaths could hit one part
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(part(spec)) for spec in specs]

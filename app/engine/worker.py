@@ -1,4 +1,4 @@
-"""A job in a worker, and its caller: frames between them.
+"""The frames that a job in a worker and its caller exchange.
 
 A frame is a JSON object with one key: ``progress``, ``result``, ``error``, or ``lost`` for a worker that died. In a
 pipe, four bytes of length precede it.
@@ -74,11 +74,11 @@ async def follow(
 
 
 def encode(frame: JsonObject) -> bytes:
-    """Return a frame as JSON. Raises ``ValueError`` for a NaN, ``TypeError`` for what JSON does not know."""
+    """Return a frame as JSON. Raises ``ValueError`` for a NaN, ``TypeError`` for a type that JSON lacks."""
     return json.dumps(frame, allow_nan=False, separators=(",", ":")).encode()
 
 
 def frame_bytes(frame: JsonObject) -> bytes:
-    """Return a frame as it goes through the pipe."""
+    """Return a frame for a pipe: its length, then its JSON."""
     data = encode(frame)
     return len(data).to_bytes(LENGTH_BYTES, "big") + data

@@ -1,4 +1,4 @@
-"""Typed events in CloudEvents envelopes: the language all daemons speak. All payloads and their values are public."""
+"""Typed events in CloudEvents envelopes. All payloads and their values are public."""
 
 from app.events.catalogue import BY_NAME, BY_TYPE, CATALOGUE, ENVELOPES, UnknownEventType, follow, originate, resolve
 from app.events.codec import MalformedEvent, NoUpcast, decode, id_in

@@ -1,4 +1,4 @@
-"""All event types, and new envelopes of them: the first of a chain, or one that follows from a cause."""
+"""Catalogue of event types, and constructors of their envelopes: ``originate`` and ``follow``."""
 
 from datetime import datetime
 from difflib import get_close_matches
@@ -58,7 +58,7 @@ def resolve(name: str) -> type[Payload]:
 
 
 def originate(data: Payload, *, event_id: str, time: datetime, subject: str | None = None) -> Envelope[Payload]:
-    """Write the first event of a chain of causes; it correlates with itself."""
+    """Return the first event of a causal chain; its correlation id is its own id."""
     return _validated(data, event_id=event_id, time=time, subject=subject, correlationid=event_id)
 
 
@@ -81,13 +81,13 @@ def follow(
         index: number of the event among those that ``by`` emits for this cause.
         subject: the configuration; None: the cause's.
         time: when it happened; None: when its cause was recorded.
-        evidence: the earlier event that it follows from, when ``cause`` only set the time, as ticks do.
+        evidence: the earlier event that it follows from, if ``cause`` only set the time, as a tick does.
     """
     origin = evidence or cause
     about_config = data.scope is Scope.CONFIG
     if about_config:
         subject = subject or cause.subject
-    # The other attributes are the cause's, which was validated when it was read.
+    # Attributes taken from the cause need no validation: the cause was validated when it was read.
     write = _assembled if time is None and (subject is not None) is about_config else _validated
     return write(
         data,

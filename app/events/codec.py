@@ -1,8 +1,8 @@
-"""Bytes decoded as envelopes, and old versions of payloads lifted to the current one.
+"""Decode envelopes from bytes, and lift old versions of payloads to the current one.
 
-msgspec decodes the envelope, then the validator of the payload's type decodes ``data``; this takes less than half of
-pydantic's time for the whole. Whatever fails is decoded again by the models that the JSON Schemas are made from, which
-lift old versions and explain errors.
+msgspec decodes the envelope, then the validator of the payload's type decodes ``data``. This takes less than half of
+the time that pydantic needs for the whole. If it fails, an old version is lifted, and the models behind the JSON
+Schemas decode the event again and explain errors.
 """
 
 from collections.abc import Callable
@@ -43,14 +43,14 @@ _KINDS = {
     )
     for payload in CATALOGUE
 }
-"""Properties of each type, looked up once, because attributes of classes cost a fifth of a small event's decoding."""
+"""Looked up once, because class attributes cost a fifth of a small event's decoding."""
 
 _open = Decoder(Envelope[Raw]).decode  # type: ignore[type-var]
 _identify = Decoder(_Identified).decode  # skips the other fields
 
 
 def id_in(body: bytes) -> str | None:
-    """Return the id of an event, without reading the rest; ``None`` if malformed."""
+    """Return an event's id without decoding the other fields; ``None`` if malformed."""
     try:
         return _identify(body).id
     except ValueError:
@@ -92,7 +92,7 @@ def _decode_slowly(body: bytes) -> Envelope[Payload]:
 
 
 def _lifted(body: bytes) -> bytes:
-    """Return an event with its payload lifted from an older version, and anything else as it is."""
+    """Lift the payload of an older version to the current one; return other bytes unchanged."""
     try:
         raw: dict[str, Any] = from_json(body)
         payload, version, data = BY_TYPE[raw["type"]], raw["dataversion"], raw["data"]
@@ -109,7 +109,7 @@ def _lifted(body: bytes) -> bytes:
 
 
 def _malformed(error: ValidationError) -> MalformedEvent:
-    """Return the error for what a validation found first."""
+    """Return the error for the first problem that a validation found."""
     first = error.errors(include_url=False, include_input=False)[0]
     if first["type"] == "union_tag_invalid":
         name = first["ctx"]["tag"]
@@ -125,7 +125,7 @@ def _malformed(error: ValidationError) -> MalformedEvent:
 
 
 class NoUpcast(FlyballError):
-    """An event that is newer than this program, or that no upcast leads to the current version."""
+    """An event newer than this program, or without an upcast to the current version."""
 
 
 def lift(event_type: str, data: dict[str, Any], version: int, target: int) -> dict[str, Any]:
@@ -152,22 +152,22 @@ def _worker_into_shard(data: dict[str, Any]) -> dict[str, Any]:
 
 
 UPCASTS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
-    ("flyball.daemon.heartbeat", 1): lambda data: {**data, "requests": ()},  # they renewed all leases
-    # A field only admits more values.
+    ("flyball.daemon.heartbeat", 1): lambda data: {**data, "requests": ()},  # version 1 renewed all leases
+    # Version 2 only admits more values of a field.
     ("flyball.evaluation.completed", 1): lambda data: data,
     ("flyball.evaluation.failed", 1): lambda data: data,
     ("flyball.training.failed", 1): lambda data: data,
-    ("flyball.league.matches_requested", 1): lambda data: {**data, "purpose": "tournament"},  # there was no other
-    # Workers were not named.
+    ("flyball.league.matches_requested", 1): lambda data: {**data, "purpose": "tournament"},  # the only purpose then
+    # Version 1 did not name the worker, or not in the shard.
     ("flyball.quality.degraded", 1): _unnamed,
     ("flyball.quality.parity_checked", 1): _unnamed,
     ("flyball.quality.score_updated", 1): lambda data: {**data, "shard": _unnamed(data["shard"])},
     ("flyball.training.requested", 1): lambda data: {**data, "shards": [_unnamed(shard) for shard in data["shards"]]},
     ("flyball.selfplay.completed", 1): _worker_into_shard,
-    ("flyball.selfplay.requested", 1): lambda data: {**data, "probe": False},  # there was no quarantine
-    ("flyball.training.loss_anomaly_detected", 1): lambda data: {**data, "consecutive": 1},  # nothing depended on it
+    ("flyball.selfplay.requested", 1): lambda data: {**data, "probe": False},  # version 1 had no probes
+    ("flyball.training.loss_anomaly_detected", 1): lambda data: {**data, "consecutive": 1},  # no rule depended on it
 }
-"""(event type, version n) → the function from ``data`` of version n to that of version n + 1.
+"""Functions that lift ``data`` from version n to n + 1, by (event type, n).
 
-Add one when a payload's schema changes and its ``version`` is raised: what the journal holds is never rewritten.
+Add one when a payload's schema changes and its ``version`` is raised, because journals are never rewritten.
 """

@@ -1,7 +1,7 @@
-"""The CloudEvents 1.0 envelope: what a producer writes, and what a reader of the journal gets.
+"""CloudEvents 1.0 envelopes, as producers write them, and events, as readers of the journal get them.
 
-An ``Envelope`` is written once by its producer. The broker stamps position, time and producer on the *frame*
-that carries it, and never opens it; an ``Event`` is the two together.
+A producer writes an ``Envelope`` once, and the broker never opens it. The broker stamps position, time and producer on
+the *frame* that carries the envelope. An ``Event`` is an envelope with these stamps.
 
 Source: CloudEvents 1.0.2 (attributes, JSON format, distributed tracing, sequence and recordedtime extensions).
 """
@@ -24,19 +24,19 @@ TRACEPARENT = r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"
 TRACEPARENT_LENGTH = 55
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = datetime(2200, 1, 1, tzinfo=UTC)
-"""Bound on times of events, with ``EPOCH``, so that no computation with them overflows."""
+"""Upper bound of event times (lower: ``EPOCH``), so that no computation with them overflows."""
 
 SEQUENCE_DIGITS = 19
-"""As many as the largest position has (2**63 - 1): the specification wants sequences that sort as text."""
+"""Digits of the largest position, 2**63 - 1: sequences are padded to sort as text."""
 
 
 def _optional(**constraints: Any) -> Any:
-    """Return the field of an attribute that is left out when unset; ``None`` inside ``data`` is written."""
+    """Return the field of an attribute that is omitted when ``None``; inside ``data``, ``None`` is written."""
     return Field(default=None, exclude_if=lambda value: value is None, **constraints)
 
 
 class Envelope(Struct, Generic[P_co], frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One event as its producer wrote it; validated when it is read, not when it is built."""
+    """One event as its producer wrote it; validated when read, not when built."""
 
     specversion: Literal["1.0"]
     id: Annotated[str, _NAME]
@@ -57,7 +57,7 @@ class Envelope(Struct, Generic[P_co], frozen=True, kw_only=True, omit_defaults=T
 
 
 class EnvelopeModel(BaseModel, Generic[P_co]):
-    """Definition of an envelope, from which JSON Schemas are made.
+    """Pydantic model of an envelope, from which the JSON Schemas are made.
 
     Attributes are those of ``Envelope``, in the same order.
     """
@@ -84,7 +84,7 @@ class EnvelopeModel(BaseModel, Generic[P_co]):
         return self
 
     def envelope(self) -> Envelope[P_co]:
-        """Return it as it is handed around."""
+        """Return the validated envelope."""
         return Envelope(**dict(self))
 
 
@@ -97,7 +97,7 @@ def encode(envelope: Envelope[Payload]) -> bytes:
 
 
 class Cause(Row, frozen=True):
-    """Reference to an event for the events that it causes."""
+    """Reference to an event, copied into the events that it causes."""
 
     id: EventId
     subject: str | None

@@ -1,18 +1,18 @@
-"""Frames and records: the units in which events travel, are recorded and are delivered. Bodies stay bytes until read.
+"""Frames and records: the binary units in which events are sent, stored and delivered.
 
-A frame holds events of one producer. Little-endian layout::
+A frame holds events of one producer; their bodies stay bytes until they are decoded. Little-endian layout::
 
     magic  "FBF1"
     u32    CRC-32 of the header, from the next field to its end
     u32    CRC-32 of the bodies
-    u64    epoch, u64 base: this frame holds the events base, base + 1, … of that epoch of the producer
+    u64    epoch, u64 base: the frame holds the events base, base + 1, … of this epoch of its producer
     u32    count of events, u32 length of the header, u16 types, u16 subjects, u16 length of the producer's name
     count x u64 id hashes, u32 body lengths, u16 type references, u16 subject references
     (types + subjects) x u16 lengths of names
     producer, types, subjects: UTF-8
     bodies
 
-The broker and readers that filter need the header alone, so it carries its own checksum.
+The header has its own checksum, because the broker and filtering readers need only the header.
 
 A record is a frame with the broker's stamp, the form in which it is stored and delivered::
 
@@ -49,14 +49,14 @@ FIXED = struct.Struct("<4sIIQQIIHHH")
 AFTER_CRC = 8
 MAX_EVENTS = 4096
 EVENT_BYTES = 16
-"""Header entry of an event: hash, length, two references."""
+"""Size of an event's entry in the header: hash, length, two references."""
 
 SHORT_BYTES = 256
 PREFIX = "Damaged frame: "
 
 
 class DamagedFrame(FlyballError):
-    """Bytes that are not the frame that was written."""
+    """A frame with a wrong, missing or superfluous byte."""
 
 
 def _damaged_frame(what: str) -> DamagedFrame:
@@ -82,9 +82,9 @@ class Frame(Struct, frozen=True):
 
     @classmethod
     def parse(cls, buffer: bytes, start: int = 0, *, bodies: bool = True) -> "Frame":
-        """Read and verify the frame that fills ``buffer`` from ``start`` on; ``bodies``: False if it ends before them.
+        """Parse and verify the frame that fills ``buffer`` from ``start`` on.
 
-        Raises ``DamagedFrame`` if a byte is wrong, missing or too many.
+        Pass ``bodies=False`` if ``buffer`` ends with the header. Raises ``DamagedFrame``.
         """
         try:
             fixed = FIXED.unpack_from(buffer, start)
@@ -130,7 +130,7 @@ class Frame(Struct, frozen=True):
 
     @property
     def raw(self) -> bytes:
-        """The frame without a record's stamp, as it travels."""
+        """The frame as it was sent, without a record's stamp."""
         return self.buffer[self.start :]
 
     def bodies(self) -> list[bytes]:
@@ -142,7 +142,7 @@ class Frame(Struct, frozen=True):
 
 
 def peek(buffer: bytes) -> tuple[int, int, int] | None:
-    """Return (epoch, base, count) of a frame without verifying it; None for bytes that don't begin like a frame."""
+    """Return a frame's (epoch, base, count) without verifying it; None if it does not begin like one."""
     if len(buffer) < FIXED.size or not buffer.startswith(MAGIC):
         return None
     _, _, _, epoch, base, count, _, _, _, _ = FIXED.unpack_from(buffer)
@@ -163,7 +163,7 @@ def _names(table: bytes, count: int, producer: int) -> tuple[str, ...]:
 
 
 _short_names = lru_cache(maxsize=4096)(_names)
-"""A cache, because producers repeat the same few names, mostly with one event in a frame."""
+"""Cached, because producers repeat a few names, and most frames hold one event."""
 
 
 class Draft(NamedTuple):
@@ -178,7 +178,7 @@ class Draft(NamedTuple):
 def hash_id(event_id: str) -> int:
     """Return the 64-bit hash by which the broker remembers an event id.
 
-    A new id equals one of a million remembered hashes once in 10^13 events.
+    A new id's hash equals one of a million remembered hashes once in 10^13 events.
     """
     return int.from_bytes(blake2b(event_id.encode(), digest_size=8).digest(), "little")
 
@@ -195,7 +195,7 @@ class FrameBuilder:
         return len(self._drafts)
 
     def take(self, drafts: Sequence[Draft], max_bytes: int) -> int:
-        """Add the first events that fit, and return their number; an empty frame takes one of any size."""
+        """Add the first drafts that fit and return their number. One always fits an empty frame."""
         sizes = [len(draft.body) for draft in drafts[: MAX_EVENTS - len(self)]]
         if self._size + sum(sizes) > max_bytes:
             fitting = bisect_right(list(accumulate(sizes)), max_bytes - self._size)
@@ -205,7 +205,7 @@ class FrameBuilder:
         return len(sizes)
 
     def add(self, drafts: Iterable[Draft]) -> None:
-        """Add events without checking a bound."""
+        """Add drafts without checking the frame's size."""
         self._drafts += drafts
 
     def build(self, epoch: int, base: int) -> bytes:
@@ -256,7 +256,7 @@ STAMP = struct.Struct("<4sIQQH")
 
 
 class DamagedRecord(FlyballError):
-    """A record of the journal is not what was written."""
+    """A journal's record that is damaged, unreadable or at a wrong position."""
 
 
 def damaged(position: int | None, what: str) -> DamagedRecord:
@@ -284,9 +284,9 @@ class Record(Struct, frozen=True):
 
     @classmethod
     def open(cls, raw: bytes, *, expected: int | None = None, bodies: bool = True) -> "Record":
-        """Read and verify a record; ``bodies``: False when ``raw`` ends with the frame's header.
+        """Parse and verify a record; pass ``bodies=False`` if ``raw`` ends with the frame's header.
 
-        Raises ``DamagedRecord`` if a byte is wrong, missing or too many, or if it is not at the ``expected`` position.
+        Raises ``DamagedRecord`` if a byte is wrong, missing or superfluous, or if the position is not ``expected``.
         """
         try:
             magic, crc, first, recorded_us, length = STAMP.unpack_from(raw)
@@ -303,9 +303,9 @@ class Record(Struct, frozen=True):
 
 
 def ids_of(head: bytes, first: int) -> tuple[int, ...]:
-    """Return the id hashes of the record at position ``first`` from its header. Raises ``DamagedRecord``.
+    """Return the id hashes from the header of the record at position ``first``. Raises ``DamagedRecord``.
 
-    Nothing else is parsed, because a starting broker reads a million of them.
+    Nothing else is parsed, because a broker reads a million hashes when it starts.
     """
     try:
         start = STAMP.size + STAMP.unpack_from(head)[4]
@@ -339,7 +339,7 @@ def frame_of(envelopes: Iterable[Envelope[Payload]], *, producer: str, epoch: in
 
 
 class Stored(Struct, frozen=True):
-    """A recorded event whose body is not read yet."""
+    """A recorded event whose body is not decoded yet."""
 
     sequence: int
     recorded_us: int
@@ -349,9 +349,9 @@ class Stored(Struct, frozen=True):
     body: bytes
 
     def open(self, reporter: str, on_dead: Callable[[DeadLetter], None]) -> Event[Payload] | None:
-        """Read the event; ``None`` for one that can't be read or contradicts its frame's header.
+        """Decode the event; return ``None`` if that fails or if the frame's header contradicts the event.
 
-        ``on_dead`` is called with such an event, reported by ``reporter``.
+        ``on_dead`` is then called with a dead letter from ``reporter``.
         """
         try:
             envelope = decode(self.body)
@@ -368,7 +368,7 @@ class Stored(Struct, frozen=True):
 
 
 def stored_in(record: Record, *, after: int = 0, types: AbstractSet[str] | None = None) -> list[Stored]:
-    """Return the events of a record as ``read_events`` does, but unread."""
+    """Return a record's events as ``read_events`` does, but not decoded."""
     frame, recorded_us, source = record.frame, record.recorded_us, record.source
     if types is not None and types.isdisjoint(frame.types):
         return []
@@ -391,9 +391,9 @@ def read_events(
     reporter: str,
     on_dead: Callable[[DeadLetter], None],
 ) -> list[Event[Payload]]:
-    """Read the events of a record that are ``after`` a position and of these ``types``; None for all.
+    """Decode a record's events that are ``after`` a position and of the ``types`` (None: all).
 
-    Those that can't be read are left out; see ``Stored.open``.
+    Unreadable events are left out; see ``Stored.open``.
     """
     return [
         event
@@ -403,7 +403,7 @@ def read_events(
 
 
 def refuse(dead: DeadLetter) -> NoReturn:
-    """Raise ``DamagedRecord`` at an unreadable event: an ``on_dead`` that stops the reading."""
+    """Raise ``DamagedRecord``; pass it as ``on_dead`` to stop at the first unreadable event."""
     raise DamagedRecord(
         f"The event at position {dead.position} can't be read: {dead.error}",
         hint="Was it written by a newer Flyball?",

@@ -1,8 +1,8 @@
-"""The shape of every pure controller: rows of state and an event in, changed rows and emissions out.
+"""Protocol of pure controllers: an event and rows of state in, changed rows and emissions out.
 
-State is a table of frozen rows, keyed by what they are about (mostly a configuration key), so that the cost of an
-event does not depend on how many configurations there are. Whoever hosts a reducer applies the changes, writes the
-emissions as events that follow from their cause, and saves rows and cursor in one transaction.
+State is a table of frozen rows, mostly one for each configuration, under its key. An event's cost therefore does not
+depend on the number of configurations. The host of a reducer applies the changes, writes the emissions as events that
+follow from their cause, and saves rows and cursor in one transaction.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,10 +36,10 @@ class Step(Struct, Generic[R], frozen=True):
 
 
 class Reducer(Protocol[R]):
-    """A pure controller. Built from the run's settings, it holds nothing that changes."""
+    """A pure controller: built from the run's settings, without mutable state."""
 
     name: ClassVar[str]  # unique; part of the id of everything it emits
-    reads: ClassVar[frozenset[type[Payload]]]  # the payload types it is given
+    reads: ClassVar[frozenset[type[Payload]]]  # the payload types that its host passes to it
     emits: ClassVar[frozenset[type[Payload]]]  # the payload types it may emit; its host refuses anything else
 
     @property
@@ -48,7 +48,7 @@ class Reducer(Protocol[R]):
         ...
 
     def step(self, rows: Mapping[str, R], event: Event[Payload]) -> Step[R]:
-        """Fold one event. Pure: time is ``event.recordedtime``; there is no other."""
+        """Fold one event. Pure: the only clock is ``event.recordedtime``."""
         ...
 
 
@@ -66,7 +66,7 @@ def handles(*types: type[Payload]) -> Callable[[H], H]:
 
 
 class HandlerReducer:
-    """Base of reducers with one method for each event type: ``reads`` is what they handle."""
+    """Base of reducers with a handler for each event type; ``reads`` lists the handled types."""
 
     reads: ClassVar[frozenset[type[Payload]]] = frozenset()
     _handlers: ClassVar[Mapping[type[Payload], str]] = MappingProxyType({})

@@ -9,27 +9,27 @@ from pydantic import BaseModel
 
 
 class Row(Struct, frozen=True):
-    """Base of all rows, and of what they hold, payloads excepted.
+    """Base of all rows, and of the values in them except payloads.
 
-    What a row is read from is validated, except that unknown fields are dropped: another version may have saved them.
-    What it is built from is not validated, because it changes at most events.
+    Reading a row validates it; unknown fields are dropped, because another version may have saved them. Building a row
+    does not validate it, because most events change one.
     """
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed. Raises ``TypeError`` for a field that there is not."""
+        """Return a copy with some fields changed. Raises ``TypeError`` for an unknown field."""
         return replace(self, **changes)
 
     def to_json(self) -> bytes:
-        """Write it as JSON."""
+        """Return the row as JSON."""
         return encode(self, enc_hook=_written)
 
     def to_builtins(self) -> Any:
-        """Return it as dictionaries, lists, texts and numbers."""
+        """Return the row as dictionaries, lists, strings and numbers."""
         return to_builtins(self, enc_hook=lambda payload: payload.model_dump(mode="json"))
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Self:
-        """Read what ``to_json`` wrote. Raises ``msgspec.DecodeError`` for anything else."""
+        """Read a row from the JSON of ``to_json``. Raises ``msgspec.DecodeError`` for anything else."""
         return decode(text, type=cls, dec_hook=_read)
 
     @classmethod
@@ -39,7 +39,7 @@ class Row(Struct, frozen=True):
 
         def of_payload(kind: type[BaseModel]) -> dict[str, Any]:
             described = kind.model_json_schema()
-            parts.update(described.pop("$defs", {}))  # its references begin at the root of the schema
+            parts.update(described.pop("$defs", {}))  # its references start at the schema's root
             return described
 
         whole = schema(cls, schema_hook=of_payload)

@@ -1,4 +1,4 @@
-"""Rules and encodings: games played in batches, from the mover's perspective. Pure: seeds are arguments."""
+"""Rules and encodings of games, in batches and from the mover's perspective. Seeds are arguments."""
 
 from app.games.catalogue import checker_for, open_table, own_hearts
 from app.games.parity import GameRecord

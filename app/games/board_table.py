@@ -1,7 +1,7 @@
-"""Board games for two by our own rules: compiled, all games of a table in one array.
+"""Two-player board games by our own compiled rules, all games of a table in one array.
 
-Every seat's observation and what may be chosen are kept in the game as they change, so that to observe is to copy rows.
-The kernels of a game's rules are handed its fields as ``game_type`` names them.
+Each game's record keeps both seats' observations and the legal actions up to date, so observing only copies rows.
+Kernels read and write a record's fields by the names in ``game_type``.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,25 +17,25 @@ from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seat
 
 SEATS = 2
 Play = Callable[[NDArray[np.void], Indices, Indices, int], None]
-"""Plays legal actions [K] in slots [K] of the games [N], and what is then forced; the number is the limit of moves."""
+"""Kernel that plays actions [K] in slots [K] of games [N], then forced moves, up to a move limit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoardRules:
-    """Rules of a board game for two, as a ``BoardTable`` plays them."""
+    """Rules of a two-player board game for ``BoardTable``."""
 
-    name: str  # OpenSpiel's; it is the usual game, without options
-    version: int  # of the implementation: raised whenever the same actions could lead to another game or observation
-    codec: Codec  # by which OpenSpiel's table shows the same
-    begun: NDArray[np.void]  # the first position, [] of the game's ``game_type``
+    name: str  # OpenSpiel's name; the game is the usual one, without options
+    version: int  # of the implementation: raised when the same actions could give another game or observation
+    codec: Codec  # gives OpenSpiel's table the same observations and actions
+    begun: NDArray[np.void]  # the first position, a scalar of the game's ``game_type``
     play: Play  # a kernel
 
 
 def game_type(codec: Codec, longest: int, *fields: tuple[Any, ...]) -> np.dtype[np.void]:
-    """Return the type of a game of at most ``longest`` moves, with further ``fields`` of its rules."""
+    """Return the record type of a game with at most ``longest`` moves; ``fields`` are extra."""
     shared = [
         ("views", np.uint8, (SEATS, codec.size)),
-        ("open", np.uint8, codec.to_game.shape[1]),  # actions that may be chosen, none unless the game goes on
+        ("open", np.uint8, codec.to_game.shape[1]),  # 1 for each legal action; all 0 once the game is over
         ("moves", np.uint8, longest),  # the first ``played`` are the actions so far
         ("played", np.uint8),
         ("mover", np.int8),
@@ -46,7 +46,7 @@ def game_type(codec: Codec, longest: int, *fields: tuple[Any, ...]) -> np.dtype[
 
 
 class BoardTable(Table):
-    """N games at once, truncated after ``max_moves`` of the players, forced ones included."""
+    """N games at once, truncated after ``max_moves`` moves of the players, forced moves included."""
 
     def __init__(self, rules: BoardRules, slots: int, max_moves: int | None = None) -> None:
         self.spec = rules.codec.spec(f"flyball-{rules.version}:{rules.name}")
@@ -57,7 +57,7 @@ class BoardTable(Table):
         self._limit = min(max_moves or longest, longest)
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
-        """See ``Table.reset``; there is no chance."""
+        """See ``Table.reset``; seeds are only counted, because no move is random."""
         if len(seeds) != len(slots):
             raise ValueError(f"{len(slots)} slots cannot begin from {len(seeds)} seeds")
         self._games[slots] = self._rules.begun
@@ -100,7 +100,7 @@ class BoardTable(Table):
 
 @kernel
 def _first_illegal(games: NDArray[np.void], slots: Indices, actions: Indices) -> int:
-    """Return the index of the first illegal one of ``actions`` [K], -1 where all are legal."""
+    """Return the index of the first illegal action in ``actions`` [K], -1 if all are legal."""
     for k in range(len(slots)):
         may = games[slots[k]]["open"]
         if actions[k] < 0 or actions[k] >= len(may) or not may[actions[k]]:
@@ -110,7 +110,7 @@ def _first_illegal(games: NDArray[np.void], slots: Indices, actions: Indices) ->
 
 @inlined
 def write_move(game: np.void, action: int) -> int:
-    """Write down what the seat to move plays; return the number of moves so far."""
+    """Record the action of the seat to move; return the number of moves so far."""
     played = int(game["played"]) + 1
     game["moves"][played - 1] = action
     game["played"] = played
@@ -119,7 +119,7 @@ def write_move(game: np.void, action: int) -> int:
 
 @inlined
 def finish(game: np.void, lead: int) -> None:
-    """End a game that the first seat wins, draws or loses: its ``lead`` is positive, 0 or negative."""
+    """End a game; the sign of ``lead`` is the first seat's return."""
     game["returns"][0], game["returns"][1] = np.sign(lead), -np.sign(lead)
     game["mover"] = FINISHED
     game["open"][:] = 0

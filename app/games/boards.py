@@ -1,10 +1,10 @@
-"""Codecs of board games that OpenSpiel plays, and simple strong players of two of them.
+"""Codecs of OpenSpiel's board games, and heuristic players of two of them.
 
-Layouts of the tensors and numbers of the actions are OpenSpiel's (version 2.0); the tests hold them to it: a
-position with the colours swapped must look the same to the other seat, and the image of a game must be a game.
+Tensor layouts and action numbers are those of OpenSpiel 2.0. Tests check the codecs: a position with swapped colours
+must look the same to the other seat, and a symmetry must map a legal game to a legal game.
 
-A heuristic sees what a model sees. It returns log-weights: differences of a few make a choice all but certain, and
-those below 1 leave it open, so that games seldom repeat.
+A heuristic sees what a model sees. It returns log-weights: differences of a few units make a choice almost certain,
+and differences below 1 leave it open, so that games seldom repeat.
 """
 
 import numpy as np
@@ -15,13 +15,13 @@ from app.games.table import Floats, Heuristic, Indices, Mask, Observations, Seat
 
 
 def tic_tac_toe() -> Codec:
-    """Planes me, other, empty; 9 cells."""
+    """Encode planes of own, opponent's and empty cells; actions are 9 cells."""
     views = np.stack([planes((2, 1, 0), np.arange(9)), planes((1, 2, 0), np.arange(9))])
     return Codec(27, gather(views), identical(2, 9), square_symmetries(TURNS, 3, 3))
 
 
 _CELLS = 81
-_FORCED = 3 * _CELLS  # where the one-hot of the forced board begins
+_FORCED = 3 * _CELLS  # first feature of the forced board's one-hot
 _HERE = _FORCED + 10
 _WON = _HERE + 18
 _SIZE = _WON + 18
@@ -29,20 +29,20 @@ _LINES = np.array([(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5,
 
 
 def ultimate_tic_tac_toe() -> Codec:
-    """Planes me, other, empty of 9 boards x 9 cells, the forced board, its cells, the boards won.
+    """Encode 9 boards x 9 cells, the forced board, its cells, and the boards won.
 
-    The forced board is one of ten, the tenth being free choice, which shows no cells. The last two are pairs of
-    nine, mine and the other's. They are added to OpenSpiel's tensor because otherwise an action, a number from 0 to
-    8, would mean another cell every move.
+    The cells have planes own, opponent's, empty. The forced board is a one-hot of 10; the tenth is free choice. Its
+    cells and the boards won have two planes of nine, own and opponent's. OpenSpiel's tensor lacks these two parts.
+    They are added because an action, a number from 0 to 8, means another cell on every forced board.
     """
-    forced = _FORCED + 1 + np.arange(10)  # the game writes the seat to move in between
+    forced = _FORCED + 1 + np.arange(10)  # + 1 skips OpenSpiel's feature for the seat to move
     views = np.stack([np.append(planes(order, np.arange(_CELLS)), forced) for order in ((2, 1, 0), (1, 2, 0))])
     pick = gather(views)
 
     def encode(raw: Floats, seats: Seats) -> NDArray[np.uint8]:
         base = np.asarray(pick(raw, seats), dtype=np.uint8)
         stones = base[:, : 2 * _CELLS].reshape(-1, 2, 9, 9)
-        # The product with the one-hot is the forced board; free choice is in no board.
+        # The product with the one-hot selects the forced board; free choice selects none, so all cells are 0.
         here = np.einsum("kb,kpbc->kpc", base[:, _FORCED : _FORCED + 9], stones)
         won = stones[..., _LINES].all(axis=-1).any(axis=-1)
         return np.concatenate([base, here.reshape(-1, 18), won.reshape(-1, 18).astype(np.uint8)], axis=1)
@@ -60,11 +60,11 @@ def _ultimate_symmetry(name: str) -> Symmetry:
 
 
 def clobber(rows: int = 5, columns: int = 6) -> Codec:
-    """Planes me, other, empty; actions: cell x (up, right, down, left)."""
+    """Encode planes of own, opponent's and empty cells; actions are cell x (up, right, down, left)."""
     views = np.tile(planes((0, 1, 2), np.arange(rows * columns)), (2, 1))
     actions = rows * columns * 4
     symmetries: tuple[Symmetry, ...] = ()
-    if rows % 2:  # only then does a turned chequered start keep its colours
+    if rows % 2:  # with an even number, the mirrored chequered start would swap colours
         flipped = turn("up_down", rows, columns)
         cell, direction = np.divmod(np.arange(actions), 4)
         image = flipped[cell] * 4 + np.array([2, 1, 0, 3])[direction]
@@ -73,7 +73,7 @@ def clobber(rows: int = 5, columns: int = 6) -> Codec:
 
 
 def go(board_size: int = 19) -> Codec:
-    """Planes me, other, empty, and one of ones for the second seat, who has the komi; passing is the last action."""
+    """Encode planes of own, opponent's and empty cells, and ones for the second seat (komi); the last action passes."""
     cells = np.arange(board_size**2)
     views = np.stack([planes((0, 1, 2, 3), cells), planes((1, 0, 2, 3), cells)])
     actions = board_size**2 + 1
@@ -83,10 +83,11 @@ def go(board_size: int = 19) -> Codec:
 
 
 def hex_board(board_size: int = 11) -> Codec:
-    """Planes mine, joined to my first and second edge, then the other's three, then empty; I join up and down.
+    """Encode own, opponent's and empty cells; the own edges are top and bottom.
 
-    The second seat joins the other two edges, so it sees the board transposed. Won chains (planes 0 and 8) occur
-    only in finished games and are left out.
+    Stones have three planes a seat: joined to no edge, to the first, to the second. The second seat joins left and
+    right, so it sees the board transposed. OpenSpiel's planes of winning chains, 0 and 8, are left out: they are empty
+    until the end.
     """
     cells = np.arange(board_size**2)
     across = turn("transpose", board_size, board_size)
@@ -98,14 +99,14 @@ def hex_board(board_size: int = 11) -> Codec:
     return Codec(views.shape[1], gather(views), to_game, (turned,))
 
 
-_FIELDS = 56  # 40 common ones, already rotated for the observer, and 4 x 4 goals
+_FIELDS = 56  # 40 common fields, which OpenSpiel rotates for the observer, and 4 x 4 goals
 _COLOURS = 4
 
 
 def maedn(players: int = 2) -> Codec:
-    """Fields x (me, left, across, right), pieces still outside (a count up to 4) and the die.
+    """Encode fields x (me, left, across, right), counts of pieces outside (0 to 4), and the die.
 
-    The game rotates the board for the observer but not the colours of the pieces; this does.
+    OpenSpiel rotates the board for the observer but not the colours of the pieces; this codec rotates both.
     """
     field, colour = np.divmod(np.arange(_FIELDS * _COLOURS), _COLOURS)
     outside = _FIELDS * _COLOURS + np.arange(4)
@@ -117,7 +118,7 @@ def maedn(players: int = 2) -> Codec:
 
 
 def breakthrough(rows: int = 8, columns: int = 8) -> Codec:
-    """Planes me, other, empty; I always move to higher rows. Actions: cell x (left, ahead, right) x capture."""
+    """Encode planes of own, opponent's and empty cells, own moving up; actions: cell x (left, up, right) x capture."""
     here, flipped = np.arange(rows * columns), turn("up_down", rows, columns)
     views = np.stack([planes((0, 1, 2), here), planes((1, 0, 2), flipped)])
     cell, direction, capture = np.unravel_index(np.arange(rows * columns * 6), (rows * columns, 3, 2))
@@ -131,25 +132,25 @@ def breakthrough(rows: int = 8, columns: int = 8) -> Codec:
 
 
 _WIN, _CAPTURE, _RUN, _LEAVE_HOME, _ADVANCE = 40.0, 3.0, 8.0, -0.7, 0.2
-_LOST, _TRADED = -4.0, -1.0  # cost of moving where one is taken, for nothing or for a piece of the other's
-_STOP = (25.0, 8.0, 3.0)  # worth of taking a piece that has 1, 2 or 3 rows to go
+_LOST, _TRADED = -4.0, -1.0  # cost of moving where the piece can be lost for nothing, or traded
+_STOP = (25.0, 8.0, 3.0)  # worth of taking a piece that is 1, 2 or 3 rows from winning
 
 
 def _breakthrough_heuristic(rows: int, columns: int) -> Heuristic:
-    """Reach the last row, stop who is about to, take what costs nothing, run when nobody is in the way.
+    """Prefer winning, then stopping a piece about to win, safe captures and free runs.
 
-    Attackers and defenders of a cell are counted.
+    A cell is safe by the numbers of pieces that attack and defend it.
     """
     cells = rows * columns
     origin, way, capture = np.unravel_index(np.arange(cells * 6), (cells, 3, 2))
     row, column = np.divmod(origin, columns)
-    # An action that leaves the board leads somewhere on it: it is never legal.
+    # Targets off the board are clipped onto it; such an action is never legal.
     target = np.minimum(row + 1, rows - 1) * columns + np.clip(column + way - 1, 0, columns - 1)
     fixed = _WIN * (row == rows - 2) + _ADVANCE * (row + 1) + _LEAVE_HOME * (row == 0)
     stopped = np.zeros(rows + 1)
     stopped[1 : 1 + len(_STOP)] = _STOP
     taken = capture * (_CAPTURE + stopped[row + 1])
-    # Which cells [from] bear on which [to]: diagonally from above or below, and where a runner could still be met.
+    # Whether a piece on one cell [from] bears on another [to]: diagonally from above or below, or to stop a runner.
     cell_row, cell_column = np.divmod(np.arange(cells), columns)
     up, aside = cell_row[:, None] - cell_row, np.abs(cell_column[:, None] - cell_column)
     relations = ((up == 1) & (aside == 1), (up == -1) & (aside == 1), (up > 0) & (aside <= up))
@@ -158,7 +159,7 @@ def _breakthrough_heuristic(rows: int, columns: int) -> Heuristic:
     def prefer(obs: Observations, mask: Mask) -> Floats:
         me, other = obs[:, :cells].astype(np.float32), obs[:, cells : 2 * cells].astype(np.float32)
         attackers = (other @ from_above)[:, target]
-        defenders = (me @ from_below)[:, target] - (way != 1)  # the one that moves defends no more
+        defenders = (me @ from_below)[:, target] - (way != 1)  # the moving piece does not defend its target
         free = (other @ ahead)[:, target] == 0
         danger = np.where(attackers == 0, 0.0, np.where(defenders < attackers, _LOST, _TRADED))
         return np.where(mask, fixed + taken + danger + (_RUN + row) * free, 0.0).astype(np.float32)
@@ -166,8 +167,8 @@ def _breakthrough_heuristic(rows: int, columns: int) -> Heuristic:
     return prefer
 
 
-# (row, doubled column) of the 121 cells of the star from its centre, in the game's order: by row, then column. The
-# first are my home, the last my goal, its far end the very last.
+# The star's 121 cells as (row, doubled column) from its centre, in OpenSpiel's order: by row, then column. The first 10
+# are my home, the last 10 my goal; the very last is the goal's far end.
 _TRIANGLE = {(r, c) for r in range(-4, 9) for c in range(r - 8, 9 - r, 2)}
 _STAR = np.array(sorted(_TRIANGLE | {(-r, c) for r, c in _TRIANGLE}))
 _STEPS = np.array([(-1, -1), (-1, 1), (0, -2), (0, 2), (1, -1), (1, 1)])  # the six directions
@@ -175,12 +176,12 @@ _HOME = 10  # cells of a home and of a goal
 
 
 def chinese_checkers(players: int = 2) -> Codec:
-    """Planes me, next, …, empty of the 121 cells, the star turned so that my home is always the first one.
+    """Encode planes own, next seat's, …, empty; the star is turned to put the own home first.
 
-    Actions: cell x direction, then passing. Only the layouts for 2, 3, 4 and 6 players exist.
+    Actions are 121 cells x 6 directions, then passing. OpenSpiel has layouts for 2, 3, 4 and 6 players only.
     """
     homes = {2: (0, 3), 3: (0, 2, 4), 4: (0, 1, 3, 4), 6: (0, 1, 2, 3, 4, 5)}[players]
-    # Where each cell [H, 121] and each direction [H, 6] comes to lie when a home is turned to the first one's place.
+    # Index that each cell [H, 121] and each direction [H, 6] has in the game, for each of the H homes.
     cells = [_turned(_STAR, home) for home in homes]
     directions = [_turned(_STEPS, home) for home in homes]
     cell, direction = np.divmod(np.arange(121 * 6), 6)
@@ -190,7 +191,7 @@ def chinese_checkers(players: int = 2) -> Codec:
 
 
 def _turned(points: Indices, sixths: int) -> Indices:
-    """Return which of the points each becomes when all are turned clockwise about the centre by sixths.
+    """Return the index of each point's image under a clockwise turn by sixths.
 
     In axial coordinates a sixth maps (x, z) to (-z, x + z).
     """
@@ -201,26 +202,26 @@ def _turned(points: Indices, sixths: int) -> Indices:
     return np.array([places[point] for point in zip(z.tolist(), (2 * x + z).tolist(), strict=True)])
 
 
-_TO_FREE, _TO_TIP = 2.0, 2.0  # worth of a cell nearer to the goal's free cells, of one nearer to its far end
-_BEHIND = 0.3  # of each cell still to go
-_PASS = 3.0  # of not jumping on; a jump ahead is worth more, one back less
+_TO_FREE, _TO_TIP = 2.0, 2.0  # worth of each step nearer to the goal's free cells, and to its far end
+_BEHIND = 0.3  # worth of each step between the moving piece and the goal's far end
+_PASS = 3.0  # worth of ending a chain of jumps: less than a jump ahead, more than one back
 _FAR = 99
 
 
 def _chinese_checkers_heuristic() -> Heuristic:
-    """Go towards the free cells of the goal, by jumps where possible, and those furthest behind first.
+    """Prefer jumps and steps towards the goal's free cells, of the pieces furthest behind.
 
-    A single step or jump is looked at.
+    It looks one step or jump ahead.
     """
     cells, origin = len(_STAR), np.repeat(np.arange(len(_STAR)), len(_STEPS))
     places = {tuple(cell): k for k, cell in enumerate(_STAR.tolist())}
 
     def targets(moves: Indices) -> Indices:
-        """Return where each of the moves [6, 2] leads from every cell [C x 6]; C outside the star."""
+        """Return the target cells [C x 6] of the moves [6, 2] from every cell; C is off the star."""
         return np.array([places.get(tuple(cell), cells) for cell in (_STAR[:, None] + moves).reshape(-1, 2).tolist()])
 
     def distances(goals: Indices) -> Floats:
-        """Return the number of steps from every cell to each of the goals [C, G]."""
+        """Return the steps [C, G] from every cell to each goal."""
         rows, columns = np.abs(_STAR[:, None] - goals).transpose(2, 0, 1)
         return np.asarray(np.maximum(rows, (rows + columns) // 2), dtype=np.float32)
 
@@ -230,7 +231,7 @@ def _chinese_checkers_heuristic() -> Heuristic:
     def prefer(obs: Observations, mask: Mask) -> Floats:
         held, empty = obs[:, cells - _HOME : cells] > 0, np.pad(obs[:, -cells:] > 0, ((0, 0), (0, 1)))
         to_free = np.where(held[:, None, :], _FAR, to_goal).min(axis=2)
-        to_free[:, -_HOME:][held] = 0  # who has arrived
+        to_free[:, -_HOME:][held] = 0  # pieces that have arrived
         left = np.pad(_TO_FREE * to_free + _TO_TIP * to_tip, ((0, 0), (0, 1)))
         target = np.where(empty[:, near], near, far)
         gained = left[:, origin] - np.take_along_axis(left, target, axis=1) + _BEHIND * to_tip[origin]

@@ -1,8 +1,8 @@
-"""The catalogue of games: from a configuration to its table and parity checker.
+"""Catalogue of games: a configuration gives a table and a parity checker.
 
-- Any game of OpenSpiel can be played as it is: a configuration is enough.
-- ``CODECS``: games of OpenSpiel that are seen from the seat to move, with their symmetries and heuristics.
-- ``BOARDS`` and Hearts: games by our own rules, which configurations with ``engine = "flyball"`` play.
+- Any OpenSpiel game can be played without code, from a configuration alone.
+- ``CODECS``: OpenSpiel games with observations from the mover's perspective, and perhaps symmetries and a heuristic.
+- ``BOARDS`` and Hearts: games by our own rules, for configurations with ``engine = "flyball"``.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ CODECS: dict[str, Callable[..., Codec]] = {
     "tic_tac_toe": boards.tic_tac_toe,
     "ultimate_tic_tac_toe": boards.ultimate_tic_tac_toe,
 }
-"""Codecs by OpenSpiel's name; their arguments are the game's options that change its layout."""
+"""Codecs by OpenSpiel's name; a codec's arguments are the game options that change its layout."""
 
 _HARMLESS = frozenset(
     {
@@ -48,10 +48,10 @@ _HARMLESS = frozenset(
         *("must_break_hearts", "no_pts_on_first_trick", "pass_cards"),
     }
 )
-"""Options that change neither the actions nor where OpenSpiel shows what. With any other, a game is seen as it does."""
+"""Options that a codec may ignore, because they change neither actions nor tensor layout."""
 
 BOARDS: dict[str, BoardRules] = {"connect_four": CONNECT_FOUR, "othello": OTHELLO}
-"""Board games by our own rules; with options that are not the usual ones, OpenSpiel plays them."""
+"""Board games by our own rules. With options other than the defaults, OpenSpiel plays them."""
 
 
 def open_table(config: GameConfig, slots: int) -> Table:
@@ -83,7 +83,7 @@ def checker_for(config: GameConfig) -> ParityChecker:
 def own_hearts(config: GameConfig) -> HeartsRules | None:
     """Return the rules of a configuration that plays our own Hearts, else None.
 
-    Raises ``UnknownGame`` where our own rules are asked for and there are none.
+    Raises ``UnknownGame`` for engine "flyball" with a game, number of players or move limit that it does not support.
     """
     if config.engine != "flyball" or _name(config) in BOARDS:
         return None
@@ -104,7 +104,7 @@ def openspiel_rules(game: str, players: int) -> Rules:
 
 
 def _codec_for(game: Any) -> Codec | None:
-    """Return the codec of a loaded game; None where its options would make it another game."""
+    """Return the codec of a loaded game; None if no codec supports the game and its options."""
     name, options = game.get_type().short_name, game.get_parameters()
     if name not in CODECS:
         return None

@@ -1,4 +1,4 @@
-"""Codecs: a game's tensors and actions become those of the seat to move."""
+"""Codecs from a game's tensors and actions to the perspective of the seat to move."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,18 +14,17 @@ Encode = Callable[[Floats, Seats], Observations]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codec:
-    """A game seen from the seat to move: always "me", in the same direction."""
+    """A game's encoding from the observing seat's perspective, with every seat facing the same way."""
 
     size: int  # features of an observation, D
     encode: Encode  # the game's tensors [N, R] and the observing seats [N] to observations [N, D]
-    to_game: Indices  # [P, A] the game's number of each seat's actions
+    to_game: Indices  # [P, A] the game's number for each action of each seat
     symmetries: tuple[Symmetry, ...] = ()  # relabellings in the mover's perspective, without the identity
     kind: type[np.uint8] | type[np.float32] = np.uint8  # what ``encode`` returns
-    # what the largest difference between one seat and the mean of the others counts, or None for the range of the
-    # game's utility
+    # the divisor of the game's returns (see ``Rules.outcome``); None: derived from the range of its utility
     scale: float | None = None
-    uniform_chance: bool = False  # chance outcomes are all alike, which saves listing their probabilities
-    heuristic: Heuristic | None = None  # a simple strong player, in the same perspective
+    uniform_chance: bool = False  # chance outcomes are equally likely, so no probabilities are listed
+    heuristic: Heuristic | None = None  # the heuristic player, in the same perspective
     from_game: Indices = field(init=False)  # [P, the game's actions] the inverse; -1: a seat has no such action
 
     def __post_init__(self) -> None:
@@ -35,26 +34,26 @@ class Codec:
         object.__setattr__(self, "from_game", inverse)
 
     def spec(self, rules_version: str) -> TableSpec:
-        """Return the description of the game under some rules."""
+        """Return the game's description with a given version of its rules."""
         players, actions = self.to_game.shape
         levels = {} if self.heuristic is None else {HEURISTIC: self.heuristic}
         return TableSpec(players, actions, self.size, self.kind, rules_version, self.symmetries, levels)
 
 
 def identical(players: int, actions: int) -> Indices:
-    """Return ``to_game`` [P, A] where every seat has the same numbers."""
+    """Return a ``to_game`` [P, A] in which every seat uses the game's own numbers."""
     return np.tile(np.arange(actions), (players, 1))
 
 
 def gather(views: Indices) -> Encode:
-    """Return an encoder that picks features: [P, D] where each seat finds them in the game's tensor."""
+    """Return an encoder that picks features of the game's tensor by each seat's indices [P, D]."""
     if (views == views[0]).all():
         return lambda raw, _seats: raw[:, views[0]].astype(np.uint8)
 
     def encode(raw: Floats, seats: Seats) -> NDArray[np.uint8]:
         small = raw.astype(np.uint8)
         out = np.empty((len(raw), views.shape[1]), dtype=np.uint8)
-        for seat in np.unique(seats).tolist():  # columns of a seat at a time: three times as fast as row by row
+        for seat in np.unique(seats).tolist():  # all rows of a seat at once: three times as fast as row by row
             rows = np.flatnonzero(seats == seat)
             out[rows] = small[rows].take(views[seat], axis=1)
         return out
@@ -63,7 +62,7 @@ def gather(views: Indices) -> Encode:
 
 
 def planes(order: Sequence[int], cells: Indices) -> Indices:
-    """Return the gather that puts planes into ``order``, each with its cells taken from ``cells``."""
+    """Return the feature indices of planes in ``order``, each with its cells in the order ``cells``."""
     return (np.asarray(order, dtype=np.int64)[:, None] * len(cells) + cells[None, :]).ravel()
 
 
@@ -76,21 +75,21 @@ TURNS: dict[str, Callable[[Indices], Indices]] = {
     "quarter_turn": np.rot90,
     "three_quarter_turn": lambda grid: np.rot90(grid, 3),
 }
-"""The symmetries of a square without the identity, as operations on a grid of cell numbers."""
+"""Symmetries of a square without the identity, as operations on a grid of cell numbers."""
 
 
 def turn(name: str, rows: int, columns: int) -> Indices:
-    """Return where each cell of a turned grid comes from, [rows x columns]."""
+    """Return the original cell of each cell of a turned grid, [rows x columns]."""
     return np.ascontiguousarray(TURNS[name](np.arange(rows * columns).reshape(rows, columns))).ravel()
 
 
 def symmetry(name: str, observation: Indices, action: Indices) -> Symmetry:
-    """Build a symmetry from the two gathers."""
+    """Build a symmetry from the source indices of its features and actions."""
     return Symmetry(name, observation, np.ascontiguousarray(action), np.argsort(action))
 
 
 def square_symmetries(names: Iterable[str], side: int, count: int, *, passing: bool = False) -> tuple[Symmetry, ...]:
-    """Build symmetries of ``count`` planes of a square whose cells, and ``passing``, are the actions."""
+    """Build symmetries of ``count`` square planes; actions are cells, then a pass if ``passing``."""
 
     def build(name: str) -> Symmetry:
         cells = turn(name, side, side)

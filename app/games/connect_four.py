@@ -1,7 +1,7 @@
 """Connect four: its codec, a heuristic, and our own rules.
 
-Four in a row are found in sets of cells, integers with a bit for each. A bit that is never set lies between the rows,
-so no line runs round the edge.
+Each seat's stones are an integer with a bit for each cell. One bit between the rows is never set, so that no four in
+a row runs round the edge.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ IN_A_ROW = 4
 
 
 def connect_four(rows: int = ROWS, columns: int = COLUMNS) -> Codec:
-    """Planes me, other, empty, from the lowest row up; a column is an action."""
+    """Encode planes of own, opponent's and empty cells, lowest row first; an action is a column."""
     cells = np.arange(rows * columns)
     views = np.stack([planes((0, 1, 2), cells), planes((1, 0, 2), cells)])
     mirror = symmetry("left_right", planes((0, 1, 2), turn("left_right", rows, columns)), np.arange(columns)[::-1])
@@ -27,11 +27,11 @@ def connect_four(rows: int = ROWS, columns: int = COLUMNS) -> Codec:
 
 
 _WIN, _BLOCK, _GIVE, _WASTE = 40.0, 20.0, -10.0, -3.0
-_OPEN_LINE, _STONE = 0.1, 0.3  # worth of a line without the other's stones; of its stones, times their number
+_OPEN_LINE, _STONE = 0.1, 0.3  # worth of a line without the opponent's stones, and of its stones squared
 
 
 def _heuristic(rows: int, columns: int) -> Heuristic:
-    """Win, else block, give nothing away, and build where most lines are open; look one move ahead."""
+    """Prefer to win, then block, then avoid helping the opponent; otherwise build open lines."""
     cells = rows * columns
     lines = _lines(rows, columns)
 
@@ -48,7 +48,7 @@ def _heuristic(rows: int, columns: int) -> Heuristic:
         here = _WIN * i_win + _BLOCK * they_win + built
         leaving = np.pad(_GIVE * they_win + _WASTE * i_win, ((0, 0), (0, columns)))
         height = rows - empty.reshape(-1, rows, columns).sum(axis=1).astype(np.int64)
-        landing = height * columns + np.arange(columns)  # where a stone comes to lie in each column
+        landing = height * columns + np.arange(columns)  # the cell that a stone in each column falls to
         chosen = np.take_along_axis(here, np.minimum(landing, cells - 1), axis=1)
         next_up = np.take_along_axis(leaving, np.minimum(landing + columns, cells + columns - 1), axis=1)
         return np.where(mask, chosen + next_up, np.float32(0)).astype(np.float32)
@@ -57,7 +57,7 @@ def _heuristic(rows: int, columns: int) -> Heuristic:
 
 
 def _lines(rows: int, columns: int) -> Floats:
-    """Return the cells of each line of four [L, rows x columns]."""
+    """Return each line of four as a mask of its cells, [L, rows x columns]."""
     last = IN_A_ROW - 1
     found = [
         [(row + k * up) * columns + column + k * right for k in range(IN_A_ROW)]
@@ -72,8 +72,8 @@ def _lines(rows: int, columns: int) -> Floats:
 
 
 _CODEC = connect_four()
-_THEIRS, _EMPTY = CELLS, 2 * CELLS  # where the planes after the first, mine, begin
-_ROW = COLUMNS + 1  # bits
+_THEIRS, _EMPTY = CELLS, 2 * CELLS  # first features of the opponent's and empty planes
+_ROW = COLUMNS + 1  # bits of a row
 
 _BEGUN = np.zeros((), dtype=game_type(_CODEC, CELLS, ("stones", np.int64, SEATS), ("heights", np.uint8, COLUMNS)))
 _BEGUN["views"][:, _EMPTY:] = _BEGUN["open"][:] = 1
@@ -91,7 +91,7 @@ def _play(games: NDArray[np.void], slots: Indices, columns: Indices, limit: int)
 
 @inlined
 def _drop(game: np.void, column: int, limit: int) -> None:
-    """Let a stone of the seat to move fall into an open column, and end the game if it is over or at the limit."""
+    """Drop the mover's stone into an open column; end the game if won, full or at the limit."""
     mover, row, played = int(game["mover"]), int(game["heights"][column]), write_move(game, column)
     other, cell = 1 - mover, row * COLUMNS + column
     game["views"][mover, cell] = game["views"][other, _THEIRS + cell] = 1
@@ -109,7 +109,7 @@ def _drop(game: np.void, column: int, limit: int) -> None:
 
 @inlined
 def _forced(game: np.void) -> int:
-    """Return the only column that may be chosen, -1 where there are several or none."""
+    """Return the only legal column, -1 if there are several or none."""
     only, count = -1, 0
     for column in range(COLUMNS):
         if game["open"][column]:
@@ -120,7 +120,7 @@ def _forced(game: np.void) -> int:
 
 @kernel
 def has_four(stones: int) -> bool:
-    """Tell whether a set of cells holds a line of four; the cell in row r and column c is bit 8 r + c."""
+    """Return whether cells hold a line of four; row r, column c is bit 8 r + c."""
     for step in (1, _ROW - 1, _ROW, _ROW + 1):
         pairs = stones & stones >> step
         if pairs & pairs >> 2 * step:

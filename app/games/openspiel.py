@@ -1,4 +1,4 @@
-"""Games of OpenSpiel, with its fast observers and one list of legal actions a decision."""
+"""Tables of OpenSpiel games, with its fast observers and one query of legal actions a state."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -55,7 +55,7 @@ class Rules:
     Args:
         game: as ``load_game`` returns it.
         name: the game string.
-        codec: None to see the game as OpenSpiel shows it.
+        codec: None for OpenSpiel's own tensors and action numbers.
     """
 
     def __init__(self, game: Any, name: str, codec: Codec | None) -> None:
@@ -63,7 +63,7 @@ class Rules:
         kind = game.get_type()
         recall = None if kind.provides_observation_tensor else pyspiel.IIGObservationType(perfect_recall=True)
         self._observer = make_observation(game, recall)
-        # Below its wrapper, which takes as long again.
+        # The observer without its Python wrapper, because the wrapper doubles the time.
         self._fill = getattr(self._observer, "_observation", self._observer).set_from
         size = self._observer.tensor.size
         self._raw = np.empty((0, size), dtype=np.float32)
@@ -77,8 +77,8 @@ class Rules:
     def outcome(self, state: Any) -> Floats:
         """Return the returns of a finished game [P], in [-1, 1] and summing to 0.
 
-        Those of a zero-sum game are divided by the largest one; of any other game, each seat's lead over the mean
-        of the others by the range of the utility (in Hearts by 26, the hand's points).
+        A zero-sum game's returns are divided by the largest possible one. Other games give each seat's lead over the
+        mean of the others, divided by the range of the utility. A codec's ``scale`` replaces either divisor.
         """
         utility = np.asarray(state.returns())
         if not self._zero_sum:
@@ -86,9 +86,9 @@ class Rules:
         return (utility / self._scale).astype(np.float32)
 
     def observe(self, states: Sequence[Any], seats: Seats) -> Observations:
-        """Return what ``seats`` [K] know in ``states`` [K], as [K, D]."""
+        """Return the observations [K, D] of ``seats`` [K] in ``states`` [K]."""
         tensor, fill = self._observer.tensor, self._fill
-        if len(states) > len(self._raw):  # the same memory every time: fresh pages cost as much as filling them
+        if len(states) > len(self._raw):  # memory is reused, because new pages cost as much as filling them
             self._raw = np.empty((len(states), tensor.size), dtype=np.float32)
         source, sink = tensor.data.cast("B"), self._raw.data.cast("B")
         ends = range(tensor.nbytes, (len(states) + 1) * tensor.nbytes, tensor.nbytes)
@@ -98,7 +98,7 @@ class Rules:
         return self.codec.encode(self._raw[: len(states)], seats)
 
     def masks(self, legal: Sequence[Sequence[int]], seats: Seats) -> Mask:
-        """Return the legal actions [K, A] of ``seats``, given the game's own numbers of them."""
+        """Return masks [K, A] of the legal actions of ``seats`` [K], from the game's own numbers."""
         counts = list(map(len, legal))
         flat = np.fromiter(chain.from_iterable(legal), dtype=np.int64, count=sum(counts))
         rows = np.repeat(np.arange(len(legal)), counts)
@@ -108,7 +108,7 @@ class Rules:
 
 
 class OpenSpielTable(Table):
-    """N games of OpenSpiel at once, truncated after ``max_moves`` of the players, forced ones included."""
+    """N games of OpenSpiel at once, truncated after ``max_moves`` moves of the players, forced ones included."""
 
     def __init__(self, rules: Rules, slots: int, max_moves: int | None = None) -> None:
         self.spec = rules.spec

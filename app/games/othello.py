@@ -1,7 +1,8 @@
-"""Othello: its codec and our own rules. Discs are sets of cells, integers of 64 bits: cell 8 r + c is bit 8 r + c.
+"""Othello: its codec and our own rules.
 
-All eight directions are alike: the bits of a set are rotated by so many places. What comes round the edge of the board
-lands on cells where, in that direction, no disc can lie between two others, and is dropped with them.
+A set of discs is 64 bits: the cell in row r, column c is bit 8 r + c. A step in any of the eight
+directions rotates the bits. Bits that wrap round an edge land on border cells. No disc there can lie between two others
+in that direction, so ``_BETWEEN`` masks these cells.
 """
 
 import numpy as np
@@ -18,7 +19,7 @@ PASS = CELLS
 
 
 def othello() -> Codec:
-    """Planes me, other, empty; passing is the last action."""
+    """Encode planes of own, opponent's and empty cells; the last action passes."""
     views = np.tile(planes((1, 2, 0), np.arange(CELLS)), (SEATS, 1))
     keeping_the_start = ("half_turn", "transpose", "anti_transpose")
     symmetries = square_symmetries(keeping_the_start, SIDE, 3, passing=True)
@@ -26,16 +27,16 @@ def othello() -> Codec:
 
 
 _CODEC = othello()
-_THEIRS, _EMPTY = CELLS, 2 * CELLS  # where the planes after the first, mine, begin
-_LONGEST = 2 * (CELLS - 4)  # moves: after a pass a disc is set
-_LONGEST_RUN = SIDE - 2  # discs between two others
+_THEIRS, _EMPTY = CELLS, 2 * CELLS  # first features of the opponent's and empty planes
+_LONGEST = 2 * (CELLS - 4)  # moves: 60 discs, with at most one pass before each
+_LONGEST_RUN = SIDE - 2  # most discs between two others
 
 _ONE, _NONE = np.uint64(1), np.uint64(0)
 _INNER_COLUMNS, _INNER_ROWS = np.uint64(0x7E7E7E7E7E7E7E7E), np.uint64(0x00FFFFFFFFFFFF00)
 _INNER = _INNER_COLUMNS & _INNER_ROWS
-_STEPS = np.array([1, 7, 8, 9, 55, 56, 57, 63], dtype=np.uint64)  # bits to rotate by; backwards are 64 less
+_STEPS = np.array([1, 7, 8, 9, 55, 56, 57, 63], dtype=np.uint64)  # bits to rotate left; the last four step backwards
 _BETWEEN = np.array([_INNER_COLUMNS, _INNER, _INNER_ROWS, _INNER, _INNER, _INNER_ROWS, _INNER, _INNER_COLUMNS])
-"""Where discs can lie between two others, by direction."""
+"""Cells on which a disc can lie between two others, by direction."""
 
 _DISCS = np.array([[28, 35], [27, 36]])  # of the first position, by seat
 _BEGUN = np.zeros((), dtype=game_type(_CODEC, _LONGEST, ("discs", np.uint64, SEATS)))
@@ -58,9 +59,9 @@ def _play(games: NDArray[np.void], slots: Indices, actions: Indices, limit: int)
 
 @inlined
 def _turn(game: np.void, action: int, limit: int) -> np.uint64:
-    """Let the seat to move set a disc or pass, and end the game if it is over or at the limit.
+    """Play the mover's disc or pass; end the game if it is over or at the limit.
 
-    Return where the other seat may set one.
+    Return the cells on which the other seat may place a disc.
     """
     mover, played = int(game["mover"]), write_move(game, action)
     other = 1 - mover
@@ -81,7 +82,7 @@ def _turn(game: np.void, action: int, limit: int) -> np.uint64:
 
 @inlined
 def _forced(game: np.void, moves: np.uint64) -> int:
-    """Return the only action of the seat to move, -1 where there are several or none."""
+    """Return the mover's only action, -1 if it has several or the game is over."""
     if game["mover"] == FINISHED or moves & moves - _ONE:
         return -1
     return _count(moves - _ONE) if moves else PASS
@@ -89,7 +90,7 @@ def _forced(game: np.void, moves: np.uint64) -> int:
 
 @inlined
 def _show(game: np.void, moves: np.uint64) -> None:
-    """Write what both seats see, and what the one to move may choose: it never has to pass where it has a choice."""
+    """Write both observations and the legal actions. These never include a pass, because a pass is always forced."""
     for seat in range(SEATS):
         mine, theirs = game["discs"][seat], game["discs"][1 - seat]
         for cell in range(CELLS):
@@ -104,7 +105,7 @@ def _show(game: np.void, moves: np.uint64) -> None:
 
 @kernel
 def legal(mine: np.uint64, theirs: np.uint64) -> np.uint64:
-    """Return where I may set a disc: on empty cells at the end of a run of theirs that begins beside one of mine."""
+    """Return my legal cells: the empty ends of runs of their discs that begin beside mine."""
     moves = _NONE
     for k in range(len(_STEPS)):
         moves |= _rotated(_run(mine, theirs & _BETWEEN[k], _STEPS[k]), _STEPS[k])
@@ -113,7 +114,7 @@ def legal(mine: np.uint64, theirs: np.uint64) -> np.uint64:
 
 @kernel
 def flips(mine: np.uint64, theirs: np.uint64, cell: int) -> np.uint64:
-    """Return which of their discs turn when I set one: all runs between it and another of mine."""
+    """Return their discs that turn if I play ``cell``: all runs from it to another disc of mine."""
     turned = _NONE
     for k in range(len(_STEPS)):
         run = _run(_ONE << np.uint64(cell), theirs & _BETWEEN[k], _STEPS[k])
@@ -123,7 +124,7 @@ def flips(mine: np.uint64, theirs: np.uint64, cell: int) -> np.uint64:
 
 @inlined
 def _run(begin: np.uint64, between: np.uint64, step: np.uint64) -> np.uint64:
-    """Return the cells of ``between`` that follow one another from those beside ``begin`` on, in one direction."""
+    """Return the unbroken runs of ``between`` that begin beside ``begin``, in one direction."""
     run = between & _rotated(begin, step)
     for _ in range(_LONGEST_RUN - 1):
         run |= between & _rotated(run, step)
@@ -145,4 +146,4 @@ def _count(cells: np.uint64) -> int:
 
 
 OTHELLO = BoardRules("othello", version=1, codec=_CODEC, begun=_BEGUN, play=_play)
-"""Actions are cells, and to pass."""
+"""Actions are the 64 cells, then a pass."""

@@ -1,6 +1,6 @@
-"""The parity check: a recorded game is played again, move by move, by the rules library alone.
+"""Parity check: OpenSpiel replays a recorded game move by move.
 
-Nothing of the batched adapter is used but the codec: the replay asks OpenSpiel's lists, one game at a time.
+A replay uses only the codec and the outcome of the batched adapter. It plays one game at a time on OpenSpiel's states.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,55 +18,55 @@ from app.games.openspiel import CHANCE, Rules
 from app.games.table import Floats, Mask, Observations, Seats
 
 TOLERANCE = 1e-5
-"""Outcomes are float32 in [-1, 1]."""
+"""Largest difference between equal outcomes, which are float32 in [-1, 1]."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GameRecord:
-    """One game as it was recorded: K rows of the recorded seats, in order."""
+    """One recorded game, with K decisions of the recorded seats in order."""
 
-    history: Sequence[int]  # all actions, chance and force included, as the rules number them
+    history: Sequence[int]  # all actions, chance and forced moves included, in the numbers of the rules
     returns: Floats  # [P] the outcome
-    truncated: bool  # whether it was cut off
+    truncated: bool  # whether the game was cut off
     step: NDArray[np.int32]  # [K] number of the decision within the game
-    seat: Seats  # [K] who decided
-    action: NDArray[np.int32]  # [K] what was decided, as the seat numbers its actions
-    obs: Observations  # [K, D] what the seat saw
-    mask: Mask  # [K, A] what it could do
+    seat: Seats  # [K] the seat that decided
+    action: NDArray[np.int32]  # [K] the chosen actions, in the seat's numbers
+    obs: Observations  # [K, D] the seat's observations
+    mask: Mask  # [K, A] the legal actions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """One decision as the rules library had it; actions have its numbers."""
+    """One decision in a replay, with actions in OpenSpiel's numbers."""
 
     seat: int
     legal: list[int]
     taken: int
-    obs: Observations  # [D] what the seat saw
+    obs: Observations  # [D] the seat's observation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replay:
-    """A game played again."""
+    """Result of replaying a game."""
 
     decisions: list[Decision]
     moves: int  # decisions and forced moves
-    outcome: Floats | None  # [P] how the game ended, None if it goes on
+    outcome: Floats | None  # [P] the outcome, None if the game is not over
 
 
 class IllegalMove(ValueError):
-    """A recorded move that the rules library does not allow; its text is a failure of the parity check."""
+    """A recorded move that OpenSpiel does not allow; the message becomes a parity failure."""
 
 
 class ParityChecker:
-    """Replays recorded games that were played with a limit of moves."""
+    """Replay of recorded games, with an optional move limit."""
 
     def __init__(self, rules: Rules, max_moves: int | None = None) -> None:
         self._rules = rules
         self._limit = max_moves
 
     def failures(self, record: GameRecord) -> list[str]:
-        """Return what is wrong with a recorded game, in words; nothing when it is right."""
+        """Return messages on all differences between a recorded game and its replay."""
         try:
             replay = self.replay(record.history)
         except IllegalMove as illegal:
@@ -74,7 +74,7 @@ class ParityChecker:
         return [*self._ending(replay, record), *self._rows(replay.decisions, record)]
 
     def replay(self, history: Sequence[int]) -> Replay:
-        """Play a history by the rules alone. Raises ``IllegalMove``."""
+        """Replay a history of actions on OpenSpiel. Raises ``IllegalMove``."""
         game = self._rules.game
         whole = game.get_type().provides_observation_tensor
         state, moves = game.new_initial_state(), 0
@@ -98,7 +98,7 @@ class ParityChecker:
 
     def _ending(self, replay: Replay, record: GameRecord) -> Iterator[str]:
         expected = replay.outcome
-        cut_off_in_opening = expected is None and not len(record.step)  # rows say that a game was cut off; it has none
+        cut_off_in_opening = expected is None and not len(record.step)  # without rows, no record tells of the cut
         if record.truncated or cut_off_in_opening:
             if expected is not None or replay.moves != self._limit:
                 yield f"recorded as truncated after {replay.moves} moves; the limit is {self._limit}"
@@ -131,16 +131,16 @@ class ParityChecker:
             yield "the legal mask is not that of the position"
 
 
-_HAND = 1 + CARDS + CARDS  # actions of a hand in which nothing is passed
-_SCORES = slice(SCORES, SCORES + SEATS)  # in an observation
+_HAND = 1 + CARDS + CARDS  # actions of a hand without passing: direction, deal, plays
+_SCORES = slice(SCORES, SCORES + SEATS)  # of the four seats, in an observation
 
 
 class HeartsChecker(ParityChecker):
-    """Replays our own Hearts: OpenSpiel plays every hand; matches, which it does not know, are added up here.
+    """Replay of our own Hearts: OpenSpiel plays each hand, and this class adds up the match.
 
     Args:
         hand: OpenSpiel's rules of a hand.
-        match: the rules that the games were played by.
+        match: the rules of the recorded games.
     """
 
     def __init__(self, hand: Rules, match: HeartsRules) -> None:
@@ -154,12 +154,12 @@ class HeartsChecker(ParityChecker):
         for number, hand in enumerate(_hands(history)):
             if over:
                 raise IllegalMove(f"the game is over with scores of {scores.tolist()}, but hand {number} follows")
-            if match.pass_cards and match.hands != 1:  # otherwise OpenSpiel knows it, or it was drawn
+            if match.pass_cards and match.hands != 1:  # a single hand draws its direction
                 expected = DIRECTION_ORDER[number % len(DIRECTION_ORDER)]
                 if hand[0] != expected:
                     raise IllegalMove(f"hand {number}: cards were passed in direction {hand[0]}, not {expected}")
             replay = super().replay(hand)
-            for decision in replay.decisions:  # a seat sees the scores of the match and the points of the hand as one
+            for decision in replay.decisions:  # a seat sees the sum of match and hand points
                 points = np.rint(decision.obs[_SCORES] * SCORE_UNIT)
                 decision.obs[_SCORES] = (points + np.roll(scores, -decision.seat)) / SCORE_UNIT
             decisions += replay.decisions
@@ -172,7 +172,7 @@ class HeartsChecker(ParityChecker):
 
     def _outcome(self, scores: NDArray[np.int64]) -> Floats:
         if self._match.hands:
-            lead = scores.mean() - scores  # over all four; over the other three it is 4/3 of that
+            lead = scores.mean() - scores  # over the mean of all four; over that of the other three it is 4/3 as much
             return np.asarray(lead * SEATS / (SEATS - 1) / POINTS / self._match.hands, dtype=np.float32)
         winners = scores == scores.min()
         shares = np.where(winners, SEATS / winners.sum(), 0)
@@ -180,7 +180,7 @@ class HeartsChecker(ParityChecker):
 
 
 def _hands(history: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Cut the history of a game into those of its hands."""
+    """Split the history of a game into its hands."""
     begin = 0
     while begin < len(history):
         end = begin + _HAND + (SEATS * PASSED if history[begin] != HOLD else 0)

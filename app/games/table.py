@@ -1,4 +1,4 @@
-"""The port of the rules: many games at once, seen by the seats to move."""
+"""The interface of game rules: many games at once, seen by the seats to move."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ class IllegalAction(FlyballError):
 
 
 NORMAL = "normal"
-"""The level of built-in players that is also called the heuristic."""
+"""Level of built-in players that ``HEURISTIC`` names where a game has several levels."""
 
 FINISHED = -1
-"""Stands in for the seat to move when a game is over or has not begun."""
+"""Value of the seat to move when a game is over or has not begun."""
 
 Floats = NDArray[np.float32]
 Observations = NDArray[np.uint8] | Floats
@@ -36,7 +36,7 @@ Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Seats = NDArray[np.int8]
 Heuristic = Callable[[Observations, Mask], Floats]
-"""A simple player's log-weights of the actions [K, A], from observations [K, D] and masks [K, A]."""
+"""A player as action log-weights [K, A], from observations [K, D] and masks [K, A]."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,73 +54,73 @@ class TableSpec:
     """Description of a game."""
 
     players: int
-    actions: int  # A, legal or not, as the seat to move numbers them
+    actions: int  # A, legal or not, in the numbers of the seat to move
     observation_size: int  # D
     observation_type: type[np.uint8] | type[np.float32]  # uint8 where every feature is a small count
     rules_version: str  # names the rules and their implementation, for instance ``openspiel-2.0.2:othello``
     symmetries: tuple[Symmetry, ...]  # without the identity
-    levels: Mapping[str, Heuristic]  # simple strong players, from the weakest on
+    levels: Mapping[str, Heuristic]  # heuristic players, weakest first
 
     @property
     def bots(self) -> tuple[str, ...]:
-        """Names of the built-in players, from the weakest on."""
+        """Names of the built-in players, weakest first."""
         return (RANDOM, *self.levels)
 
     @property
     def heuristic(self) -> Heuristic | None:
-        """The heuristic player, where there is one."""
+        """The heuristic player, None if the game has none."""
         return self.levels.get(self.bot(HEURISTIC))
 
     def has_bot(self, name: str) -> bool:
-        """Tell whether a built-in player has this name."""
+        """Return whether a built-in player has this name."""
         return self.bot(name) in self.bots
 
     def bot(self, name: str) -> str:
-        """Return a player's name among ``bots``: of several levels, the normal one is the heuristic."""
+        """Return a name as in ``bots``: ``HEURISTIC`` becomes ``NORMAL`` if the game has that level."""
         return NORMAL if name == HEURISTIC and NORMAL in self.levels else name
 
 
 class Table(Protocol):
     """N games at once, in slots 0 … N - 1. Every slot is empty until it is reset.
 
-    Chance is played by the table from the slot's seed; so are forced moves, those of a seat with a single legal
-    action, which is why a seat is asked only when it has a choice. Nothing here reads a clock or global
-    randomness: the same seeds and actions give the same games.
+    The table itself plays chance, from the slot's seed, and forced moves, where a seat has a single legal action. So a
+    seat to move always has a choice. Tables read no clock and no global randomness: the same seeds and actions give
+    the same games.
     """
 
     spec: TableSpec
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
-        """Begin a game in each of ``slots`` from its own seed. Raises ``ValueError`` unless each slot has one."""
+        """Begin a game in each of ``slots`` from its own seed. Raises ``ValueError`` unless the numbers match."""
 
     def seats(self) -> Seats:
-        """Return the seat to move in every slot [N], ``FINISHED`` where none is."""
+        """Return the seat to move in every slot [N], or ``FINISHED``."""
 
     def observe(self, slots: Indices) -> tuple[Observations, Mask]:
-        """Return what the seats to move in ``slots`` [K] know [K, D] and may do [K, A], from their own perspective."""
+        """Return observations [K, D] and legal masks [K, A] of the seats to move in ``slots`` [K]."""
 
     def view(self, slots: Indices, seats: Seats) -> Observations:
-        """Return what any seats know [K, D], to move or not, for instance at the end of a truncated game."""
+        """Return observations [K, D] of any seats [K], for instance at the end of a truncated game."""
 
     def step(self, slots: Indices, actions: NDArray[np.int32]) -> None:
-        """Play ``actions`` [K] of the seats to move in ``slots`` [K], all different, then what chance and force decide.
+        """Play ``actions`` [K] in distinct ``slots`` [K], then chance and forced moves.
 
-        Raises ``IllegalAction``; no game has then moved on.
+        Raises ``IllegalAction``.
         """
 
     def earned(self, slots: Indices, seats: Seats) -> Floats:  # noqa: ARG002
-        """Return what any seats [K] have earned so far on the way to their outcome [K].
+        """Return the rewards [K] that any seats [K] have earned so far in their games.
 
-        All 0 where only the end is rewarded, as it is unless a table says otherwise. What is earned between two
-        decisions is the reward of the first.
+        By default only a game's end is rewarded, so all are 0. The reward of a decision is the difference to the
+        seat's next decision.
         """
         return np.zeros(len(slots), dtype=np.float32)
 
     def returns(self) -> Floats:
-        """Return the outcomes [N, P] in [-1, 1], summing to 0; all 0 where a game is not over, or was truncated."""
+        """Return outcomes [N, P] in [-1, 1], summing to 0; all 0 for unfinished and truncated games."""
 
     def truncated(self) -> Mask:
-        """Tell which games [N] were cut off at the limit of moves."""
+        """Return which games [N] were cut off at the move limit."""
 
     def history(self, slot: int) -> list[int]:
-        """Return all actions of the slot's game so far, chance and force included, as the rules number them."""
+        """Return a game's actions, with chance and forced moves, in the rules' numbers."""

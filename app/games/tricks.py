@@ -1,4 +1,4 @@
-"""Trick-taking games as the seat to move sees them, read from OpenSpiel's information states: Oh Hell and Hearts."""
+"""Codecs of OpenSpiel's trick-taking games, Oh Hell and Hearts."""
 
 from dataclasses import dataclass
 
@@ -14,24 +14,24 @@ from app.games.table import Floats, Indices, Mask, Seats
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Played:
-    """The M cards that have been played in K positions, position by position, in the order of play."""
+    """M cards played in K positions, sorted by position, then by order of play."""
 
     row: Indices  # [M] the position, 0 … K - 1
     card: Indices  # [M] suit x 13 + rank
-    seat: Indices  # [M] who played it, as places to the left of the observer
-    order: Indices  # [M] number of the card in its game
-    led: Indices  # [M] the suit led to its trick
-    current: Mask  # [M] whether it lies in the trick that is being played
+    seat: Indices  # [M] the player, as the number of seats to the left of the observer
+    order: Indices  # [M] index of the card among those played in its position
+    led: Indices  # [M] the suit led in the card's trick
+    current: Mask  # [M] whether the card lies in the current trick
     count: Indices  # [K] cards played in each position
 
 
 def read_tricks(block: Floats, seats: Seats, players: int, cards: Indices) -> Played:
-    """Read the tricks of information states, as ``seats`` [K] see them.
+    """Read the played cards from information states, relative to the observers ``seats`` [K].
 
-    ``block`` is [K, tricks x (2 x players - 1) x 52], each trick written from its leader's seat onward; ``cards`` [52]
-    are our numbers of the game's cards.
+    ``block`` is [K, tricks x (2 x players - 1) x 52]; each trick is written from its leader's seat onward. ``cards``
+    [52] gives our number for each of OpenSpiel's cards.
     """
-    row, index = np.divmod(np.flatnonzero(block != 0), block.shape[1])  # of floats, nonzero is ten times as slow
+    row, index = np.divmod(np.flatnonzero(block != 0), block.shape[1])  # ten times as fast as on floats
     place, card = np.divmod(index, CARDS)
     place %= 2 * players - 1
     count = np.bincount(row, minlength=len(block))
@@ -43,26 +43,26 @@ def read_tricks(block: Floats, seats: Seats, players: int, cards: Indices) -> Pl
 
 
 def relative(values: Floats, seats: Seats) -> Floats:
-    """Turn per-seat values [K, P, ...] so that the observers [K] come first."""
+    """Rotate per-seat values [K, P, ...] so that each observer's own come first."""
     players = values.shape[1]
     turned = (np.arange(players)[None, :] + seats[:, None]) % players
     own_first: Floats = values[np.arange(len(values))[:, None], turned]
     return own_first
 
 
-_OH_HELL_CARDS = np.arange(CARDS) % SUITS * RANKS + np.arange(CARDS) // SUITS  # our numbers of the game's cards
+_OH_HELL_CARDS = np.arange(CARDS) % SUITS * RANKS + np.arange(CARDS) // SUITS  # our numbers of OpenSpiel's cards
 
 
 def oh_hell(players: int = 3) -> Codec:
-    """Actions: the game's cards, 0 … 51, then bids of 0 and up.
+    """Encode Oh Hell; actions are OpenSpiel's 52 cards, then bids of 0 and up.
 
-    The features, for T tricks at most and P players: tricks in this hand T; dealer P; trump card 52 and suit 4; own
-    hand 52; bids P x (none, 0 … T); tricks won P thermometers of T; cards seen 52; the trick's cards by player
-    (P - 1) x 52; led suit 4. Players are in the order me, left, …
+    Features and their sizes, for at most T tricks and P players in the order me, left, …: tricks in this hand T;
+    dealer P; trump card 52 and suit 4; own hand 52; bids P x (none, 0 … T); tricks won, as P thermometers of T; cards
+    seen 52; the current trick's cards by other player (P - 1) x 52; led suit 4.
     """
     tricks = (CARDS - 1) // players
     bid, won = players * (tricks + 2), players * tricks
-    # Where the parts begin in the information state, and in the observation.
+    # First features of the parts in OpenSpiel's information state (theirs) and in the observation (ours).
     theirs = np.cumsum((0, tricks, players, CARDS, CARDS, CARDS, bid, won))
     ours = np.cumsum((0, tricks, players, CARDS, SUITS, CARDS, bid, won, CARDS, (players - 1) * CARDS, SUITS))
     cards = np.argsort(_OH_HELL_CARDS)
@@ -85,23 +85,23 @@ def oh_hell(players: int = 3) -> Codec:
         played = read_tricks(raw[:, record:], seats, players, _OH_HELL_CARDS)
         out[played.row, seen + played.card] = 1
         out[played.row[played.current], led + played.led[played.current]] = 1
-        others = played.current & (played.seat > 0)  # an observer who has played to the trick is not to move
+        others = played.current & (played.seat > 0)  # the seat to move has no card in the trick
         out[played.row[others], table + (played.seat[others] - 1) * CARDS + played.card[others]] = 1
         return out
 
     return Codec(int(ours[-1]), encode, identical(players, CARDS + tricks + 1), uniform_chance=True)
 
 
-_HEARTS_SUITS = np.array([0, 1, 3, 2])  # the game orders clubs, diamonds, hearts, spades; we put hearts last
+_HEARTS_SUITS = np.array([0, 1, 3, 2])  # OpenSpiel orders clubs, diamonds, hearts, spades; we put hearts last
 _HEARTS_CARDS = _HEARTS_SUITS[np.arange(CARDS) % SUITS] * RANKS + np.arange(CARDS) // SUITS
-_RECEIVED, _HAND, _POINTS, _RECORD = 108, 160, 212, 356  # where the parts of the information state begin
+_RECEIVED, _HAND, _POINTS, _RECORD = 108, 160, 212, 356  # first features of parts of the information state
 _POINT_STEPS, _POINT_OFFSET = 36, 10  # points are a thermometer of 36 steps that starts at -10
 
 
 def hearts(qs_breaks_hearts: bool = True) -> Codec:  # noqa: FBT001, FBT002  # a parameter of the game
-    """Actions are cards as we number them, and features those of ``app.games.hearts.encode``: two engines, one layout.
+    """Encode OpenSpiel's Hearts in the layout of our own, ``app.games.hearts.encode``.
 
-    A moon is worth exactly 1.
+    Actions are our card numbers. The scale of 26 points makes a moon worth exactly 1.
     """
     cards, also_break = np.argsort(_HEARTS_CARDS), [QUEEN_OF_SPADES] if qs_breaks_hearts else []
 

@@ -1,28 +1,28 @@
-"""Metrics of an evaluation in environments: the one specification, as a reducer.
+"""Specification of an evaluation's episode metrics, as a reducer.
 
-N environments that reset themselves are stepped together; ``StepResult`` is what they returned, ``EvalState`` what has
-been counted, ``advance`` takes one and the other to the next state. Tests name the rules by their numbers.
+N environments that reset themselves are stepped together. ``advance`` folds their ``StepResult`` into the counts so
+far, an ``EvalState``. Tests name the rules by their numbers.
 
-1. **End.** An episode ends with the step that sets ``done`` or ``trunc``. Its steps are those since its reset, that one
-   included; its return is the sum of their rewards, undiscounted.
-2. **Success.** An episode succeeds when it ends with ``done``, ``trunc`` or not: done beats trunc. Where the
-   environment has a word of its own (``StepResult.success``), that decides instead. Every other end is a failure.
-3. **Quota.** Of E episodes environment i plays (E + i) // N, fixed before the first step. What it plays beyond is not
-   counted. Stopping at the E-th episode that ends anywhere would favour short episodes: where a success takes 10 steps,
-   a failure 100 and either is as likely, 64 environments would show 32 successes in 32 episodes.
-4. **Autoreset.** Under ``same_step`` the step that ends an episode returns the first observation of the next one, and
-   what is read off the last one comes apart (``StepResult.final_dist``). Under ``next_step`` it returns the last
-   observation, and the step after it takes no action, gives no reward and returns the first observation of the next
-   episode: it belongs to neither, and nothing of it is counted.
-5. **Rates.** ``success_rate`` is successes / E. No state with fewer than E finished episodes has a summary: episodes
+1. **End.** An episode ends with the step that sets ``done`` or ``trunc``. Its steps are those since its reset, the last
+   one included. Its return is the undiscounted sum of their rewards.
+2. **Success.** An episode succeeds when its last step sets ``done``, even if it sets ``trunc`` too. Where the
+   environment reports success itself (``StepResult.success``), that decides instead. Every other end is a failure.
+3. **Quota.** Of E episodes environment i plays (E + i) // N, fixed before the first step. Its further episodes are not
+   counted. Stopping at the E-th episode that ends anywhere would favour short episodes: if successes take 10 steps,
+   failures 100, and both are equally likely, 64 environments would show 32 successes in 32 episodes.
+4. **Autoreset.** Under ``same_step`` the step that ends an episode returns the first observation of the next one. The
+   distance of the last observation is then in ``StepResult.final_dist``. Under ``next_step`` the ending step returns
+   the last observation. The step after it only resets: it takes no action, gives no reward and returns the first
+   observation of the next episode. A resetting step belongs to neither episode and is not counted.
+5. **Rates.** ``success_rate`` is successes / E. A state with fewer than E finished episodes has no summary: episodes
    unfinished within the steps allowed are an error that says how many, not a smaller sample.
 6. **Means and medians.** ``mean_return`` is over all E episodes, ``return_mean_success`` and ``return_mean_fail`` over
    those that succeeded and failed. Medians are lower medians, ``sorted[(n - 1) // 2]``: a value that occurred.
    ``median_steps_to_goal`` (also called ``steps_p50_success``) is over successes only, ``dist_at_end_p50`` over all
    episodes.
-7. **Nothing is null.** A mean or median over no episode is None, never 0. So is ``dist_at_end_p50`` unless every
-   episode reports its last distance (NaN: not reported): those that do may differ from those that do not.
-8. **Numbers are finite.** A reward that is not, or an infinite last distance, is an error.
+7. **No data is None.** A mean or median over no episode is None, never 0. ``dist_at_end_p50`` is None unless every
+   episode reports its last distance (NaN: not reported), because a part of the episodes may not represent all.
+8. **Numbers are finite.** A NaN or infinite reward, or an infinite last distance, is an error.
 
 Sources: Gymnasium's ``AutoresetMode``; the quota is that of Stable-Baselines3's ``evaluate_policy``.
 """
@@ -48,7 +48,7 @@ Number = TypeVar("Number", int, float)
 
 
 class UnfinishedEpisodes(FlyballError):
-    """Some of the episodes asked for did not end (rule 5)."""
+    """Some of the requested episodes did not end (rule 5)."""
 
 
 class NotFinite(FlyballError):
@@ -60,11 +60,11 @@ class StepResult:
     """Results of one step in N environments."""
 
     reward: Numbers  # [N]
-    done: Flags  # [N] the episode came to an end of its own
-    trunc: Flags  # [N] it was cut off
-    dist: Numbers | None = None  # [N] to the goal, of the observation returned; NaN: not reported, None: never
-    final_dist: Numbers | None = None  # [N] under ``same_step``, of the last observation; read where an episode ends
-    success: Flags | None = None  # [N] the environment's own word, read where an episode ends
+    done: Flags  # [N] the episode terminated
+    trunc: Flags  # [N] the episode was cut off
+    dist: Numbers | None = None  # [N] goal distance of the returned observation; NaN: not reported, None: never
+    final_dist: Numbers | None = None  # [N] the last observation's under ``same_step``; read at episode ends
+    success: Flags | None = None  # [N] as the environment reports it; read at episode ends
 
 
 class Episode(NamedTuple):
@@ -73,8 +73,8 @@ class Episode(NamedTuple):
     environment: int
     success: bool
     steps: int
-    reward: float  # the return: the sum of its rewards
-    dist: float | None  # to the goal at its end
+    reward: float  # the return: the sum of the rewards
+    dist: float | None  # to the goal at the episode's end; None: not reported
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,12 +82,12 @@ class EvalState:
     """Progress of an evaluation."""
 
     autoreset: Autoreset  # how the environments reset themselves
-    requested: int  # E
+    requested: int  # E, the episodes to count
     owed: Counts  # [N] episodes that each environment still has to finish
-    steps: Counts  # [N] steps of the episodes that are under way
-    reward: Numbers  # [N] their returns so far
-    resetting: Flags  # [N] under ``next_step``, the environments whose next step is a reset
-    episodes: tuple[Episode, ...] = ()  # those that are finished and counted, in the order of their ends
+    steps: Counts  # [N] steps so far of the current episodes
+    reward: Numbers  # [N] returns so far of the current episodes
+    resetting: Flags  # [N] whether the next step only resets, under ``next_step``
+    episodes: tuple[Episode, ...] = ()  # finished and counted, in the order of their ends
 
     @property
     def complete(self) -> bool:
@@ -96,12 +96,12 @@ class EvalState:
 
     @property
     def counted(self) -> Flags:
-        """The environments [N] whose next step belongs to an episode that counts."""
+        """Mask [N] of the environments whose next step counts."""
         return (self.owed > 0) & ~self.resetting
 
 
 class EpisodeSummary(Settings):
-    """The episodes of an evaluation; rules 5 to 7 define each field."""
+    """Summary of an evaluation's episodes; rules 5 to 7 define each field."""
 
     episodes: int = Field(ge=1)
     successes: int = Field(ge=0)
@@ -118,7 +118,7 @@ class EpisodeSummary(Settings):
 
 
 def begin_episodes(episodes: int, environments: int, autoreset: Autoreset) -> EvalState:
-    """Return the state before the first step: quotas given, nothing counted."""
+    """Return the state before the first step, with each environment's quota."""
     return EvalState(
         autoreset=autoreset,
         requested=episodes,
@@ -158,7 +158,7 @@ def advance(state: EvalState, result: StepResult) -> EvalState:
 
 
 def summarise_episodes(state: EvalState) -> EpisodeSummary:
-    """Return what a complete evaluation says. Raises ``UnfinishedEpisodes``."""
+    """Return the metrics of a complete evaluation. Raises ``UnfinishedEpisodes``."""
     if not state.complete:
         short = int((state.owed > 0).sum())
         raise UnfinishedEpisodes(
@@ -191,7 +191,7 @@ def summarise_episodes(state: EvalState) -> EpisodeSummary:
 
 
 def lower_median(values: Sequence[Number]) -> Number | None:
-    """Return the lower median, a value that occurs; None of nothing."""
+    """Return the lower median, a value that occurs; None without values."""
     return median_low(values) if values else None
 
 
@@ -207,11 +207,11 @@ def _not_finite(what: str, values: Numbers, where: Flags) -> NotFinite:
 
 
 def trajectory_rows(state: EvalState, actions: NDArray[Any], result: StepResult) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one step that count, environment by environment, for looking at a policy that fails.
+    """Yield one row for each environment whose step counts, to inspect a failing policy.
 
-    ``state`` is that before the step. ``episode`` numbers an environment's own from 0, ``t`` its steps from 0;
-    ``action`` is a number or a list of them; ``dist`` is the distance after the step (at an episode's end that of its
-    last observation), null where it is not reported.
+    ``state`` is the state before the step. ``episode`` counts an environment's episodes from 0, ``t`` the episode's
+    steps from 0. ``action`` is a number or a list of numbers. ``dist`` is the distance after the step (at an episode's
+    end, the last observation's), None where it is not reported.
     """
     count = len(state.owed)
     quotas = (state.requested + np.arange(count)) // count

@@ -1,4 +1,4 @@
-"""Episodes in environments of the evaluation's own, apart from any training."""
+"""Evaluation of a policy in Gymnasium environments that no training uses."""
 
 import reprlib
 from collections.abc import Callable, Iterator
@@ -43,27 +43,27 @@ class BadEnvironment(FlyballError):
 
 
 Observations = Any
-"""A batch of observations [N, ...], or whatever an environment's space makes of N of them."""
+"""A batch of N observations: an array [N, ...], or as the environment's space batches them."""
 
 Actor = Callable[[Observations], NDArray[Any]]
-"""Chooses the actions [N, ...] for a batch of observations."""
+"""Choice of the actions [N, ...] for a batch of observations."""
 
 Watcher = Callable[[EvalState, NDArray[Any], StepResult], None]
-"""Receives every step: the state before it, the actions, the result."""
+"""Receiver of every step: the state before the step, the actions, the result."""
 
 
 class GymnasiumEnvironments:
     """N environments that are stepped together and reset themselves.
 
     Args:
-        vector: Gymnasium's, which resets itself at the same or at the next step.
-        success_key: the key of ``info`` that says at an episode's end whether it succeeded; None: ``done`` does.
+        vector: Gymnasium's vector environment, with same-step or next-step autoreset.
+        success_key: the key of ``info`` that reports success at an episode's end; None: ``done`` means success.
 
-    Raises ``BadEnvironment``, and so does every method.
+    The constructor and every method raise ``BadEnvironment``.
     """
 
     def __init__(self, vector: "VectorEnv[Any, Any, Any]", success_key: str | None = None) -> None:
-        mode = vector.metadata.get("autoreset_mode", "NextStep")  # Gymnasium 1.0 knows no other and does not name it
+        mode = vector.metadata.get("autoreset_mode", "NextStep")  # Gymnasium 1.0 has only NextStep, without naming it
         name = str(getattr(mode, "value", mode))
         if name not in _AUTORESET:
             raise BadEnvironment(
@@ -72,7 +72,7 @@ class GymnasiumEnvironments:
         self._vector = vector
         self._name = str(vector.spec.id if vector.spec else vector)
         self._success = success_key
-        # after how many steps an episode is cut off
+        # steps after which an episode is cut off
         self.step_limit: int | None = vector.spec.max_episode_steps if vector.spec else None
         self.autoreset: Autoreset = _AUTORESET[name]
         self.count = int(vector.num_envs)
@@ -80,12 +80,12 @@ class GymnasiumEnvironments:
         self.action_space = vector.single_action_space
 
     def reset(self, seed: int) -> Any:
-        """Begin an episode in each, environment i seeded with ``seed`` + i; return the first observations."""
+        """Reset all environments, number i with ``seed`` + i; return the first observations."""
         with _running(self._name):
             return self._vector.reset(seed=seed)[0]
 
     def step(self, actions: NDArray[Any]) -> tuple[Any, StepResult]:
-        """Take a step in each; return the observations to act on next, and the result."""
+        """Step all environments; return the next observations and the result."""
         with _running(self._name):
             observations, rewards, done, trunc, infos = self._vector.step(actions)
         done, trunc = np.asarray(done, dtype=np.bool_), np.asarray(trunc, dtype=np.bool_)
@@ -101,7 +101,7 @@ class GymnasiumEnvironments:
         return observations, result
 
     def close(self) -> None:
-        """Release what the environments hold."""
+        """Release the resources of the environments."""
         with _running(self._name):
             self._vector.close()
 
@@ -116,7 +116,7 @@ class GymnasiumEnvironments:
 
 
 def open_environments(name: str, count: int, success_key: str | None = None) -> GymnasiumEnvironments:
-    """Return ``count`` fresh environments of an id, in this process.
+    """Return ``count`` new environments with the id ``name``, in this process.
 
     Raises ``MissingGymnasium``, ``UnknownEnvironment`` or ``BadEnvironment``.
     """
@@ -155,9 +155,9 @@ def _running(name: str, *expected: type[Exception]) -> Iterator[None]:
 
 
 def _reported(infos: dict[str, Any], key: str, count: int) -> NDArray[np.float64] | None:
-    """Return the values under a key [N], NaN where missing; None when all lack it.
+    """Return the values [N] under a key, NaN where missing; None when all lack it.
 
-    Gymnasium collects the environments' infos in arrays, with a mask of those that set ``key`` under ``_key``.
+    Gymnasium collects the infos in one array a key; under ``_key`` is a mask of the environments that set ``key``.
 
     Raises ``BadEnvironment`` where a value is not a number.
     """
@@ -184,15 +184,15 @@ def evaluate_episodes(
     max_steps: int,
     watch: Watcher | None = None,
 ) -> EpisodeSummary:
-    """Play episodes and sum them up. Deterministic where the environments and the actor are.
+    """Play episodes and return their summary. Deterministic if the environments and the actor are.
 
     Args:
-        environments: all are reset first.
+        environments: are all reset first.
         act: chooses the actions.
-        episodes: of all environments together.
+        episodes: to count, over all environments.
         seed: of the environments.
-        max_steps: of each environment, over all its episodes; a step that only resets counts as well.
-        watch: sees every step.
+        max_steps: of each environment, over all its episodes, including steps that only reset.
+        watch: is called after every step.
 
     Raises ``UnfinishedEpisodes`` or ``NotFinite``.
     """

@@ -1,16 +1,16 @@
-"""Policies by name, and action codecs between their outputs [N, K] and the actions of an environment.
+"""Policies by name, and action codecs that turn policy outputs [N, K] into actions.
 
-A package brings a policy as an entry point of the group ``flyball.policies``: a callable that takes a ``PolicyRequest``
-and returns an ``EnvironmentPolicy``. Ours, ``mlp``, reads a perceptron from a safetensors file with a manifest in its
-header. Its tensors, float32, have the names of our own checkpoints::
+A package adds a policy as an entry point of the group ``flyball.policies``: a callable that takes a ``PolicyRequest``
+and returns an ``EnvironmentPolicy``. The built-in ``mlp`` reads a perceptron from a safetensors file with a manifest in
+its header. The file's float32 tensors have the names of our own checkpoints::
 
     trunk.0.weight [H0, D]     trunk.0.bias [H0]
     trunk.1.weight [H1, H0]    trunk.1.bias [H1]    and so on
     policy_head.weight [K, H]  policy_head.bias [K]
 
-D is the size of the flattened observation (a Discrete one is one-hot). The activation stands between layers, not after
-the last. Further tensors, for instance of a value head, are ignored. The header's metadata has one entry ``note``, a
-JSON object: ``PolicyManifest``. With the safetensors library::
+D is the size of the flattened observation (a Discrete one is one-hot). The activation follows every layer but the
+last. Other tensors, for instance of a value head, are ignored. The header's metadata has one entry ``note``, a
+``PolicyManifest`` as a JSON object. With the safetensors library::
 
     note = '{"environment": "CartPole-v1", "activation": "tanh"}'
     save_file(tensors, "policy.safetensors", metadata={"note": note})
@@ -18,14 +18,14 @@ JSON object: ``PolicyManifest``. With the safetensors library::
 ==========  =====================================  ==========================================================
 codec       action space                           action
 ==========  =====================================  ==========================================================
-``greedy``  Discrete, MultiDiscrete, MultiBinary   the largest logit of each choice, the first of several
-``sample``  the same                               drawn by the logits; the same for the same seed
-``clip``    Box                                    the outputs, brought within the bounds
-``tanh``    Box with finite bounds                 tanh of the outputs, stretched over the bounds
-``raw``     any                                    the outputs as they are: the policy returns actions
+``greedy``  Discrete, MultiDiscrete, MultiBinary   the largest logit of each choice, the first of equals
+``sample``  the same                               drawn from the logits' softmax, fixed by the seed
+``clip``    Box                                    the outputs, clipped to the bounds
+``tanh``    Box with finite bounds                 tanh of the outputs, scaled to the bounds
+``raw``     any                                    the outputs unchanged, for a policy that returns actions
 ==========  =====================================  ==========================================================
 
-K is the number of actions, the sum of the choices' numbers, the number of bits, or the number of components.
+K is the number of actions (Discrete), the sum of ``nvec`` (MultiDiscrete), or the number of bits or components.
 """
 
 from collections.abc import Callable
@@ -59,39 +59,39 @@ class UnknownPolicy(FlyballError):
 
 
 class BadPolicy(FlyballError):
-    """A policy that cannot be read, or that was made for other observations or actions."""
+    """A policy that cannot be read or does not fit the environment."""
 
 
 class UnsuitedCodec(FlyballError):
-    """An action codec that cannot be used with an action space, or with what a policy returns."""
+    """An action codec that does not fit the action space or the policy's outputs."""
 
 
 class EnvironmentPolicy(Protocol):
-    """Plays any number of environments at once."""
+    """A policy that plays any number of environments at once."""
 
-    action_codec: str  # how outputs become actions unless something else is asked for; ``raw`` where they are actions
+    action_codec: str  # default codec of the outputs; ``raw`` where they are already actions
 
     def outputs(self, observations: Any) -> Outputs:
-        """Return one row of outputs for each of N observations, as Gymnasium's vector environments batch them."""
+        """Return one row of outputs for each observation of a Gymnasium batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRequest:
-    """Arguments of a policy."""
+    """Arguments from which a policy is made."""
 
-    source: str | None  # what ``--model`` says, usually a file
-    count: int  # N, how many environments it plays at once
-    observation_space: Any  # of one environment, a ``gymnasium.Space``.
+    source: str | None  # the value of ``--model``, usually a file
+    count: int  # N, the environments that the policy plays at once
+    observation_space: Any  # of one environment, a ``gymnasium.Space``
     action_space: Any  # likewise
     device: str  # where networks run, ``cpu`` or ``cuda``
-    seed: int  # of the policy's own choices, if it makes any by chance
+    seed: int  # of the policy's own random choices, if it makes any
 
 
 Factory = Callable[[PolicyRequest], EnvironmentPolicy]
 
 
 def load_policy(name: str, request: PolicyRequest) -> EnvironmentPolicy:
-    """Return the policy called ``name``: ``mlp`` reads a file, ``random`` nothing, others are entry points.
+    """Return the policy called ``name``: ``mlp``, ``random`` or an entry point.
 
     Raises ``UnknownPolicy``, ``BadPolicy`` or ``UnusableFile``.
     """
@@ -117,14 +117,14 @@ def load_policy(name: str, request: PolicyRequest) -> EnvironmentPolicy:
 
 
 def fingerprint(source: str | None) -> str | None:
-    """Return the SHA-256 of the file that ``--model`` names, None when it names none."""
+    """Return the SHA-256 of a policy's file; None when ``source`` is not a file."""
     if source is None or not Path(source).is_file():
         return None
     return sha256(Path(source).read_bytes()).hexdigest()
 
 
 class RandomActions:
-    """Takes what the action space samples: a floor to compare with."""
+    """Random samples of the action space, as a baseline."""
 
     def __init__(self, request: PolicyRequest) -> None:
         self.action_codec = "raw"
@@ -132,13 +132,13 @@ class RandomActions:
         self._space = request.action_space
         self._space.seed(request.seed % (1 << 32))
 
-    def outputs(self, observations: Any) -> Outputs:  # noqa: ARG002 - it looks at nothing
+    def outputs(self, observations: Any) -> Outputs:  # noqa: ARG002 - random actions ignore them
         """See ``EnvironmentPolicy.outputs``."""
         return np.stack([np.asarray(self._space.sample()) for _ in range(self._count)])
 
 
 class PolicyManifest(Settings):
-    """Content of the file."""
+    """Manifest in the header of a policy file."""
 
     version: Literal[1] = 1
     environment: str = Field(description="the id it was made for")
@@ -147,7 +147,7 @@ class PolicyManifest(Settings):
 
 
 class Perceptron:
-    """Plays what it was read from; see the module's text. Raises ``BadPolicy`` or ``UnusableFile``."""
+    """A perceptron from a safetensors file (format: see the module). Raises ``BadPolicy`` or ``UnusableFile``."""
 
     def __init__(self, request: PolicyRequest) -> None:
         path = Path(request.source or "")
@@ -194,7 +194,7 @@ _OURS: dict[str, Factory] = {"mlp": Perceptron, "random": RandomActions}
 
 
 def _observation_size(space: Any) -> int:
-    """Return D for an observation space. Raises ``BadPolicy`` where observations are no single array."""
+    """Return D, the flattened size of observations. Raises ``BadPolicy`` unless they are one numeric array."""
     if hasattr(space, "n") and space.shape == ():
         return int(space.n)
     if not space.shape or not np.issubdtype(space.dtype, np.number):
@@ -214,10 +214,10 @@ def _flattened(observations: NDArray[Any], space: Any) -> NDArray[np.float32]:
 
 
 def coded_actor(policy: EnvironmentPolicy, codec: str, space: Any, seed: int) -> Callable[[Any], Outputs]:
-    """Return what chooses actions [N, ...] by a policy and a codec of the table above, for a single evaluation.
+    """Return an actor that plays a policy through an action codec, for a single evaluation.
 
-    Under ``sample``, environment i draws from a stream of its own. Raises ``UnsuitedCodec``, and so does the actor for
-    outputs of another width.
+    Under ``sample``, each environment draws from its own random stream. Raises ``UnsuitedCodec``; so does the actor
+    when the policy's outputs are not K wide.
     """
     width = output_width(space) if codec != "raw" else None
     decode = _decoder(codec, space)
@@ -242,7 +242,7 @@ def default_codec(action_space: Any) -> str:
 
 
 def output_width(action_space: Any) -> int:
-    """Return K, how many outputs a policy has for an action space. Raises ``UnsuitedCodec``."""
+    """Return K, the outputs that an action space needs. Raises ``UnsuitedCodec``."""
     kind = _kind(action_space)
     if kind == "Discrete":
         return int(action_space.n)
@@ -250,7 +250,7 @@ def output_width(action_space: Any) -> int:
 
 
 def _kind(space: Any) -> str:
-    """Return the name of the space's class that codecs know."""
+    """Return the name of the Gymnasium class that a space derives from. Raises ``UnsuitedCodec``."""
     known = {"Discrete", "MultiDiscrete", "MultiBinary", "Box"}
     name = next((kind.__name__ for kind in type(space).__mro__ if kind.__name__ in known), None)
     if name is None:
@@ -275,11 +275,11 @@ def _decoder(codec: str, space: Any) -> Decode:
         return lambda outputs, points: pick(outputs, points) + int(space.start)
 
     def decode(outputs: Outputs, points: Points) -> Outputs:
-        """Pick once for each of several choices, each with points of its own."""
+        """Pick each of several choices, with its own random points."""
         if kind == "MultiDiscrete":
             parts = np.split(outputs, np.cumsum(space.nvec.ravel())[:-1], axis=1)
         else:
-            parts = [np.stack([np.zeros(len(outputs)), column], axis=1) for column in outputs.T]  # off has the logit 0
+            parts = [np.stack([np.zeros(len(outputs)), column], axis=1) for column in outputs.T]  # off has logit 0
         seeds = (points * 2.0**53).astype(np.uint64)
         picked = [pick(part, draw_points(seeds, np.full(len(seeds), index))) for index, part in enumerate(parts)]
         actions: Outputs = np.stack(picked, axis=1).reshape(-1, *space.shape)

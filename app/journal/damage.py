@@ -1,4 +1,4 @@
-"""Damage of a journal: finding it, and rebuilding a journal whose records are sound."""
+"""Finding damage in a journal, and rebuilding a journal from sound records."""
 
 import os
 import sqlite3
@@ -16,7 +16,7 @@ from app.journal.database import DamagedDatabase, DamagedRow, Database, StorageE
 from app.journal.queries import COLUMNS, FORMAT, continued, open_header, open_record, save_row, signed, verified_rows
 
 LANDMARKS = frozenset({EventVoided.event_type, RunConfigured.event_type})
-"""Types whose latest event every journal can name at once; see ``JournalReader.landmark``."""
+"""Event types whose latest position a journal indexes; see ``JournalReader.landmark``."""
 
 
 def landmarks_in(records: Iterable[Record]) -> dict[str, int]:
@@ -32,13 +32,13 @@ def landmarks_in(records: Iterable[Record]) -> dict[str, int]:
 
 
 class Derived:
-    """Content of the other tables, derived from records.
+    """Marks and landmarks, derived from records.
 
     Attributes:
-        head: position of the last event; 0 when there is none.
-        marks: for each (producer, epoch as SQLite stores it) the number after its last event. The journal's may be
-            larger, because refused and known events are numbered and not recorded.
-        used: position of that event.
+        head: position of the last event; 0 in an empty journal.
+        marks: next event number of each (producer, epoch as SQLite stores it). The journal's mark may be larger,
+            because refused and repeated events have numbers but are not recorded.
+        used: position of the last event of each (producer, epoch).
         landmarks: position of the latest event of each type in ``LANDMARKS``.
     """
 
@@ -60,7 +60,7 @@ class Derived:
 def damage_after(db: sqlite3.Connection, after: int) -> Iterator[FlyballError]:
     """Iterate over damage of the records after a position, and of all other tables.
 
-    Rows are compared with the records, unless one of those is damaged.
+    Rows of other tables are compared with the records, unless a record is damaged.
     """
     derived, sound = Derived(), True
     for error in _damaged_records(db, after, derived):
@@ -78,7 +78,7 @@ def damage_after(db: sqlite3.Connection, after: int) -> Iterator[FlyballError]:
 
 
 def _damaged_records(db: sqlite3.Connection, after: int, derived: Derived) -> Iterator[DamagedRecord]:
-    position = None if after else 0  # None: the end of the record before is unknown
+    position = None if after else 0  # None: the end of the previous record is unknown
     with closing(db.execute("SELECT first, head, bodies FROM frames WHERE first > ? ORDER BY first", (after,))) as rows:
         for row in rows:
             try:
@@ -104,7 +104,7 @@ def _fits(db: sqlite3.Connection, table: str, row: tuple[Any, ...], derived: Der
 
 
 def _landmark_at(db: sqlite3.Connection, position: int, event_type: str) -> int | None:
-    """Return the position of the last event of a type in the record that holds a position."""
+    """Return the last position of an event type within the record that holds ``position``."""
     query = "SELECT first, head FROM frames WHERE first <= ? ORDER BY first DESC LIMIT 1"
     row = db.execute(query, (position,)).fetchone()
     return landmarks_in((open_header(*row),)).get(event_type) if row else None
@@ -116,8 +116,8 @@ class Rebuilt:
 
     Attributes:
         head: position of the last event.
-        before: the damaged file, kept beside the new one.
-        lost: rows that could not be read and cannot be derived from the records.
+        before: path of the damaged file, kept beside the new one.
+        lost: descriptions of the unreadable rows, which cannot be derived from the records.
     """
 
     head: int
@@ -128,14 +128,14 @@ class Rebuilt:
 def rebuild(path: Path) -> Rebuilt:
     """Copy a journal's records into a new file, and derive the rest.
 
-    Marks and landmarks are derived from the records. A derived mark may be too low; then a frame that is sent again is
-    recognised by the ids of its events. Dead letters are copied as far as they can be read.
+    Marks and landmarks are derived from the records. A derived mark may be too low; then a repeated frame is
+    recognised by its event ids. Dead letters are copied as far as they can be read.
 
     Raises:
         StorageError: an earlier rebuild kept a file that this one would replace.
-        StorageInUse: a broker writes it.
-        DamagedRecord: a record is damaged, and can't be derived.
-        DamagedDatabase: the records can't be reached.
+        StorageInUse: a broker writes the journal.
+        DamagedRecord: a record is damaged; records can't be derived.
+        DamagedDatabase: the records can't be read.
     """
     new, before = path.with_name(path.name + ".rebuilt"), path.with_name(path.name + ".damaged")
     if before.exists():
@@ -176,7 +176,7 @@ def _copy_records(old: sqlite3.Connection, copy: Database) -> Derived:
 
 
 def _copy_dead_letters(old: sqlite3.Connection, db: sqlite3.Connection) -> list[str]:
-    """Copy the sound rows of the dead letters; return what is lost."""
+    """Copy the sound dead letters; return descriptions of the lost rows."""
     lost = list[str]()
     try:
         for row in verified_rows(old, "dead_letters"):

@@ -1,8 +1,8 @@
-"""SQLite as Flyball uses it: WAL, one connection per file that both writes and checkpoints.
+"""SQLite files in WAL mode, with one writing and checkpointing connection for each file.
 
-SQLite before 3.51.3 can corrupt a WAL that several connections write and checkpoint at once; a lock file keeps a
-second writer out, and readers open the file read-only, which never checkpoints. A connection may be made in one
-thread and used in another, but by one at a time.
+SQLite before 3.51.3 can corrupt a WAL that several connections write and checkpoint at once. So a lock file keeps a
+second writer out, and readers open the file read-only and never checkpoint. A connection may be created in one thread
+and used in another, but only by one thread at a time.
 """
 
 import errno
@@ -22,20 +22,20 @@ CHECKPOINT_PAGES = 200
 """WAL pages after which the owner should checkpoint, between two transactions."""
 
 LATEST_CHECKPOINT_PAGES = 2000
-"""WAL pages after which a commit itself checkpoints, and waits for it."""
+"""WAL pages after which SQLite checkpoints within a commit, which delays the commit."""
 
 BEGIN = "Start `flyball up` once, or choose another folder by --run."
-"""Hint where there is no journal yet."""
+"""Hint of errors about a missing or empty journal."""
 
 HEADER = b"SQLite format 3\0" + PAGE_BYTES.to_bytes(2, "big")
-"""First bytes of every SQLite file."""
+"""First bytes of every file written here."""
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 LEAST_ROOM_BYTES = 64 << 10
-"""With less than this a disk counts as full: SQLite's WAL index grows by 32 KiB at a time."""
+"""A disk with less space counts as full, because SQLite's WAL index grows by 32 KiB at a time."""
 
 BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG}
-"""SQLite's errors for damage; failed constraints and oversized values come only from changed pages."""
+"""SQLite's error codes for damage. Only damaged pages cause failed constraints and oversized values."""
 
 WAY_OUT = (
     "Restore it from a copy. For a journal, `flyball journal verify` lists all damage, and `flyball journal rebuild` "
@@ -44,11 +44,11 @@ WAY_OUT = (
 
 
 class StorageError(FlyballError):
-    """A database of Flyball's could not be used."""
+    """A Flyball database could not be used."""
 
 
 class StorageFull(StorageError):
-    """The disk is full. What was acknowledged is safe."""
+    """The disk is full, or a size limit is reached. Acknowledged events are safe."""
 
 
 class StorageInUse(StorageError):
@@ -56,11 +56,11 @@ class StorageInUse(StorageError):
 
 
 class NotAJournal(StorageError):
-    """The file is missing, something else, or of another version."""
+    """The file is missing, is not a Flyball database, or has another format."""
 
 
 class OtherFormat(NotAJournal):
-    """The file is of another format than this program reads."""
+    """The file has a format that this program does not read."""
 
 
 class DamagedDatabase(NotAJournal):
@@ -78,7 +78,7 @@ class DamagedRow(DamagedDatabase):
 
 
 class DamagedState(DamagedDatabase):
-    """A row of saved state is not what was once written."""
+    """Saved state has changed since it was written."""
 
 
 class OutOfOrder(StorageError):
@@ -86,7 +86,7 @@ class OutOfOrder(StorageError):
 
 
 Migration = Callable[[sqlite3.Connection], None]
-"""Brings a file from one format to the next, within a transaction."""
+"""Migrates a file from one format to the next, within a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Format:
     Attributes:
         kind: 32 bits that mark the file as ours (SQLite's ``application_id``).
         schema: the statements that create the tables.
-        migrations: from each older format, 0 first, to the next one.
+        migrations: one from each older format to the next, beginning with format 0.
     """
 
     kind: int
@@ -109,7 +109,7 @@ class Format:
         return len(self.migrations)
 
     def objects(self) -> list[tuple[str, ...]]:
-        """Return tables and triggers with their definitions, as SQLite writes them down."""
+        """Return tables and triggers with their definitions, as SQLite stores them."""
         with closing(sqlite3.connect(":memory:")) as connection:
             for statement in self.schema:
                 connection.execute(statement)
@@ -119,18 +119,18 @@ class Format:
 class Database:
     """One SQLite file that this process alone writes.
 
-    A file of an older format is migrated. The structure of all pages is checked, at about a gigabyte a second.
+    Opening migrates an older format and checks the structure of all pages, at about 1 GB/s.
 
     Args:
         path: the file; created with its folders when missing.
         form: its format.
-        synchronous: FULL makes a commit durable on return; NORMAL may lose the last ones.
-        reserve_bytes: size of a reserve file beside it, deleted when the disk is full so that closing succeeds.
+        synchronous: FULL makes a commit durable on return; NORMAL may lose the last commits when power fails.
+        reserve_bytes: size of a reserve file beside it, deleted on a full disk so that closing succeeds.
 
     Raises:
-        StorageInUse: another process writes it.
-        StorageError: its folder can't be made or written.
-        NotAJournal: the file is something else.
+        StorageInUse: another process writes the file.
+        StorageError: the folder can't be created or written.
+        NotAJournal: the file is of another kind.
         OtherFormat: a newer program wrote it.
         DamagedDatabase: its content has changed since it was written.
     """
@@ -177,12 +177,12 @@ class Database:
             raise
 
     def checkpoint(self) -> None:
-        """Move what the WAL holds into the database, as far as readers allow."""
+        """Copy the WAL's pages into the database, as far as readers allow."""
         with explained(self.path):
             self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def close(self) -> None:
-        """Close and release the lock. Twice does nothing."""
+        """Close and release the lock. Idempotent."""
         if self._open:
             self._open = False
             self.connection.close()
@@ -193,9 +193,9 @@ def open_read_only(path: Path, form: Format) -> sqlite3.Connection:
     """Open a database for reading, also while another process writes it.
 
     Raises:
-        NotAJournal: there is none, or it is something else.
-        OtherFormat: it is of an older or a newer format.
-        DamagedDatabase: its header or its schema is damaged.
+        NotAJournal: the file is missing or of another kind.
+        OtherFormat: the file has an older or a newer format.
+        DamagedDatabase: the file's header or schema is damaged.
     """
     if not path.is_file():
         raise NotAJournal(f"There is no journal at {path}.", hint=BEGIN)
@@ -263,7 +263,7 @@ def _check_header(path: Path) -> None:
 
 
 def _version(path: Path, connection: sqlite3.Connection, form: Format) -> int:
-    """Return the format of a file of this kind; refuse a newer one than the current."""
+    """Return the format version of a file; refuse another kind or a newer version."""
     found = connection.execute("PRAGMA application_id").fetchone()[0]
     if found != form.kind:
         if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
@@ -290,7 +290,7 @@ def _objects(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep writers out of a file. Raises ``StorageInUse``."""
+    """Hold a file's writer lock. Raises ``StorageInUse``."""
     lock = _lock(path)
     try:
         yield
@@ -326,7 +326,7 @@ def _reserve(path: Path, size: int) -> None:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ours."""
+    """Convert SQLite's errors into ``StorageError`` and its subclasses."""
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -334,7 +334,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def _explain(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> StorageError:
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # no code: invalid UTF-8
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # an error without a code is invalid UTF-8
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not _has_room(path)):
         return StorageFull(f"No room to write {path}.", hint="Free some disk space, then start again.")
     if code in BROKEN:
@@ -343,7 +343,7 @@ def _explain(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> StorageEr
 
 
 def _has_room(path: Path) -> bool:
-    """Tell a broken disk from a full one: SQLite calls both an I/O error when it syncs or maps memory."""
+    """Return whether the disk has room. SQLite may report a full disk as an I/O error."""
     try:
         found = os.statvfs(path.parent)
     except OSError:

@@ -23,8 +23,8 @@ def history(
     Args:
         journal: read in chunks.
         after: begin after this position.
-        types: payload classes wanted; None for all. The bodies of the others are not read.
-        on_dead: called with events that can't be read; without it they are an error.
+        types: payload classes wanted; None for all. Records without them are skipped, and their bodies not read.
+        on_dead: called for each event that can't be read; None raises an error instead.
 
     Raises:
         DamagedRecord: a record is damaged, or, without ``on_dead``, an event can't be read.
@@ -37,7 +37,7 @@ def history(
 
 
 def voided_events(journal: JournalReader) -> Mapping[int, Event[EventVoided]]:
-    """Return the EVENT_VOIDED of each voided event, by the latter's position."""
+    """Return the EVENT_VOIDED events, keyed by the position of the voided event."""
     if not journal.landmark(EventVoided.event_type):
         return {}
     found = history(journal, types={EventVoided}, on_dead=lambda _: None)
@@ -50,7 +50,7 @@ def recorded_dead_letters(journal: JournalReader) -> list[DeadLetter]:
 
 
 def open_dead_letters(journal: JournalReader) -> list[DeadLetter]:
-    """Return the dead letters about recorded events that are not voided."""
+    """Return the dead letters about recorded events, except voided events."""
     voided = voided_events(journal)
     return [dead for dead in recorded_dead_letters(journal) if dead.position not in voided]
 
@@ -58,10 +58,10 @@ def open_dead_letters(journal: JournalReader) -> list[DeadLetter]:
 def past_settings(journal: JournalReader) -> Iterator[RunSettings]:
     """Iterate over the settings that were in force, the latest first.
 
-    Settings that a fold skips do not count: see ``Fold``.
+    Voided and unreadable settings are skipped.
 
     Raises:
-        ForeignSettings: the broker recorded settings, and this version can read none of them.
+        ForeignSettings: the broker recorded settings that this version can't read, and no others are readable.
     """
     voided = voided_events(journal)
     foreign: ForeignSettings | None = None

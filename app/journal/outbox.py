@@ -46,12 +46,12 @@ class SqliteOutbox:
             db.executemany("DELETE FROM frames WHERE epoch = ? AND base = ?", rows)
 
     def close(self) -> None:
-        """Close. Twice does nothing."""
+        """Close. Idempotent."""
         self._db.close()
 
 
 def key_of(frame: bytes) -> tuple[int, int]:
-    """Return the (epoch, base) that identify a frame among its producer's. Raises ``DamagedFrame``."""
+    """Return the (epoch, base) that identifies a frame of a producer. Raises ``DamagedFrame``."""
     parsed = Frame.parse(frame)
     return parsed.epoch, parsed.base
 
@@ -65,7 +65,7 @@ def _is_frame(epoch: object, base: object, frame: object) -> bool:
 
 
 def check_bound(size: float, bound: int) -> None:
-    """Raise ``StorageFull`` when the frames exceed the bound; both in bytes."""
+    """Raise ``StorageFull`` when ``size`` exceeds ``bound``; both in bytes."""
     if size > bound:
         raise StorageFull(
             f"The outbox would hold {size / 2**20:.0f} MiB; its bound is {bound / 2**20:.0f} MiB.",

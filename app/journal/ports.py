@@ -1,4 +1,4 @@
-"""Ports of stored events and state; the adapters of a port pass one contract suite."""
+"""Ports of journals, state stores and outboxes; all adapters of a port pass one contract suite."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Chunk:
 
     Attributes:
         records: the wanted records, in order. The first may begin at or before the position asked for.
-        position: the last position that was read; continue from here. Unchanged at the end.
+        position: last position that was read, to continue from; the position asked for if nothing follows.
     """
 
     records: tuple[Record, ...]
@@ -28,7 +28,7 @@ class JournalReader(Protocol):
 
     @property
     def head(self) -> int:
-        """Position of the last event; 0 when there is none."""
+        """Position of the last event; 0 in an empty journal."""
         ...
 
     def read(
@@ -43,24 +43,24 @@ class JournalReader(Protocol):
 
         Args:
             after: position of the last event already seen.
-            limit: look at no more than this many records.
+            limit: most records to look at.
             max_bytes: stop after the record that exceeds this.
-            types: leave out records without any event of these types; their bodies are not read.
+            types: skip records without events of these types, and do not read their bodies; None for all.
 
         Raises:
-            DamagedRecord: a record is damaged or missing; names the position.
+            DamagedRecord: a record is damaged or missing; the error names its position.
         """
         ...
 
     def headers_back(self, upto: int) -> Iterator[Record]:
         """Iterate backwards over the records that hold events up to a position, without their bodies.
 
-        The first is the one that holds the position, or the journal's last; an index finds it.
+        The first record holds the position, or is the journal's last; an index finds it.
         """
         ...
 
     def landmark(self, event_type: str) -> int:
-        """Return the position of the latest event of a type in ``LANDMARKS``, by an index; 0 when there is none."""
+        """Return the latest position of an event type in ``LANDMARKS``; 0 without such an event."""
         ...
 
     def dead_letters(self) -> list[DeadLetter]:
@@ -68,7 +68,7 @@ class JournalReader(Protocol):
         ...
 
     def close(self) -> None:
-        """Close. Twice does nothing."""
+        """Close. Idempotent."""
         ...
 
 
@@ -77,7 +77,7 @@ class Journal(JournalReader, Protocol):
 
     @property
     def recorded_us(self) -> int:
-        """Time of the last record, microseconds since 1970 UTC; 0 when there is none."""
+        """Time of the last record, microseconds since 1970 UTC; 0 in an empty journal."""
         ...
 
     def append(
@@ -87,45 +87,45 @@ class Journal(JournalReader, Protocol):
         marks: Mapping[tuple[str, int], int] | None = None,
         dead_letters: Sequence[DeadLetter] = (),
     ) -> None:
-        """Write all of it in one transaction; on return it is durable.
+        """Write records, marks and dead letters durably in one transaction.
 
         Args:
             records: sealed with the positions that follow ``head``, without gaps.
-            marks: the next sequence number for each (producer, epoch). Those of a producer's latest epochs are kept,
-                eight at least.
-            dead_letters: a reporter's dead letter about a position is kept once.
+            marks: the next event number of each (producer, epoch). The journal keeps the marks of at least a producer's
+                eight latest epochs.
+            dead_letters: recorded once for each reporter and recorded event.
 
         Raises:
             OutOfOrder: the records do not continue the journal.
-            StorageFull: nothing of it was written.
+            StorageFull: the disk is full; nothing was written.
         """
         ...
 
     def ids(self, after: int) -> Iterator[tuple[int, Sequence[int]]]:
-        """Iterate over the records that hold events after a position: first position, hashes of the event ids."""
+        """Iterate over (first position, hashed event ids) of the records with events after a position."""
         ...
 
     def mark(self, producer: str, epoch: int) -> int | None:
-        """Return the next sequence number of a producer's epoch; None when it was never seen, or long ago."""
+        """Return the next event number of a producer's epoch; None if no mark is kept."""
         ...
 
     def remove_dead_letter(self, number: int) -> bool:
-        """Remove a dead letter; False when there is none of this number."""
+        """Remove a dead letter; return False for an unknown number."""
         ...
 
     def rest(self, *, idle: bool = True) -> None:
-        """Tidy up between transactions: what must be done, and when ``idle``, what can be done."""
+        """Do urgent maintenance between transactions; when ``idle``, do the rest too."""
         ...
 
 
 class StateStore(Protocol):
-    """A daemon's state and its cursor, saved together, so that each event counts exactly once."""
+    """A daemon's state and cursor, saved together so that each event counts exactly once."""
 
     def load(self) -> tuple[int, dict[StateKey, bytes]]:
         """Return the cursor and all rows; (0, {}) at first.
 
         Raises:
-            DamagedState: a row is not what was written.
+            DamagedState: a row has changed since it was written.
         """
         ...
 
@@ -134,7 +134,7 @@ class StateStore(Protocol):
         ...
 
     def close(self) -> None:
-        """Close. Twice does nothing."""
+        """Close. Idempotent."""
         ...
 
 
@@ -142,10 +142,10 @@ class Outbox(Protocol):
     """Frames that wait for the broker to come back; they outlive the program that wrote them."""
 
     def put(self, frames: Sequence[bytes]) -> None:
-        """Append frames, durable on return. A frame that is kept already stays where it is.
+        """Append frames durably. A frame that is already stored keeps its place.
 
         Raises:
-            StorageFull: the bound on bytes, or the disk, is reached; nothing was kept.
+            StorageFull: the outbox's size limit is exceeded, or the disk is full; nothing was stored.
         """
         ...
 
@@ -154,9 +154,9 @@ class Outbox(Protocol):
         ...
 
     def remove(self, keys: Collection[tuple[int, int]]) -> None:
-        """Forget the frames with these (epoch, base)."""
+        """Delete the frames with these (epoch, base)."""
         ...
 
     def close(self) -> None:
-        """Close. Twice does nothing."""
+        """Close. Idempotent."""
         ...

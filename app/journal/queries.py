@@ -11,11 +11,11 @@ from app.events.frames import Record, damaged
 from app.journal.database import DamagedRow, Format, OutOfOrder
 
 MARKS_KEPT = 8
-"""Latest epochs of a producer whose marks are kept. Frames of an older epoch are recognised by the ids of their
-events, as long as these are among the latest million."""
+"""Number of latest epochs whose marks are kept for each producer. Repeated frames of older epochs are recognised by
+their event ids, if these are among the latest million."""
 
 FRAMES = "CREATE TABLE frames (first INTEGER PRIMARY KEY, head BLOB NOT NULL, bodies BLOB NOT NULL)"
-"""A record is cut where its bodies begin, because SQLite then reads a header's pages without those of the bodies."""
+"""A record's header and bodies are separate columns, because SQLite then reads headers without the bodies' pages."""
 
 SIDE_TABLES = (
     """CREATE TABLE marks (producer TEXT, epoch INTEGER, next INTEGER NOT NULL, used INTEGER NOT NULL,
@@ -51,7 +51,7 @@ def add_checksums(db: sqlite3.Connection) -> None:
 
 
 def drop_cursors(db: sqlite3.Connection) -> None:
-    """Migrate from format 1, which had the table of cursors, which nothing used."""
+    """Migrate from format 1, which had an unused table of cursors."""
     db.execute("DROP TABLE cursors")
 
 
@@ -87,7 +87,7 @@ def rows_of(db: sqlite3.Connection, table: str, where: str = "TRUE", *values: st
 def verified_rows(
     db: sqlite3.Connection, table: str, where: str = "TRUE", *values: str | int
 ) -> Iterator[tuple[Any, ...] | DamagedRow]:
-    """Iterate over rows of a table other than ``frames``, with an error in place of a damaged one."""
+    """Like ``rows_of``, but yield an error in place of each damaged row."""
     query = f"SELECT {COLUMNS[table]}, checksum FROM {table} WHERE {where}"  # noqa: S608 - constants
     with closing(db.execute(query, values)) as rows:
         for *row, checksum in rows:
@@ -132,15 +132,15 @@ def open_header(first: int, head: object) -> Record:
 
 
 def continued(record: Record, position: int, *, begun: bool) -> int:
-    """Return the end of the record that holds the events after a position.
+    """Check that a record continues a position, and return its last position.
 
     Args:
         record: the next record.
-        position: of the last event before it.
-        begun: some of its events may lie at or before the position, though not all.
+        position: position of the last event before the record.
+        begun: the record may begin at or before the position, but must end after it.
 
     Raises:
-        DamagedRecord: events are missing, or come twice.
+        DamagedRecord: events are missing or repeated.
     """
     if record.first > position + 1:
         raise damaged(position + 1, f"{record.first - position - 1} events missing")
@@ -150,15 +150,15 @@ def continued(record: Record, position: int, *, begun: bool) -> int:
 
 
 def signed(epoch: int) -> int:
-    """Return the 64 bits of an epoch as SQLite stores them."""
+    """Return an unsigned 64-bit epoch as the signed integer that SQLite stores."""
     return epoch - (1 << 64) if epoch >> 63 else epoch
 
 
 def check_order(head: int, records: Sequence[Record]) -> None:
-    """Refuse records to append that leave a gap or overlap.
+    """Check that records continue ``head`` without gaps or overlaps.
 
     Raises:
-        OutOfOrder: they do not continue ``head``.
+        OutOfOrder: a record leaves a gap or overlaps.
     """
     for record in records:
         if record.first != head + 1:

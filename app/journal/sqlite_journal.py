@@ -1,4 +1,4 @@
-"""The journal in one SQLite file: one row for each frame, one transaction for a group of frames."""
+"""The journal in a SQLite file: a row per frame, a transaction per group of frames."""
 
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,15 +22,15 @@ from app.journal.ports import Chunk
 
 RESERVE_BYTES = 4 << 20
 CHECKED_EVENTS = 200_000
-"""Latest events whose records are checked at a start; takes about a second."""
+"""Number of latest events whose records are checked on opening; takes about a second."""
 
 MAX_DEAD_LETTERS = 10_000
 PAGES_PER_COMMIT = 3
-"""An estimate: a leaf of the frames, one of the marks, and now and then an inner page."""
+"""Estimated pages of each commit: a leaf of frames, a leaf of marks, sometimes an inner page."""
 
 
 class _JournalTables:
-    """The reading methods of the writer and of read-only readers; see ``JournalReader``."""
+    """Reading methods shared by the writer and the read-only reader; see ``JournalReader``."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path, self._connection = path, connection
@@ -97,7 +97,7 @@ class _JournalTables:
         return self._connection.execute(query, (start, limit))
 
     def _check_end(self, after: int) -> None:
-        """Refuse an index that ends before its table, because readers would miss the rest."""
+        """Refuse a damaged index that hides later records, because readers would miss them."""
         query = "SELECT max(first), EXISTS (SELECT 1 FROM frames WHERE first > ?) FROM frames"
         last, found = self._connection.execute(query, (after,)).fetchone()
         if last is not None and last > after and not found:
@@ -105,11 +105,11 @@ class _JournalTables:
 
 
 class SqliteJournal(_JournalTables):
-    """The one writer of a journal file, which is created when missing, and migrated when it has an older format.
+    """The one writer of a journal file. Opening creates a missing file and migrates an older format.
 
-    Once ``append`` returns, its records survive kill -9 and a loss of power. Every row is checksummed, and a damaged
-    one is refused. Opening checks the structure of the file, the latest records, and all rows of the other tables
-    (ADR-021); it raises ``DamagedRecord``, or what ``Database`` raises.
+    Once ``append`` returns, its records survive kill -9 and a loss of power. Every row has a checksum, and a
+    damaged row is refused. Opening checks the structure of the file, the latest records, and all rows of the other
+    tables (ADR-021). It raises ``DamagedRecord``, or what ``Database`` raises.
     """
 
     def __init__(self, path: Path) -> None:
@@ -176,38 +176,38 @@ class SqliteJournal(_JournalTables):
             return db.execute("DELETE FROM dead_letters WHERE number = ?", (number,)).rowcount == 1
 
     def rest(self, *, idle: bool = True) -> None:
-        """Move the WAL into the database: when it is long, or there is time.
+        """Checkpoint the WAL when it is long, or when ``idle``.
 
-        A checkpoint between transactions delays no commit; one within them would set the 99th percentile of latency.
+        A checkpoint between transactions delays no commit; one during commits would set their 99th-percentile latency.
         """
         if self._wal_pages >= CHECKPOINT_PAGES or (idle and self._wal_pages):
             self._db.checkpoint()
             self._wal_pages = 0
 
     def close(self) -> None:
-        """Close. Twice does nothing."""
+        """Close. Idempotent."""
         self._db.close()
 
 
 class SqliteJournalReader(_JournalTables):
-    """Reads a journal file, whether or not a broker writes it. Raises what ``open_read_only`` raises."""
+    """Reads a journal file, also while a broker writes it. Raises what ``open_read_only`` raises."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, open_read_only(path, queries.FORMAT))
 
     @property
     def head(self) -> int:
-        """Position of the last event; 0 when there is none."""
+        """Position of the last event; 0 in an empty journal."""
         with explained(self._path):
             last = queries.last_record(self._connection)
         return last.last if last else 0
 
     def damage(self) -> Iterator[FlyballError]:
-        """Check the whole file and iterate over all damage: of its pages, its records and its other tables."""
+        """Iterate over all damage of the file: pages, records and other tables."""
         with explained(self._path):
             for problem in structural_damage(self._connection):
                 yield DamagedDatabase(f"{self._path} is damaged: {problem}.")
-            # All tables are read as of one moment: otherwise rows that a broker writes meanwhile look like damage.
+            # Read all tables in one snapshot, because otherwise rows that a broker writes meanwhile look like damage.
             self._connection.execute("BEGIN")
             try:
                 yield from damage_after(self._connection, 0)
@@ -215,5 +215,5 @@ class SqliteJournalReader(_JournalTables):
                 self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
-        """Close. Twice does nothing."""
+        """Close. Idempotent."""
         self._connection.close()

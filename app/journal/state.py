@@ -1,4 +1,4 @@
-"""State stores: rows of a daemon's state, saved in one transaction with the cursor they belong to."""
+"""State store in SQLite: rows of a daemon's state, saved together with their cursor."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,8 +19,8 @@ FORMAT = Format(0x464C5331, SCHEMA)  # "FLS1"
 class SqliteStateStore:
     """State in a SQLite file.
 
-    It is written with ``synchronous=NORMAL``: a loss of power may undo the last saves, state and cursor together, and
-    the events since are folded again from the journal. Raises what ``Database`` raises.
+    A loss of power may undo the last saves (``synchronous=NORMAL``). It undoes state and cursor together, so the events
+    after that cursor are folded again from the journal. Raises what ``Database`` raises.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,7 +49,7 @@ class SqliteStateStore:
             db.execute("INSERT OR REPLACE INTO cursor VALUES (0, ?, ?)", (cursor, crc32(str(cursor).encode())))
 
     def close(self) -> None:
-        """Close. Twice does nothing."""
+        """Close. Idempotent."""
         self._db.close()
 
     def _damaged(self, what: str) -> DamagedState:

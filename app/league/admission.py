@@ -22,13 +22,13 @@ def admission(step: int, elo: float | None, league: League, settings: AdmissionS
     """Return the roles of a new checkpoint; without any, it does not enter the league.
 
     The first ``founders`` checkpoints are always recent, so that self-play soon has other opponents than built-in
-    players. An elite is rated above all members, and by a margin above the permanent ones. Recent members set a bar
-    without margin, because they leave again. An unrated checkpoint is neither elite nor lasting.
+    players. An elite is rated above all members, and by a margin above the permanent ones. The margin does not apply to
+    recent members, because they leave again. An unrated checkpoint is neither elite nor lasting.
     """
     latest, checkpoints = league.latest_step, league.checkpoints
     due = len(checkpoints) < settings.founders or step % settings.recent_every == 0
     rated = [(agent.elo, agent.permanent) for agent in checkpoints if agent.elo is not None]
-    lasting = [agent.elo for agent in league.lasting if agent.elo is not None] or [Elo(0.0)]  # at first the random bot
+    lasting = [agent.elo for agent in league.lasting if agent.elo is not None] or [Elo(0.0)]  # or the random bot
     wanted: dict[LeagueRole, bool] = {
         "recent": due and (latest is None or not _expired(step, latest, settings)),
         "anchor": step % settings.anchor_every == 0,

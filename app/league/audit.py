@@ -1,6 +1,6 @@
-"""Checks of ratings: an independent round robin, and cycles, which no rating can show.
+"""Checks of ratings: comparison with an independent round robin, and a search for cycles.
 
-A league whose ratings rise while it runs in circles, as in rock, paper, scissors, is found by ``find_cycle``.
+Ratings cannot show a cycle: they may rise while a league runs in circles, as in rock, paper, scissors.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ APART_ELO = 60.0  # least difference at which the order of two published ratings
 
 
 class AuditedMember(NamedTuple):
-    """One member's two ratings."""
+    """A member's published rating, and its rating by the round robin."""
 
     agent: str
     published: Estimate
@@ -45,15 +45,15 @@ class Audit(NamedTuple):
     coverage: float  # share of the members whose two ratings agree
     apart: int  # pairs of members that are certainly at least ``APART_ELO`` apart, by the round robin
     ordered: int  # how many of these pairs are published in the right order
-    # ``rms`` of a round robin fitted without misfit: one-sided games, which bend and compress a scale, count in full
+    # ``rms`` from a fit without misfit, in which one-sided games count in full although they compress the scale
     equal_weights_rms: float
 
 
 def audit(published: Mapping[str, Estimate], played: Iterable[PairTotals]) -> Audit:
-    """Compare published ratings with a fit of the members' games against each other alone, a round robin.
+    """Compare published ratings with those from a round robin of the members alone.
 
-    The round robin has no zero, so both scales are aligned by their means over the members that played. Where the
-    random bot is placed moves all ratings of learned models alike, and is not judged here.
+    The round robin has no zero, so both scales are aligned by their means over the members that played. The random
+    bot's place on the scale moves all learned models alike, and is not judged here.
     """
     pairs = total(played)
     truth = rate(pairs, anchors={})
@@ -79,27 +79,27 @@ def audit(published: Mapping[str, Estimate], played: Iterable[PairTotals]) -> Au
 
 
 def _aligned(published: Mapping[str, Estimate], truth: Ratings) -> tuple[float, float]:
-    """Return the mean of the differences, and their root mean square about it."""
+    """Return the mean difference of the two ratings, and the root mean square about that mean."""
     differences = [published[agent].elo - truth.rating(agent).elo for agent in truth.agents]
     shift = sum(differences) / len(differences)
     return shift, sqrt(sum((difference - shift) ** 2 for difference in differences) / len(differences))
 
 
 class Cycle(NamedTuple):
-    """The first agent beats the second, the second the third, the third the first."""
+    """Three agents: the first beats the second, the second the third, the third the first."""
 
-    agents: tuple[str, str, str]  # the one first in order of names first
+    agents: tuple[str, str, str]  # rotated so that the first name in sort order leads
     scores: tuple[float, float, float]  # mean scores: first against second, second against third, third against first
-    p_value: float  # at least the probability that chance makes any cycle look so clear where there is none
+    p_value: float  # upper bound on the probability of a cycle this clear if there is no true cycle
 
 
 def find_cycle(pairs: Iterable[PairTotals], significance: float = 0.05) -> Cycle | None:
-    """Return the clearest cycle, if each of its three scores is above one half beyond chance; else ``None``.
+    """Return the clearest cycle whose three scores are all significantly above 1/2, or ``None``.
 
-    An edge's p-value is that of Student's two-sided test of its mean score against 1/2, with the rotations as
-    observations, at the variance under the null hypothesis. All edges together are corrected after Holm, so that with
-    probability 1 - ``significance`` no edge is wrong, and then no cycle is. Source: S. Holm, Scandinavian Journal of
-    Statistics 6 (1979), 65-70.
+    An edge's p-value comes from Student's two-sided test of its mean score against 1/2. Observations are rotations, and
+    the variance is that under the null hypothesis. Holm's correction covers all edges, so that with probability
+    1 - ``significance`` no edge is wrong, and no cycle either. Source: S. Holm, Scandinavian Journal of Statistics 6
+    (1979), 65-70.
     """
     from scipy.special import stdtr
 

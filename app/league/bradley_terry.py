@@ -4,18 +4,18 @@ P(first beats second) = 1 / (1 + 10 ** (-(difference in Elo) / 400)). The fit re
 under a weak normal prior, with their covariance, measured from anchors. Source: R. A. Bradley and M. E. Terry,
 Biometrika 39 (1952), 324-345.
 
-A draw counts as half a win. Elo means an expected score everywhere else (``expected_score``), and half wins keep that
-meaning whatever the share of draws. In Davidson's model the scale is that of the decided games alone, and an Elo would
-be worth less the more draws there are. Half wins would misstate the errors, so these come from the observed variance of
-the scores (quasi-likelihood: R. W. M. Wedderburn, Biometrika 61 (1974), 439-447).
+A draw counts as half a win, because Elo means an expected score everywhere else (``expected_score``), and half wins
+keep that meaning at any share of draws. Davidson's model scales by the decided games alone, so that an Elo would be
+worth less with more draws. Half wins would misstate the errors, so these come from the observed variance of the scores
+(quasi-likelihood: R. W. M. Wedderburn, Biometrika 61 (1974), 439-447).
 
-No number per agent explains all scores. Models learn to beat their parents in particular, and openings and noise keep
-the weaker side of a one-sided pair off 0. So a pair's true mean score may deviate from the expected one p, with a
-standard deviation of m between equals (``misfit``) and m / (2 sqrt(p (1 - p))) elsewhere. However many games were
-played, a pair then counts as 4 (p (1 - p) / m)² games at most: with m = 0.03 as 278 between equals, 114 at a score of
-80%, 36 at 90%, 10 at 95%. Source of such weights: D. A. Williams, Applied Statistics 31 (1982), 144-148. Where scores
-deviate by more still, all errors grow by the square root of chi-squared over its degrees of freedom (R. T. Birge,
-Physical Review 40 (1932), 207-227).
+One number per agent cannot explain all scores. Models learn to beat their parents in particular, and openings and noise
+keep the weaker side of a one-sided pair off 0. So a pair's true mean score may deviate from the expected score p. The
+standard deviation is m (``misfit``) between equals and m / (2 sqrt(p (1 - p))) elsewhere. A pair then counts as at most
+4 (p (1 - p) / m)² games, however many were played: for m = 0.03 as 278 between equals, 114 at a score of 80%, 36 at
+90%, 10 at 95%. Source of such weights: D. A. Williams, Applied Statistics 31 (1982), 144-148. If scores deviate even
+more, all errors grow by the square root of chi-squared over its degrees of freedom (R. T. Birge, Physical Review 40
+(1932), 207-227).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ ROUNDING = 1e-12  # relative fall of a function that rounding may cause
 
 
 class NoConvergence(FlyballError):
-    """The maximum was not found."""
+    """A fit did not reach its maximum."""
 
 
 def fit_bradley_terry(
@@ -55,7 +55,7 @@ def fit_bradley_terry(
     agents: Iterable[str] = (),
     misfit: float = 0.0,
 ) -> Ratings:
-    """Return the ratings of all agents named in some totals, of the anchors and of ``agents``.
+    """Return the ratings of all agents in the totals, the anchors, and ``agents``.
 
     The same totals give the same ratings, bit for bit, in any order. On other machines, where the linear algebra adds
     up in another order, the last digits may differ.
@@ -63,8 +63,8 @@ def fit_bradley_terry(
     Args:
         pairs: totals; those of the same two agents are added up.
         anchors: ratings that are given, by default that of the random bot.
-        prior: of the others; agents that no games connect to an anchor keep it as their rating.
-        agents: others, who may have no games.
+        prior: prior of all ratings that are not given; an agent without games keeps its mean.
+        agents: further agents to rate, which may have no games.
         misfit: standard deviation of the true mean score of two equals about 1/2.
     """
     merged = total(pairs)
@@ -97,7 +97,7 @@ class Quadratic(NamedTuple):
 def maximise(function: Callable[[Floats], Quadratic], start: Floats) -> tuple[Floats, Quadratic]:
     """Return the maximum of a concave function and the function there, by Newton's method.
 
-    A step that would go down is halved until it does not. Raises ``NoConvergence``.
+    A step that would lower the function is halved until it does not. Raises ``NoConvergence``.
     """
     here, there = start, function(start)
     for _ in range(NEWTON_STEPS):
@@ -141,8 +141,8 @@ class _Scale:
     def ratings(self, strengths: Floats, curvature: Floats, information: Floats) -> Ratings:
         """Return ratings with the sandwich covariance C^-1 (J + prior) C^-1.
 
-        It is the inverse of the curvature C where the likelihood is right: there the information J, the variance of
-        its gradient, equals C less the prior. Draws and shared openings make the two differ. Source: V. P. Godambe,
+        C is the curvature, and the information J is the variance of the likelihood's gradient. If the likelihood is
+        right, J + prior equals C. Draws and shared openings make the two differ. Source: V. P. Godambe,
         Annals of Mathematical Statistics 31 (1960), 1208-1211.
         """
         inverse = np.linalg.inv(curvature)
@@ -223,7 +223,7 @@ class _Games:
         return _logistic(strengths[self.first] - strengths[self.second])
 
     def _game_variance(self, expected: Floats) -> Floats:
-        """Return the variance of one game's score in each pair [M], off 0."""
+        """Return the variance of one game's score in each pair [M], kept above 0."""
         return np.asarray(np.maximum(self.dispersion * expected * (1 - expected), LEAST_VARIANCE))
 
     def _laplacian(self, weights: Floats) -> Floats:
@@ -238,7 +238,7 @@ def _score_variance(expected: Floats, misfit: float) -> Floats:
 
 
 def _sums(places: NDArray[np.int64], values: Floats, length: int) -> Floats:
-    """Add up values by their places, numbers below ``length``."""
+    """Add up the values that share a place; places are below ``length``."""
     return np.asarray(np.bincount(places, values, length), dtype=np.float64)
 
 

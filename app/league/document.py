@@ -1,7 +1,7 @@
-"""``league.json``: a league as a document, and back without loss.
+"""``league.json``: lossless conversion of a league to its file and back.
 
-Optional fields may be missing from a file written by hand. ``history`` has one entry for each pair with games, their
-sum, so that the file stays small. A checkpoint's name is its content hash, and so is its ``path`` in the store.
+Optional fields may be missing from a file written by hand. ``history`` has one entry, a sum, for each pair with games,
+so that the file stays small. A checkpoint's name is its content hash, and so is its ``path`` in the store.
 """
 
 from datetime import timedelta
@@ -110,7 +110,7 @@ class LeagueDocument(Value):
 
 
 def dump_league(league: League, run_name: str, config_key: str) -> bytes:
-    """Return a league as its file."""
+    """Return the content of a league's file."""
     best = league.best
     metadata = LeagueMetadata(
         run_name=run_name,
@@ -135,7 +135,7 @@ def dump_league(league: League, run_name: str, config_key: str) -> bytes:
 
 
 def load_league(data: bytes, name: str) -> tuple[League, LeagueMetadata]:
-    """Read a file's content. Raises ``DamagedLeague``, which calls it ``name``."""
+    """Read a file's content. Raises ``DamagedLeague``, whose message names the file ``name``."""
     try:
         document = LeagueDocument.model_validate_json(data)
     except ValidationError as error:

@@ -34,7 +34,7 @@ class Agent(Row, frozen=True):
     kind: AgentKind
     step: int | None = None  # number of trainings behind it; None for a baseline
     elo: Elo | None = None  # None until it is rated; the random bot is at 0
-    elo_stderr: float | None = None  # None also where a rating came without one
+    elo_stderr: float | None = None  # None also if a rating came without one
     matches: int = 0  # rated games behind the rating
     created_us: int | None = None  # time of admission, microseconds since 1970 UTC; None for a baseline
     parent: str | None = None  # its nearest ancestor in the league
@@ -47,7 +47,7 @@ class Agent(Row, frozen=True):
         return self.kind == "baseline" or any(role != "recent" for role in self.roles)
 
     def rated(self, elo: float, stderr: float, matches: int) -> Self:
-        """Return it with another rating."""
+        """Return the agent with another rating."""
         return self.replace(elo=Elo(elo), elo_stderr=stderr, matches=matches)
 
 
@@ -61,8 +61,8 @@ def baseline(name: str) -> Agent:
 class League(Row, frozen=True):
     """The league of one configuration."""
 
-    agents: dict[str, Agent] = field(default_factory=dict)  # by id; those retired lately among them
-    # of pairs of agents, under the lesser id first, then the greater, from the side of the lesser
+    agents: dict[str, Agent] = field(default_factory=dict)  # by id, recently retired ones included
+    # totals of each pair: games[lesser id][greater id], with the scores of the lesser id
     games: dict[str, dict[str, PairTotals]] = field(default_factory=dict)
     champion: str | None = None  # the current model, a member or not
     last_good: str | None = None  # the target of a rollback, once one is known
@@ -97,7 +97,7 @@ class League(Row, frozen=True):
 
     @property
     def best(self) -> Agent | None:
-        """The active checkpoint of the highest rating, the oldest of several; None before one is rated."""
+        """The active checkpoint of the highest rating, the oldest if tied; None before one is rated."""
         rated = [agent for agent in self.checkpoints if agent.elo is not None]
         return max(rated, key=lambda agent: agent.elo or 0.0, default=None)
 
@@ -109,7 +109,7 @@ class League(Row, frozen=True):
         return games and games.flipped
 
     def lineage(self, agent: Agent) -> tuple[str, ...]:
-        """Return the ids of an agent's known ancestors, nearest first; it need be no member."""
+        """Return the ids of an agent's known ancestors, nearest first; the agent need not be a member."""
         found: list[str] = []
         parent = agent.parent
         while parent is not None and parent not in found:
@@ -123,7 +123,7 @@ class League(Row, frozen=True):
         return self.replace(agents={**self.agents, agent.id: agent})
 
     def with_baselines(self, names: Iterable[str]) -> Self:
-        """Return it with these built-in players and no others; their ratings and games stay as they are."""
+        """Return the league with exactly these built-in players; ratings of kept ones and all games stay."""
         wanted, present = set(names), {agent.id for agent in self.baselines}
         if wanted == present:
             return self
@@ -153,7 +153,7 @@ class League(Row, frozen=True):
         )
 
     def without(self, name: str) -> Self:
-        """Retire an agent; nothing for one that is no member."""
+        """Retire an agent; an unknown one changes nothing."""
         agent = self.agents.get(name)
         return self if agent is None else self.with_agent(agent.replace(retired=True))
 
@@ -185,7 +185,7 @@ LEAGUE_READS: frozenset[type[Payload]] = frozenset(
         RegressionDetected,
     }
 )
-"""The payload types that a league follows from."""
+"""The payload types that change a league."""
 
 
 def fold_league(league: League, event: Event[Payload], settings: AdmissionSettings) -> League:
@@ -196,9 +196,9 @@ def fold_league(league: League, event: Event[Payload], settings: AdmissionSettin
 def league_after(  # noqa: C901 - one case an event
     league: League, data: Payload, now_us: int, settings: AdmissionSettings
 ) -> League:
-    """Return the league after an event's data, recorded at a time in microseconds since 1970 UTC.
+    """Return the league after an event's data; ``now_us`` is in microseconds since 1970 UTC.
 
-    Games of gates are left out: they decide about one pair over and over, and would bias the ratings.
+    Gate games are left out, because they repeat one pair and would bias the ratings.
     """
     match data:
         case CheckpointAdded():

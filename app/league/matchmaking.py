@@ -1,4 +1,4 @@
-"""Matchmaking: a model's opponents, in self-play by categories, in evaluations by a strategy.
+"""Matchmaking: a model's opponents, by categories in self-play and by strategy in evaluations.
 
 In self-play the category is drawn first, then the agent in it, because otherwise the number of agents would change the
 shares. A category without members leaves its share to the others, in proportion. Agents may be in several categories: a
@@ -25,10 +25,10 @@ class Pick(NamedTuple):
 
 
 def win_probability(league: League, hero: Agent, other: Agent, prior_games: float) -> float:
-    """Return the score in (0, 1) that the hero may expect against another agent.
+    """Return the hero's expected score, in (0, 1), against another agent.
 
-    The expectation from the ratings, 1/2 without them, counts as ``prior_games`` games beside those really played: few
-    games hardly move it, many outweigh it.
+    The score that ratings predict, 1/2 without ratings, counts as ``prior_games`` games in addition to those really
+    played. So few games hardly move it, and many outweigh it.
     """
     believed = 0.5 if hero.elo is None or other.elo is None else expected_score(hero.elo - other.elo)
     played = league.between(hero.id, other.id)
@@ -65,7 +65,7 @@ def former_winners(league: League, hero: Agent, lost_games: int) -> frozenset[st
 
 
 def categories(league: League, hero: Agent, settings: MatchmakingSettings) -> Mapping[Category, Weights]:
-    """Return the agents of every category; the hero, a member or not, is in none but the mirror.
+    """Return the agents of every category; the hero is only in the mirror.
 
     With fewer than ``cold_start`` checkpoints there are only baselines, not even the mirror.
     """
@@ -123,13 +123,13 @@ PRIOR_GAMES = 10.0  # games that the ratings count for in the strategy ``pfsp``
 def select(
     league: League, strategy: Strategy, hero: Agent, count: int = 1, *, seed: int = 0, curve: Curve = "hard"
 ) -> tuple[Agent, ...]:
-    """Return up to ``count`` different active members, never the hero, who need be no member.
+    """Return up to ``count`` different active members other than the hero, which need not be a member.
 
-    - ``champion``: the current model; where that is no member, or the hero, the first of ``top_k``. Just one.
+    - ``champion``: the current model, or the first of ``top_k`` if that is the hero or no member; at most one.
     - ``top_k``: the checkpoints of the highest ratings first; the unrated are left out.
     - ``random``: drawn by ``seed``, all equally likely.
     - ``recent``: the newest checkpoints first.
-    - ``round_robin``: the turn of number ``seed``, which begins where the one before ended.
+    - ``round_robin``: turn number ``seed`` through all members; it begins where the turn before ended.
     - ``pfsp``: drawn by ``seed``, with the ``curve_weight`` of the win probability.
     """
     others = [agent for agent in league.active if agent.id != hero.id]

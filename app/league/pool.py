@@ -6,8 +6,8 @@ forgotten. Most are games of candidates, which are trained against their predece
 gain on other agents; these games would stretch the scale with each generation (ADR-017).
 
 Learned models are rated by their games against each other. A built-in player beats any model now and then, because
-of openings and noise, so its games count only against models that it scores a tenth or more against: these place it,
-and with the random bot the zero.
+of openings and noise, so its games count only against models that it scores a tenth or more against. These place it
+and, for the random bot, the zero of the scale.
 """
 
 from collections import Counter
@@ -61,18 +61,18 @@ def rate(pairs: Iterable[PairTotals], agents: Iterable[str] = (), anchors: Mappi
 
 
 class Pool(Row, frozen=True):
-    """Games that rate models."""
+    """Games of the agents that are rated together."""
 
-    # models rated last, the latest last, that are not rated again unless they are promoted
+    # latest rated models, newest last, that are not rated again unless they are promoted
     candidates: tuple[str, ...] = ()
-    # totals of all games among these and the agents that are rated again, by names
+    # totals of all games among candidates and the agents that are rated again, ordered by names
     pairs: tuple[PairTotals, ...] = ()
 
     def after(self, played: Iterable[PairTotals], known: Collection[str], candidate: str | None = None) -> Self:
         """Add games, and forget those of agents that are neither known nor candidates.
 
         ``known`` agents (members, latest champions) are rated again with new games. ``candidate`` is the model that
-        these games rate, if they do; it may be known.
+        these games rate, if any; it may be a known agent.
         """
         others = (name for name in self.candidates if name != candidate)
         latest = [name for name in (*others, candidate) if name is not None and name not in known]
@@ -82,11 +82,11 @@ class Pool(Row, frozen=True):
         return self.replace(candidates=candidates, pairs=tuple(pairs))
 
     def ratings(self, hero: str, played: Iterable[PairTotals] = ()) -> Ratings:
-        """Fit all games together, including those of a model that may have none."""
+        """Fit all games together; ``hero`` is rated even without games."""
         return rate((*self.pairs, *played), agents=(hero,))
 
     def games(self, played: Iterable[PairTotals] = ()) -> Counter[str]:
-        """Return the number of games behind each agent's rating, these included."""
+        """Return the number of games behind each agent's rating, ``played`` included."""
         counted = Counter[str]()
         for pair in (*self.pairs, *played):
             counted.update({pair.first: pair.games, pair.second: pair.games})

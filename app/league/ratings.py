@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 PER_ELO = log(10) / ELO_SCALE  # log-odds of one Elo
 LEAST_ERROR = 1.0  # Elo; no rating is published with a smaller error
-BISECTIONS = 60  # halvings of 20,000 Elo: the rest is below 1e-13
+BISECTIONS = 60  # halvings of 20,000 Elo: the remaining width is below 1e-13
 
 
 class RatingPrior(NamedTuple):
@@ -54,7 +54,7 @@ def performance_rating(results: Sequence[OpponentScore], prior: RatingPrior = UN
     The likelihood is logistic (Bradley and Terry 1952, in one dimension); the prior keeps a perfect score finite. The
     standard error is the root of the sum of squares of
 
-    - 1 / sqrt(Fisher information), the prior's included; a draw is half a win, which overstates it;
+    - 1 / sqrt(Fisher information), the prior's included; a draw is half a win, which overstates this term;
     - the opponents' errors, weighted by their shares of the information. They are taken as fully correlated, because
       opponents are mostly ancestors of each other: a rating far along a chain is as uncertain as the chain.
     """
@@ -98,12 +98,12 @@ class Ratings:
         return _estimate(self.elo[a] - self.elo[b], variance)
 
     def comparable(self) -> dict[str, Estimate]:
-        """Return ratings with quasi-variances: squared errors add up in a difference.
+        """Return ratings whose squared errors add up in a difference (quasi-variances).
 
-        These errors hold between any two agents, the anchor included; the anchor's is the uncertainty of the scale's
-        zero. An error over the anchor would contain that zero, which all agents share, and say nothing about their
-        order. Quasi-variances are the least-squares approximation to the variances of all differences. They are at
-        least ``LEAST_ERROR`` squared. Source: D. Firth and R. X. de Menezes, Biometrika 91 (2004), 65-80.
+        These errors hold between any two agents, the anchor included; the anchor's error is that of the scale's zero.
+        Errors relative to the anchor would include the zero's error, which all agents share and which says nothing
+        about their order. Quasi-variances are the least-squares approximation to the variances of all differences.
+        They are at least ``LEAST_ERROR`` squared. Source: D. Firth and R. X. de Menezes, Biometrika 91 (2004), 65-80.
         """
         count, alone = len(self.agents), np.diag(self.covariance)
         differences = alone[:, None] + alone[None, :] - 2 * self.covariance

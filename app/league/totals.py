@@ -10,7 +10,7 @@ PRIOR_VARIANCE = 1.0  # that of four games between equals
 
 
 class PairTotals(Row, frozen=True):
-    """Totals of all games between two agents; with more players, of one against the other in all other seats."""
+    """Totals of all games between two agents; with more than two players, the other agent has all other seats."""
 
     first: str  # the agent whose scores these are
     second: str  # its opponent
@@ -21,7 +21,7 @@ class PairTotals(Row, frozen=True):
 
     @classmethod
     def of_rotations(cls, first: str, second: str, counts: tuple[int, ...]) -> Self:
-        """Count rotations as ``MatchResult`` does: how many brought 0, 1 … 2 P (P - 1) half points."""
+        """Return totals of rotations: ``counts[k]`` of them brought k half points, as in ``MatchResult``."""
         players, rotations = PLAYERS_OF[len(counts)], sum(counts)
         scores = [half_points / (2 * (players - 1)) for half_points in range(len(counts))]
         return cls(
@@ -58,7 +58,7 @@ class PairTotals(Row, frozen=True):
 
     @property
     def dispersion(self) -> float:
-        """The variance of the score, as a multiple of that of independent games without draws: n m (1 - m).
+        """The variance of the score, relative to that of independent games without draws, n m (1 - m).
 
         Draws, and openings that are played from both sides, make it less than one; games that repeat each other make
         it more. A few observations hardly move it away from one.
@@ -75,7 +75,7 @@ def totals_of(hero: str, matches: Iterable[MatchResult]) -> tuple[PairTotals, ..
 
 
 def total(pairs: Iterable[PairTotals]) -> tuple[PairTotals, ...]:
-    """Add up the totals of the same two agents, from whichever side; in the order of the names."""
+    """Add up the totals of the same two agents, seen from either side, in the order of the names."""
     found: dict[tuple[str, str], PairTotals] = {}
     for pair in pairs:
         ordered = pair if pair.first < pair.second else pair.flipped

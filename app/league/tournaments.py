@@ -1,7 +1,7 @@
-"""Background tournaments: matches of members while nothing else is to be evaluated.
+"""Background tournaments: matches between members while no other evaluation waits.
 
-They connect the ratings of a league. Gauntlets alone would be biased: a new model plays those it was trained against,
-and a member was admitted by a lucky gauntlet.
+They connect the ratings of a league. Gauntlets alone would be biased, because a new model plays opponents that it was
+trained against, and a lucky gauntlet makes admission likelier.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from app.events import MatchesRequested
 from app.league.league import Agent, League
 from app.league.pool import saturated
 
-OPPONENTS_AT_ONCE = 4  # most of one request, because other evaluations wait until a running one is finished
+OPPONENTS_AT_ONCE = 4  # most opponents of one request, because other evaluations wait until a running one is finished
 
 
 class Pairing(NamedTuple):
@@ -27,7 +27,7 @@ class Pairing(NamedTuple):
 def round_robin(names: Sequence[str]) -> tuple[tuple[Pairing, ...], ...]:
     """Return the rounds of a tournament in which everybody is matched with everybody once.
 
-    The circle method: one stays, the others rotate; of an odd number one pauses in each round.
+    The circle method: one agent stays, the others rotate; with an odd number, one pauses in each round.
     """
     circle: list[str | None] = [*names, *([None] if len(names) % 2 else [])]
     rounds = []
@@ -48,7 +48,7 @@ def placement(league: League, newcomer: Agent, count: int) -> tuple[Pairing, ...
     """
 
     def information(agent: Agent) -> float:
-        """Return p (1 - p), which each game already played reduces."""
+        """Return p (1 - p) divided by 1 + the games already played."""
         if newcomer.elo is None and agent.elo is None:
             return 0.0
         p = 0.5 if newcomer.elo is None or agent.elo is None else expected_score(newcomer.elo - agent.elo)
@@ -66,7 +66,7 @@ def placement(league: League, newcomer: Agent, count: int) -> tuple[Pairing, ...
 
 
 def tournaments(league: League, newcomer: Agent, settings: TournamentSettings, seed: int) -> Iterator[MatchesRequested]:
-    """Iterate over the matches that the admission of a newcomer to the league leads to.
+    """Yield the match requests that follow a newcomer's admission.
 
     The new member plays placement matches. When its step is due, a round robin follows, in the order of the circle
     method, so that each member's games are spread evenly. Pairs with a one-sided expected score are skipped, and so

@@ -1,10 +1,10 @@
-"""A network made fast for play: no gradients, both heads in one multiplication, the same for each row in any batch.
+"""Fast inference for play: no gradients, both heads in one multiplication, outputs independent of the batch.
 
-Linear layers are oneDNN's where there is AVX-512. There, MKL adds up a row's products in an order that depends on the
-number of rows, so what a network says of one position would depend on how many others are asked about at the same time,
-and a game on the games played beside it. oneDNN adds up alike from ``FEWEST`` rows on. On processors that are not
-Intel's it is also faster, because MKL keeps to AVX2 there. The operation is the one that ``torch.compile`` puts in the
-place of linear layers; it is private to PyTorch, and where it is missing MKL does the work.
+Where the CPU has AVX-512, oneDNN computes the linear layers. MKL would sum a row's products there in an order that
+depends on the number of rows. A network's output for a position would then depend on how many others are in the batch,
+and a game on the games played beside it. oneDNN keeps one order from ``FEWEST`` rows on. On processors other than
+Intel's it is also faster, because MKL uses only AVX2 there. ``torch.compile`` replaces linear layers by the same oneDNN
+operation. The operation is private to PyTorch; where it is missing, MKL computes the layers.
 """
 
 import numpy as np
@@ -20,8 +20,8 @@ from app.learning.network import Parameters, load_network, masked_log_probs
 _AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if _AVX512 else None
 
-FEWEST = 4  # rows; with fewer, either library adds up in another order
-STEP = 64  # rows; oneDNN compiles for every number of them, which takes as long as the multiplication
+FEWEST = 4  # rows; with fewer, both libraries sum in another order
+STEP = 64  # rows; padded to multiples, because oneDNN compiles for each number, as slowly as it multiplies
 
 
 class NoLegalAction(FlyballError):
@@ -29,10 +29,10 @@ class NoLegalAction(FlyballError):
 
 
 class Policy:
-    """A snapshot of an ``ActorCritic`` that plays, safe to use from threads: it copies the parameters.
+    """A thread-safe snapshot of an ``ActorCritic`` for play; it copies the parameters.
 
-    It computes on ``device``; what goes in and comes out lies in main memory. Raises ``BadParameters`` when the tensors
-    do not fit the settings.
+    The network runs on ``device``; inputs and outputs are arrays in main memory. Raises ``BadParameters`` when the
+    tensors do not fit the settings.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class Policy:
     def forward(
         self, obs: NDArray[np.generic], mask: NDArray[np.bool_], temperature: float = 1.0
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return log-probabilities [N, A] and values [N], both float32, of observations [N, D], float32 or uint8.
+        """Return log-probabilities [N, A] and values [N], both float32.
 
-        Illegal actions get about -1e9, whose probability is exactly 0. Raises ``NoLegalAction`` when a row of the
-        mask [N, A] is empty.
+        Observations [N, D] are float32 or uint8. Illegal actions get about -1e9, whose probability is exactly 0. Raises
+        ``NoLegalAction`` when a row of the mask [N, A] is empty.
         """
         if not mask.any(axis=1).all():
             raise NoLegalAction(
@@ -68,13 +68,13 @@ class Policy:
             return log_probs.cpu().numpy(), output[:, self.actions].cpu().numpy()
 
     def outputs(self, obs: NDArray[np.generic]) -> NDArray[np.float32]:
-        """Return what the network itself says [N, A + 1]: a logit for each action, legal or not, then the value."""
+        """Return the raw outputs [N, A + 1]: a logit for each action, legal or not, then the value."""
         with torch.inference_mode():
             outputs: NDArray[np.float32] = self._forward(obs).cpu().numpy()
             return outputs
 
     def weights(self) -> dict[str, NDArray[np.float32]]:
-        """Return the matrices by layer, [inputs, outputs] each; the two heads apart."""
+        """Return each layer's weight matrix [inputs, outputs], with separate entries for the two heads."""
         matrices = {f"trunk.{number}": weight for number, (weight, _) in enumerate(self._trunk)}
         heads = self._heads[0]
         matrices |= {"policy_head": heads[: self.actions], "value_head": heads[self.actions :]}
@@ -88,7 +88,7 @@ class Policy:
 
 
 def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return ``inputs`` [N, K] times the transposed ``weight`` [M, K], plus ``bias`` [M]: [N, M]; without gradients."""
+    """Return ``inputs`` [N, K] times transposed ``weight`` [M, K] plus ``bias`` [M], without gradients."""
     if _ONEDNN and inputs.is_cpu:
         product: Tensor = _ONEDNN(inputs, weight, bias, "none", [], "")
         return product
@@ -96,10 +96,10 @@ def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 
 
 def padded(features: Tensor) -> Tensor:
-    """Return ``features`` [N, K] as float32, followed by as many rows of zeros as ``linear`` needs."""
+    """Return ``features`` [N, K] as float32, padded with the rows of zeros that ``linear`` needs."""
     rows = len(features)
     wanted = max(rows, FEWEST)
-    if _ONEDNN and features.is_cpu:  # a power of two, above STEP a multiple of it
+    if _ONEDNN and features.is_cpu:  # a multiple of STEP, below it a power of two
         wanted = -(-rows // STEP) * STEP if rows > STEP // 2 else max(FEWEST, 1 << (rows - 1).bit_length())
     if wanted == rows:
         return features.float()
@@ -114,5 +114,5 @@ def _copied(layer: torch.nn.Module) -> tuple[Tensor, Tensor]:
 
 
 def _tensor(array: NDArray[np.generic]) -> Tensor:
-    # PyTorch warns of arrays it could write to by mistake; those of a shard read from disk are read-only.
+    # Read-only arrays, as in shards read from disk, are copied, because PyTorch warns of tensors that share them.
     return torch.from_numpy(array if array.flags.writeable else array.copy())

@@ -1,4 +1,4 @@
-"""The jobs an engine runs: draw a first model, or train one on shards. Results depend on the spec alone."""
+"""Engine jobs: draw a first model, or train one on shards. Results depend on the spec alone."""
 
 import time
 from dataclasses import asdict
@@ -59,7 +59,7 @@ class TrainSpec(Settings):
     device: Literal["cpu", "cuda"] = "cpu"
 
 
-def initialise(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001  # a job, with nothing to tell
+def initialise(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001  # a job, with nothing to report
     """Draw a configuration's first parameters and store them; return the model, at step 0."""
     wanted = InitialiseSpec.model_validate(spec)
     config = wanted.config
@@ -72,8 +72,8 @@ def initialise(spec: JsonObject, report: Report) -> JsonObject:  # noqa: ARG001 
 def train(spec: JsonObject, report: Report) -> JsonObject:
     """Train a model on shards and store the result; return it with the metrics of its last epoch.
 
-    Reports ``epoch``, ``epochs`` and the losses after each epoch. Nothing is stored unless all went well, and the
-    same spec gives the same model. Raises ``UnfitData``, ``UnfinishedEpisode``, ``TrainingDiverged``, and what
+    Reports ``epoch``, ``epochs`` and the losses after each epoch. Nothing is stored after an error. The same
+    spec gives the same model. Raises ``UnfitData``, ``UnfinishedEpisode``, ``TrainingDiverged``, and what
     reading the store raises.
     """
     begun = time.perf_counter()
@@ -120,9 +120,9 @@ def train(spec: JsonObject, report: Report) -> JsonObject:
 
 
 def annealed(ppo: PpoSettings, step: int) -> PpoSettings:
-    """Return the settings of the training at ``step``: the entropy coefficient falls linearly.
+    """Return the settings at ``step``, with the entropy coefficient annealed linearly.
 
-    The step belongs to the model, so after a rollback exploration returns to the restored model's level.
+    The step belongs to the model, so a rollback also restores the entropy coefficient.
     """
     if ppo.entropy_coef_end is None:
         return ppo
@@ -132,5 +132,5 @@ def annealed(ppo: PpoSettings, step: int) -> PpoSettings:
 
 
 def _published(metrics: EpochMetrics) -> dict[str, float]:
-    """Return what events say of an epoch."""
+    """Return the metrics of an epoch that are published in events."""
     return {name: value for name, value in asdict(metrics).items() if name != "gradient_norm"}

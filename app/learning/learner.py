@@ -1,4 +1,4 @@
-"""One training, by PPO or by imitation: from a model and samples to the next model, all in memory."""
+"""Training of one model into the next, by PPO or imitation, in memory."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,12 +33,12 @@ class CloningMetrics:
 
     cross_entropy: float  # of the player's actions under the network, nats
     value_loss: float  # mean squared error of the critic
-    accuracy: float  # share of the rows where the network finds the player's action the most probable
+    accuracy: float  # share of rows where the player's action is the network's most probable one
 
 
 @dataclass(frozen=True, slots=True)
 class Improvement(Generic[M]):
-    """What a training leaves: weights, state of the optimizer, metrics ``M`` of the last epoch."""
+    """Result of a training, with metrics of type ``M``."""
 
     parameters: bytes  # a safetensors file
     optimizer: bytes  # a safetensors file
@@ -68,7 +68,7 @@ def improve(
 def imitate(
     base: Checkpoint, samples: Samples, settings: CloningSettings, *, seed: int, device: torch.device
 ) -> Improvement[CloningMetrics]:
-    """Train a copy of ``base`` to do what was done in ``samples``; otherwise as ``improve``."""
+    """Train a copy of ``base`` to imitate the actions in ``samples``; otherwise as ``improve``."""
     network, optimizer = _learner(base, settings.learning_rate, device)
     generator, samples = torch.Generator().manual_seed(seed), samples.to(device)
     for _ in range(settings.epochs):
@@ -84,7 +84,7 @@ def imitate(
 
 
 def load_adam(network: ActorCritic, learning_rate: float, state: bytes | None) -> Adam:
-    """Return Adam over a network's parameters, with the ``state`` that ``adam_to_bytes`` returned, if any.
+    """Return Adam over a network's parameters, with a ``state`` from ``adam_to_bytes``, if any.
 
     Raises ``BadParameters`` when the state is of another network.
     """

@@ -1,4 +1,4 @@
-"""The actor-critic network: one shared trunk, a policy head and a value head; its devices and its bytes."""
+"""The actor-critic network: a shared trunk and two heads; its devices and serialisation."""
 
 import re
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from app.config import NetworkSettings
 from app.core import FlyballError
 
-MASKED_LOGIT = -1e9  # minus infinity: its probability underflows to exactly 0 and its gradient is 0, not NaN
-TRUNK_GAIN, POLICY_GAIN, VALUE_GAIN = sqrt(2.0), 0.01, 1.0  # a first policy close to uniform, a critic of unit scale
+MASKED_LOGIT = -1e9  # as minus infinity: its probability underflows to exactly 0 and its gradient is 0, not NaN
+TRUNK_GAIN, POLICY_GAIN, VALUE_GAIN = sqrt(2.0), 0.01, 1.0  # for a near-uniform first policy and a critic of unit scale
 
 Parameters = dict[str, Tensor]
 
@@ -24,7 +24,7 @@ class UnknownDevice(FlyballError):
 
 
 class BadParameters(FlyballError):
-    """Bytes that are no parameters, or parameters of another network."""
+    """Bytes that are not parameters, or parameters of another network."""
 
 
 class ActorCritic(nn.Module):
@@ -54,7 +54,7 @@ def _linear(inputs: int, outputs: int) -> nn.Linear:
 
 
 def init_policy(settings: NetworkSettings, obs_size: int, actions: int, seed: int) -> Parameters:
-    """Draw the first parameters of a network: orthogonal weights, the same for the same arguments, and biases of 0."""
+    """Draw a network's first parameters from a seed: orthogonal weights and zero biases."""
     network, generator = ActorCritic(settings, obs_size, actions), torch.Generator().manual_seed(seed)
     gains = [(layer, TRUNK_GAIN) for layer in network.trunk]
     for layer, gain in (*gains, (network.policy_head, POLICY_GAIN), (network.value_head, VALUE_GAIN)):
@@ -83,8 +83,8 @@ def masked_log_probs(logits: Tensor, mask: Tensor) -> Tensor:
 
 
 def parameters_to_bytes(state: Mapping[str, Tensor]) -> bytes:
-    """Return tensors, named in any order and on any device, in the safetensors format: always the same bytes."""
-    # Each is copied, because the format demands tensors that share their memory with no other.
+    """Return tensors as a safetensors file; their order and device do not change its bytes."""
+    # Each tensor is copied, because the format forbids tensors that share memory.
     copies = {name: state[name].detach().cpu().clone(memory_format=torch.contiguous_format) for name in sorted(state)}
     return safetensors.torch.save(copies)
 
@@ -104,7 +104,7 @@ def bytes_to_parameters(data: bytes) -> Parameters:
 
 
 def missing_device(device: str) -> str | None:
-    """Return why networks cannot run on ``device`` here, None when they can. Raises ``UnknownDevice``."""
+    """Return why ``device`` is unavailable here, None if it is available. Raises ``UnknownDevice``."""
     match = re.fullmatch(r"cpu|cuda(?::(\d+))?", device)
     if match is None:
         raise UnknownDevice(f"There is no device {device!r}.", hint="Write cpu, cuda or cuda:1.")
@@ -117,5 +117,5 @@ def missing_device(device: str) -> str | None:
 
 
 def use_one_thread() -> None:
-    """Let this process compute with one thread: small batches gain nothing from more, and sums keep their order."""
+    """Limit PyTorch to one thread: small batches gain nothing from more, and sums keep their order."""
     torch.set_num_threads(1)

@@ -15,7 +15,7 @@ from app.learning.samples import Samples, minibatches
 
 @dataclass(frozen=True, slots=True)
 class EpochMetrics:
-    """Means over one epoch. Losses without their coefficients; entropy and KL divergence in nats."""
+    """Means over one epoch. Losses exclude their coefficients; entropy and KL divergence are in nats."""
 
     policy_loss: float
     value_loss: float
@@ -26,7 +26,7 @@ class EpochMetrics:
 
 
 class TrainingDiverged(FlyballError):
-    """The update went wrong, as the epoch's ``metrics`` show, and must be thrown away."""
+    """The update diverged and must be discarded; ``metrics`` are those of its last epoch."""
 
     def __init__(self, complaint: str, metrics: EpochMetrics) -> None:
         super().__init__(
@@ -48,12 +48,12 @@ def update(
     """Improve ``network`` in place; return the metrics of the last epoch. Raises ``TrainingDiverged``.
 
     Args:
-        network: on the device of ``samples``; it is, or was shortly before, the policy that played them.
-        optimizer: over its parameters.
+        network: on the device of ``samples``; it played them, or is a slightly later policy.
+        optimizer: over the parameters of ``network``.
         samples: rows to learn from.
         settings: coefficients and limits.
-        generator: shuffles, on the CPU, so that a seed means the same on every device.
-        report: receives the number, from 1, and the metrics of each epoch.
+        generator: shuffles the rows; on the CPU, so that a seed gives the same order on every device.
+        report: receives each epoch's number, from 1, and its metrics.
     """
     for epoch in range(1, settings.epochs + 1):
         parts = []
@@ -91,13 +91,13 @@ def losses(logits: Tensor, values: Tensor, batch: Samples, settings: PpoSettings
 
 
 def clipped_value_loss(values: Tensor, old: Tensor, target: Tensor, epsilon: float) -> Tensor:
-    """Return the mean over samples [N] of the larger squared error, of the value and of the clipped value."""
+    """Return the mean of the larger squared error: of the values [N] or of the clipped values."""
     clipped = old + (values - old).clamp(-epsilon, epsilon)
     return torch.maximum((values - target).square(), (clipped - target).square()).mean()
 
 
 def descend(network: ActorCritic, optimizer: Adam, loss: Tensor, max_norm: float) -> Tensor:
-    """Take a step down the loss's gradient; return its norm [] before it was clipped to ``max_norm``."""
+    """Take an optimiser step; return the gradient's norm [] before it was clipped to ``max_norm``."""
     optimizer.zero_grad()
     torch.autograd.backward(loss)
     norm = torch.nn.utils.clip_grad_norm_(network.parameters(), max_norm)

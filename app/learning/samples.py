@@ -1,4 +1,4 @@
-"""From the rows of shards to the tensors an update reads, with their advantages."""
+"""Samples: the tensors an update reads, made from shards, with advantages."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -16,20 +16,20 @@ from app.store import Shard
 
 
 class UnfinishedEpisode(FlyballError):
-    """The last row of a seat's game is neither done nor truncated, so what it leads to is unknown."""
+    """An episode's last row is neither done nor truncated, so the value after it is unknown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples:
-    """N decisions."""
+    """Tensors of N decisions."""
 
     obs: Tensor  # [N, D] uint8 or float32
-    mask: Tensor  # [N, A] what was legal
+    mask: Tensor  # [N, A] legal actions
     action: Tensor  # [N, 1] int64
-    temperature: Tensor  # [N, 1] what the logits were divided by
+    temperature: Tensor  # [N, 1] divisor of the logits when the action was drawn
     log_prob: Tensor  # [N] of the action, under the policy that played
-    value: Tensor  # [N] the critic's value then
-    advantage: Tensor  # [N] of mean 0 and deviation 1, unless they were asked for as they are
+    value: Tensor  # [N] by the critic that played
+    advantage: Tensor  # [N] of mean 0 and deviation 1 if normalised
     target: Tensor  # [N] the critic's training targets
 
     def __len__(self) -> int:
@@ -41,12 +41,12 @@ class Samples:
 
 
 def minibatches(samples: Samples, size: int, generator: torch.Generator) -> Iterator[Samples]:
-    """Return all samples once, shuffled, in batches of about ``size``. A seed means the same on every device."""
+    """Return all samples, shuffled, in batches of about ``size``. A seed gives one order on every device."""
     batches = max(1, round(len(samples) / size))
     order = torch.randperm(len(samples), generator=generator).to(samples.action.device)
     cuts = [len(samples) * batch // batches for batch in range(1, batches)]
     columns = (getattr(samples, field.name) for field in fields(samples))
-    # Shuffled once, by whole rows, which ``column[order]`` would copy by elements; so the batches are views.
+    # All rows are shuffled at once, so that batches are views; ``column[order]`` would copy by elements, not by rows.
     shuffled = (column.index_select(0, order).tensor_split(cuts) for column in columns)
     return (Samples(*batch) for batch in zip(*shuffled, strict=True))
 
@@ -54,9 +54,9 @@ def minibatches(samples: Samples, size: int, generator: torch.Generator) -> Iter
 def advantages(rows: Shard, gamma: float, gae_lambda: float) -> NDArray[np.float32]:
     """Return the advantage of each row [R] by generalised advantage estimation (Schulman et al. 2016).
 
-    An episode is one seat's rows of one game, in the order of its steps. A row that is done leads nowhere, even if it
-    is marked as truncated too; a truncated row leads to a state worth ``bootstrap``; any other row to the seat's next
-    one. Raises ``UnfinishedEpisode``.
+    An episode is one seat's rows of one game, in the order of its steps. The value after a row is 0 if the row is
+    done, even if it is truncated too; ``bootstrap`` if it is truncated; otherwise the value of the seat's next row.
+    Raises ``UnfinishedEpisode``.
     """
     order = np.lexsort((rows.step, rows.seat, rows.game))
     ends = (rows.done | rows.truncated)[order]
@@ -96,7 +96,7 @@ def _layers(ends: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
 
 
 def make_samples(shards: Sequence[Shard], gamma: float, gae_lambda: float, *, normalise: bool = True) -> Samples:
-    """Estimate the advantages within each shard and put all rows together. Raises ``UnfinishedEpisode``.
+    """Join the rows of all shards, with advantages estimated within each shard. Raises ``UnfinishedEpisode``.
 
     With a lambda of 1 the targets are the returns. ``normalise`` gives the advantages mean 0 and deviation 1.
     """
@@ -117,7 +117,7 @@ def make_samples(shards: Sequence[Shard], gamma: float, gae_lambda: float, *, no
 
 
 def explained_variance(samples: Samples) -> float | None:
-    """Return the part of the targets' variance that the old values explain; None where targets do not vary."""
+    """Return the part of the targets' variance that the old values explain; None if targets do not vary."""
     variance = float(samples.target.var(correction=0))
     if variance < 1e-12:
         return None
@@ -125,12 +125,12 @@ def explained_variance(samples: Samples) -> float | None:
 
 
 def oriented(samples: Samples, symmetries: Sequence[Symmetry], generator: torch.Generator) -> Samples:
-    """Return each sample as it is or as one of its images, drawn evenly; copies.
+    """Replace each sample by itself or one of its symmetric images, drawn uniformly.
 
-    The log-probability stays that of the action as it was played, since the original drew it: PPO's ratio is then the
-    importance weight of the image, and its clip lets the policy approach an image until it treats it like the original.
-    So the KL divergence of an update includes the policy's asymmetry. The policy's own log-probability of the image
-    would hide that, and makes policies collapse (ADR-022).
+    An image keeps the log-probability of the action as it was played, because the action was drawn in the original.
+    PPO's ratio is then the importance weight of the image, and its clip lets the policy approach an image until it
+    treats the image like the original. So the KL divergence of an update includes the policy's asymmetry. The policy's
+    own log-probability of the image would hide the asymmetry, and makes policies collapse (ADR-022).
     """
     if not symmetries:
         return samples
@@ -152,7 +152,7 @@ def prepare(
     *,
     normalise: bool = True,
 ) -> Samples:
-    """Return the shards' rows with their advantages, seen in the game's mirrors where the settings say so.
+    """Return the shards' samples with advantages, replaced by symmetric images if the settings say so.
 
     Raises ``UnfinishedEpisode``.
     """

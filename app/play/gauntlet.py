@@ -1,7 +1,7 @@
-"""Gauntlets: which opponents a model plays, split into batches for several processes, and put together again.
+"""Gauntlets: plan a model's opponents, split the games into batches, gather the results.
 
-Opponents are split as well as games, because a single champion would otherwise keep one process busy and leave the
-others idle. A lost batch costs only its own games.
+The games against one opponent are split too, because a single champion would otherwise keep one process busy and leave
+the others idle. A lost batch costs only its own games.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,12 +16,12 @@ from app.play.match_statistics import MatchGames, MatchStatistics, match_statist
 
 CHAMPION = "champion"
 MODEL = "model"
-MEMBER = "member_"  # prefix of the roles of drawn members; a model keeps such a role for one gauntlet only
+MEMBER = "member_"  # role prefix of drawn league members; such a role lasts for one gauntlet only
 ATTEMPTS = 2  # tries of a batch that raises
 
 
 class Opponent(Settings):
-    """One opponent of a gauntlet, and how many games are played against it."""
+    """An opponent of a gauntlet, and the number of games against it."""
 
     name: str = Field(min_length=1, description="its role, for instance 'champion'; a built-in player's name")
     kind: str = Field(min_length=1, description="'model', or which built-in player of the game it is")
@@ -36,7 +36,7 @@ class Opponent(Settings):
 
     @property
     def player(self) -> str:
-        """Its model's hash, or the name of a built-in player."""
+        """The hash of the opponent's model, or the name of a built-in player."""
         return self.model or self.kind
 
 
@@ -49,12 +49,12 @@ def plan_gauntlet(
     *,
     saturated: Collection[str] = (),
 ) -> tuple[Opponent, ...]:
-    """Return the opponents of ``model``, the random bot first, and the candidates, which are models by their role.
+    """Return the opponents of ``model``: built-in players, random first, then ``candidates``, pairs of role and model.
 
-    A model never plays itself, because a champion would lose rating by beating itself, and plays no model twice: the
-    first role counts. The numbers of games are rounded up so that every seat is taken equally often. Few games are
-    played with the ``saturated``, whose score against models like this one is one-sided, to notice when it changes;
-    but the champion and the newest lasting anchor are played in full, because the gate and the watchdog depend on them.
+    A model never plays itself, because a champion would lose rating by beating itself. A candidate with several roles
+    plays once, in its first role. Games are rounded up to whole rotations, so that every seat is taken equally often.
+    ``saturated`` players have one-sided scores against models like this one; a few games suffice to notice a change.
+    The champion and the newest lasting anchor always get all games, because the gate and the watchdog depend on them.
     """
 
     def games(role: str, player: str) -> int:
@@ -77,7 +77,7 @@ def plan_gauntlet(
 
 
 def plan_matches(players: Iterable[str], games: int, config: GameConfig) -> tuple[Opponent, ...]:
-    """Return as opponents league members, by content hash, and built-in players, with whole rotations of games."""
+    """Return ``players``, model hashes or built-in names, as opponents with whole rotations of games."""
     rotated = _rotated(games, config.players)
     return tuple(
         Opponent(name=name, kind=name, games=rotated)
@@ -96,7 +96,7 @@ class NothingPlayed(FlyballError):
 
 
 class Batch(Settings):
-    """Games ``first`` … ``first + games - 1`` of the match against one opponent: whole rotations."""
+    """Consecutive games of one match, in whole rotations; the first game has the number ``first``."""
 
     opponent: Opponent
     first: int = Field(ge=0)
@@ -104,7 +104,7 @@ class Batch(Settings):
 
 
 class _ModelSpec(Settings):
-    """The model that is matched, and how its games are played."""
+    """The model under evaluation, and how its games are played."""
 
     store: Path
     config: GameConfig
@@ -114,7 +114,7 @@ class _ModelSpec(Settings):
 
 
 class BatchSpec(_ModelSpec):
-    """A batch that a model plays."""
+    """Arguments of the job that plays one batch."""
 
     batch: Batch
 
@@ -126,21 +126,21 @@ class BatchSpec(_ModelSpec):
 
 
 class BatchResult(Settings):
-    """How a batch went."""
+    """Results of a batch."""
 
     games: MatchGames
     seconds: float = Field(ge=0, description="that its process needed")
 
 
 class OpponentResult(MatchStatistics):
-    """The match against one opponent."""
+    """Statistics of the match against one opponent."""
 
     opponent: str
     opponent_model: ModelHash | None
 
 
 class GauntletResult(Settings):
-    """Results of a gauntlet: one for each opponent with a batch played, in the order requested."""
+    """Results by opponent, in the order requested; opponents without a played batch are missing."""
 
     results: tuple[OpponentResult, ...] = Field(min_length=1)
     lost_games: int = Field(default=0, ge=0, description="that were planned and could not be played")
@@ -149,13 +149,13 @@ class GauntletResult(Settings):
 
 
 class GauntletSpec(_ModelSpec):
-    """All the opponents that a model plays."""
+    """A gauntlet: a model and all its opponents."""
 
     opponents: tuple[Opponent, ...] = Field(min_length=1)
 
     @property
     def batches(self) -> tuple[Batch, ...]:
-        """The batches that it is played in: of ``batch_games`` at most, but of one rotation at least."""
+        """The gauntlet's batches: at most ``batch_games`` games each, but at least one rotation."""
         players = self.config.players
         size = max(1, self.config.evaluation.batch_games // players) * players
         return tuple(
@@ -166,13 +166,13 @@ class GauntletSpec(_ModelSpec):
 
     @property
     def parts(self) -> tuple[dict[str, Any], ...]:
-        """The batches' specs as JSON objects."""
+        """A ``BatchSpec`` for each batch, as a JSON object."""
         whole = self.model_dump(exclude={"opponents"})
         specs = (BatchSpec(**whole, batch=batch) for batch in self.batches)
         return tuple(spec.model_dump(mode="json") for spec in specs)
 
     def gather(self, parts: Sequence[Mapping[str, Any] | FlyballError]) -> GauntletResult:
-        """Put the batches' results together. Raises ``NothingPlayed``."""
+        """Merge ``parts``: a result for each batch, or the error that lost it. Raises ``NothingPlayed``."""
         played, seats = dict[Opponent, MatchGames](), self.config.players
         lost, last, seconds = 0, None, 0.0
         for batch, part in zip(self.batches, parts, strict=True):

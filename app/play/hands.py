@@ -1,9 +1,8 @@
 """Paired comparison of two policies at Hearts: the same deals, seats and opponents for both.
 
-Four equal players take 6.5 points a hand whatever they are worth, and a seat's points scatter by 6.8 around it, most
-of it luck of the deal. So a hero is compared with a reference policy that sits in its place when the same cards are
-dealt again, in every seat in turn. Each deal is one observation: the mean difference over its seats. Hands of one
-deal are not independent, those of different deals are.
+Four equal players average 6.5 points a hand at any strength. A seat's points scatter by 6.8 around that, mostly by
+luck of the deal. So the same cards are dealt to the hero and to a reference policy, in every seat in turn. Each deal is
+one observation, the mean difference over its seats, because only hands of different deals are independent.
 """
 
 from dataclasses import replace
@@ -30,7 +29,7 @@ CONFIDENCE = 0.95
 
 
 class HandResults(Columns):
-    """Results of a policy's hands, in order of the deals, P each: the policy in seats 0 … P - 1."""
+    """Results of a policy's hands: P for each deal, with the policy in seats 0 … P - 1."""
 
     points: tuple[float, ...] = ()
     win_shares: tuple[float, ...] = Field(default=(), description="1 for the fewest points alone, else the part of it")
@@ -38,7 +37,7 @@ class HandResults(Columns):
 
 
 class Side(Settings):
-    """One policy's hands."""
+    """Mean results of one policy's hands."""
 
     points: float = Field(description="a hand")
     stderr: float = Field(ge=0, description="of them, from the deals")
@@ -47,7 +46,7 @@ class Side(Settings):
 
 
 class PairedStatistics(Settings):
-    """A hero and a reference in the same hands. A difference below 0 says that the hero takes fewer points."""
+    """Comparison of a hero and a reference on the same deals. A negative difference favours the hero."""
 
     hands: int = Field(ge=4, description="of each of the two")
     deals: int = Field(ge=2)
@@ -61,13 +60,13 @@ class PairedStatistics(Settings):
 
 
 def win_shares(points: NDArray[Any]) -> Floats:
-    """Return each seat's share of the win [G, P] from the points of all seats [G, P]: the fewest win."""
+    """Return each seat's share of the win [G, P]: the fewest ``points`` [G, P] win, a tie splits it."""
     best = points == points.min(axis=1, keepdims=True)
     return np.asarray(best / best.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
 def compare_paired(hero: HandResults, reference: HandResults, players: int) -> PairedStatistics:
-    """Compare two policies by their results of the same deals in the same order, P hands each.
+    """Compare two policies on the same deals in the same order, P hands each.
 
     Raises ``NoGames`` for fewer than two deals.
     """
@@ -102,7 +101,7 @@ def compare_paired(hero: HandResults, reference: HandResults, players: int) -> P
 
 
 def student(mean: float, stderr: float, freedom: int) -> tuple[float, float]:
-    """Return how far a mean's 95% interval reaches to each side, and the two-sided p-value of 0: Student's t."""
+    """Return a mean's 95% half-width and the two-sided p-value of a zero mean, by Student's t."""
     from scipy.special import stdtr, stdtrit
 
     if stderr == 0:  # the same difference in every deal
@@ -119,7 +118,7 @@ def _mean(values: Floats) -> tuple[float, float]:
 def single_hands(config: GameConfig) -> tuple[GameConfig, bool]:
     """Return the configuration with one hand a game, and whether a moon counts for its shooter.
 
-    Raises ``UnknownGame`` for another game.
+    Raises ``UnknownGame`` for a game other than Flyball's own Hearts.
     """
     hearts = own_hearts(config)
     if hearts is None:
@@ -134,10 +133,10 @@ def single_hands(config: GameConfig) -> tuple[GameConfig, bool]:
 
 
 def play_hands(config: GameConfig, policy: Player, others: Player, plan: MatchPlan) -> HandResults:
-    """Play single hands of Hearts, whatever the configuration makes a game of; rotations are deals.
+    """Play single hands of Hearts, even if the configured game has several; a rotation is one deal.
 
-    Where the policy is the same object as the others, each deal is played once, and every seat counts as its own.
-    Deterministic on a CPU. Raises ``UnknownGame`` for another game.
+    Where ``policy`` and ``others`` are the same object, each deal is played once, and all seats count as the policy's.
+    Deterministic on a CPU. Raises ``UnknownGame`` for a game other than Flyball's own Hearts.
     """
     config, moon_for_shooter = single_hands(config)
     if alone := policy is others:
@@ -153,7 +152,7 @@ def play_hands(config: GameConfig, policy: Player, others: Player, plan: MatchPl
 
 
 class HandsSpec(Settings):
-    """Which deals one policy plays among three of another; both are named as ``load_player`` names them."""
+    """Arguments of ``hands``: deals of a policy against copies of another; see ``load_player`` for names."""
 
     store: Path
     config: GameConfig
@@ -167,7 +166,7 @@ class HandsSpec(Settings):
 
 
 def hands(spec: JsonObject, report: Report) -> JsonObject:
-    """Play ``HandsSpec``, return ``HandResults``: a job. Raises what ``play_hands`` and loading the players raise."""
+    """Run the job of a ``HandsSpec``; return ``HandResults``. Raises as ``play_hands`` and ``load_player``."""
     asked = HandsSpec.model_validate(spec)
     store, game, seats = FileStore(asked.store), open_table(asked.config, 0).spec, asked.config.players
     policy, others = (PLAYERS.load(store, name, game, asked.device) for name in (asked.policy, asked.others))

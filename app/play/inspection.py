@@ -1,29 +1,30 @@
-"""The quality job: is a shard what it claims to be, and how good is it for training?
+"""The quality job: check that a shard is what it claims to be, and score it for training.
 
-**Repetition.** Games repeat by themselves where a game is small or its players are sure of themselves, so a count of
-repeated games says nothing. What a repeated game says depends on how probable it was: each is a likelihood ratio of
-"copied" against "newly played", the probability of the latter being that of its moves under the policy that played,
-which is recorded. Two ways of copying are considered, each of which leaves half of the games alone:
+**Repetition.** Where a game is small or its players are confident, games repeat by chance, so a count of repeated games
+shows nothing. An improbable game that repeats is stronger evidence than a probable one. Each game gives a likelihood
+ratio of "copied" against "newly played". A newly played game has the probability p of its recorded moves under the
+policy that played. Two kinds of copying are considered, each of which copies half of the games:
 
-- from a bag: any game of any earlier shard, n of M of them being this one: 1/2 + 1/2 (n / M) / p;
-- in place: the game at the same place of one earlier shard: 1/2 + 1/2 / p.
+- from a bag: a random game of the M in all earlier shards, n of which equal this one: 1/2 + 1/2 (n / M) / p;
+- in place: the game at the same position in one earlier shard: 1/2 + 1/2 / p where the two are equal, else 1/2.
 
-The evidence is the logarithm of their mixture (half from a bag, half in place, the shards alike). For a shard that was
-newly played the expectation of the ratio is at most 1 whatever came before, so that it exceeds x with a probability of
-at most 1/x (Markov's inequality; V. Vovk and R. Wang, "E-values: Calibration, combination and applications", 2021).
-Chance and opponents, whose probabilities a shard does not record, are taken for certain: p is then too large, and the
-evidence too small.
+The evidence is the logarithm of their mixture: half from a bag, half in place, with equal weights for the shards. For a
+newly played shard the expected ratio is at most 1, whatever the earlier shards hold. So the ratio exceeds x with
+probability at most 1/x (Markov's inequality; V. Vovk and R. Wang, "E-values: Calibration, combination and
+applications", 2021). A shard does not record the probabilities of chance and of opponents. They count as 1, which makes
+p too large and the evidence too small.
 
-**Quality** is the weighted geometric mean of components in [0, 1], because one hopeless component makes a hopeless
-shard, which an average would hide:
+**Quality** is the weighted geometric mean of components in [0, 1], because one component near 0 makes a shard useless,
+which an arithmetic mean would hide:
 
-- ``diversity``: share of distinct positions among the rows; 1 from a share of 1/3 on.
-- ``originality``: share of distinct games (whole histories); 1 from a share of 1/2 on.
-- ``completion``: share of games that ended rather than being cut off; at least 1/10, since even a game that was
-  cut off teaches, through the critic.
-- ``balance``: entropy of who won the finished games (each seat, nobody); 1 from that of a 90:10 split on and when
-  none finished, at least 1/10: two perfect players of a drawn game draw every time.
-- ``entropy``: how undecided the players were, as a share of choosing evenly; 1 from 1/10 on.
+- ``diversity``: share of distinct positions among the rows; a share of 1/3 or more scores 1.
+- ``originality``: share of distinct games (whole histories); a share of 1/2 or more scores 1.
+- ``completion``: share of games that were not truncated; at least 1/10, because a truncated game still teaches through
+  the critic.
+- ``balance``: entropy of the finished games' results (each seat's wins, and draws). The entropy of a 90:10 split or
+  more scores 1, as does a shard without finished games. At least 1/10, because perfect players of a drawn game
+  always draw.
+- ``entropy``: mean -log probability of the actions, divided by that of uniform play; 1/10 or more scores 1.
 """
 
 from collections import Counter
@@ -42,10 +43,10 @@ from app.games import GameRecord, checker_for, open_table
 from app.play.match_statistics import seat_wins
 from app.store import BlobStore, DamagedBlob, FileStore, MissingBlob, Shard, get_shard
 
-Games = Sequence[bytes]  # of a shard in order, each in a form that is equal for equal games
+Games = Sequence[bytes]  # a shard's games in order, each as the bytes of its history
 
-CERTAIN = -log(1e-9)  # evidence, nats, from which on a shard is taken for a copy: at most 1e-9 false alarms
-COMPARED = 16  # latest earlier shards that a shard is compared with; ``daemons.quality_monitor`` keeps as many
+CERTAIN = -log(1e-9)  # nats; a shard with this much evidence counts as a copy: at most 1e-9 false alarms
+COMPARED = 16  # a shard is compared with this many latest shards; ``daemons.quality_monitor`` keeps as many
 
 WEIGHTS = {"diversity": 0.3, "originality": 0.2, "completion": 0.2, "balance": 0.15, "entropy": 0.15}
 ENOUGH_DIVERSITY, ENOUGH_ORIGINALITY, ENOUGH_ENTROPY, FLOOR = 1 / 3, 1 / 2, 1 / 10, 1 / 10
@@ -53,7 +54,7 @@ ENOUGH_BALANCE = -(0.9 * log(0.9) + 0.1 * log(0.1))
 
 
 class RepeatedShard(FlyballError):
-    """Experience that was delivered before."""
+    """A shard whose games were delivered before."""
 
 
 class ForeignShard(FlyballError):
@@ -74,7 +75,7 @@ class InspectionSpec(Settings):
 
 
 class ShardStatistics(Settings):
-    """Counts of a shard."""
+    """Counts and means over a shard."""
 
     rows: int = Field(ge=1)
     distinct_positions: int = Field(ge=1)
@@ -104,7 +105,7 @@ class InspectionResult(QualityScore):
 
 
 def inspect(spec: JsonObject, report: Report) -> JsonObject:
-    """Delete what is spent, carry out the rest of ``InspectionSpec`` and return ``InspectionResult``.
+    """Run the job of an ``InspectionSpec``: delete spent shards, inspect one, return ``InspectionResult``.
 
     Raises ``MissingBlob``, ``DamagedBlob`` for a changed bit, ``ForeignShard`` or ``RepeatedShard``.
     """
@@ -145,7 +146,7 @@ def inspect_in(store: BlobStore, spec: InspectionSpec, report: Report) -> Inspec
 
 
 def _check_repetition(store: BlobStore, shard: Shard, earlier: Sequence[ShardKey]) -> None:
-    """Raise ``RepeatedShard`` when a shard's games are those of earlier shards that are still whole in the store."""
+    """Raise ``RepeatedShard`` for a copy of earlier shards; missing and damaged ones are skipped."""
     before = []
     for key in earlier:
         try:
@@ -165,9 +166,9 @@ def _check_repetition(store: BlobStore, shard: Shard, earlier: Sequence[ShardKey
 
 
 def repetition_evidence(games: Games, log_probs: NDArray[np.float64], earlier: Sequence[Games]) -> float:
-    """Return the evidence in nats that ``games`` are copies of those of ``earlier`` shards; 0 where there are none.
+    """Return the evidence in nats that ``games`` are copied from ``earlier`` shards; 0 without earlier games.
 
-    ``log_probs`` [G] are those of the games under the policy that played them, nats.
+    ``log_probs`` [G] are the games' log-probabilities under the policy that played them, nats.
     """
     known = Counter(game for shard in earlier for game in shard)
     if not known:
@@ -187,7 +188,7 @@ def repetition_evidence(games: Games, log_probs: NDArray[np.float64], earlier: S
 
 
 def shard_statistics(shard: Shard) -> ShardStatistics:
-    """Count what the quality of a shard depends on."""
+    """Return the statistics that a shard's quality depends on."""
     cut = np.zeros(shard.games, dtype=np.bool_)
     cut[shard.game[shard.truncated]] = True
     wins, drawn = seat_wins(shard.returns, cut)
@@ -206,7 +207,7 @@ def shard_statistics(shard: Shard) -> ShardStatistics:
 
 
 def quality_score(counted: ShardStatistics) -> QualityScore:
-    """Score a shard from its statistics; see the module's text for the formula."""
+    """Score a shard from its statistics; see the module's docstring for the formula."""
     results = [count for count in (*counted.wins, counted.drawn_games) if count]
     finished = sum(results)
     balance = -sum(n / finished * log(n / finished) for n in results) if finished else ENOUGH_BALANCE
@@ -254,7 +255,7 @@ def _differences(shard: Shard, config: GameConfig, games: NDArray[np.int64]) -> 
 
 
 def _rewards(shard: Shard, game: int) -> Iterator[str]:
-    """Check that every episode's rewards sum to its outcome; one that was cut off has none yet."""
+    """Yield a failure for each seat whose rewards do not sum to its outcome."""
     for seat in np.unique(shard.seat[shard.game == game]).tolist():
         rows = (shard.game == game) & (shard.seat == seat)
         total, outcome = float(shard.reward[rows].sum()), float(shard.returns[game, seat])

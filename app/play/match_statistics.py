@@ -14,24 +14,24 @@ from app.core import FlyballError, Rate, rotation_outcomes
 
 
 class NoGames(FlyballError):
-    """Statistics of nothing were asked for."""
+    """Too few games for the statistics asked for."""
 
 
 Verdict = Literal["won", "drawn", "lost", "truncated"]
 
 
 class Columns(Settings):
-    """Tuples of as many values each, that grow part by part."""
+    """Base of results in columns: tuples of equal length."""
 
     def plus(self, later: Self) -> Self:
-        """Return both together; ``later`` begins with a new rotation."""
+        """Return these columns followed by those of ``later``, which begins with a new rotation."""
         return self.replace(**{name: getattr(self, name) + getattr(later, name) for name in type(self).model_fields})
 
 
 class MatchGames(Columns):
-    """How each game of a match ended for the hero, in order of the rotations, P consecutive ones each.
+    """Results of a match's games for the hero; P consecutive games are a rotation.
 
-    ``scores`` are those of ``game_scores``; ``fingerprints`` tell whole histories apart.
+    ``scores`` are from ``game_scores``; ``fingerprints`` are hashes of whole histories.
     """
 
     scores: tuple[float, ...] = ()
@@ -41,13 +41,13 @@ class MatchGames(Columns):
 
 
 class MatchStatistics(Settings):
-    """Games of one hero against one opponent in all other seats.
+    """Statistics of one hero against one opponent in all other seats.
 
-    With more than two players a win is the best result alone, a draw a share of the best, and ``score`` the mean
-    share of opponents beaten, ties half: 1/2 between equals, whatever their number. Its interval is Wilson's.
-    A truncated game is neither won, drawn nor lost, and half a point: wins + draws + losses + truncated = games.
-    ``stderr`` is that of the mean score, from the rotations: the games of one rotation share their deal.
-    ``rotations`` counts them by their half points, see ``count_rotations``.
+    A win is the best result alone, a draw is a tie for the best. ``score`` is the mean share of opponents beaten, a tie
+    counting half: 1/2 between equals, for any number of players. Its interval is Wilson's. A truncated game counts half
+    a point and is neither won, drawn nor lost: wins + draws + losses + truncated = games. ``stderr`` is the standard
+    error of the mean score over rotations, because games of one rotation share their deal. ``rotations`` are the
+    counts of ``count_rotations``.
     """
 
     games: int = Field(ge=1)
@@ -63,9 +63,9 @@ class MatchStatistics(Settings):
 
 
 def game_scores(returns: NDArray[np.float32], heroes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return each game's score [G] in [0, 1]: the share of opponents the hero beat, ties half.
+    """Return each game's score [G] in [0, 1]: the share of opponents the hero beat, a tie counting half.
 
-    It is that of the hero's seat [G] by the outcomes [G, P].
+    ``returns`` [G, P] are the outcomes, ``heroes`` [G] the hero's seats.
     """
     own, others = _apart(returns, heroes)
     beaten = (own > others).sum(axis=1) + (own == others).sum(axis=1) / 2
@@ -79,7 +79,7 @@ def match_games(
     lengths: NDArray[np.int64],
     histories: Sequence[Sequence[int]],
 ) -> MatchGames:
-    """Note how each game ended for the hero's seat [G]; see ``Outcomes`` for the other columns."""
+    """Return the games' results for the hero in seats ``heroes`` [G]; see ``Outcomes`` for the other columns."""
     own, others = _apart(returns, heroes)
     best = others.max(axis=1)
     verdicts = np.select([truncated, own[:, 0] > best, own[:, 0] == best], ["truncated", "won", "drawn"], "lost")
@@ -94,7 +94,7 @@ def match_games(
 
 
 def match_statistics(games: MatchGames, players: int) -> MatchStatistics:
-    """Sum a match up. Raises ``NoGames``."""
+    """Return the statistics of a match. Raises ``NoGames``."""
     if not games.scores:
         raise NoGames("A match of 0 games has no statistics.", hint="Play at least one game.")
     count = {verdict: games.verdicts.count(verdict) for verdict in get_args(Verdict)}
@@ -115,9 +115,10 @@ def match_statistics(games: MatchGames, players: int) -> MatchStatistics:
 
 
 def count_rotations(scores: NDArray[np.float64], players: int) -> tuple[int, ...]:
-    """Return how many rotations of P games brought 0, 1 … 2 P (P - 1) half points, by ``game_scores`` [G].
+    """Count the rotations of P games that scored 0, 1 … 2 P (P - 1) half points.
 
-    A rotation that is not whole is left out.
+    ``scores`` [G] are from ``game_scores``. A beaten opponent gives two half points, a tie gives one. An incomplete
+    rotation is left out.
     """
     sums = _by_rotation(scores, players).sum(axis=1)
     half_points = np.rint(sums * 2 * (players - 1)).astype(np.int64)

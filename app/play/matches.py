@@ -1,7 +1,7 @@
-"""EvaluationManager: gauntlets spread over an engine's processes, awaited or in the background.
+"""Matches between two players, and the manager that spreads gauntlets over an engine's processes.
 
-A snapshot is played: the checkpoint that the store holds under the model's hash. Whoever trains meanwhile has its own
-network, optimiser and games, and nothing here can touch them.
+A model plays from a snapshot: the store's checkpoint under the model's hash. A training that runs at the same time has
+its own network, optimiser and games, so an evaluation cannot affect it.
 """
 
 import asyncio
@@ -22,20 +22,20 @@ from app.play.recording import Outcomes
 from app.play.rollout import HERO, Rollout, Schedule
 from app.store import FileStore
 
-IN_FLIGHT = 1024  # games at once: a step costs as much Python for a few as for many
+IN_FLIGHT = 1024  # games at once: Python's overhead of a step is the same for few and many
 
 _OPPONENT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class MatchPlan:
-    """How a match is played."""
+    """Games, seed and temperature of a match, or of a part of it."""
 
-    games: int  # P consecutive ones are a rotation: the same cards and opening, with the hero in each seat
+    games: int  # P consecutive games are a rotation: the same cards and opening, with the hero in each seat
     seed: int  # of the deals, the openings and the players' choices
     temperature: float  # of both sides; at 0 only chance and the openings make games differ
-    opening_plies: int = 0  # decisions at the beginning of each game that are taken at random
-    first: int = 0  # number of the first game; a match in parts of whole rotations has the same games
+    opening_plies: int = 0  # random decisions at the start of each game
+    first: int = 0  # number of the first game; a match played in parts of whole rotations has the same games
 
 
 def play_match(config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan) -> MatchGames:
@@ -47,9 +47,9 @@ def play_match(config: GameConfig, hero: Player, opponent: Player, plan: MatchPl
 def play_rotations(
     config: GameConfig, hero: Player, opponent: Player, plan: MatchPlan, seats: int | None = None
 ) -> tuple[Outcomes, NDArray[np.int64]]:
-    """Play a match and return how its games ended, and the hero's seat in each [G].
+    """Play a match; return the outcomes of its games, and the hero's seats [G].
 
-    A rotation has the hero in each of the first ``seats`` seats, by default in all.
+    In a rotation the hero takes each of the first ``seats`` seats, by default all.
     """
     rotations, heroes = np.divmod(np.arange(plan.first, plan.first + plan.games), seats or config.players)
     seating = np.full((plan.games, config.players), _OPPONENT, dtype=np.int8)
@@ -68,7 +68,7 @@ def play_rotations(
 
 
 def batch(spec: JsonObject, report: Report) -> JsonObject:
-    """Play ``BatchSpec``, return ``BatchResult``. Deterministic on a CPU, but for ``seconds``.
+    """Run the job of a ``BatchSpec``; return ``BatchResult``. Deterministic on a CPU, except ``seconds``.
 
     Raises ``MissingBlob``, ``DamagedBlob``, ``WrongModel`` or ``UnknownGame``.
     """
@@ -84,15 +84,16 @@ def batch(spec: JsonObject, report: Report) -> JsonObject:
 
 
 class EvaluationManager:
-    """Plays gauntlets on an engine. A batch whose process dies, hangs or fails is tried again, then written off."""
+    """Plays gauntlets on an engine. A batch whose process dies, hangs or fails is tried again, then counted as lost."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def evaluate(self, spec: GauntletSpec, on_progress: Report | None = None) -> GauntletResult:
-        """Play a gauntlet and sum it up: the same games on any number of processes. Cancelling stops them.
+        """Play a gauntlet and return its results; any number of processes plays the same games.
 
-        ``on_progress`` receives ``{"opponent", "games"}`` of each batch that is done. Raises ``NothingPlayed``.
+        Cancelling stops the games. ``on_progress`` receives ``{"opponent", "games"}`` of each finished batch. Raises
+        ``NothingPlayed``.
         """
         parts = await scatter(
             self._engine,

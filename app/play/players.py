@@ -18,7 +18,7 @@ Floats = NDArray[np.float32]
 
 
 class WrongModel(FlyballError):
-    """A model that was made for another game or another encoding of it."""
+    """A model of another game, or of another encoding of this game."""
 
 
 class NoHeuristic(FlyballError):
@@ -34,7 +34,7 @@ class Player(Protocol):
 
 
 class RandomPlayer:
-    """Chooses evenly among the legal actions at any temperature, and knows nothing of values."""
+    """Chooses uniformly among the legal actions, at any temperature."""
 
     def forward(self, obs: Observations, mask: Mask, temperature: float = 1.0) -> tuple[Floats, Floats]:  # noqa: ARG002
         """See ``Player.forward``; all values are 0."""
@@ -44,7 +44,7 @@ class RandomPlayer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeuristicPlayer:
-    """Plays by a heuristic, equally well at any temperature: a yardstick must not change with what it measures."""
+    """Plays by a heuristic and ignores the temperature, so that its strength is a fixed yardstick."""
 
     heuristic: Heuristic
 
@@ -56,11 +56,11 @@ class HeuristicPlayer:
         return np.where(mask, log_probs, MASKED_LOGIT).astype(np.float32), np.zeros(len(mask), dtype=np.float32)
 
 
-BUILT_IN = (RandomPlayer, HeuristicPlayer)  # they play alike at any temperature
+BUILT_IN = (RandomPlayer, HeuristicPlayer)  # these players ignore the temperature
 
 
 def load_player(store: BlobStore, name: str, spec: TableSpec, device: str = "cpu") -> Player:
-    """Return a model by its hash, ``'random'``, ``'heuristic'``, or one of the game's levels of heuristics.
+    """Return the player of a name: a model's hash, ``'random'``, ``'heuristic'`` or a heuristic's level.
 
     Raises ``WrongModel``, ``NoHeuristic``, ``MissingBlob`` or ``DamagedBlob``.
     """
@@ -87,18 +87,18 @@ def load_player(store: BlobStore, name: str, spec: TableSpec, device: str = "cpu
 
 
 class PlayerCache:
-    """Loads players on first use, and drops the least recently used. Safe to use from threads.
+    """Thread-safe cache of loaded players; the least recently used are dropped.
 
-    A model is named by its content, so what is in memory is never out of date.
+    A model's name is its content hash, so a cached player is never out of date.
     """
 
-    def __init__(self, capacity: int = 16) -> None:  # a league's worth; small networks take 10 MB together
+    def __init__(self, capacity: int = 16) -> None:  # enough for a league; 16 small networks take 10 MB
         self._capacity = capacity
         self._players: OrderedDict[tuple[BlobStore, str, str, str], Player] = OrderedDict()
         self._lock = Lock()
 
     def load(self, store: BlobStore, name: str, spec: TableSpec, device: str = "cpu") -> Player:
-        """Return a player, from memory if it is there; see ``load_player``."""
+        """Return a player, loaded on first use; see ``load_player``."""
         key = (store, name, spec.rules_version, device)
         with self._lock:
             if key in self._players:

@@ -1,4 +1,4 @@
-"""From decisions taken down step by step to the shard of a training."""
+"""Recording: decisions collected step by step into a shard for training."""
 
 from dataclasses import dataclass, fields
 from itertools import chain
@@ -16,7 +16,7 @@ Indices = NDArray[np.int64]
 
 
 class NoExperience(FlyballError):
-    """Games in which the hero had nothing to decide."""
+    """The hero had no decision to take in any game."""
 
 
 def step_rewards(earned: Floats, last: NDArray[np.bool_], outcome: Floats) -> Floats:
@@ -24,7 +24,7 @@ def step_rewards(earned: Floats, last: NDArray[np.bool_], outcome: Floats) -> Fl
 
     Args:
         earned: [R] earnings of the seat before each decision. Earnings before the first decision are added to the
-            last reward, because no decision brought them.
+            last reward, because no decision earned them.
         last: [R] marks the last row of each episode; an episode's rows are consecutive.
         outcome: [R] the episode's outcome, repeated on each of its rows.
     """
@@ -37,7 +37,7 @@ def step_rewards(earned: Floats, last: NDArray[np.bool_], outcome: Floats) -> Fl
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decisions:
-    """One player's decisions in one step: K rows of as many games. See ``app.store.Shard`` for the columns."""
+    """One player's decisions in one step: K rows, each of another game. See ``app.store.Shard`` for the columns."""
 
     game: NDArray[np.int32]
     seat: NDArray[np.int8]
@@ -47,12 +47,12 @@ class Decisions:
     action: NDArray[np.int32]
     log_prob: Floats
     value: Floats
-    earned: Floats  # earnings of the seat before the decision, a part of its outcome
+    earned: Floats  # part of the outcome that the seat had earned before the decision
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """How G games ended."""
+    """Results of G games."""
 
     returns: NDArray[np.float32]  # [G, P] outcomes
     truncated: NDArray[np.bool_]  # [G] games cut off
@@ -61,25 +61,25 @@ class Outcomes:
 
 
 class ShardRecorder:
-    """Collects the hero's rows."""
+    """Collects the hero's rows into a shard."""
 
     def __init__(self) -> None:
         self._decisions: list[Decisions] = []
         self._bootstraps: dict[tuple[int, int], float] = {}
 
     def decided(self, decisions: Decisions) -> None:
-        """Take the hero's rows of one step."""
+        """Add the hero's rows of one step."""
         self._decisions.append(decisions)
 
     def cut_off(self, game: int, seats: NDArray[np.int8], values: Floats) -> None:
-        """Take what the hero's critic expects in each of its seats where a game was truncated."""
+        """Add the critic's ``values`` of a truncated game, one for each of the hero's ``seats``."""
         self._bootstraps.update({(game, int(seat)): float(v) for seat, v in zip(seats, values, strict=True)})
 
     def shard(self, outcomes: Outcomes, meta: ShardMeta) -> Shard:
-        """Return the rows ordered by game, seat and step, each rewarded with what was earned until the next.
+        """Return the rows ordered by game, seat and step, with the rewards of ``step_rewards``.
 
-        The last row of an episode leads to its outcome. An episode that was cut off has none yet; its last row is
-        ``truncated`` and bootstrapped by the critic. Raises ``NoExperience``.
+        The last row of an episode is ``done``. In a truncated game it is ``truncated`` instead, and its ``bootstrap``
+        is the critic's value. Raises ``NoExperience``.
         """
         rows = self._ordered()
         earned = rows.pop("earned")
@@ -104,7 +104,7 @@ class ShardRecorder:
         )
 
     def _ordered(self) -> dict[str, NDArray[Any]]:
-        """Return every column with its rows in order; each row is copied once."""
+        """Return every column sorted by game, seat and step; each row is copied once."""
         if not self._decisions:
             raise NoExperience(
                 "The hero had no choice in any of these games.", hint="Play more games, or give it more seats."
@@ -112,7 +112,7 @@ class ShardRecorder:
         game, seat, step = (
             np.concatenate([getattr(part, name) for part in self._decisions]) for name in ("game", "seat", "step")
         )
-        place = np.empty(len(game), dtype=np.int64)  # where each row goes
+        place = np.empty(len(game), dtype=np.int64)  # sorted position of each row
         place[np.lexsort((step, seat, game))] = np.arange(len(game))
         places = np.split(place, np.cumsum([len(part.game) for part in self._decisions])[:-1])
         rows: dict[str, NDArray[Any]] = {}

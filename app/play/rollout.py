@@ -1,7 +1,7 @@
-"""Many games in flight: one forward pass a step for each player, whoever sits where.
+"""Rollouts: many games at once, with one forward pass a step for each player.
 
-Random numbers are named by what they are for, not by when they are drawn, so a game's draws are the same whichever
-games are played beside it, in whatever batches, by however many processes.
+A random number depends on the game and the step that it is for, not on when it is drawn. So a game's draws are the same
+whichever games are played beside it, in any batches and on any number of processes.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,22 +20,22 @@ from app.play.recording import Decisions, Indices, Outcomes, ShardRecorder
 
 Streams = NDArray[np.uint64]
 
-GREEDY = -1.0  # in place of a point: take the most probable action, the first of several
+GREEDY = -1.0  # instead of a point: take the most probable action, the first of equals
 HERO = 0  # the player whose decisions are recorded: the first of the list
 _OPENING = -1  # player index during a game's random opening
-_REFILL = 8  # an eighth of the slots may be empty
+_REFILL = 8  # slots are refilled once 1/8 of them are empty
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def number_streams(seed: int, numbers: Indices) -> Streams:
-    """Return a stream of its own for each of ``numbers`` [K] under a seed in [0, 2**64)."""
+    """Return a random stream for each of ``numbers`` [K], derived from a seed in [0, 2**64)."""
     return _output(np.full(len(numbers), seed, dtype=np.uint64), numbers)
 
 
 def draw_points(streams: Streams, numbers: Indices) -> NDArray[np.float64]:
-    """Return uniform points in [0, 1) [K]: of each stream [K], the one with its number [K]."""
+    """Return one uniform point in [0, 1) from each stream [K]: the one at position ``numbers`` [K]."""
     return (_output(streams, numbers) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -56,15 +56,15 @@ class Choices(NamedTuple):
 
 
 def ask(player: Player, obs: Observations, mask: Mask, temperature: float, points: NDArray[np.float64]) -> Choices:
-    """Ask a player for its actions in K positions: where each of ``points`` [K], uniform in [0, 1), falls decides.
+    """Return a player's choices in K positions, drawn by ``points`` [K], which are uniform in [0, 1).
 
-    A temperature of 0 takes the most probable action, whose log-probability is then that at 1; built-in players play
-    alike at any. Raises ``NoLegalAction``.
+    A temperature of 0 takes the most probable action, and returns its log-probability at a temperature of 1. Built-in
+    players ignore the temperature. Raises ``NoLegalAction``.
     """
     divisor = temperature or 1.0
     if not temperature and not isinstance(player, BUILT_IN):
         points = np.full(len(mask), GREEDY)
-    if isinstance(player, Policy):  # its logits do: normalising and masking all actions would cost as much again
+    if isinstance(player, Policy):  # logits suffice: normalising and masking all actions would double the cost
         logits = player.outputs(obs)
         action, log_prob = choose(logits, mask, 1 / divisor, points)
         value = logits[:, mask.shape[1]].copy()
@@ -109,7 +109,7 @@ def choose(  # noqa: C901 - a row of the batch from top to bottom
                 if left < 0 and points[k] >= 0:
                     picked = j
                     break
-            if picked < 0:  # greedy; or rounding has used up the shares before the point
+            if picked < 0:  # greedy, or rounding left the point beyond the last share
                 picked = best
             chosen[k], log_probs[k] = legal[picked], log(shares[picked] / total)
     return chosen, log_probs
@@ -117,24 +117,24 @@ def choose(  # noqa: C901 - a row of the batch from top to bottom
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """The games to be played."""
+    """The games of a rollout."""
 
     seeds: Sequence[int]  # one for each of G games; the same seed deals the same cards
     seating: NDArray[np.int8]  # [G, P] which player sits where, for the whole game
     temperatures: Sequence[float]  # of each player: divides its logits; 0 always takes the most probable action
     seed: int  # of the players' choices, together with a game's number
-    first: int = 0  # number of the first game; parts of a larger whole give what the whole would
-    # number of random decisions at the start of each game [G], drawn from its own seed, so that games of one seed
-    # open alike; they are no rows of any player
+    first: int = 0  # number of the first game; a schedule played in parts has the same games
+    # number of random decisions at the start of each game [G]; they are drawn from the game's own seed, so that games
+    # of one seed open alike, and they are not recorded
     openings: Indices | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Rollout:
-    """Plays a schedule to its end: every game that is begun counts, because otherwise short ones would be favoured."""
+    """Plays all games of a schedule to their end, because dropping unfinished games would favour short ones."""
 
-    table: Table  # its number of slots is how many games are in flight
-    players: Sequence[Player]  # by the seating's numbers, the hero first
+    table: Table  # it has a slot for each game played at once
+    players: Sequence[Player]  # indexed by the seating; the hero is the first
     schedule: Schedule
     recorder: ShardRecorder | None = None  # takes the hero's decisions; None for a match
     progress: Callable[[int], None] = lambda _finished: None  # receives the number of finished games after every step
@@ -173,7 +173,7 @@ class Rollout:
         return outcomes
 
     def _begin(self) -> None:
-        """Fill the empty slots once they are a good part of all: a few at a time cost as much as many."""
+        """Fill the empty slots once there are enough, because filling few costs as much as filling many."""
         empty = np.flatnonzero(self._games < 0)
         count = min(len(empty), len(self.schedule.seeds) - self._begun)
         if count and len(empty) * _REFILL >= len(self._games):

@@ -1,4 +1,4 @@
-"""Self-play: games of one model, against itself and its league, into one shard; and lessons, played by another."""
+"""Self-play and lessons: games recorded as shards of one player's decisions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,9 +18,9 @@ from app.play.recording import Outcomes, ShardRecorder
 from app.play.rollout import HERO, Rollout, Schedule, draw_points, number_streams
 from app.store import BlobStore, FileStore, Shard, ShardMeta, put_shard
 
-IN_FLIGHT = 256  # games at once: beyond it a forward pass gets no cheaper a row, below it Python's part weighs more
-LESSON_GAMES = 1024  # of a shard of lessons: some dozen megabytes where observations are long
-_REPORTS = 10  # of progress, in a job
+IN_FLIGHT = 256  # games at once: more make a forward pass no cheaper per row, fewer raise Python's share of the time
+LESSON_GAMES = 1024  # games in a shard of lessons: tens of megabytes where observations are long
+_REPORTS = 10  # progress reports of a job
 
 
 def selfplay_schedule(
@@ -34,8 +34,8 @@ def selfplay_schedule(
 ) -> Schedule:
     """Return games drawn from ``seed``, each opened by 0 to ``opening_plies`` random decisions.
 
-    A lineup is the players in the seats after the hero's, which rotates, and a number of games; the hero alone plays
-    the rest, in every seat.
+    A lineup is the players in the seats after the hero's, and a number of games; the hero's seat rotates. In the games
+    left over, the hero takes every seat.
     """
     seating = np.full((games, players), HERO, dtype=np.int8)
     first = 0
@@ -56,7 +56,7 @@ def selfplay_schedule(
 
 
 class Lineup(Settings):
-    """Games with the same players: ``opponents`` in the seats after the hero's, which rotates."""
+    """Games with the same players: ``opponents`` sit after the hero, whose seat rotates."""
 
     opponents: tuple[str, ...] = Field(min_length=1)
     games: int = Field(ge=1)
@@ -84,7 +84,7 @@ class SelfplaySpec(Settings):
 
     @property
     def opponents(self) -> tuple[str, ...]:
-        """The other players, each once: built-in players and models by name."""
+        """The names of the other players, built-in ones and models, each once."""
         names = dict.fromkeys(name for lineup in self.lineups for name in lineup.opponents)
         return tuple(name for name in names if name != self.model)
 
@@ -103,9 +103,10 @@ class SelfplayResult(Settings):
 
 
 def play(spec: JsonObject, report: Report) -> JsonObject:
-    """Play ``SelfplaySpec``, store the shard, return ``SelfplayResult``. Deterministic on a CPU, but for ``seconds``.
+    """Run the job of a ``SelfplaySpec``: store a shard, return ``SelfplayResult``.
 
-    Raises ``MissingBlob``, ``DamagedBlob``, ``WrongModel``, ``UnknownGame`` or ``NoExperience``.
+    Deterministic on a CPU, except ``seconds``. Raises ``MissingBlob``, ``DamagedBlob``, ``WrongModel``, ``UnknownGame``
+    or ``NoExperience``.
     """
     settings = SelfplaySpec.model_validate(spec)
     return play_into(FileStore(settings.store), settings, report).model_dump(mode="json")
@@ -169,10 +170,10 @@ def play_recorded(
     opponents: Sequence[str] = (),
     progress: Callable[[int], None] = lambda _finished: None,
 ) -> tuple[Shard, Outcomes]:
-    """Play a schedule and return the hero's rows, with ``model`` … ``opponents`` as their origin.
+    """Play a schedule; return a shard of the hero's rows, and the outcomes.
 
-    See ``Rollout`` for the players and the progress; at most ``in_flight`` games are played at once. Raises
-    ``NoExperience``.
+    The shard's metadata records ``model``, ``seed``, ``worker`` and ``opponents``. At most ``in_flight`` games are
+    played at once. See ``Rollout`` for ``players`` and ``progress``. Raises ``NoExperience``.
     """
     recorder = ShardRecorder()
     table = open_table(config, min(len(schedule.seeds), in_flight))
@@ -192,7 +193,7 @@ def play_recorded(
 def play_lessons(
     config: GameConfig, player: Player, name: str, games: int, *, seed: int, temperature: float
 ) -> Iterator[Shard]:
-    """Yield the rows of one player in every seat, shard by shard. Deterministic on a CPU. Raises ``NoExperience``."""
+    """Yield shards of games that one player plays in every seat. Deterministic on a CPU. Raises ``NoExperience``."""
     for first in range(0, games, LESSON_GAMES):
         part = derive_seed(seed, "lessons", first)
         schedule = selfplay_schedule(min(LESSON_GAMES, games - first), config.players, [], (temperature,), part)

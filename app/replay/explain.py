@@ -1,4 +1,4 @@
-"""Explain a difference between recorded and recomputed: its causes, and the fields that differ. Pure."""
+"""Explain how a recorded event differs from the recomputed one, and its causes. Pure."""
 
 import json
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ ABSENT = "-"
 
 @dataclass(frozen=True, slots=True)
 class ChangedField:
-    """A part of a conclusion that differs: its path, and both values as JSON; ``-`` where one is absent."""
+    """A field that differs, with both values as JSON; ``-`` stands for an absent one."""
 
     path: str
     recorded: str
@@ -26,15 +26,15 @@ class ChangedField:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A difference, with what is known of it.
+    """A difference with its events, fields and causes.
 
     Attributes:
-        difference: what it is about.
+        difference: the difference to explain.
         recorded: the event in the journal.
-        recomputed: the event as it would be published.
-        fields: what differs between the two.
-        causes: the events that led to it, the direct cause last.
-        earlier: how many causes there are before the first of them.
+        recomputed: the event as a controller would publish it now.
+        fields: the fields in which these two events differ.
+        causes: the nearest events in the chain of causes, the direct cause last.
+        earlier: number of earlier causes in the chain, which ``causes`` omits.
     """
 
     difference: Difference
@@ -45,7 +45,7 @@ class Story:
     earlier: int
 
     def headline(self) -> str:
-        """Return in a sentence what differs."""
+        """Describe the difference in a sentence."""
         found: Any = self.recorded or self.recomputed
         about = f" about {found.subject}" if found.subject else ""
         what = f"{found.data.event_name}{about}"
@@ -63,7 +63,7 @@ class Story:
 
 
 class NonDeterministicReplay(FlyballError):
-    """Folding the journal again leads to other conclusions than it holds; ``story`` is about the first."""
+    """Recomputed conclusions differ from the recorded ones; ``story`` explains the first difference."""
 
     def __init__(self, story: Story, differing: int) -> None:
         more = f" It is the first of {differing} differences." if differing > 1 else ""
@@ -75,9 +75,9 @@ class NonDeterministicReplay(FlyballError):
 
 
 def explain(read: Read, difference: Difference, *, causes: int = 8) -> Story:
-    """Find some generations of causes of a difference, and the fields that differ.
+    """Find the fields in which an event differs, and its nearest ``causes`` causes.
 
-    ``read`` reads the history from its beginning, each time it is called; it is called twice.
+    ``read`` is called twice; each call has to read the history from its beginning.
     """
     envelope, last = difference.envelope(), max(difference.position, difference.recorded_at or 0)
 
@@ -101,17 +101,17 @@ def explain(read: Read, difference: Difference, *, causes: int = 8) -> Story:
 
 
 def verify(read: Read, report: Report) -> None:
-    """Accept a report without differences.
+    """Check that a report has no differences.
 
     Raises:
-        NonDeterministicReplay: there are some; its story is about the first.
+        NonDeterministicReplay: the report has differences; the error explains the first one.
     """
     if report.differences:
         raise NonDeterministicReplay(explain(read, report.differences[0]), report.differing)
 
 
 def differing(recorded: Envelope[Payload] | None, recomputed: Envelope[Payload] | None) -> tuple[ChangedField, ...]:
-    """Return what differs between two conclusions, by path."""
+    """Return the fields in which two conclusions differ, sorted by path."""
     before, after = (dict(_leaves("", one.attributes())) if one else {} for one in (recorded, recomputed))
     paths = sorted(before.keys() | after.keys())
     pairs = ((path, before.get(path, ABSENT), after.get(path, ABSENT)) for path in paths)

@@ -1,9 +1,8 @@
-"""Recomputed conclusions of a replay, compared with the recorded ones. Pure.
+"""Compare the recomputed conclusions of a replay with the recorded ones. Pure.
 
-Ids follow from (controller, cause, index), so a conclusion and its record find each other by id. A daemon publishes its
-conclusions in the order of their causes, and then announces its position. A conclusion up to that position without a
-record is missing; a later one is in
-flight.
+Ids derive from (controller, cause, index), so a conclusion and its record have the same id. A daemon publishes its
+conclusions in the order of their causes, and then announces its position. A conclusion without a record is missing if
+its cause lies up to that position; otherwise it is in flight.
 """
 
 from collections import Counter
@@ -20,18 +19,19 @@ from daemons.saved_state import ACCOUNTS, Accounts
 from daemons.spec import DaemonSpec
 
 KEPT = 100
-"""Differences that are kept; all are counted."""
+"""Number of differences that are kept in detail; all are counted."""
 
 
 class Difference(Value):
     """A difference between recorded and recomputed conclusions.
 
     Attributes:
-        kind: the contents differ, there is no record though the daemon had come past it, or nothing concludes it.
-        position: of the cause; of the record when nothing concludes it.
+        kind: changed (other contents), missing (no record although the daemon has passed the cause), or unexpected
+            (recorded, but concluded by no controller).
+        position: of the cause; for an unexpected event, of its record.
         event_id: of the conclusion.
-        by: the controller; the source when nothing concludes it.
-        recorded_at: position of the record.
+        by: the controller; for an unexpected event, its source.
+        recorded_at: position of the record; ``None`` if missing.
         recomputed: the recomputed event as it would be published.
     """
 
@@ -48,13 +48,13 @@ class Difference(Value):
 
 
 class Handover(Value):
-    """A change of a daemon's program, with its differences from earlier decisions.
+    """A change of a daemon's program, with the number of differences before it.
 
     Attributes:
         daemon: its name.
-        version: of the program that decides since then.
-        position: of the first event after the change.
-        differing: decisions about earlier events that only one of the programs takes, or that differ.
+        version: of the new program.
+        position: of the new program's ``DaemonStarted``.
+        differing: number of differences before the change.
     """
 
     daemon: str
@@ -69,14 +69,14 @@ class Findings:
 
     Attributes:
         pending: controller, position of the cause, and event of each conclusion that awaits its record.
-        settled: position by daemon, up to which it has published everything.
+        settled: by daemon, the position up to which it has published all its conclusions.
         ready: daemons that are ready.
         matched: conclusions that agree with their record, by event name.
         foreign: recorded decisions, requests and observations of operators.
-        differences: the first ones, and some more.
-        differing: how many conclusions differ, by daemon; without those of programs that a daemon no longer runs.
-        versions: of the daemons' programs.
-        handovers: by daemon.
+        differences: the first ones, fewer than twice ``KEPT``.
+        differing: number of differences by daemon, without those counted in its handover.
+        versions: of the present programs, by daemon.
+        handovers: the latest one, by daemon.
     """
 
     pending: list[tuple[str, int, bytes]] = field(default_factory=list)
@@ -97,11 +97,11 @@ class Reconciliation:
     """Matches recomputed conclusions with recorded events.
 
     Args:
-        daemons: whose controllers conclude.
-        first: differences before this position are not looked at.
-        saved: what ``dump`` returned once.
+        daemons: specifications of the daemons whose controllers conclude.
+        first: differences before this position are ignored.
+        saved: an earlier result of ``dump``.
         voids: (position of a voided event, position where it was voided) pairs. Conclusions in between
-            are not compared: the recorded ones include the event, the recomputed ones do not.
+            are not compared, because only the recorded ones take the voided event into account.
     """
 
     def __init__(
@@ -127,11 +127,11 @@ class Reconciliation:
 
     @property
     def reads(self) -> frozenset[type[Payload]]:
-        """The types that it has to see."""
+        """The event types to pass to ``enter``."""
         return self._concluded | ACCOUNTS
 
     def expect(self, conclusions: Iterable[Conclusion]) -> None:
-        """Expect conclusions in the journal after their causes."""
+        """Add recomputed conclusions that await their record."""
         self._pending.update((conclusion.envelope.id, conclusion) for conclusion in conclusions)
 
     def enter(self, event: Event[Payload]) -> None:
@@ -149,19 +149,19 @@ class Reconciliation:
             self._enter_unexpected(event)
 
     def settles(self, stored: Stored) -> bool:
-        """Match a recorded event with its conclusion byte by byte, without decoding it; return whether they agree."""
+        """Match an undecoded event with its conclusion byte by byte; return whether they agree."""
         event_id = id_in(stored.body) or ""
         expected = self._pending.get(event_id)
         if expected is None or encode(expected.envelope) != stored.body:
             return False
         if (expected.envelope.type, expected.envelope.subject or "") != (stored.type, stored.subject):
-            return False  # the frame's header is wrong
+            return False  # the frame's header contradicts the event
         del self._pending[event_id]
         self._agree(expected)
         return True
 
     def _account(self, position: int, fact: DaemonFact) -> None:
-        """Take in a daemon's position; where its program changes, set its earlier differences aside."""
+        """Update a daemon's position; if its program changes, move its differences into a handover."""
         self._accounts.add(fact)
         found, daemon = self.found, fact.daemon
         if type(fact) is not DaemonStarted or daemon not in self._emits:
@@ -175,7 +175,7 @@ class Reconciliation:
         found.handovers[daemon] = Handover(daemon=daemon, version=fact.version, position=position, differing=differing)
 
     def _enter_unexpected(self, event: Event[Payload]) -> None:
-        """Note a decision that nothing concludes, unless an operator made it or a voided event explains it."""
+        """Keep a decision that no controller concludes, unless an operator or a voided event explains it."""
         daemon = event.source.partition("@")[0]
         if type(event.data) not in self._emits.get(daemon, ()):
             self.found.foreign += 1
@@ -242,7 +242,7 @@ class Reconciliation:
         return order[:KEPT]
 
     def settle(self) -> None:
-        """Find missing conclusions: unpublished ones at positions that their daemon has passed."""
+        """Report conclusions as missing if their daemon has passed the cause without publishing them."""
         missing = [one for one in self._pending.values() if one.position <= self._accounts.settled[self._host[one.by]]]
         for one in missing:
             self._differ("missing", self._pending.pop(one.envelope.id), None)
@@ -253,7 +253,7 @@ class Reconciliation:
         return tuple(sorted(waiting, key=lambda one: one.position))
 
     def dump(self) -> bytes:
-        """Return the state for ``saved``."""
+        """Settle, and return the state as JSON for ``saved``."""
         self.settle()
         pending = [(one.by, one.position, encode(one.envelope)) for one in self.in_flight()]
         settled, ready = dict(self._accounts.settled), self._accounts.ready

@@ -1,4 +1,4 @@
-"""Fold a history through the controllers again and compare their conclusions with the recorded ones. Pure."""
+"""Replay a history through the controllers and compare conclusions with the recorded ones. Pure."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -26,11 +26,11 @@ UNFOLDED_KEY: RowKey = ("replay", "unfolded")
 
 
 class ForeignCheckpoint(FlyballError):
-    """A checkpoint was made of another journal, or by another version."""
+    """Checkpoint of another run or version, or older than the voiding of an event."""
 
 
 class Unfolded(NamedTuple):
-    """A skipped event: position, the reducer that failed or could not read it, and the error."""
+    """A skipped event; ``by`` is the reducer that failed, or the producer of an unreadable event."""
 
     position: int
     by: str
@@ -49,12 +49,12 @@ class Report:
         matched: number of conclusions that agree with their record, by event name.
         foreign: recorded decisions, requests and observations of operators, which are not recomputed.
         in_flight: conclusions that their daemon may not have published yet when the journal ends.
-        unfolded: events that a controller could not fold, or that nobody can read.
+        unfolded: events that a controller could not fold, or that cannot be decoded.
         voided: positions of voided events, which are skipped.
-        differences: the first of them, in the order of the journal.
-        differing: how many there are.
-        handovers: changes of daemons' programs; earlier differences are counted there only.
-        state_hash: of all rows of all controllers.
+        differences: the first differences, in journal order.
+        differing: number of all differences, without those counted in ``handovers``.
+        handovers: changes of daemons' programs, with the number of differences before each.
+        state_hash: SHA-256 over all rows of all controllers.
     """
 
     position: int
@@ -70,7 +70,7 @@ class Report:
 
 
 def controllers(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> tuple[Factory, ...]:
-    """Return what builds all controllers, to be hosted together."""
+    """Return the factories of all the daemons' controllers."""
     return cast("tuple[Factory, ...]", tuple(one for spec in daemons.values() for one in spec.controllers))
 
 
@@ -85,14 +85,14 @@ def state_hash(tables: Mapping[str, Mapping[str, Row]]) -> str:
 
 
 class Replay:
-    """Folds a history and reconciles it.
+    """Folds a history and compares the conclusions with the recorded ones.
 
     Args:
-        daemons: whose controllers are folded.
-        first: differences before this position are not looked at. The fold begins at 1 all the same.
-        saved: rows that ``changes`` returned, to go on from there.
-        voids: the position of each voided event, and the position where it was voided.
-        run: id of the run's first event, if there is one.
+        daemons: specifications of the daemons whose controllers are replayed.
+        first: differences before this position are ignored, but the fold begins at 1.
+        saved: rows from ``changes`` to continue from.
+        voids: the position of each voided event, mapped to the position where it was voided.
+        run: id of the run's first event; empty if there is none.
 
     Raises:
         ForeignCheckpoint: the saved rows are of another version or run, or hold an event that was voided since.
@@ -130,7 +130,7 @@ class Replay:
         self._kept = Outcome()
 
     def feed(self, events: list[Event[Payload]], *, keep: bool = False) -> None:
-        """Fold events, in order, and reconcile them. ``keep``: remember changes to rows."""
+        """Fold events in order and reconcile them; ``keep`` collects row changes for ``changes``."""
         outcome = self._fold.feed(events)
         self._records.expect(outcome.conclusions)
         self._unfolded += [Unfolded(one.event.sequence, one.by, one.error) for one in outcome.failures]
@@ -140,9 +140,9 @@ class Replay:
             self._records.enter(event)
 
     def feed_stored(self, stored: list[Stored], *, keep: bool = False) -> None:
-        """Do what ``feed`` does with events that are not read yet.
+        """Fold and reconcile undecoded events; see ``feed``.
 
-        Those that no controller reads are compared as bytes, and only read if they differ: a third of a journal.
+        Events that no controller reads (a third of a journal) are compared as bytes, and decoded only if they differ.
         """
         self.feed(self._read(one for one in stored if one.type in self._opened), keep=keep)
         for event in self._read(
@@ -191,7 +191,7 @@ EVERY = 50_000
 """Events between checkpoints."""
 
 PART = 64
-"""Records that are read at once: their events fit into a processor's cache until they are folded."""
+"""Records read at once, so few that their events stay in the processor's cache until folded."""
 
 
 class CheckpointAhead(FlyballError):
@@ -210,14 +210,14 @@ def replay_journal(
 
     Args:
         reader: the journal.
-        first: differences before this position are not looked at.
-        last: the last position to fold; without it, the journal's present end.
-        checkpoints: where to save all state, and to go on from; a finished replay goes on with what is new.
+        first: differences before this position are ignored.
+        last: the last position to fold; ``None``: the journal's present end.
+        checkpoints: store for all state; the replay continues from the position saved there.
         every: events between checkpoints.
 
     Raises:
-        CheckpointAhead: the saved state is from further on than ``last``.
-        ForeignCheckpoint: the saved state is of another journal, or of another version.
+        CheckpointAhead: the saved position is beyond the last one to fold.
+        ForeignCheckpoint: see ``Replay``.
         DamagedRecord: the journal is damaged.
     """
     end = reader.head if last is None else min(last, reader.head)

@@ -1,8 +1,8 @@
-"""Fold a history with its own settings and with others, and compare the conclusions. Pure.
+"""Compare the conclusions from a history under its own settings and under others. Pure.
 
-It is open loop: recorded facts stay, also of games that would not have been played, because the games that would have
-been played instead are unknown. New conclusions of controllers replace the recorded ones: a
-decision that is no longer taken reaches no controller, and a new one does.
+The comparison is open loop: all recorded facts stay. Other settings would have led to other games, but their results
+are unknown. Recomputed decisions replace the recorded ones: controllers read the new decisions, and no longer read
+those that would not have been taken.
 """
 
 from collections import deque
@@ -24,12 +24,12 @@ from daemons.registry import DAEMONS
 SOURCE = "what-if@replay"
 
 Change = Literal["missing", "added", "replaced", "changed"]
-"""Missing with the other settings, added, of another type, or with other content."""
+"""Effect of other settings on a conclusion: gone, new, of another type, or with other content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """A conclusion that other settings change, before and after; ``position`` and ``time`` are those of its cause."""
+    """A conclusion that other settings change; ``position`` and ``time`` are its cause's."""
 
     kind: Change
     position: int
@@ -40,12 +40,12 @@ class Divergence:
 
     @property
     def envelope(self) -> Envelope[Payload]:
-        """The conclusion: as it would be, or, when it would not be, as it was."""
+        """The conclusion under the other settings; a missing one, as recorded."""
         return self.envelopes[-1]
 
     @property
     def envelopes(self) -> tuple[Envelope[Payload], ...]:
-        """The conclusion as it was and as it would be, as far as there is one."""
+        """``before`` and ``after``, without ``None``."""
         return tuple(envelope for envelope in (self.before, self.after) if envelope)
 
 
@@ -78,7 +78,7 @@ class WhatIf:
                     if before.envelope.subject == one.envelope.subject:
                         same_type = type(before.envelope.data) is type(one.envelope.data)
                         found.append(_divergence("changed" if same_type else "replaced", event, before, one))
-                    else:  # an id numbers the conclusions of a cause: those about two configurations are unrelated
+                    else:  # equal ids only mean the same index under a cause: these two are unrelated
                         found.append(_divergence("missing", event, before, None))
                         found.append(_divergence("added", event, None, one))
         for before in concluded.values():
@@ -87,7 +87,7 @@ class WhatIf:
         return found
 
     def _altered(self, event: Event[Payload]) -> tuple[Event[Payload], ...]:
-        """Return the event as it would have been recorded, if it would."""
+        """Return the event under the other settings; nothing if it would not exist."""
         if event.id in self._instead:
             instead = self._instead.pop(event.id)
             return () if instead is None else (replace(event, envelope=instead),)

@@ -1,6 +1,6 @@
-"""Scenarios: troubles that an operator can make in a running loop, and what the loop is expected to do about them.
+"""Scenarios: troubles that an operator can cause in a running loop, and the expected steps.
 
-A trouble gets in the way an operator's mistake or a broken node would: as an event, or as an artifact in the store. No
+A trouble enters a run as an operator's mistake or a broken node would: as an event, or as an artifact in the store. No
 daemon knows of scenarios.
 """
 

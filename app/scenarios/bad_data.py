@@ -1,6 +1,6 @@
 """bad-data: a worker delivers false outcomes and is put into quarantine.
 
-Games of the current model, really played, with false outcomes.
+The scenario plays games with the current model, and falsifies their outcomes.
 """
 
 from dataclasses import replace
@@ -72,9 +72,9 @@ def _plan(known: Known, store: BlobStore) -> Plan:
 
 def _falsely_played(known: Known, store: BlobStore) -> SelfplayComplete:
     """Play games and store them with false outcomes; return the event that a worker would publish."""
-    from app.play.selfplay import SelfplaySpec, play_into  # loads torch, which the other scenarios do without
+    from app.play.selfplay import SelfplaySpec, play_into  # imported late, because the other scenarios don't need torch
 
-    assert known.model is not None  # it lacks nothing
+    assert known.model is not None  # see _lacks
     config = known.settings.config(known.key)
     seed = derive_seed(known.settings.seed, known.key, "bad-data", known.shard or "")
     spec = SelfplaySpec(
@@ -103,9 +103,9 @@ def _falsely_played(known: Known, store: BlobStore) -> SelfplayComplete:
 
 
 def falsified(shard: Shard) -> Shard:
-    """Return a shard in which every seat of every finished game has won, and was rewarded for it.
+    """Return a copy of a shard in which every seat wins every finished game.
 
-    It is consistent in itself: only who plays the games again finds out.
+    Rewards agree with the outcomes, so only a replay of the games shows that the outcomes are false.
     """
     finished = np.zeros(shard.games, dtype=np.bool_)
     finished[shard.game[shard.done]] = True

@@ -1,6 +1,6 @@
-"""dead-node: a self-play worker takes requests, and is never heard of again.
+"""dead-node: a self-play worker receives a request, and falls silent.
 
-A worker that says it is ready, beats until it is asked for games, and falls silent.
+The scenario announces a worker, sends its heartbeats until a request for games is addressed to it, and then stops.
 """
 
 from app.controllers.scheduler import WORKER_DAEMON

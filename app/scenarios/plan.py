@@ -1,4 +1,4 @@
-"""A scenario: what it has to know of a configuration, its plan, and watching a run for the expected steps. Pure."""
+"""Scenarios: knowledge of a configuration, plans, and the watch for a plan's expected steps."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,26 +17,26 @@ from app.events import (
 from app.store import BlobStore
 
 READS = frozenset(payload for payload in FeedbackFold.reads if payload.scope is Scope.CONFIG)
-"""The event types that ``Known`` is read from."""
+"""Event types that ``Known`` is folded from."""
 
 Stage = Literal["struck", "detected", "decided", "recovered"]
-"""Kind of a step: the trouble takes effect, is noticed, is decided about, is over."""
+"""Kind of a step: the trouble takes effect, is noticed, leads to a decision, or is over."""
 
 TRACED = 6
 """Generations of effects that ``flyball trace`` shows by default."""
 
 
 class NotReady(FlyballError):
-    """A configuration lacks what a trouble needs."""
+    """A configuration lacks what a scenario needs."""
 
 
 class Pointless(FlyballError):
-    """The wait is too short for the end of a scenario."""
+    """The given time is shorter than the scenario needs."""
 
 
 @dataclass
 class Known:
-    """One configuration of a run: its state, the promotions of its models, and the latest shard that was played."""
+    """One configuration of a run: its state, the promotions of its models, and its latest shard."""
 
     settings: RunSettings
     state: FeedbackState
@@ -45,7 +45,7 @@ class Known:
 
     @property
     def key(self) -> ConfigKey:
-        """The configuration."""
+        """The configuration's key."""
         return self.state.config_key
 
     @property
@@ -59,7 +59,7 @@ class Known:
         return None if self.model is None else self.promotions.get(self.model)
 
     def take(self, event: Event[Any]) -> None:
-        """Take in an event about the configuration."""
+        """Fold an event about the configuration."""
         if type(event.data) in READS:
             step = FeedbackFold(self.settings).step({self.key: self.state}, event)
             self.state = step.rows.get(self.key) or self.state
@@ -70,7 +70,7 @@ class Known:
 
 
 def known_of(settings: RunSettings, events: Iterable[Event[Any]]) -> dict[str, Known]:
-    """Return what is known of each configuration of a run, in the run's order, from all events of ``READS``."""
+    """Fold all events of ``READS`` into a ``Known`` for each configuration."""
     found = {str(one.key): Known(settings, FeedbackState(config_key=one.key)) for one in settings.configs}
     for event in events:
         if event.subject in found:
@@ -80,13 +80,13 @@ def known_of(settings: RunSettings, events: Iterable[Event[Any]]) -> dict[str, K
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A step that is expected to follow.
+    """An expected step of a scenario.
 
     Attributes:
-        stage: its kind.
-        kind: the type of its event.
-        fits: whether an event of this type, about the configuration, is the one; given the earlier steps' events.
-        doubt: what may be wrong when it never comes.
+        stage: the kind of step.
+        kind: the type of the step's event.
+        fits: returns whether an event of this type is the step; its second argument holds the earlier steps' events.
+        doubt: possible reasons when the step never comes.
     """
 
     stage: Stage
@@ -100,15 +100,15 @@ class Plan:
     """The steps of a scenario.
 
     Attributes:
-        key: the configuration that it is about; ``None``: whichever is concerned.
-        trouble: what is published to make the trouble.
-        expected: the steps that are to follow, in this order.
-        least_seconds: it cannot be over sooner, by the run's settings.
-        shorten: lines of settings with which it is over in a minute or two.
-        remains: what remains when it is left before its end, and no remedy puts right.
-        remedy: what puts right what only an operator can put right.
-        remedy_after: index of the step after which the remedy is part of the scenario.
-        pulse: published again and again until the first step is seen.
+        key: the configuration whose events can be steps; ``None``: any.
+        trouble: the event that makes the trouble.
+        expected: the steps that should follow, in this order.
+        least_seconds: shortest possible duration under the run's settings.
+        shorten: lines of settings that make the scenario shorter.
+        remains: text shown when the scenario is left before its end: the trouble that remains.
+        remedy: the event that repairs what only an operator can repair.
+        remedy_after: index of the step after which the scenario publishes the remedy; ``None``: never.
+        pulse: event published periodically until the first step is seen.
     """
 
     key: str | None
@@ -127,11 +127,11 @@ class Scenario:
     """A kind of trouble.
 
     Attributes:
-        name: on the command line.
-        purpose: the trouble in a line.
+        name: name on the command line.
+        purpose: the trouble in one line.
         lacks: returns what a configuration lacks, as the end of a sentence that begins with its key; or ``None``.
-        plan: plans it for a configuration that lacks nothing, and puts what the trouble is made of into the store.
-        takes_config: whether it is about one configuration, which may be chosen.
+        plan: returns the plan for a configuration that lacks nothing; may put artifacts for it into the store.
+        takes_config: whether an operator may choose the configuration.
     """
 
     name: str
@@ -142,10 +142,10 @@ class Scenario:
 
 
 def choose(scenario: Scenario, known: Mapping[str, Known], key: str | None, store: BlobStore) -> Known:
-    """Return the configuration of this key, or without one the first that has what the trouble needs.
+    """Return the configuration of this key. Without a key: the first that lacks nothing.
 
     Raises:
-        NotReady: it, or each of them, lacks something.
+        NotReady: the configuration, or each one without a key, lacks something.
     """
     lacking = {name: scenario.lacks(known[name], store) for name in (known if key is None else (key,))}
     for name, lack in lacking.items():
@@ -157,7 +157,7 @@ def choose(scenario: Scenario, known: Mapping[str, Known], key: str | None, stor
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A step that was seen, seconds after the trouble; ``follows``: the trouble is among its causes."""
+    """A step that was seen. ``seconds``: since the trouble. ``follows``: the trouble is among the step's causes."""
 
     stage: Stage
     event: Event[Any]
@@ -166,12 +166,12 @@ class Seen:
 
 
 class Watch:
-    """Looks for a plan's steps, in their order, among the events from the recorded trouble on."""
+    """Looks for a plan's steps, in order, among the events after the recorded trouble."""
 
     def __init__(self, plan: Plan, trouble: Event[Any]) -> None:
         self._plan, self._trouble = plan, trouble
         self._descendants: set[str] = {trouble.id}
-        self._shown: dict[str, tuple[str, int]] = {trouble.id: (trouble.id, 0)}  # trace's root, generations after it
+        self._shown: dict[str, tuple[str, int]] = {trouble.id: (trouble.id, 0)}  # root of a trace, generations after it
         self.seen: list[Seen] = []
 
     @property
@@ -180,7 +180,7 @@ class Watch:
         return self._plan.expected[len(self.seen)] if len(self.seen) < len(self._plan.expected) else None
 
     def feed(self, event: Event[Any]) -> Seen | None:
-        """Take in the next event. Returns the step that it is, if it is one."""
+        """Read the next event. Returns it as a step if it is the awaited one."""
         cause = event.envelope.causationid
         if cause in self._descendants:
             self._descendants.add(event.id)
@@ -194,15 +194,15 @@ class Watch:
         seconds = (event.recorded_us - self._trouble.recorded_us) / 1e6
         found = Seen(expected.stage, event, seconds, follows=event.id in self._descendants)
         self.seen.append(found)
-        if event.id not in self._shown:  # its cause shows what else came of it at once
+        if event.id not in self._shown:  # start at its cause, whose trace shows its other effects too
             root = event.envelope.causationid or event.id
             self._shown |= {root: (root, 0), event.id: (root, 1 if root != event.id else 0)}
         return found
 
     def traces(self) -> dict[str, str]:
-        """Return the ids whose traces together show every step, each with the steps that it shows.
+        """Return event ids whose traces together show every step, each with the steps in its trace.
 
-        They are the trouble's, unless it caused no step, and those of the steps' other causes.
+        The ids are the trouble's, unless its trace shows no step, and those of other causes of steps.
         """
         found: dict[str, list[str]] = {}
         for stage, event in (("injected", self._trouble), *((seen.stage, seen.event) for seen in self.seen)):

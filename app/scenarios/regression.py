@@ -1,6 +1,6 @@
 """regression: a model that plays badly is made current.
 
-The current model with its preferences turned round, promoted as if it were as good.
+The scenario reverses the current model's preferences, and promotes the result with the same rating.
 """
 
 import safetensors.numpy
@@ -19,10 +19,10 @@ from app.scenarios.plan import Expected, Known, Plan, Scenario
 from app.store import BlobStore, get_checkpoint, put_checkpoint
 
 ENOUGH_ELO = 150.0
-"""A model below it may play no worse when its preferences are turned round."""
+"""Least Elo of the current model. A weaker one may play no worse with reversed preferences."""
 
 POLICY_HEAD = "policy_head."
-"""Prefix of the tensors that prefer actions (``app.learning.ActorCritic``)."""
+"""Prefix of the tensors that score actions (``app.learning.ActorCritic``)."""
 
 
 def _lacks(known: Known, store: BlobStore) -> str | None:
@@ -36,7 +36,7 @@ def _lacks(known: Known, store: BlobStore) -> str | None:
 
 def _plan(known: Known, store: BlobStore) -> Plan:
     good = known.promotion
-    assert good is not None  # it lacks nothing
+    assert good is not None  # see _lacks
     bad = turned_round(store, good.model)
     return Plan(
         key=known.key,
@@ -74,9 +74,9 @@ def _plan(known: Known, store: BlobStore) -> Plan:
 
 
 def turned_round(store: BlobStore, model: ModelHash) -> ModelHash:
-    """Store a successor of a model that prefers what the model likes least; return its hash.
+    """Store a successor of a model, with reversed preferences for actions; return its hash.
 
-    It has no optimiser's state, because the store would remove that together with the model.
+    The successor has no optimiser state, because the store would remove that together with the model.
     """
     checkpoint = get_checkpoint(store, model)
     tensors = safetensors.numpy.load(checkpoint.parameters)

@@ -1,6 +1,6 @@
 """stall: a configuration stops improving.
 
-It sets the lowest learning rate, and restores the former one after the exploration boost.
+The scenario sets the lowest learning rate, and restores the former one after the exploration boost.
 """
 
 from app.controllers.trend import SECONDS_PER_HOUR
@@ -16,8 +16,8 @@ velocity = 5000.0
 precision = 5000.0
 boost_hours = 0.002
 """
-"""Settings with which a stall takes minutes: a learning model gains 10,000 Elo/h at first, and half a minute of ratings
-shows its velocity to within 5,000."""
+"""Settings that show a stall within minutes. A learning model gains 10,000 Elo/h at first, and ratings of half a minute
+show its velocity to within 5,000 Elo/h."""
 
 
 def _lacks(known: Known, store: BlobStore) -> str | None:  # noqa: ARG001 - a scenario's

@@ -1,4 +1,4 @@
-"""The loop closed around a modelled cluster on a virtual clock: do the controllers help? (ADR-012)"""
+"""Closed-loop simulation: real controllers, a modelled cluster, virtual time (ADR-012)."""
 
 from app.simulation.comparing import ALL, ARMS, NONE, ArmSummary, Interval, Task, plot, run_tasks, summarise
 from app.simulation.scoreboard import RunResult, Scoreboard

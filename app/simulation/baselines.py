@@ -1,9 +1,9 @@
 """Baselines that replace a controller: the simplest rules that keep the loop going.
 
 They evaluate every trained model, promote every evaluated one, train as soon as there are enough rows, and serve all
-configurations in turn. None of them looks at quality, ratings or troubles. They follow other controllers' decisions on
-the learning rate, the epochs, the temperature and the rows of a training, so that leaving one controller out disables
-only that one.
+configurations in turn. They ignore ratings and troubles, and, except for ``UniformBesideTrigger``, quality. They
+follow other controllers' decisions on the learning rate, the epochs, the temperature and the rows per training, so that
+leaving one controller out disables only that one.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ from app.events import (
 
 
 class TrainedModel(Row, frozen=True):
-    """The latest trained model."""
+    """The latest model of a configuration that was trained, or promoted."""
 
     model: ModelHash
     step: int
@@ -68,14 +68,14 @@ class EvaluateAlways(Controller):
     def trained(
         self, rows: Mapping[str, TrainedModel], event: Event[TrainingCompleted], states: States
     ) -> Step[TrainedModel]:
-        """Ask for the evaluation of a new model."""
+        """Request the evaluation of a new model."""
         return self._ask(TrainedModel(model=event.data.model, step=event.data.step), event)
 
     @handles(EvaluationFailed)
     def evaluation_failed(
         self, rows: Mapping[str, TrainedModel], event: Event[EvaluationFailed], states: States
     ) -> Step[TrainedModel]:
-        """Ask again."""
+        """Request a failed evaluation of the latest model again."""
         row, data = rows.get(event.subject), event.data
         return self._ask(row, event) if row and data.purpose == "rating" and data.model == row.model else Step()
 
@@ -96,7 +96,7 @@ class PromoteAlways(Controller):
     def evaluated(
         self, rows: Mapping[str, TrainedModel], event: Event[EvaluationCompleted], states: States
     ) -> Step[TrainedModel]:
-        """Promote whatever was evaluated."""
+        """Promote the evaluated model."""
         data, previous = event.data, rows.get(event.subject)
         if data.purpose != "rating":
             return Step()
@@ -115,14 +115,14 @@ class PromoteAlways(Controller):
 
 
 class Learner(Row, frozen=True):
-    """One configuration's fresh rows, and its number of trainings."""
+    """One configuration's shards of fresh rows, and its number of requested trainings."""
 
     shards: tuple[ShardRef, ...] = ()
     trainings: int = 0
 
 
 class TrainAlways(Controller):
-    """Requests a training as soon as the current model has enough rows, of any quality; never pauses."""
+    """Requests a training once the model has enough rows of any quality; never pauses."""
 
     name: ClassVar[str] = "TrainAlways"
     row: ClassVar[type[Learner]] = Learner
@@ -130,7 +130,7 @@ class TrainAlways(Controller):
 
     @handles(RunConfigured)
     def run_configured(self, rows: Mapping[str, Learner], event: Event[RunConfigured], states: States) -> Step[Learner]:
-        """Ask for the initial model of each configuration that is new."""
+        """Request the initial model of each new configuration."""
         new: dict[str, Learner | None] = {one.key: Learner() for one in self.settings.configs if one.key not in rows}
         return Step(new, tuple(self._request(Learner(), state_of(states, key)) for key in new))
 
@@ -146,7 +146,7 @@ class TrainAlways(Controller):
         TrainingIntensityChanged,
     )
     def train(self, rows: Mapping[str, Learner], event: Event[Payload], states: States) -> Step[Learner]:
-        """Take in an event about a configuration, and train if it has enough rows."""
+        """Apply an event to a configuration; request a training if it has enough rows."""
         row, state, data = rows.get(event.subject), state_of(states, event.subject), event.data
         if row is None:
             return Step()
@@ -174,7 +174,7 @@ class TrainAlways(Controller):
 
 
 class FreshRows(Row, frozen=True):
-    """One configuration's fresh rows, and the requests under way with the rows that one brings."""
+    """One configuration's fresh rows, its requests under way, and the rows that each brings."""
 
     fresh_rows: int = 0
     requests: tuple[EventId, ...] = ()
@@ -182,19 +182,19 @@ class FreshRows(Row, frozen=True):
     requested: int = 0
 
     def lacking(self, state: FeedbackState, settings: RunSettings) -> bool:
-        """Return whether its model lacks rows. While training is paused, one request at a time may end the pause."""
+        """Return whether to request more rows; while training is paused, one request at a time."""
         if state.lineage.distributed is None:
             return False
         needed = rows_needed(state, settings)
         return not self.requests if needed is None else self.fresh_rows + len(self.requests) * self.rows_each < needed
 
     def without(self, request: EventId) -> "FreshRows":
-        """Expect nothing of a request any more."""
+        """Return the row without a request under way."""
         return self.replace(requests=tuple(other for other in self.requests if other != request))
 
 
 class UniformLease(Row, frozen=True):
-    """A worker's request."""
+    """The request that a worker got at ``at_us``, microseconds since 1970."""
 
     key: ConfigKey
     request: EventId
@@ -202,7 +202,7 @@ class UniformLease(Row, frozen=True):
 
 
 class UniformRow(Row, frozen=True):
-    """The whole allocation: configurations, leases by worker, free workers, and configurations in the queue."""
+    """The whole allocation: configurations, leases by worker, free workers, queued configurations."""
 
     configs: dict[str, FreshRows]
     leases: dict[str, UniformLease]
@@ -211,7 +211,7 @@ class UniformRow(Row, frozen=True):
 
 
 class UniformAllocation:
-    """A row under change, in one step."""
+    """A mutable copy of the row, for one step."""
 
     def __init__(self, settings: RunSettings, states: States, row: UniformRow | None) -> None:
         self._settings, self._states = settings, states
@@ -221,45 +221,45 @@ class UniformAllocation:
         self.queue = list(row.queue) if row else []
 
     def config(self, key: str) -> FreshRows:
-        """Return a configuration's state. Decisions may come before its first model."""
+        """Return a configuration's row, empty if new: decisions may precede its first model."""
         return self.configs.get(key) or FreshRows()
 
     def update(self, key: str, config: FreshRows) -> None:
-        """Change a configuration's state, and queue it if it lacks rows."""
+        """Replace a configuration's row, and queue the configuration if it lacks rows."""
         self.configs[key] = config
         if key not in self.queue and config.lacking(state_of(self._states, key), self._settings):
             self.queue.append(key)
 
     def give_up(self, key: str, request: EventId) -> None:
-        """Expect nothing of a request any more."""
+        """Remove a request under way, because it will bring no rows."""
         config = self.config(key)
         if request in config.requests:
             self.update(key, config.without(request))
 
     def release(self, worker: str) -> None:
-        """Note that a worker is free."""
+        """Free a worker and remove its lease."""
         if worker not in self.free:
             self.leases[worker] = None
             self.free.append(worker)
 
     def row(self) -> UniformRow:
-        """Return the changed row."""
+        """Return the changed allocation as a row."""
         leases = {worker: lease for worker, lease in self.leases.items() if lease is not None}
         return UniformRow(configs=self.configs, leases=leases, free=tuple(self.free), queue=tuple(self.queue))
 
 
 class UniformScheduler(Controller):
-    """Serves all configurations in turn; the stand-in for SelfplayScheduler.
+    """Serves all configurations in turn; replaces SelfplayScheduler.
 
-    Configurations that lack fresh rows wait in one queue. Each free worker serves its head: the configuration gets one
-    request and goes to the end, until its fresh and its requested rows make a training. There are no priorities.
+    Configurations that lack fresh rows wait in one queue, without priorities. A free worker gets one request for the
+    first of them, which then goes to the end, or leaves if its fresh and requested rows suffice for a training.
     """
 
     name: ClassVar[str] = "UniformScheduler"
     row: ClassVar[type[UniformRow]] = UniformRow
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayRequested})
     counts_poor_rows: ClassVar[bool] = True
-    """TrainAlways trains on any."""
+    """Whether poor rows count as fresh; true here, because TrainAlways trains on them."""
 
     @handles(
         AdaptiveParamsChanged,
@@ -280,7 +280,7 @@ class UniformScheduler(Controller):
         TrainingIntensityChanged,
     )
     def serve(self, rows: Mapping[str, UniformRow], event: Event[Payload], states: States) -> Step[UniformRow]:
-        """Take in what an event changes, then serve the queue with the free workers."""
+        """Apply an event, then assign free workers to the queue."""
         allocation, data = UniformAllocation(self.settings, states, rows.get(self.name)), event.data
         match data:
             case ClockTick():
@@ -300,7 +300,7 @@ class UniformScheduler(Controller):
         return Step({self.name: allocation.row()}, emissions)
 
     def _sweep(self, allocation: UniformAllocation, now_us: int) -> None:
-        """Give up requests whose lease is over; their workers count as busy until they answer."""
+        """Give up requests with an expired lease; their workers stay busy until they answer."""
         limit = self.settings.feedback.scheduler.lease_seconds * US
         for lease in allocation.leases.values():
             if lease and now_us - lease.at_us >= limit:
@@ -335,13 +335,13 @@ class UniformScheduler(Controller):
         allocation.update(key, config)
 
     def _dispatch(self, allocation: UniformAllocation, event: Event[Payload], states: States) -> tuple[Emission, ...]:
-        """Assign free workers to the queue."""
+        """Send one request to each free worker while configurations wait."""
         emissions: list[Emission] = []
         while allocation.free and allocation.queue:
             worker, key = allocation.free.pop(0), ConfigKey(allocation.queue.pop(0))
             config, selfplay, state = allocation.config(key), self.settings.config(key).selfplay, state_of(states, key)
             model = state.lineage.playing
-            assert model is not None  # only those with a model are queued
+            assert model is not None  # only configurations with a model are queued
             lease = UniformLease(key, derive_id(self.name, event.id, len(emissions)), event.recorded_us)
             request = SelfplayRequested(
                 worker=worker,
@@ -360,9 +360,9 @@ class UniformScheduler(Controller):
 
 
 class UniformBesideTrigger(UniformScheduler):
-    """The same beside the real TrainingTrigger, which leaves poor rows out.
+    """UniformScheduler for use with the real TrainingTrigger, which does not train on poor rows.
 
-    Counted as fresh, these rows would end the requests, and the trigger would wait for other rows for ever.
+    If poor rows counted as fresh, the requests would end, and the trigger would wait for usable rows for ever.
     """
 
     counts_poor_rows: ClassVar[bool] = False

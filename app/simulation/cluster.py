@@ -1,7 +1,7 @@
-"""The modelled cluster on virtual time: real workers whose jobs are modelled.
+"""Modelled cluster in virtual time: real workers with modelled jobs.
 
-A worker's reducer decides which jobs there are and what is published about their results, as in the running system. A
-model says how long a job takes and what its result is.
+As in the running system, a worker's reducer decides which jobs it does and which facts it publishes about them. The
+models in ``jobs`` give each job's duration and result.
 """
 
 from collections import deque
@@ -44,18 +44,18 @@ from daemons.selfplay_worker import SelfplayWorker
 from daemons.training import Trainer
 
 BEATS_PER_SILENCE = 3
-"""Heartbeats in the time after which a silent node counts as lost."""
+"""Heartbeats of a node in each ``node_silent_seconds``."""
 
 Envelopes = Sequence[Envelope[Payload]]
 Happening = Callable[[int], Envelopes]
-"""Something that happens at a time (microseconds since 1970), and returns what to publish."""
+"""Called at its virtual time (microseconds since 1970); returns the envelopes to publish."""
 
 Compute = Callable[[Job[Any], int], Computed]
-"""Models a job from its start, microseconds since 1970."""
+"""Models a job, given its start in microseconds since 1970."""
 
 
 class Appointment(NamedTuple):
-    """A happening at its time; ``number`` orders simultaneous ones."""
+    """A scheduled happening; ``number`` orders simultaneous appointments."""
 
     at_us: int
     number: int
@@ -64,7 +64,7 @@ class Appointment(NamedTuple):
 
 
 class Agenda:
-    """Virtual time and future events, soonest first; simultaneous ones in the order of entry."""
+    """Virtual clock with a queue of appointments, by time and then by order of entry."""
 
     def __init__(self) -> None:
         self.now_us = START_US
@@ -72,13 +72,13 @@ class Agenda:
         self._heap: list[Appointment] = []
 
     def enter(self, seconds: float, source: str, happening: Happening) -> None:
-        """Schedule something ``seconds`` >= 0 from now; ``source`` is the daemon that publishes then."""
+        """Schedule a happening ``seconds`` from now (negative: now); ``source`` is the daemon that publishes."""
         self._entered += 1
         at_us = self.now_us + max(0, round(seconds * SECOND_US))
         heappush(self._heap, Appointment(at_us, self._entered, source, happening))
 
     def next_until(self, end_us: int) -> Appointment | None:
-        """Take the next appointment up to a time, and set the clock to it; without any, to that time."""
+        """Advance to the next appointment and return it; without one up to ``end_us``, advance to ``end_us``."""
         if not self._heap or self._heap[0].at_us > end_us:
             self.now_us = end_us
             return None
@@ -100,10 +100,10 @@ def _answer(worker: Worker[Any], job: Job[Any], outcome: Json | FlyballError, no
 
 
 class Station:
-    """Runs at most ``capacity`` of one real worker's jobs at once; the others wait.
+    """Runs the jobs of one real worker, at most ``capacity`` at once; other jobs wait.
 
-    ``factory`` builds a worker whose rows each stand for one configuration; the simulation's Fold hosts another.
-    ``source`` is its daemon.
+    ``factory`` builds the worker, with one row for each configuration. The simulation's Fold hosts a second instance.
+    ``source`` is the worker's daemon, ``daemon@node``.
     """
 
     def __init__(
@@ -125,11 +125,11 @@ class Station:
 
     @property
     def pending(self) -> int:
-        """How many jobs run or wait."""
+        """Number of jobs that run or wait."""
         return len(self._known)
 
     def take(self, changed: Changed, states: States) -> None:
-        """Take up the jobs that the worker wants after its rows changed."""
+        """Queue new jobs from the worker's changed rows, and start as many as fit."""
         for (owner, key), row in changed.items():
             if owner == self._worker.name and row is not None:
                 for job in self._worker.jobs({key: row}, states):
@@ -154,7 +154,7 @@ class Station:
 
 
 class SimulatedNode:
-    """One self-play worker on its node; ``name`` is ``selfplay_worker@node``."""
+    """A node with one self-play worker, whose name is ``selfplay_worker@node``."""
 
     def __init__(self, name: str, settings: RunSettings, world: World, agenda: Agenda) -> None:
         daemon, _, node = name.partition("@")
@@ -162,25 +162,25 @@ class SimulatedNode:
         self._settings, self._world, self._agenda = settings, world, agenda
         self._worker, self._truth = SelfplayWorker(settings, Place(name, node, store="")), world.node(name)
         self._beat_seconds = settings.feedback.scheduler.node_silent_seconds / BEATS_PER_SILENCE
-        self._requests: deque[Event[SelfplayRequested]] = deque()  # the first is the one that is played
+        self._requests: deque[Event[SelfplayRequested]] = deque()  # the first one is played first
         self._playing: Job[SelfplayRequested] | None = None
         self._alive = False
         self._lives = self._published = 0
 
     @property
     def pending(self) -> int:
-        """How many requests have no answer yet."""
+        """Number of requests without an answer."""
         return len(self._requests)
 
     def boot(self) -> None:
-        """Enter its start and its deaths in the agenda."""
+        """Schedule the node's start, deaths and restarts."""
         self._agenda.enter(0, self._name, self._start)
         for trouble in self._truth.troubles["dead"]:
             self._agenda.enter((trouble.start_us - self._agenda.now_us) / SECOND_US, self._name, self._die)
             self._agenda.enter((trouble.end_us - self._agenda.now_us) / SECOND_US, self._name, self._start)
 
     def request(self, event: Event[SelfplayRequested]) -> None:
-        """Queue a request."""
+        """Queue a request, and play it if the node is idle."""
         self._requests.append(event)
         self._play_next()
 
@@ -198,7 +198,7 @@ class SimulatedNode:
         return self._publish(now_us, started, DaemonReady(**self._daemon, position=0, capacity=1))
 
     def _die(self, _: int) -> Envelopes:
-        """Die silently. The request under way is played from its beginning after the next start."""
+        """Stop without an event; the next start repeats the request under way from its beginning."""
         self._alive = False
         self._playing = None
         return ()
@@ -239,7 +239,7 @@ class SimulatedNode:
 
 
 class Cluster:
-    """Answers requests with facts, as workers do. Self-play runs on the nodes, everything else at stations."""
+    """Answers requests with facts. Self-play runs on nodes; training, evaluation and distribution at stations."""
 
     def __init__(self, settings: RunSettings, world: World, agenda: Agenda) -> None:
         self._settings, self._world, self._agenda = settings, world, agenda
@@ -261,7 +261,7 @@ class Cluster:
 
     @property
     def factories(self) -> tuple[Factory, ...]:
-        """Factories of the stations' workers."""
+        """Factories of the stations' workers, for the simulation's Fold."""
         return tuple(station.factory for station in self.stations)
 
     def boot(self) -> None:
@@ -270,7 +270,7 @@ class Cluster:
             node.boot()
 
     def observe(self, event: Event[Payload], changed: Changed, states: States) -> None:
-        """React to an event, and to what it changed in the workers' rows."""
+        """Start the work that follows from an event and from the changed rows."""
         data = event.envelope.data
         for station in self.stations:
             station.take(changed, states)
@@ -282,7 +282,7 @@ class Cluster:
             self.nodes[data.worker].forget_requests()
 
     def _inspect(self, event: Event[Payload]) -> None:
-        """Have a shard inspected; there are as many inspectors as shards."""
+        """Schedule a shard's inspection; the number of inspectors is not limited."""
         job = _job(event, "app.play.inspection:inspect", self._settings.deadlines.inspection_seconds)
         computed, monitor = jobs.inspect(self._world, job), self._monitor
         self._agenda.enter(computed.seconds, monitor.place.name, partial(_answer, monitor, job, computed.outcome))

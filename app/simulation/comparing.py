@@ -1,7 +1,7 @@
-"""Arms, which are choices of controllers, and their comparison over seeds.
+"""Compare arms (choices of controllers) over several seeds.
 
-Controllers that an arm leaves out are replaced by their neutral baselines. All arms of a seed have the same troubles
-and learning curves, so that they pair.
+An arm replaces the controllers that it leaves out with their baselines, or omits those that the loop does not need.
+All arms of a seed have the same troubles and learning curves, so that their results can be paired.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ BASELINES: Mapping[type[Hosted], type[Hosted]] = {
     SelfplayScheduler: UniformScheduler,
     TrainingTrigger: TrainAlways,
 }
-"""Replacements of controllers that the loop needs; other controllers are omitted."""
+"""Replacements for controllers that the loop needs; other controllers are omitted."""
 
 
 def _without(*left_out: type[Hosted]) -> Arm:
@@ -61,7 +61,7 @@ ARMS: Mapping[str, Arm] = {
 
 
 class Task(Settings):
-    """One run to do."""
+    """One run to simulate: an arm, a seed, and the settings."""
 
     settings: RunSettings
     plant: PlantSettings
@@ -71,7 +71,7 @@ class Task(Settings):
 
 
 class Interval(Settings):
-    """A mean with its 95% confidence interval over seeds, by bootstrap; no bounds from a single seed."""
+    """A mean over seeds with its 95% bootstrap interval; the bounds need two seeds."""
 
     mean: float
     lower: float | None
@@ -79,17 +79,17 @@ class Interval(Settings):
 
 
 class ArmSummary(Settings):
-    """One arm over all seeds.
+    """Figures of one arm over all seeds.
 
     Attributes:
-        gain: total gain in strength, models' luck included, Elo.
-        ratio: that gain over that of the arm without controllers, paired by seed; ``None`` when it did not run.
-        false_stalls: configuration-days with a false stall alarm, over healthy ones; ``None`` without any. Without the
-            controller that declares stalls there are no alarms.
+        gain: gain in strength, summed over configurations, Elo; includes the models' luck.
+        ratio: ``gain`` / that of the arm without controllers, paired by seed; ``None`` if that did not run or gain.
+        false_stalls: configuration-days with a false stall alarm / healthy ones; ``None`` without healthy ones. Arms
+            without the controller that declares stalls have no alarms.
         noticed: share of planted regressions that raised an alarm, after ``games_to_notice`` rated games on average.
-        regained: share that was over before it was noticed, after ``games_to_regain`` rated games on average.
+        regained: share of planted regressions that ended unnoticed, after ``games_to_regain`` rated games on average.
 
-    Events and trainings are means, counts are sums, floors the least, and ``rollback_seconds`` is the longest.
+    ``events`` and ``trainings`` are means; other counts are sums. Floors are minima, ``rollback_seconds`` a maximum.
     """
 
     arm: str
@@ -114,7 +114,7 @@ class ArmSummary(Settings):
 
 
 def run_task(task: Task) -> RunResult:
-    """Do one run."""
+    """Simulate one run, and return its figures."""
     simulation = Simulation(task.settings, task.plant, ARMS[task.arm], task.seed, task.seconds)
     scoreboard = Scoreboard(simulation.world, [config.key for config in task.settings.configs])
     simulation.listeners.append(scoreboard.observe)
@@ -123,12 +123,12 @@ def run_task(task: Task) -> RunResult:
 
 
 def run_job(spec: JsonObject, _: Report) -> JsonObject:
-    """Do one run, as a job of an engine."""
+    """Simulate one run as a job of an engine; see ``run_task``."""
     return run_task(Task.model_validate(spec)).model_dump(mode="json")
 
 
 def run_tasks(tasks: Sequence[Task], jobs: int, on_result: Callable[[RunResult], None]) -> None:
-    """Do runs, ``jobs`` at once, and pass their results on in order. When one fails, those under way are ended."""
+    """Simulate ``jobs`` runs at once, passing on results in order; a failure ends the others."""
     if jobs == 1 or len(tasks) == 1:
         for task in tasks:
             on_result(run_task(task))
@@ -150,7 +150,7 @@ async def _run_in_processes(tasks: Sequence[Task], jobs: int, on_result: Callabl
 
 
 def summarise(results: Sequence[RunResult]) -> list[ArmSummary]:
-    """Sum the arms up, in the order of their first results."""
+    """Summarise each arm, in the order of the arms' first results."""
     arms = dict.fromkeys(result.arm for result in results)
     by_arm = {arm: {r.seed: r for r in results if r.arm == arm} for arm in arms}
     return [_summary(runs, by_arm.get(NONE)) for runs in by_arm.values()]
@@ -196,7 +196,7 @@ def _ratio(runs: Mapping[int, RunResult], baseline: Mapping[int, RunResult]) -> 
 
 
 def bootstrap(above: Sequence[float], below: Sequence[float]) -> Interval:
-    """Return sum(above) / sum(below) with its percentile interval, pairs resampled together (Efron 1979)."""
+    """Return sum(above) / sum(below) with its percentile interval from resampled pairs (Efron 1979)."""
     pairs = np.array([above, below])
     mean = float(pairs[0].sum() / pairs[1].sum())
     if len(above) < 2:
@@ -214,7 +214,7 @@ INCHES = (11.0, 4.5)
 
 
 def plot(results: Sequence[RunResult], summaries: Sequence[ArmSummary], path: Path) -> None:
-    """Draw a comparison into a file; its suffix says how (.svg, .png, .pdf).
+    """Plot a comparison into a file, in the format of its suffix (.svg, .png, .pdf).
 
     Raises ``NoPlots``, or ``UnusableFile`` when the file cannot be written.
     """

@@ -1,4 +1,4 @@
-"""Models of the jobs: how long each takes on the modelled cluster, and what its result is."""
+"""Models of the jobs: duration on the modelled cluster, and result."""
 
 from typing import Any, NamedTuple
 
@@ -24,13 +24,13 @@ class Computed(NamedTuple):
 
 
 SLOWEST = 0.2
-"""Speed that the severest slowness leaves."""
+"""Share of its speed that a node keeps in the severest slowness."""
 
 WORST_SCORE = 0.05
-"""Quality score of a shard that is nothing but flawed rows."""
+"""Quality score, before noise, of a shard with flawed rows only."""
 
 BROKEN_GAMES = 0.3
-"""Share of games that do not replay, in the severest parity trouble."""
+"""Share of games that fail to replay in the severest parity trouble."""
 
 FAILURE_SECONDS = 1.0
 """Time until a request fails on a failing node."""
@@ -40,7 +40,7 @@ LENGTH_SD = 0.03
 
 
 def play(world: World, node: NodeTruth, config: GameConfig, job: Job[SelfplayRequested], now_us: int) -> Computed:
-    """Model ``app.play.selfplay`` on a node: play games into a shard, whose truth the world keeps."""
+    """Model ``app.play.selfplay`` on a node; add the shard's true quality to ``world``."""
     if node.severity("failing", now_us):
         return Computed(FAILURE_SECONDS, FlyballError("The modelled node fails."))
     request, plant = job.request, world.plant
@@ -71,7 +71,7 @@ def play(world: World, node: NodeTruth, config: GameConfig, job: Job[SelfplayReq
 
 
 def own_share(request: SelfplayRequested, players: int) -> float:
-    """Return the share of seats that are the model's own; only these give rows."""
+    """Return the share of seats that the model itself plays; only these give rows."""
     others = sum(
         lineup.games * sum(opponent != request.model for opponent in lineup.opponents) for lineup in request.lineups
     )
@@ -81,8 +81,8 @@ def own_share(request: SelfplayRequested, players: int) -> float:
 def inspect(world: World, job: Job[SelfplayComplete]) -> Computed:
     """Model ``app.play.inspection``.
 
-    Flawed rows lower the score, as duplicates, cut-off games and lopsided outcomes do. Games that break the rules are
-    found by replaying a sample.
+    Flawed rows lower the score, as duplicates, cut-off games and lopsided outcomes do in real shards. A replayed sample
+    shows the games that break the rules.
     """
     settings, truth, rng = world.plant.quality, world.shards[job.request.shard.key], world.rng("inspection")
     broken = int(rng.binomial(settings.checked_games, BROKEN_GAMES * truth.unruly))
@@ -100,7 +100,7 @@ def inspect(world: World, job: Job[SelfplayComplete]) -> Computed:
 def train(world: World, job: Job[TrainingRequested], now_us: int) -> Computed:
     """Model ``app.learning.jobs``.
 
-    Metrics are plausible: flawed rows are harder to fit, a higher learning rate moves the policy further.
+    The metrics are only plausible: flawed rows raise the value loss, a higher learning rate raises ``approx_kl``.
     """
     request, time = job.request, world.plant.time
     rows = sum(shard.rows for shard in request.shards)
@@ -160,10 +160,10 @@ def evaluate(world: World, job: Job[Any]) -> Computed:
 
 
 def played(difference: float, games: int, draws: float, rng: Generator) -> tuple[int, int, int]:
-    """Draw wins, draws and losses of games between players whose strengths differ by ``difference`` Elo.
+    """Draw the numbers of wins, draws and losses between players ``difference`` Elo apart.
 
-    The expected score is the logistic model's; ``draws`` is the share of drawn games between equals, and falls in
-    proportion to the weaker side's chances. Games for more than two are drawn as if they were duels.
+    The expected score is the logistic model's. The share of drawn games is ``draws`` times the weaker side's expected
+    score. Games for more than two players are modelled as duels.
     """
     chance = expected_score(difference)
     drawn = draws * min(chance, 1 - chance)

@@ -1,4 +1,4 @@
-"""The scoreboard: what really happened in a simulated run, and its figures. Controllers never see it."""
+"""Scoreboard of a simulated run: its events compared with the truth, which controllers never see."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from app.simulation.world import HOUR_US, START_US, ModelTruth, World
 HOURS_PER_DAY = 24
 
 DECLINE_ELO = 20.0
-"""Loss of strength, apart from luck, at which a model counts as worse than the best one before."""
+"""Decline since the best model, apart from luck, from which an alarm is justified."""
 
 
 @dataclass(slots=True)
@@ -35,9 +35,9 @@ class Case:
 
     Attributes:
         before: strength of the model that it replaced, apart from luck.
-        games: rated games of the models that have it until it was noticed, repeated ones included.
-        noticed: an alarm was raised while it was current.
-        over: it was rolled back, replaced by a model without it, or the loss was learned again.
+        games: rated games, until the alarm, of models with this regression; repeated games count.
+        noticed: an alarm was raised while the regression was current.
+        over: a rollback or a promotion replaced it by a model without it, or the loss was regained.
     """
 
     number: int
@@ -50,19 +50,19 @@ class Case:
 
 @dataclass(slots=True)
 class Account:
-    """One configuration's account.
+    """One configuration's entries on the scoreboard.
 
     Attributes:
         current: the current model.
-        initial: strength of the first current model, its luck included.
+        initial: strength of the first current model, with its luck.
         best: strength of the best current model since the last rollback, apart from luck.
-        strength: that of the current model at the end of each hour, apart from luck.
-        node_seconds: worker time spent on it, by hour.
+        strength: strength of the current model at the end of each hour, apart from luck.
+        node_seconds: worker time spent on the configuration's self-play, by hour.
         alarms_us: times of stall alarms.
         rated_games: games of current models against the fixed opponent.
         evaluated_us: time of the latest evaluation.
-        false_regressions: alarms although the current model was no worse.
-        rollback_seconds: from the evidence to the decision.
+        false_regressions: regression alarms although the current model was no worse.
+        rollback_seconds: time from the latest evaluation to each rollback.
     """
 
     current: ModelHash | None = None
@@ -80,7 +80,7 @@ class Account:
 
     @property
     def open_cases(self) -> list[Case]:
-        """The regressions that are current."""
+        """The planted regressions that are not over."""
         return [case for case in self.cases if not case.over]
 
     def rate(self, games: int) -> None:
@@ -91,7 +91,7 @@ class Account:
 
 
 class Scoreboard:
-    """Compares the events of a run with the truth."""
+    """Compares a run's events with the truth, by configuration."""
 
     def __init__(self, world: World, keys: Iterable[str]) -> None:
         self._world = world
@@ -99,11 +99,11 @@ class Scoreboard:
         self._waiting_games: dict[ModelHash, int] = {}
 
     def truth(self, model: ModelHash | None) -> ModelTruth:
-        """Return a model's strength; that of no model is 0."""
+        """Return a model's true strength; 0 without a model."""
         return self._world.models[model] if model else ModelTruth()
 
     def observe(self, event: Event[Payload]) -> None:
-        """Enter an event."""
+        """Enter an event into the accounts."""
         hour = (event.recorded_us - START_US) // HOUR_US
         if event.subject:
             self._enter(self.accounts[event.subject], event, hour)
@@ -159,10 +159,10 @@ class StallFigures(Settings):
     """Stall alarms against the truth.
 
     Attributes:
-        alarms: how many.
-        healthy_days: configuration-days in which strength apart from models' luck grew at least as fast as the rule's
-            threshold, over its window; hours are counted and divided by 24.
-        false_days: configuration-days with an alarm in such an hour.
+        alarms: number of alarms.
+        healthy_days: number of healthy hours / 24. In a healthy hour, a configuration's strength apart from luck grew
+            at least at the rule's threshold velocity, over the rule's window.
+        false_days: configuration-days with an alarm in a healthy hour.
     """
 
     alarms: int
@@ -171,19 +171,19 @@ class StallFigures(Settings):
 
 
 class RegressionFigures(Settings):
-    """The fate of planted regressions.
+    """Outcomes of planted regressions.
 
     Attributes:
-        planted: those that became current.
-        noticed: those of them that raised an alarm.
-        rolled_back: those of them that were rolled back.
-        regained: those of them that were over before they were noticed: the loss was learned again, or a model without
-            the regression replaced them.
-        games: rated games from the first of each noticed one to its alarm, in sum.
-        regained_games: rated games from the first of each regained one to the end of its loss, in sum.
+        planted: number of regressions that became current.
+        noticed: number that raised an alarm.
+        rolled_back: number that were rolled back.
+        regained: number that ended without an alarm: the loss was regained, or a model without the regression
+            replaced the current one.
+        games: rated games until the alarm, summed over the noticed regressions.
+        regained_games: rated games until the end, summed over the regained regressions.
         false_alarms: alarms although the current model was no worse than the best before.
         rated_games: all rated games of models that became current.
-        rollback_seconds: the longest time from the evidence to the decision.
+        rollback_seconds: the longest time from an evaluation to the rollback that follows.
     """
 
     planted: int
@@ -198,15 +198,14 @@ class RegressionFigures(Settings):
 
 
 class RunResult(Settings):
-    """One run.
+    """Figures of one run.
 
     Attributes:
-        gain: strength of the current model at the end over that of the first one, their luck included
-            (``ModelTruth.skill``), Elo, by configuration.
-        total: strength of all current models apart from their luck (``ModelTruth.trend``), Elo, at the end of each
-            hour.
-        floor: the least share of worker time that a configuration had, as a share of an equal share: on any one day,
-            and over the whole time.
+        gain: strength of the last current model minus that of the first, with luck (``ModelTruth.skill``), Elo, by
+            configuration.
+        total: sum of the current models' strengths without luck (``ModelTruth.trend``), Elo, at the end of each hour.
+        daily_floor: the least share of worker time that a configuration had on any day; 1 is an equal share.
+        floor: the same over the whole run.
         unfolded: events that a controller could not fold, with the error.
     """
 
@@ -224,7 +223,7 @@ class RunResult(Settings):
 
     @property
     def total_gain(self) -> float:
-        """Sum over all configurations, Elo."""
+        """Sum of ``gain`` over all configurations, Elo."""
         return sum(self.gain.values())
 
 
@@ -246,7 +245,7 @@ def stall_figures(accounts: Iterable[Account], settings: StallSettings) -> Stall
 
 
 def regression_figures(accounts: Sequence[Account]) -> RegressionFigures:
-    """Sum up the fate of planted regressions."""
+    """Sum up the outcomes of planted regressions."""
     cases = [case for account in accounts for case in account.cases]
     regained = [case for case in cases if case.over and not case.noticed]
     seconds = [second for account in accounts for second in account.rollback_seconds]
@@ -264,7 +263,7 @@ def regression_figures(accounts: Sequence[Account]) -> RegressionFigures:
 
 
 def least_share(accounts: Sequence[Account], hours: range) -> float | None:
-    """Return the least share of worker time in some hours, as a share of an equal share; ``None`` without any work."""
+    """Return the least share of worker time; 1 is an equal share, ``None`` means no work."""
     spent = [sum(account.node_seconds.get(hour, 0.0) for hour in hours) for account in accounts]
     return min(spent) / sum(spent) * len(spent) if sum(spent) else None
 

@@ -1,4 +1,4 @@
-"""Settings of a simulated run: the modelled cluster (the plant), and the run's at a cluster's pace.
+"""Settings of a simulation: the modelled cluster (the plant), and presets for the run.
 
 ``plant.toml`` holds the values of the plant and says where each comes from.
 """
@@ -29,15 +29,15 @@ def _ascending(shares: tuple[float, float]) -> tuple[float, float]:
 
 
 Shares = Annotated[tuple[float, float], AfterValidator(_ascending)]
-"""The least and the greatest share; one between them is drawn."""
+"""The least and the greatest share; the simulation draws between them."""
 
 
 class BadPlant(FlyballError):
-    """A plant file that cannot be used; the message names the file, and the key."""
+    """Unusable plant file; the message names the file and, if one is wrong, the key."""
 
 
 class TimeSettings(Settings):
-    """How long things take, seconds."""
+    """Durations on the modelled cluster, seconds."""
 
     request: float = Positive
     training: float = Positive
@@ -49,7 +49,7 @@ class TimeSettings(Settings):
 
 
 class ClusterSettings(Settings):
-    """The cluster's nodes."""
+    """Numbers of workers, and the spread of node speeds."""
 
     trainers_per_config: float = Positive
     evaluators_per_config: float = Positive
@@ -57,7 +57,7 @@ class ClusterSettings(Settings):
 
 
 class LearningSettings(Settings):
-    """How training changes strength."""
+    """Effect of trainings on strength."""
 
     rows_per_lesson: float = Positive
     epochs: int = Field(ge=1)
@@ -73,7 +73,7 @@ class LearningSettings(Settings):
 
 
 class PlateauSettings(Settings):
-    """Levels at which learning gets stuck."""
+    """Strengths at which learning gets stuck, and the chance to escape."""
 
     per_config: float = NonNegative
     lowest: float = Probability
@@ -92,7 +92,7 @@ class RegressionSettings(Settings):
 
 
 class EpisodeSettings(Settings):
-    """Troubles that begin at random and last for a while."""
+    """Frequency, mean length and severity of one kind of trouble."""
 
     per_day: float = NonNegative
     hours: float = Positive
@@ -125,10 +125,10 @@ class CurveSettings(Settings):
 
     Attributes:
         ceiling: strength that training approaches, Elo over the random bot.
-        lessons: experience that covers 63% of the way there.
-        jitter_elo: standard deviation of models about their trend.
-        rows_per_game: decisions a game.
-        draws: share of drawn games between equals.
+        lessons: experience that covers 63% of the way to the ceiling.
+        jitter_elo: standard deviation of models' strength about their trend.
+        rows_per_game: mean number of rows (decisions) in a game.
+        draws: share of drawn games / expected score of the weaker side, which is 0.5 between equals.
         heuristic: strength of the built-in heuristic player, where there is one.
     """
 
@@ -154,14 +154,14 @@ class PlantSettings(Settings):
     configs: dict[str, CurveSettings]
 
     def curve(self, key: str) -> CurveSettings:
-        """Return a configuration's learning curve; those the file does not name have the default one."""
+        """Return a configuration's learning curve, or the default one if the file has none for it."""
         return self.configs.get(key, self.default)
 
 
 def load_plant(path: Path | None = None, known: Collection[str] = GAMES) -> PlantSettings:
-    """Read a plant file; without a path, the one that comes with Flyball.
+    """Read a plant file; without a path, the one shipped with Flyball.
 
-    Raises ``BadPlant``, also for the curve of a configuration that is not among the ``known`` ones.
+    Raises ``BadPlant``, also if the file has a curve for a configuration that is not in ``known``.
     """
     where = path or files("app.simulation") / "plant.toml"
     try:
@@ -181,7 +181,7 @@ def load_plant(path: Path | None = None, known: Collection[str] = GAMES) -> Plan
 
 
 def _refusal(error: ValidationError, where: Path | Traversable) -> BadPlant:
-    """Report the first error; an unknown setting goes first, because it may be why another one is missing."""
+    """Return the error to report: unknown settings first, because a misspelt setting is also missing."""
     errors = error.errors(include_url=False, include_input=False)
     unknown = next((one["loc"] for one in errors if one["type"] == "extra_forbidden"), None)
     if unknown is None:
@@ -201,21 +201,21 @@ def _unknown(loc: Sequence[str], known: Collection[str], where: Path | Traversab
 
 
 ROWS_PER_TRAINING = 32_768
-"""Four times the laptop's: 36 nodes bring rows quickly, and a training takes minutes."""
+"""Four times the laptop's, because 36 nodes deliver rows quickly and a training takes minutes."""
 
 PACE: Mapping[str, float] = {
     "tick_seconds": 60.0,
     "feedback.scheduler.lease_seconds": 7200.0,
     "feedback.scheduler.node_silent_seconds": 1800.0,
 }
-"""Requests take a quarter of an hour, two wait at a node, and slow nodes are five times slower: leases are longer."""
+"""Longer leases: requests take 15 minutes, two wait at a node, slow nodes need up to 5 times as long."""
 
 PLAYED_ALONE = {f"league.matchmaking.{name}": value for name, value in MATCHMAKING["mirror"].model_dump().items()}
 """Models play only themselves, because the plant does not model what games against others teach."""
 
 
 def simulated(nodes: int, keys: Sequence[ConfigKey]) -> dict[str, Any]:
-    """Return the settings that a simulation presets, by dotted key as in ``flyball.toml``."""
+    """Return a simulation's presets, by dotted key as in ``flyball.toml``."""
     width = len(str(nodes))
     workers = [f"selfplay_worker@node{number:0{width}}" for number in range(1, nodes + 1)]
     rows = {f"games.{key}.rows_per_training": ROWS_PER_TRAINING for key in keys}

@@ -31,7 +31,7 @@ class VirtualBroker:
         self._known: set[str] = set()
 
     def record(self, envelopes: Sequence[Envelope[Payload]], now_us: int, source: str) -> list[Event[Payload]]:
-        """Return the new ones among the envelopes as recorded events."""
+        """Record the envelopes with new ids, and return them as events."""
         events = []
         self.recorded_us = max(self.recorded_us, now_us)
         for envelope in envelopes:
@@ -43,10 +43,10 @@ class VirtualBroker:
 
 
 class Simulation:
-    """One run of the loop, so many seconds of virtual time.
+    """One run of the closed loop over ``seconds`` of virtual time.
 
-    ``selfplay_workers`` in the settings name the nodes. The seed decides everything that is drawn: the same one gives
-    the same events.
+    The setting ``selfplay_workers`` names the nodes. All random numbers derive from the seed, so equal arguments give
+    equal events.
     """
 
     def __init__(self, settings: RunSettings, plant: PlantSettings, arm: Arm, seed: int, seconds: float) -> None:
@@ -60,18 +60,18 @@ class Simulation:
         self.listeners: list[Listener] = []
 
     def run(self) -> None:
-        """Run to the end."""
+        """Run from the start to ``end_us``."""
         self.start()
         self.continue_until(self.end_us)
 
     def start(self) -> None:
-        """Record the settings first, then start the clock and the nodes."""
+        """Schedule the event with the settings, then the first tick and the nodes' starts."""
         self.agenda.enter(0, BROKER, self._configured)
         self.agenda.enter(self.settings.tick_seconds, BROKER, self._tick)
         self.cluster.boot()
 
     def continue_until(self, end_us: int) -> None:
-        """Run up to a time."""
+        """Run up to a virtual time, microseconds since 1970."""
         while (appointment := self.agenda.next_until(end_us)) is not None:
             envelopes = appointment.happening(appointment.at_us)
             for event in self.broker.record(envelopes, appointment.at_us, appointment.source) if envelopes else ():

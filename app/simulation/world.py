@@ -1,13 +1,14 @@
-"""The truth of a simulation, which no controller sees: strengths, learning, troubles.
+"""True state of a simulation, hidden from the controllers: strengths, learning, troubles.
 
-Strength is measured in Elo over the random bot, experience in lessons: a lesson is what one of our own trainings on a
-laptop teaches (``plant.toml`` says how the curves were fitted). Strength approaches the configuration's ceiling:
+Strength is measured in Elo over the random bot, experience in lessons. A lesson is the effect of one of our trainings
+on a laptop; ``plant.toml`` says how the curves were fitted. Strength approaches the configuration's ceiling:
 
     gain = (ceiling - strength) * (1 - exp(-experience / lessons))
 
-On the way lie plateaus: a model that has reached one stays there until a training happens to escape, which exploration
-makes likelier. Each model also deviates from its trend by a jitter that its children partly inherit; selection can only
-work on that. Flawed rows pull strength down in proportion to their share.
+On the way lie plateaus. A model on a plateau stays there until a training happens to escape it; exploration makes that
+likelier. Each model also deviates from its trend by a random jitter, its luck, which its children partly inherit.
+Selection can only act on this jitter. Flawed rows, which teach something wrong, pull strength down in proportion to
+their share.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,16 +31,16 @@ START_US = 1_767_225_600 * SECOND_US
 """Start of every simulation: 2026-01-01, 00:00 UTC."""
 
 WORTH_PLANTING = 1.5
-"""A regression is planted once a model has this multiple of the strength that it loses."""
+"""Strength from which a regression is planted, as a multiple of the strength it costs."""
 
 
 def digest(*parts: str | int) -> str:
-    """Return 64 hexadecimal digits that stand for what real parameters or rows would hash to."""
+    """Return 64 hexadecimal digits in place of the hash of real parameters or rows."""
     return sha256("/".join(map(str, parts)).encode()).hexdigest()
 
 
 class Trouble(NamedTuple):
-    """Something wrong in [start, end), microseconds since 1970; ``severity`` in (0, 1]."""
+    """A trouble during [start, end), microseconds since 1970; ``severity`` from 0 to 1."""
 
     start_us: int
     end_us: int
@@ -58,7 +59,7 @@ def draw_times(per_day: float, end_us: int, rng: Generator) -> list[int]:
 
 
 def draw_troubles(settings: EpisodeSettings, end_us: int, rng: Generator) -> tuple[Trouble, ...]:
-    """Draw troubles that do not overlap; their lengths are exponential."""
+    """Draw troubles of exponential length that do not overlap."""
     troubles: list[Trouble] = []
     for start in draw_times(settings.per_day, end_us, rng):
         length = int(rng.exponential(settings.hours * HOUR_US)) + 1
@@ -69,7 +70,7 @@ def draw_troubles(settings: EpisodeSettings, end_us: int, rng: Generator) -> tup
 
 
 def severity_at(troubles: Sequence[Trouble], now_us: int) -> float:
-    """Return the severity of the present trouble; 0 without any."""
+    """Return the severity of the trouble at a time; 0 without one."""
     return next((one.severity for one in troubles if one.start_us <= now_us < one.end_us), 0.0)
 
 
@@ -77,21 +78,21 @@ NodeTrouble = Literal["dead", "slow", "corrupt", "parity", "failing"]
 
 
 class NodeTruth(NamedTuple):
-    """A node's speed, about 1, its troubles, and the chance in its games."""
+    """A node's speed (median 1), its troubles, and the random generator of its games."""
 
     speed: float
     troubles: Mapping[NodeTrouble, Sequence[Trouble]]
     rng: Generator
 
     def severity(self, kind: NodeTrouble, now_us: int) -> float:
-        """Return the severity of a trouble at a time; 0 without it."""
+        """Return the severity of a kind of trouble at a time; 0 without one."""
         return severity_at(self.troubles[kind], now_us)
 
 
 class ShardTruth(NamedTuple):
-    """True worth of a shard.
+    """True quality of a shard.
 
-    ``flawed`` is the share of rows that teach the wrong thing, ``unruly`` the severity of broken rules.
+    ``flawed`` is the share of flawed rows, ``unruly`` the severity of the node's parity trouble (broken rules).
     """
 
     rows: int
@@ -101,7 +102,7 @@ class ShardTruth(NamedTuple):
 
 
 class Exploit(NamedTuple):
-    """A weakness of one opponent that a model exploits."""
+    """Extra strength of a model against one opponent."""
 
     opponent: ModelHash
     elo: float
@@ -112,10 +113,10 @@ class ModelTruth:
     """True strength of a model, Elo over the random bot.
 
     Attributes:
-        trend: its strength apart from luck.
-        jitter: its luck.
-        escaped: number of the configuration's plateaus behind it.
-        exploit: a strength against one opponent only.
+        trend: strength without the jitter.
+        jitter: luck, the random deviation from the trend.
+        escaped: number of the configuration's plateaus that its lineage has escaped.
+        exploit: extra strength against one opponent.
         planted: numbers of the planted regressions in its ancestry.
     """
 
@@ -127,22 +128,22 @@ class ModelTruth:
 
     @property
     def skill(self) -> float:
-        """Strength against anybody but the exploited opponent, luck included."""
+        """Strength with jitter, against all but the exploited opponent."""
         return self.trend + self.jitter
 
 
 def gain(curve: CurveSettings, strength: float, experience: float) -> float:
-    """Return the Elo that ``experience`` >= 0 (in lessons) adds at a strength."""
+    """Return the Elo that ``experience`` (lessons, >= 0) adds to ``strength``."""
     return max(0.0, curve.ceiling - strength) * -expm1(-experience / curve.lessons)
 
 
 def useful_experience(
     shards: Sequence[ShardTruth], settings: LearningSettings, learning_rate: float, epochs: int
 ) -> float:
-    """Return the worth of some shards' sound rows, in lessons.
+    """Return the experience from the shards' sound rows, in lessons.
 
-    Colder or hotter play than at temperature 1 teaches less. A lower learning rate and fewer epochs get less out of the
-    same rows.
+    Rows teach less if played at another temperature than 1, or trained on with fewer epochs or a learning rate below
+    the plant's.
     """
 
     def temperature_factor(temperature: float) -> float:
@@ -155,12 +156,12 @@ def useful_experience(
 
 
 def escape_chance(settings: PlateauSettings, experience: float, temperature: float) -> float:
-    """Return the chance that a training escapes a plateau: 1 - exp(-rate * experience * temperature ** exponent)."""
+    """Return the chance to escape a plateau: 1 - exp(-rate * experience * temperature ** exponent)."""
     return 1 - exp(-settings.escape * experience * temperature**settings.escape_exponent)
 
 
 class Pupil:
-    """One configuration's learning: its curve, its plateaus (Elo, lowest first) and its luck."""
+    """Learning of one configuration: its curve, plateaus (Elo, lowest first) and random generator."""
 
     def __init__(self, plant: PlantSettings, key: str, rng: Generator) -> None:
         self.curve = plant.curve(key)
@@ -171,7 +172,7 @@ class Pupil:
     def trained(
         self, base: ModelTruth, shards: Sequence[ShardTruth], learning_rate: float, epochs: int
     ) -> ModelTruth | None:
-        """Return the model that a training makes of ``base``; ``None`` when it diverges."""
+        """Train ``base``, and return the new model; ``None`` if the training diverges."""
         settings, regressions, rng = self._plant.learning, self._plant.regressions, self._rng
         rows = sum(shard.rows for shard in shards)
         flawed = sum(shard.rows * shard.flawed for shard in shards) / max(1, rows)
@@ -187,7 +188,7 @@ class Pupil:
         return None if diverged else replace(learned, trend=harmed - lost, jitter=jitter, exploit=None)
 
     def _learned(self, base: ModelTruth, shards: Sequence[ShardTruth], experience: float) -> ModelTruth:
-        """Grow, as far as the next plateau; on one, try to escape."""
+        """Grow up to the next plateau; on a plateau, try to escape."""
         luck = self._rng.random()
         ahead = self.plateaus[base.escaped :]
         grown = base.trend + gain(self.curve, base.trend, experience)
@@ -201,7 +202,7 @@ class Pupil:
 
 
 class ConfigTruth(NamedTuple):
-    """One configuration's learning, the times of poor data, and those of planted regressions, soonest first."""
+    """One configuration's learning, episodes of poor data, and times of planted regressions, soonest first."""
 
     pupil: Pupil
     poor: Sequence[Trouble]
@@ -209,12 +210,12 @@ class ConfigTruth(NamedTuple):
 
 
 class World:
-    """The truth that the modelled cluster acts on, up to the end of the simulation.
+    """True state of the modelled cluster, up to the end of the simulation.
 
     Attributes:
         models: true strength of every model.
-        shards: truth of the shards that are not trained on yet.
-        planted: how many regressions have been planted.
+        shards: true quality of the shards that no training has used yet.
+        planted: number of regressions planted so far.
     """
 
     def __init__(self, plant: PlantSettings, seed: int, end_us: int) -> None:
@@ -227,13 +228,13 @@ class World:
         self._rngs: dict[tuple[str, ...], Generator] = {}
 
     def rng(self, *purpose: str) -> Generator:
-        """Return the generator of a purpose; what one draws does not depend on the others."""
+        """Return the random generator of a purpose, independent of all others."""
         if purpose not in self._rngs:
             self._rngs[purpose] = np.random.default_rng(derive_seed(self.seed, "simulation", *purpose))
         return self._rngs[purpose]
 
     def config(self, key: str) -> ConfigTruth:
-        """Return a configuration's truth."""
+        """Return a configuration's truth, drawn at the first call."""
         if key not in self._configs:
             self._configs[key] = ConfigTruth(
                 Pupil(self.plant, key, self.rng("pupil", key)),
@@ -243,7 +244,7 @@ class World:
         return self._configs[key]
 
     def node(self, worker: str) -> NodeTruth:
-        """Draw the truth of the node of a worker, ``daemon@node``."""
+        """Draw speed and troubles of the node of ``worker`` (``daemon@node``)."""
         rng, settings = self.rng("play", worker.partition("@")[2]), self.plant.troubles
         speed = float(2.0 ** (rng.normal() * self.plant.cluster.node_speed_sd))
         troubles: dict[NodeTrouble, Sequence[Trouble]] = {
@@ -253,7 +254,7 @@ class World:
         return NodeTruth(speed, troubles, rng)
 
     def train(self, key: str, request: TrainingRequested, request_id: EventId, now_us: int) -> ModelHash | None:
-        """Make a new model; ``None`` when the training diverges. The shards are used up either way."""
+        """Train a new model; ``None`` if the training diverges. The shards are removed either way."""
         model = ModelHash(digest("model", key, request_id))
         if request.base_model is None:
             self.models[model] = ModelTruth()
@@ -267,7 +268,7 @@ class World:
         return model
 
     def _spoilt(self, key: str, child: ModelTruth, parent: ModelHash, now_us: int) -> ModelTruth:
-        """Plant a regression if one is due: weaker against everybody, except against the model that it replaces."""
+        """Plant a regression if one is due: the child gets weaker, except against its parent."""
         settings, due_us = self.plant.regressions, self.config(key).planted_us
         if not due_us or now_us < due_us[0] or child.trend < WORTH_PLANTING * settings.planted_elo:
             return child
@@ -279,7 +280,7 @@ class World:
         )
 
     def difference(self, model: ModelHash, opponent: ModelHash | None) -> float:
-        """Return a model's strength over another's, or over the random bot's, Elo."""
+        """Return a model's strength minus its opponent's, Elo; ``None`` is the random bot."""
         hero = self.models[model]
         if opponent is None:
             return hero.skill

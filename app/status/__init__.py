@@ -1,1 +1,1 @@
-"""Read models of a run: status, league, traces."""
+"""Read models of a run: status, league, traces and FeedbackState."""

@@ -26,14 +26,14 @@ from app.events import (
 from app.events.rows import Row
 
 WINDOW_SECONDS = 60
-"""Window of rates."""
+"""Time over which rates are measured."""
 
 MICROSECONDS = 1_000_000
 Changes = dict[str, Any]
 
 
 class Decided(Row, frozen=True):
-    """A decision: its event name, event id and time of record."""
+    """A decision: its event name, event id and record time."""
 
     name: str
     id: str
@@ -41,21 +41,21 @@ class Decided(Row, frozen=True):
 
 
 class PastChampion(Row, frozen=True):
-    """A model, and how many loops were over when it became current."""
+    """A champion, and the number of finished loops when it became current."""
 
     model: ModelHash
     loops: int
 
 
 class Progress(Row, frozen=True):
-    """The score of the model rated last against the champion of some loops ago."""
+    """The latest rated model's score against the champion of ``loops`` loops ago."""
 
     score: Rate
     loops: int
 
 
 class Boosted(Row, frozen=True):
-    """An exploration boost: factor on the sampling temperature, and its end."""
+    """An exploration boost: the factor on the sampling temperature, its start and its duration."""
 
     multiplier: float
     since_us: int
@@ -65,12 +65,12 @@ class Boosted(Row, frozen=True):
 class ConfigRow(Row, frozen=True):
     """The state of one configuration.
 
-    ``since_us`` is the time of its first event; ``played`` counts games by second, over the window; ``evaluated`` is
-    the model of the last evaluation until it is promoted or rejected. ``loops`` counts trainings that were
-    evaluated and decided about, ``promotions`` and ``rejections`` the decisions, operators' included; the initial
-    model, which nobody trained, counts in none of them. ``champions`` are the latest ones, the current model last.
-    ``blocked`` is why training is blocked; ``quality`` the one that the training intensity follows; ``overdue`` the
-    latest EVALUATION_OVERDUE since the last evaluation; ``undistributed`` the failure to distribute the current model.
+    ``since_us`` is the time of the first event. ``played`` holds the games of each second within the window.
+    ``evaluated`` is the last evaluated model, until it is promoted or rejected. ``loops`` counts trainings that were
+    evaluated and decided; ``promotions`` and ``rejections`` count decisions, including operators'. The initial model's
+    promotion counts in none of them. ``champions`` ends with the current model. ``blocked`` is the reason of a training
+    block. ``quality`` is the data quality behind the training intensity. ``overdue`` is the latest EVALUATION_OVERDUE
+    since the last evaluation. ``undistributed`` is the failure to distribute the current model.
     """
 
     key: str
@@ -104,14 +104,14 @@ class ConfigRow(Row, frozen=True):
         return self.lineage.current_model
 
     def games_per_second(self, now_us: int) -> float | None:
-        """Return the recent rate; None when no game was ever played, or in the very first second."""
+        """Return the recent rate; ``None`` without games, or in the first second."""
         seconds = min(WINDOW_SECONDS, (now_us - self.since_us) / MICROSECONDS)
         if not self.played or seconds < 1:
             return None
         return sum(games for second, games in self.played if second > now_us // MICROSECONDS - WINDOW_SECONDS) / seconds
 
     def boost(self, now_us: int) -> float | None:
-        """Return the factor on the sampling temperature; None without a boost."""
+        """Return the boost's factor on the sampling temperature; ``None`` without a boost."""
         if self.boosted is None or now_us - self.boosted.since_us > self.boosted.lasts_seconds * MICROSECONDS:
             return None
         return self.boosted.multiplier
@@ -149,7 +149,7 @@ def _evaluation(row: ConfigRow, event: Event[EvaluationCompleted]) -> Changes:
 
 
 def _progress(row: ConfigRow, data: EvaluationCompleted) -> Progress | None:
-    """Return the score against the earliest champion in the gauntlet, unless that is the current one."""
+    """Return the score against the earliest champion among the opponents, unless it is the current one."""
     scores = {match.opponent_model: match.score for match in data.results if match.opponent in ("recent", "champion")}
     played = [champion for champion in row.champions[:-1] if champion.model in scores]
     return Progress(score=scores[played[0].model], loops=row.loops - played[0].loops) if played else None
@@ -162,7 +162,7 @@ def _promotion(row: ConfigRow, event: Event[ModelPromoted]) -> Changes:
 
 
 def _champions(row: ConfigRow, *newest: PastChampion) -> tuple[PastChampion, ...]:
-    """Return the champions in their order in the lineage, a new one included."""
+    """Return the champions in the lineage's order, with new ones added."""
     since = {champion.model: champion for champion in (*row.champions, *newest)}
     return tuple(since[one.model] for one in row.lineage.champions if one.model in since)
 
@@ -205,4 +205,4 @@ CHANGED_BY: Mapping[type[Payload], Callable[[ConfigRow, Event[Any]], Changes]] =
     ModelRolledBack: _rollback,
     ExplorationBoost: _boost,
 }
-"""The changes that each event makes to its configuration's row."""
+"""For each event type, the function that returns its changes to the configuration's row."""

@@ -1,4 +1,4 @@
-"""The leagues of a run: members, their ratings and games, opponents in self-play."""
+"""The leagues of a run: members, ratings, games, and opponents in self-play."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 INCHES = (12.0, 5.0)
 LEAGUES_READ: frozenset[type[Payload]] = LEAGUE_READS | {MatchmakingUpdated, OpponentSampled, RunConfigured}
-"""The payload types that leagues are read from."""
+"""Payload types that leagues are folded from."""
 
 
 @dataclass(slots=True)
@@ -46,13 +46,13 @@ class LeagueView:
     """One configuration's league, up to the last event read.
 
     Attributes:
-        league: members and their games, as the keeper sees them.
-        pairs: totals of all rated games.
-        rated: rated models, the latest last, with the step of their training and their latest published rating.
-        promoted: the models that became current.
-        picks: opponents of the current model in self-play, with reasons.
-        met: games of self-play by category.
-        config: what the status knows of the configuration from the same events.
+        league: members and their games, as ``LeagueKeeper`` folds them.
+        pairs: totals of all games except gates'.
+        rated: rated models, the latest last: training step, latest published Elo, and its standard error.
+        promoted: the promoted models, in order.
+        picks: the latest choice of opponents in self-play, with reasons.
+        met: number of self-play games by category of opponent.
+        config: the configuration's status row, folded from the same events.
     """
 
     league: League = field(default_factory=League)
@@ -64,7 +64,7 @@ class LeagueView:
     config: ConfigRow | None = None
 
     def take(self, event: Event[Any], settings: RunSettings) -> None:
-        """Read one event about the configuration."""
+        """Fold one event about the configuration."""
         key, data = event.subject, event.data
         config = self.config or ConfigRow(key=key, since_us=event.recorded_us)
         if isinstance(data, ModelPromoted | ModelRolledBack) and not config.lineage.changes_current(data):
@@ -98,11 +98,11 @@ class LeagueView:
 
     @property
     def progress(self) -> Progress | None:
-        """The score of the model rated last against an earlier champion."""
+        """The latest rated model's score against an earlier champion."""
         return self.config.progress if self.config else None
 
     def cycle(self) -> Cycle | None:
-        """Find three who beat each other in a circle, beyond chance."""
+        """Find three agents that beat each other in a cycle, beyond chance."""
         return find_cycle(self.pairs)
 
     def row(self, agent: Agent) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class LeagueView:
         }
 
     def members(self) -> list[dict[str, Any]]:
-        """Return all active members, and the current model in any case; baselines first, then by age."""
+        """Return rows of the active members, baselines first, and of a rated champion that is no member."""
         agents = list(self.league.active)
         champion = self.league.champion
         if champion is not None and champion not in self.league.agents and champion in self.rated:
@@ -134,14 +134,14 @@ class LeagueView:
         return [self.row(agent) for agent in agents]
 
     def matrix(self, agents: Iterable[str]) -> list[list[float | None]]:
-        """Return the mean score of each agent (row) against each other one (column), None where they never met."""
+        """Return mean scores of agents (rows) against each other (columns); ``None`` for pairs without games."""
         names = list(agents)
         scores = {(pair.first, pair.second): pair.mean for pair in self.pairs}
         scores |= {(second, first): 1 - score for (first, second), score in scores.items()}
         return [[scores.get((one, other)) for other in names] for one in names]
 
     def json(self) -> dict[str, Any]:
-        """Return everything as JSON."""
+        """Return the league as JSON."""
         members, cycle = self.members(), self.cycle()
         return {
             "members": members,
@@ -154,7 +154,7 @@ class LeagueView:
 
 
 def read_leagues(events: Iterable[Event[Any]]) -> dict[str, LeagueView]:
-    """Read the leagues of all configurations from a journal's events of ``LEAGUES_READ``."""
+    """Fold a journal's events of ``LEAGUES_READ`` into the leagues of all configurations."""
     settings, views = RunSettings(), dict[str, LeagueView]()
     for event in events:
         if isinstance(event.data, RunConfigured):
@@ -166,9 +166,9 @@ def read_leagues(events: Iterable[Event[Any]]) -> dict[str, LeagueView]:
 
 
 def draw_league(view: LeagueView, title: str, path: Path) -> None:
-    """Draw Elo over steps (hero, baselines, past best) and the members' scores against each other.
+    """Draw Elo over training steps, and the members' scores against each other.
 
-    Raises as ``app.telemetry.drawn`` does.
+    Raises the errors of ``app.telemetry.drawn``.
     """
     with drawn(path, INCHES) as figure:
         figure.suptitle(title)

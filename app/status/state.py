@@ -1,4 +1,4 @@
-"""FeedbackState of one configuration, each field with the event that set it."""
+"""One configuration's FeedbackState, each field with the event that set it."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -9,14 +9,14 @@ from app.core import ConfigKey
 from app.events import Event, EventVoided, Payload, RunConfigured
 
 STATE_READS: frozenset[type[Payload]] = FeedbackFold.reads | {EventVoided, RunConfigured}
-"""The events that decide the state."""
+"""Event types that the state is folded from."""
 
 FIELDS = (*(name for name in FeedbackState.__struct_fields__ if name != "lineage"), *Lineage.__struct_fields__)
-"""Names of the fields that are shown: those of the lineage take its place."""
+"""Names of the shown fields; the lineage's own fields replace the field ``lineage``."""
 
 
 class Field(NamedTuple):
-    """A field's value, and the event that set it; no event: the value is the one that it begins with."""
+    """A field's value, and the event that set it; ``None``: the value is the initial one."""
 
     value: Any
     event: Event[Any] | None

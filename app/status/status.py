@@ -47,11 +47,11 @@ State = Literal["started", "ready", "degraded", "quarantined", "stopped", "faile
 Trouble = NodeDegraded | NodeRecovered | NodeQuarantined | NodeReleased
 MICROSECONDS = 1_000_000
 FORMAT = 4
-"""Of saved boards; to be raised when the rows change, or a fold counts events otherwise."""
+"""Version of saved boards. Raise it when the rows change, or when a fold counts events differently."""
 
 
 class DaemonRow(Row, frozen=True):
-    """One daemon on one node. ``restarts`` counts starts that followed no orderly stop."""
+    """One daemon on one node. ``restarts`` counts starts without an orderly stop before them."""
 
     daemon: str
     node: str
@@ -67,7 +67,7 @@ class DaemonRow(Row, frozen=True):
     quarantined: bool = False
 
     def state_at(self, now_us: int, silent_after_seconds: float, *, running: bool) -> State:
-        """Return the state; ``silent``: no event for too long, ``gone``: the run ended without a stop."""
+        """Return the state. ``silent``: no event for too long. ``gone``: the run ended without the daemon's stop."""
         if self.state not in ("started", "ready"):
             return self.state
         if not running:
@@ -103,7 +103,7 @@ def fold_daemon(row: DaemonRow | None, event: Event[Payload]) -> DaemonRow:
 
 
 def fold_trouble(row: DaemonRow, data: Trouble) -> DaemonRow:
-    """Return a worker's row after a pause, a quarantine, or the end of one."""
+    """Return a worker's row after the start or the end of a pause or quarantine."""
     match data:
         case NodeDegraded(error=error):
             return row.replace(degraded=True, error=error)
@@ -124,7 +124,7 @@ READS: frozenset[type[Payload]] = frozenset(
     or issubclass(payload, (DaemonFact, *get_args(Trouble)))
     or payload is RunConfigured
 )
-"""The payloads that a status is made from."""
+"""Payload types that a status is folded from."""
 
 
 class LastDecision(Row, frozen=True):
@@ -136,10 +136,10 @@ class LastDecision(Row, frozen=True):
 
 
 class ConfigStatus(Row, frozen=True):
-    """One configuration; ``None`` is what is not known yet.
+    """Status of one configuration; ``None`` marks unknown or missing values.
 
-    ``blocked`` is the reason of a training block, ``paused`` whether data is too poor to train on, ``boost`` the factor
-    of an exploration boost.
+    ``blocked`` is the reason of a training block. ``paused`` is whether training pauses because its data is too poor.
+    ``boost`` is the factor of an exploration boost. ``waiting_for`` names an obstacle and a remedy.
     """
 
     key: str
@@ -179,7 +179,7 @@ class DaemonStatus(Row, frozen=True):
 
 
 class Status(Row, frozen=True):
-    """A run at one time; ``position`` is that of the last event counted."""
+    """Status of a run at one time; ``position`` is the position of the last event counted."""
 
     time: datetime
     running: bool
@@ -189,9 +189,9 @@ class Status(Row, frozen=True):
 
 
 class Board(Row, frozen=False):  # type: ignore[misc]
-    """Rows of a run. Feed it events in order; ask for the status at any time.
+    """Rows of a run, folded from its events in order.
 
-    ``position`` and ``event_id`` are those of the event counted last. Daemons are kept by name, ``daemon@node``.
+    ``position`` and ``event_id`` belong to the event counted last. The keys of ``daemons`` are ``daemon@node``.
     """
 
     position: int = 0
@@ -201,10 +201,10 @@ class Board(Row, frozen=False):  # type: ignore[misc]
     daemons: dict[str, DaemonRow] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        """Replace the saved board, whole or not at all.
+        """Replace the saved board atomically.
 
         Raises:
-            OSError: it can't be written.
+            OSError: the file can't be written.
         """
         state = self.to_json().decode()
         document = {"made_by": _maker(), "sha256": sha256(state.encode()).hexdigest(), "state": state}
@@ -214,7 +214,7 @@ class Board(Row, frozen=False):  # type: ignore[misc]
         scratch.replace(path)
 
     def feed(self, events: Iterable[Event[Any]]) -> None:
-        """Count events; those not in ``READS`` change nothing."""
+        """Fold events in order; those not in ``READS`` change no row."""
         for event in events:
             self.position, self.event_id = event.sequence, event.id
             if isinstance(event.data, RunConfigured):
@@ -230,19 +230,19 @@ class Board(Row, frozen=False):  # type: ignore[misc]
                 self.configs[event.subject] = fold_config(row, event)
 
     def _configure(self, event: Event[RunConfigured]) -> None:
-        """Take in the run's settings, except those that every fold skips."""
+        """Fold the run's settings; foreign ones are skipped, as in every fold."""
         with suppress(ForeignSettings):
             self.settings = RunSettings.recorded(event.data.settings, event.source)
             for config in self.settings.configs:
                 self.configs.setdefault(config.key, ConfigRow(key=config.key, since_us=event.recorded_us))
 
     def status(self, now: datetime, silent_after_seconds: float, *, running: bool) -> Status:
-        """Return the status of the configurations that the run plays now, and of its daemons.
+        """Return the status of the run's current configurations and of its daemons.
 
         Args:
             now: the time of day.
-            silent_after_seconds: a running daemon without events for longer is silent.
-            running: whether the run is running; the journal alone can't show a crash.
+            silent_after_seconds: time without events after which a running daemon is silent.
+            running: whether the run is running, because the journal alone can't show a crash.
         """
         now_us = round((now - EPOCH).total_seconds() * MICROSECONDS)
         played = self.configs if self.settings is None else [config.key for config in self.settings.configs]
@@ -255,9 +255,9 @@ class Board(Row, frozen=False):  # type: ignore[misc]
         )
 
     def _present(self) -> list[DaemonRow]:
-        """Return the daemons of nodes that have not stopped, otherwise of the node that stopped last.
+        """Return the daemons of nodes that have not stopped. If all have: those of the node heard last.
 
-        Without this rule a node that was shut down would stay in the table for ever.
+        Other nodes are left out, because a node that was shut down would stay in the table for ever.
         """
         rows = list(self.daemons.values())
         nodes = {row.node for row in rows if row.state != "stopped"}
@@ -280,7 +280,7 @@ def load_board(path: Path, reader: JournalReader) -> Board:
 
 
 def _belongs(board: Board, reader: JournalReader) -> bool:
-    """Return whether the journal still holds the last counted event, and no event was voided since."""
+    """Return whether the journal holds the last counted event, and no event was voided after it."""
     if not reader.landmark(EventVoided.event_type) <= board.position <= reader.head or not board.position:
         return False
     event: Event[Any] | None = next(history(reader, after=board.position - 1, on_dead=lambda _: None), None)
@@ -288,7 +288,7 @@ def _belongs(board: Board, reader: JournalReader) -> bool:
 
 
 def _maker() -> str:
-    """Name what the rows depend on apart from the events: the code, and which events it reads."""
+    """Return a text that names the code's version, the board's format, and the events read."""
     names = sorted(f"{payload.event_type} {payload.dataversion}" for payload in READS)
     return f"flyball {version('flyball')} {FORMAT} {sha256(' '.join(names).encode()).hexdigest()[:16]}"
 
@@ -313,7 +313,7 @@ def _daemon(row: DaemonRow, now_us: int, silent_after_seconds: float, *, running
 
 
 def _shared(row: Row, shown: type[Row]) -> dict[str, Any]:
-    """Return the fields of a row that are shown as they are."""
+    """Return the fields of a row that the shown type has under the same names."""
     return {name: getattr(row, name) for name in row.__struct_fields__ if name in shown.__struct_fields__}
 
 
@@ -322,7 +322,7 @@ def _age(then_us: int, now_us: int) -> float:
 
 
 def waiting_for(row: ConfigRow, settings: RunSettings) -> str | None:
-    """Return what a configuration waits for, with a remedy; ``None`` for nothing."""
+    """Return the obstacle that a configuration waits for, with a remedy; ``None`` without one."""
     if (failed := row.undistributed) is not None:
         return f"model {short(failed.model)} cannot be distributed (attempt {failed.attempt}): {failed.error}"
     if row.blocked is not None:

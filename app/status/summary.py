@@ -1,4 +1,4 @@
-"""Events in one line, for people."""
+"""One-line summaries of events and values, for people."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ from app.status.configs import Progress
 
 HASH_DIGITS = 8
 UNKNOWN = "-"
-"""Placeholder of an unknown value: never 0."""
+"""Placeholder of an unknown value, which must not look like 0."""
 
 LONG_TEXT = 60
 LONG_LIST = 4
@@ -35,7 +35,7 @@ STYLES = {Kind.FACT: "cyan", Kind.REQUEST: "yellow", Kind.DECISION: "bold magent
 
 
 def short(identifier: str | None) -> str:
-    """Return the beginning of a hash, enough to distinguish it."""
+    """Return the beginning of a hash, long enough to distinguish it."""
     return identifier[:HASH_DIGITS] if identifier else "none"
 
 
@@ -52,7 +52,7 @@ def show_rate(rate: Rate | None) -> str:
 
 
 def show_progress(progress: Progress | None) -> str:
-    """Return the score against an earlier champion and its age in loops; a dash when unknown."""
+    """Return the score against an earlier champion, and its age in loops; a dash when unknown."""
     if progress is None:
         return UNKNOWN
     score = progress.score
@@ -60,7 +60,7 @@ def show_progress(progress: Progress | None) -> str:
 
 
 def show_age(seconds: float) -> str:
-    """Return a duration in the unit that suits it."""
+    """Return a duration in the largest unit that it contains twice, otherwise in seconds."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
@@ -68,7 +68,7 @@ def show_age(seconds: float) -> str:
 
 
 def chances(picks: Iterable[OpponentPick]) -> dict[str, float]:
-    """Return the probability of meeting each agent, over all reasons for picking it; the likeliest first."""
+    """Return each agent's probability as an opponent, summed over its picks; the likeliest first."""
     met: dict[str, float] = {}
     for pick in picks:
         met[pick.agent] = met.get(pick.agent, 0.0) + pick.probability
@@ -76,7 +76,7 @@ def chances(picks: Iterable[OpponentPick]) -> dict[str, float]:
 
 
 def event_text(event: Event[Any]) -> Text:
-    """Return an event in one line: name, configuration and content."""
+    """Return an event in one line: its name, configuration and content."""
     text = Text(event.data.event_name, STYLES[event.data.kind])
     if event.subject:
         text.append(f" {event.subject}", "blue")
@@ -84,7 +84,7 @@ def event_text(event: Event[Any]) -> Text:
 
 
 def summarise(data: Payload) -> str:
-    """Return a payload's content in one line, whatever characters its names have."""
+    """Return a payload's content in one line, even if its texts contain line breaks."""
     return " ".join(SUMMARIES.get(type(data), _fields)(data).split())
 
 
@@ -112,7 +112,7 @@ def _evaluation(data: EvaluationCompleted) -> str:
 
 
 def _judged(data: ModelPromoted | PromotionRejected) -> str:
-    """Return the decision and why; without figures where none decided, as when an operator did."""
+    """Return the decision with its evidence. Figures are left out if they are 0, as in an operator's decision."""
     what = f" after {short(data.previous)}" if isinstance(data, ModelPromoted) else f", {short(data.current)} stays"
     evidence, figures = data.evidence, ""
     if evidence.value or evidence.threshold:

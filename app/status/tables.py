@@ -1,4 +1,4 @@
-"""The status as tables, with as many columns as there is room for."""
+"""The status as tables, with as many columns as fit into the width."""
 
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
@@ -20,20 +20,20 @@ STATE_STYLES = {
     "stopped": "dim",
 }
 GAP = 2
-"""Blanks between columns."""
+"""Number of blanks between columns."""
 
 R = TypeVar("R")
 
 
 class Column(NamedTuple, Generic[R]):
-    """A column of a table that may lack room.
+    """A column that a narrow table may leave out.
 
     Attributes:
         name: the heading.
-        cell: the content in a row.
-        need: the column with the lowest is left out first.
-        right: whether it is right-justified.
-        enough: width at which longer texts wrap; ``None``: as wide as the widest.
+        cell: returns the content in a row.
+        need: importance; the column with the lowest is left out first.
+        right: whether the column is right-justified.
+        enough: width at which longer texts may wrap; ``None``: never wrap.
     """
 
     name: str
@@ -53,7 +53,7 @@ def _decision(config: ConfigStatus) -> str:
 
 
 def _state(config: ConfigStatus) -> Text:
-    """Return what keeps a configuration from training, and what is done about a stall."""
+    """Return obstacles to a configuration's training, and its exploration boost."""
     states = [Text("blocked", "bold red")] if config.blocked is not None else []
     states += [Text("paused", "red")] if config.paused else []
     states += [Text(f"boosted {config.boost:.3g}", "yellow")] if config.boost is not None else []
@@ -87,12 +87,12 @@ DAEMONS: tuple[Column[DaemonStatus], ...] = (
 
 
 def status_table(status: Status, width: int | None = None) -> Table:
-    """Return a table with a row for each configuration, in a width if one is given."""
+    """Return a table with a row for each configuration, no wider than ``width`` if possible."""
     return _table(CONFIGS, status.configs, width)
 
 
 def daemons_table(status: Status, width: int | None = None) -> Table:
-    """Return a table with a row for each daemon, in a width if one is given."""
+    """Return a table with a row for each daemon, no wider than ``width`` if possible."""
     return _table(DAEMONS, status.daemons, width)
 
 
@@ -109,7 +109,7 @@ def _table(columns: Sequence[Column[R]], rows: Sequence[R], width: int | None) -
 
 
 def _width(columns: Sequence[Column[R]], rows: Sequence[R]) -> int:
-    """Return the width that columns need."""
+    """Return the width of a table with these columns."""
     total = GAP * (len(columns) - 1)
     for column in columns:
         widest = max(text.cell_len for text in (Text(column.name), *(_text(column.cell(row)) for row in rows)))

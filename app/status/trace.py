@@ -1,6 +1,6 @@
-"""Cause and effect around one event: what led to it, and what came of it.
+"""Traces: the causes and effects of one event.
 
-Everything in a run follows from its first event, so both directions are bounded in depth; what is left out is counted.
+Chains of causes and effects can span a whole run, so a trace is bounded in both directions. It counts what it omits.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from app.core import FlyballError
 from app.events import Event
 
 NAMED = 8
-"""Candidates named when an id is ambiguous."""
+"""Number of events named when an id is ambiguous."""
 
 Read = Callable[[], Iterable[Event[Any]]]
 
@@ -27,7 +27,7 @@ class AmbiguousEvent(FlyballError):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An event in a trace, ``level`` steps after the first one shown; so many of its direct effects are ``hidden``."""
+    """An event in a trace. ``level``: steps after the first one shown. ``hidden``: number of omitted direct effects."""
 
     event: Event[Any]
     level: int
@@ -38,7 +38,7 @@ class Node:
 class Trace:
     """Causes and effects of one event.
 
-    ``nodes`` lists each event before its effects; ``earlier`` counts the causes before the first.
+    ``nodes`` lists each event before its effects. ``earlier`` counts the omitted causes before the first node.
     """
 
     id: str
@@ -50,10 +50,10 @@ def trace(read: Read, prefix: str, *, causes: int = 8, effects: int = 6) -> Trac
     """Find an event with its causes and effects.
 
     Args:
-        read: reads the journal from its beginning, each time it is called; called twice.
-        prefix: the event's id, or its beginning.
-        causes: how many generations before it.
-        effects: how many generations after it.
+        read: reads the journal from its beginning at each call; called twice.
+        prefix: the event's id, or the beginning of the id.
+        causes: most generations shown before the event.
+        effects: most generations shown after the event.
 
     Raises ``UnknownEvent`` or ``AmbiguousEvent``.
     """
@@ -95,7 +95,7 @@ def _find(ids: Iterable[str], prefix: str) -> str:
 
 
 def ancestors(cause_of: Mapping[str, str | None], event_id: str | None) -> list[str]:
-    """Return an event and its causes, nearest first, as far as they are known."""
+    """Return the ids of an event and its known causes, nearest first."""
     line: dict[str, None] = {}
     while event_id is not None and event_id in cause_of and event_id not in line:
         line[event_id] = None

@@ -18,7 +18,7 @@ class MissingBlob(FlyballError):
 
 
 class DamagedBlob(FlyballError):
-    """A blob's content is not what its key or its format promises."""
+    """A blob's content does not match its key or its format."""
 
 
 class BlobStore(Protocol):
@@ -51,7 +51,7 @@ def key_of(data: bytes) -> str:
 
 
 def checked_key(key: str) -> str:
-    """Return a well-formed key, which is never a path. Raises ``MissingBlob`` for anything else."""
+    """Return ``key`` if it is well-formed, so that it is never a path. Raises ``MissingBlob``."""
     if not _KEY.fullmatch(key):
         raise MissingBlob(f"{key!r} is no blob key.", hint="A key is a SHA-256: 64 lowercase hexadecimal digits.")
     return key
@@ -134,7 +134,7 @@ class FileStore:
         if not _holds(path, data):
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_durably(path, data, self._unfinished)
-            for folder in (path.parent.parent, self._root):  # they may be new too
+            for folder in (path.parent.parent, self._root):  # these folders may be new too
                 flush_folder(folder)
         return key
 
@@ -169,7 +169,7 @@ def _holds(path: Path, data: bytes) -> bool:
 
 
 def replace_durably(path: Path, data: bytes, aside: Path) -> None:
-    """Replace a file in one step that survives a power cut; a reader sees the old content or the new.
+    """Replace a file atomically and durably. A reader sees the old content or the new.
 
     Args:
         path: the file.
@@ -191,7 +191,7 @@ def replace_durably(path: Path, data: bytes, aside: Path) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Flush a folder: a renamed file survives a power cut only once the folder that names it is on the disk."""
+    """Flush a folder, because otherwise a power cut may undo a rename in it."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -53,7 +53,7 @@ class Manifest(Settings):
         return self
 
     def successor(self, model: ModelHash) -> Self:
-        """Return the manifest of a model trained from ``model``, whose manifest this is."""
+        """Return the manifest of the next model, trained from ``model``; this is ``model``'s own."""
         return self.replace(step=self.step + 1, parent=model)
 
 
@@ -68,11 +68,11 @@ class Checkpoint:
 
 
 def put_checkpoint(store: BlobStore, manifest: Manifest, parameters: bytes, optimizer: bytes | None) -> ModelHash:
-    """Store a model and return its hash, the SHA-256 of its parameters file with the manifest in the header.
+    """Store a model and return its hash: the SHA-256 of its parameters file including the manifest.
 
     Args:
         store: where the blobs are put.
-        manifest: its ``optimizer`` is filled in here.
+        manifest: the model's manifest; ``optimizer`` is filled in here.
         parameters: a safetensors file (``app.learning.parameters_to_bytes``).
         optimizer: the optimiser's state as a safetensors file, or None before the first training.
 
@@ -95,7 +95,7 @@ def get_checkpoint(store: BlobStore, model: ModelHash, *, optimizer: bool = Fals
 
 
 def delete_checkpoint(store: BlobStore, model: ModelHash) -> None:
-    """Delete a model and its optimiser's state, if stored; of a damaged model, only the model."""
+    """Delete a model and its optimiser's state, if stored. A damaged model's state stays."""
     with suppress(MissingBlob, DamagedBlob):
         manifest = manifest_of(model, store.get(model))
         if manifest.optimizer:
@@ -132,7 +132,7 @@ def export_checkpoint(checkpoint: Checkpoint, path: Path) -> PortablePolicy:
 
 
 def read_model(path: Path) -> bytes:
-    """Return the parameters file in a file: a checkpoint's, or that of the checkpoint a policy was exported from.
+    """Return the parameters file of a checkpoint or of an exported policy.
 
     Raises ``UnusablePolicy``, or ``UnusableFile`` when it cannot be read.
     """
@@ -151,7 +151,7 @@ def read_model(path: Path) -> bytes:
 
 
 def imported_checkpoint(path: Path) -> bytes:
-    """Return the parameters file of the checkpoint that a policy was exported from, byte for byte.
+    """Rebuild, byte for byte, the parameters file from which a policy was exported.
 
     Raises ``UnusablePolicy``, or ``UnusableFile`` when it cannot be read.
     """
@@ -190,7 +190,7 @@ class DistributionSpec(Settings):
 
 
 def distribute(spec: dict[str, object], report: object) -> dict[str, object]:  # noqa: ARG001 - every job's signature
-    """Job: verify a model and its optimiser's state by reading them, then delete the models to discard.
+    """Verify a model and its optimiser's state, then delete the models to discard (a job).
 
     Raises ``MissingBlob`` or ``DamagedBlob``; then nothing is deleted.
     """

@@ -1,7 +1,7 @@
 """Experience as lines of JSON, for other programs.
 
-A line is one decision; see ``Experience``. A file takes fifty times the space and time of a shard; reading it makes a
-shard, because training reads nothing else.
+A line is one decision; see ``Experience``. A file takes fifty times the space and time of a shard. Reading a
+file makes a shard, because training reads nothing else.
 """
 
 import json
@@ -18,7 +18,7 @@ from app.config import GameConfig, Settings
 from app.core import UnusableFile, reading
 from app.store.shard import ROW_TYPES, BadShard, Shard, ShardMeta
 
-if TYPE_CHECKING:  # the rules are costly to import, and most users of the store need none
+if TYPE_CHECKING:  # the rules are costly to import, and most users of the store do not need them
     from app.games import Mask, Observations, TableSpec
 
 
@@ -60,7 +60,7 @@ class Experience(Settings):
 def experience_lines(shard: Shard, first_game: int = 0) -> Iterator[str]:
     """Write a shard's rows as lines of JSON, in order and without rounding.
 
-    ``first_game`` is the id of its first game, so that one file can hold several shards.
+    ``first_game`` is the id of the shard's first game, so that one file can hold several shards.
     """
     for k in range(shard.rows):
         row: dict[str, Any] = {
@@ -81,7 +81,7 @@ def experience_lines(shard: Shard, first_game: int = 0) -> Iterator[str]:
 
 
 class _Row(NamedTuple):
-    """A parsed line. ``decision`` has no lists: arrays take a tenth of their memory."""
+    """A parsed line. ``obs`` and ``mask`` are arrays, which take a tenth of the memory of lists."""
 
     number: int
     decision: Experience
@@ -90,9 +90,9 @@ class _Row(NamedTuple):
 
 
 def load_experience(path: Path, config: GameConfig) -> Shard:
-    """Read a file of experience of a configuration's game as a shard to train on.
+    """Read an experience file of a configuration's game as a shard.
 
-    Who played is unknown, so the shard's model is the hash of the file.
+    The players are unknown, so the shard's model is the hash of the file.
     Raises ``BadExperience``, or ``UnusableFile`` when the file cannot be read.
     """
     from app.games import open_table
@@ -114,7 +114,7 @@ def load_experience(path: Path, config: GameConfig) -> Shard:
 
 
 def read_experience(lines: Iterable[str | bytes], name: str, meta: ShardMeta, game: "TableSpec") -> Shard:
-    """Make a shard of lines of JSON, skipping empty lines.
+    """Make a shard from lines of JSON, skipping empty lines.
 
     Games are renumbered in the order of their ids, and their outcomes are the sums of the rewards. The shard has no
     histories, so it serves for training but not for the parity check.
@@ -136,9 +136,9 @@ def read_experience(lines: Iterable[str | bytes], name: str, meta: ShardMeta, ga
 
 
 def steps_left_out(shard: Shard) -> int:
-    """Return how many steps of the games are in no row, counted from the first step of any game.
+    """Return how many steps are missing between the shard's first step and each game's last.
 
-    In a file with every seat's decisions these are the lost ones. A lost end of an episode is refused on reading.
+    In a file of every seat's decisions, missing steps are lost ones. Reading refuses an episode without its end.
     """
     first = int(shard.step.min())
     lengths = np.zeros(shard.games, dtype=np.int64)

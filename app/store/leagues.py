@@ -17,11 +17,11 @@ class ForeignLeague(UnusableFile):
 
 
 class LeagueFile:
-    """The league of one configuration in ``league.json``; see ``app.league.document``.
+    """One configuration's league in a JSON file; see ``app.league.document``.
 
-    A change reads, computes and replaces the file under an exclusive lock on a file beside it: no change is lost, and a
-    reader never waits and never sees half a league. The lock ends with the process that holds it. A damaged or foreign
-    file is refused and left as it is.
+    ``update`` holds an exclusive lock on a separate file while it reads and replaces the league, so no change is lost.
+    Readers never wait and never see a partial league. The lock ends with its process at the latest. A damaged or
+    foreign file is refused and stays unchanged.
 
     Args:
         path: the file; created with its folder by the first change.
@@ -54,14 +54,14 @@ class LeagueFile:
         return league
 
     def update(self, change: Callable[[League], League]) -> League:
-        """Change the league and return the changed one; an error of ``change`` leaves it as it was.
+        """Apply ``change`` and return the new league; if it raises, the file stays unchanged.
 
         Args:
             change: a pure function of the league that is read under the lock.
 
         Raises ``DamagedLeague`` or ``ForeignLeague``.
         """
-        self.read()  # so that a refused file gets no lock file beside it
+        self.read()  # because a refused file must get no lock file beside it
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._locked():
             before = self.read()
@@ -73,7 +73,7 @@ class LeagueFile:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        # Not the league file itself: it is replaced, and a lock on the replaced file excludes nobody.
+        # The league file itself is not locked, because a lock on a file that was replaced excludes nobody.
         handle = os.open(self._path.with_name(f"{self._path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)

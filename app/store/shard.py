@@ -1,7 +1,7 @@
 """Shards of experience: the decisions of some self-play games, for training and for the parity check.
 
-A shard is one safetensors file with its meta data as a note in the header. The safetensors library writes metadata in
-no fixed order; a note is one entry with one spelling, so that equal content has equal bytes and therefore one key.
+A shard is one safetensors file whose header holds its metadata as a note: a single entry with one spelling. So equal
+shards have equal bytes and one key, although the safetensors library writes metadata entries in no fixed order.
 Source: the format, https://huggingface.co/docs/safetensors (8 bytes of header length, JSON header, tensors).
 """
 
@@ -63,7 +63,7 @@ ROW_TYPES: dict[str, type[np.generic]] = {
     "game": np.int32,
     "step": np.int32,
 }
-"""Type of each array with one value a row."""
+"""Type of each array that has one value per row."""
 
 GAME_TYPES: dict[str, type[np.generic]] = {
     "returns": np.float32,
@@ -77,9 +77,9 @@ class BadShard(FlyballError):
 
 
 class ShardMeta(Settings):
-    """Origin of a shard. ``model`` and ``opponents`` played it: models by their hashes, bots by name.
+    """Origin of a shard. ``model`` and ``opponents`` are its players: models by hash, bots by name.
 
-    Games have bots that a ``PlayerName`` cannot name, such as the levels of Hearts.
+    Their type is ``Name``, because a ``PlayerName`` cannot name some bots, such as the levels of Hearts.
     """
 
     config_key: ConfigKey
@@ -99,11 +99,11 @@ class Shard:
         obs: [R, D] observations, uint8 or float32.
         mask: [R, A] legal actions, bool.
         action: [R] the chosen action.
-        log_prob: [R] its log-probability under the policy that played, temperature included.
+        log_prob: [R] the action's log-probability under the policy that played, temperature included.
         value: [R] the critic's value before the action.
         reward: [R] the seat's reward until its next decision or the end.
         done: [R] the game ended before the seat's next decision.
-        truncated: [R] the game was cut off there instead.
+        truncated: [R] the game was cut off before the seat's next decision.
         bootstrap: [R] the critic's value of the state after a truncated row, else 0.
         seat: [R] the deciding seat.
         game: [R] the game, 0 … G - 1.
@@ -187,7 +187,7 @@ _ARRAYS = ("obs", *ROW_TYPES, *GAME_TYPES)
 
 
 class _Note(ShardMeta):
-    """Meta data, and the width A of the mask, which its packed bits do not show."""
+    """Metadata, and the mask's width A, because packed bits do not show it."""
 
     actions: int
 
@@ -201,7 +201,7 @@ def put_shard(store: BlobStore, shard: Shard) -> ShardKey:
 
 
 def get_shard(store: BlobStore, key: ShardKey) -> Shard:
-    """Return a shard. Raises ``MissingBlob``, or ``DamagedBlob`` when any bit of it has changed."""
+    """Return a shard. Raises ``MissingBlob``, or ``DamagedBlob`` when it has changed or is no shard."""
     data = store.get(key)
     try:
         note = _Note.model_validate_json(note_of(data))

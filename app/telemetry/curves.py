@@ -27,10 +27,10 @@ class Point(NamedTuple):
 
 
 def points(data: Payload) -> Iterator[Point]:
-    """Iterate over the points of an event: none, but for those that ``TensorBoardCurves`` reads.
+    """Iterate over an event's points; only the types in ``TensorBoardCurves.reads`` have any.
 
     Trainings: ``train/policy_loss``, ``train/entropy`` … Evaluations: ``evaluation/elo``, ``evaluation/score/random`` …
-    and rating snapshots; gate games, which decide a promotion and rate nothing, have a score of their own.
+    and ratings in the league. A gate's games decide a promotion and rate nothing, so their score has its own curve.
     """
     match data:
         case TrainingCompleted():
@@ -64,7 +64,7 @@ def _rating_points(data: EvaluationCompleted) -> Iterator[Point]:
 class Board:
     """Adds a TensorBoard file to a folder; both are created at the first write.
 
-    TensorBoard is imported then, because that takes half a second.
+    TensorBoard is imported only then, because that takes half a second.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -72,7 +72,7 @@ class Board:
         self._writer: EventFileWriter | None = None
 
     def go_on(self, step: int, seconds: float) -> None:
-        """Continue from ``step``: what earlier files hold from there on is not shown."""
+        """Continue from ``step``; TensorBoard then hides the points of earlier files from ``step`` on."""
         from tensorboard.compat.proto.event_pb2 import SessionLog
 
         self._add(seconds, step, session_log=SessionLog(status=SessionLog.START))
@@ -119,7 +119,7 @@ class Board:
 class TensorBoardCurves:
     """Writes the points of events into a subfolder for each configuration; each start of a process adds files.
 
-    An event taken twice is written twice, at the same place of the same curve.
+    An event taken twice is written twice, at the same step of the same curve.
     """
 
     reads: ClassVar[frozenset[type[Payload]]] = frozenset({CheckpointAdded, EvaluationCompleted, TrainingCompleted})

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 FIGURE_FORMATS = (".svg", ".png", ".pdf")
-"""Suffixes of figures' files."""
+"""File suffixes of figures."""
 
 _WITHOUT_TIME = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 

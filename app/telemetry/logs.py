@@ -23,7 +23,7 @@ SEVERITY_NUMBERS = {"debug": 5, "info": 9, "warning": 13, "error": 17, "critical
 
 
 def shape(logger: WrappedLogger, level: str, event: EventDict) -> EventDict:
-    """Turn structlog's event into a record; all but its known fields become attributes."""
+    """Turn a structlog event into a log record; nonstandard fields become attributes."""
     record: dict[str, Any] = {
         "timestamp": event.pop("timestamp"),
         "severity_text": level.upper(),
@@ -45,7 +45,7 @@ def render(_: WrappedLogger, __: str, record: EventDict) -> str:
     """Return a record as one line of JSON; values that JSON does not know become text."""
     try:
         return to_json(record, inf_nan_mode="null", fallback=repr, serialize_unknown=True).decode()
-    except ValueError:  # bytes or half characters, from a file's name for instance
+    except ValueError:  # bytes that are not UTF-8 or lone surrogates, for instance in a file name
         attributes = {key: repr(value) for key, value in record["attributes"].items()}
         return json.dumps({**record, "attributes": attributes}, default=repr)
 
@@ -77,10 +77,10 @@ FILES = 3
 class LogFile:
     """Appends lines to a file, one system call each, so that lines of several processes don't mix.
 
-    A file that has reached its size becomes ``NAME.1``, the one before ``NAME.2``, and the oldest is removed. Several
+    A file of ``max_bytes`` becomes ``NAME.1``, the one before ``NAME.2``, and the oldest is removed. Several
     processes may write and rotate it: each follows the name to the present file, and rotates only a file that it has
-    locked and that still has the name. A line that cannot be written is lost, with a message on stderr for the first of
-    a row, because a full disk must not end a daemon through its log.
+    locked and that still has the name. A line that cannot be written is lost, because a full disk must not end a
+    daemon; stderr gets a message for the first of several lost in a row.
 
     Args:
         path: the file; created with its folders when missing.
@@ -99,7 +99,7 @@ class LogFile:
         if self._descriptor is None:
             return
         try:
-            with suppress(OSError):  # a file that can't be rotated grows
+            with suppress(OSError):  # a failed rotation only lets the file grow
                 self._descriptor = self._present(self._descriptor)
             os.write(self._descriptor, line + b"\n")
         except OSError as error:
@@ -110,7 +110,7 @@ class LogFile:
             self._failing = False
 
     def _present(self, descriptor: int) -> int:
-        """Return a descriptor of the file that has the name now, and has room."""
+        """Return a descriptor of the file that has the name now; a full one is rotated first."""
         if self._is_named(descriptor):
             if os.fstat(descriptor).st_size < self._max_bytes:
                 return descriptor
@@ -123,7 +123,7 @@ class LogFile:
         names = [self._path, *(self._path.with_name(f"{self._path.name}.{n}") for n in range(1, self._files))]
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
-            if self._is_named(descriptor):  # no other process was faster
+            if self._is_named(descriptor):  # otherwise another process has rotated it
                 for newer, older in reversed(list(pairwise(names))):
                     with suppress(FileNotFoundError):
                         newer.replace(older)
@@ -170,7 +170,7 @@ class Bridge(logging.Handler):
     """Passes records of the standard library's logging (asyncio's, captured warnings) to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Pass a record on."""
+        """Pass a record to structlog."""
         level = min(max(record.levelno // 10 * 10, logging.DEBUG), logging.CRITICAL)
         structlog.get_logger(record.name).log(level, record.getMessage(), exc_info=record.exc_info)
 
@@ -202,8 +202,8 @@ def _reason(event: EventDict) -> str:
 def configure(daemon: str, node: str, path: Path, level: str = "INFO", *, echo: bool = True) -> LogFile:
     """Send all logs of this process to a file as JSON lines; lines below ``level`` are left out.
 
-    Every line names the daemon and its node. With ``echo``, stderr gets a copy of some. Returns the open file, to be
-    closed at the end of the process.
+    Every line names the daemon and its node. With ``echo``, some are copied to stderr (``_Echo``). The returned file
+    is open; close it at the end of the process.
     """
 
     def who(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

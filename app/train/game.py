@@ -1,4 +1,4 @@
-"""A run's game: its configuration and bots, the games to learn from, and evaluations of a policy."""
+"""A run's game: its configuration and bots, collected games, and evaluations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,12 +43,12 @@ class RunGame:
         return open_table(self.config, slots=0).spec
 
     def points(self, returns: NDArray[np.float32]) -> NDArray[np.int64] | None:
-        """Return the points [G, P] of games from their outcomes [G, P], where a game is one hand of Hearts."""
+        """Return the points [G, P] of single hands of Hearts by outcomes [G, P]; None for other games."""
         rules = self._single_hands
         return None if rules is None else hand_points(returns, moon_for_shooter=rules.moon_for_shooter)
 
     def moons(self, returns: NDArray[np.float32]) -> NDArray[np.bool_] | None:
-        """Return who shot the moon [G, P] from the outcomes [G, P], where a game is one hand of Hearts."""
+        """Return who shot the moon [G, P] in single hands of Hearts; None for other games."""
         return None if self._single_hands is None else moons(returns)
 
     @cached_property
@@ -61,13 +61,13 @@ class RunGame:
         return load_player(MemoryStore(), name, self.spec)
 
     def policy(self, checkpoint: Checkpoint, device: str = "cpu") -> Policy:
-        """Return a model that plays."""
+        """Return the policy of a checkpoint, on ``device``."""
         parameters = bytes_to_parameters(checkpoint.parameters)
         return Policy(self.config.network, self.spec.observation_size, self.spec.actions, parameters, device)
 
 
 def run_game(config: GameConfig, settings: PipelineSettings) -> RunGame:
-    """Return the game of a run. Raises ``UnfitSettings`` where they do not fit it, ``UnknownGame``."""
+    """Return a run's game. Raises ``UnknownGame``, or ``UnfitSettings`` if ``settings`` do not fit it."""
     changes = {
         "game": settings.env.game or config.game,
         "network": NetworkSettings(hidden=settings.network.widths),
@@ -92,7 +92,7 @@ def run_game(config: GameConfig, settings: PipelineSettings) -> RunGame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Collected:
-    """Games to learn from."""
+    """An iteration's games to learn from."""
 
     shard: Shard
     mean_return: float  # mean outcome of the recorded seats
@@ -100,7 +100,7 @@ class Collected:
 
 
 def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineSettings, seed: int) -> Collected:
-    """Play an iteration's games and record the rows of ``policy``, which is the model."""
+    """Play an iteration's games and record the rows of ``policy``, whose hash is ``model``."""
     asked, seats = settings.collection, game.config.players
     names = [name for name in asked.opponents if name != SELF or not settings.env.collect_all_seats]
     players = [policy, *(policy if name == SELF else game.bot(name) for name in names)]
@@ -129,7 +129,7 @@ def collect(game: RunGame, model: ModelHash, policy: Player, settings: PipelineS
 
 
 def lessons(game: RunGame, teacher: Player, model: ModelHash, games: int, seed: int) -> Shard:
-    """Let a teacher play all seats; ``model`` learns from its rows."""
+    """Return the rows of a teacher in all seats, for ``model`` to learn from."""
     schedule = selfplay_schedule(games, game.config.players, [], (1.0,), seed)
     shard, _ = play_recorded(
         game.config, [teacher], schedule, model=model, seed=seed, worker=WORKER, in_flight=IN_FLIGHT
@@ -138,7 +138,7 @@ def lessons(game: RunGame, teacher: Player, model: ModelHash, games: int, seed: 
 
 
 def divided(games: int, shares: Mapping[str, float]) -> dict[str, int]:
-    """Divide ``games`` by shares that need not sum to 1."""
+    """Divide ``games`` in proportion to ``shares``, which need not sum to 1."""
     bounds = np.rint(np.cumsum([0.0, *shares.values()]) / sum(shares.values()) * games).astype(int)
     return dict(zip(shares, np.diff(bounds).tolist(), strict=True))
 
@@ -146,7 +146,7 @@ def divided(games: int, shares: Mapping[str, float]) -> dict[str, int]:
 def evaluate(game: RunGame, policy: Player, opponent: str, *, games: int, temperature: float, seed: int) -> Evaluation:
     """Play a policy against copies of a bot; games are rounded up to whole rotations, at least two.
 
-    The temperature is the policy's; 0 is greedy. A seed gives all policies the same deals.
+    The temperature is the policy's; 0 is greedy. The same seed gives every policy the same deals.
     """
     seats = game.config.players
     rotations = max(2, -(-games // seats))
@@ -167,7 +167,7 @@ def evaluate(game: RunGame, policy: Player, opponent: str, *, games: int, temper
 
 
 def final_evaluations(game: RunGame, policy: Player, settings: TrainingSettings, seed: int) -> list[Evaluation]:
-    """Play a policy against every bot of the game on deals that decided nothing in its run."""
+    """Evaluate a policy against every bot of the game, on deals that its run did not use."""
     games, temperature = settings.final_games, settings.eval_temperature
     fresh = derive_seed(seed, "final evaluation")
     return [

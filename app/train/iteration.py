@@ -1,4 +1,4 @@
-"""Reports of a training run's iterations, and their sinks."""
+"""Reports of a training run's iterations, and the sinks that receive them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ PHASES = ("collect", "advantages", "update", "evaluate", "checkpoint")
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One hero against copies of one opponent in all other seats, seats rotated."""
+    """Results of a hero against copies of one opponent in all other seats, seats rotated."""
 
     opponent: str  # ``random``, ``heuristic``, or a level of the game's bots, for instance ``normal``
-    games: int  # that were played
+    games: int  # number of games played
     outcome: float  # mean outcome of the hero, in [-1, 1]; higher is better, and 0 is what equals get
     stderr: float  # of ``outcome``, from the rotations: games of one rotation share their deal
-    win_share: float  # mean share of the win, in [0, 1]; who is best alone has all of it, ties split it
+    win_share: float  # mean share of the win, in [0, 1]; a single best seat has all of it, a tie splits it
     points: float | None = None  # mean points a hand, where the game counts them (Hearts: lower is better)
     moon_rate: float | None = None  # share of the hands in which the hero took all points, where the game counts them
 
@@ -36,15 +36,15 @@ class Evaluation:
 class Distributions:
     """Data of histograms: a sample of the iteration's rows under the resulting policy."""
 
-    logits: Floats  # [K] of the legal actions of all sampled rows, as the network says them
-    values: Floats  # [N] the critic's
+    logits: Floats  # [K] of the legal actions of all sampled rows, at temperature 1
+    values: Floats  # [N] estimates of the critic
     advantages: Floats  # [N] as estimated, before they were normalised
     gradients: Mapping[str, float]  # the norm of each layer's gradient in the last batch, by the parameter's name
 
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """How long each phase took on the wall clock, and all of them together on the processors."""
+    """Wall time of each phase, and processor time of all phases together."""
 
     collect: float
     advantages: float
@@ -55,47 +55,47 @@ class Seconds:
 
     @property
     def total(self) -> float:
-        """All phases on the wall clock."""
+        """Wall time of all phases together."""
         return float(sum(getattr(self, phase) for phase in PHASES))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Iteration:
-    """One iteration: collect, advantages, update, evaluate, checkpoint."""
+    """Report of one iteration."""
 
     number: int  # from 1
     games: int  # played in it
     rows: int  # decisions recorded in them
     mean_return: float  # mean outcome of the recorded seats, in [-1, 1]
     mean_points: float | None  # mean points a hand of the recorded seats, where the game counts them
-    policy_loss: float  # the clipped surrogate, as a loss; this and what follows are means over the last epoch
+    policy_loss: float  # clipped surrogate; losses, entropy, KL and clip fraction are means over the last epoch
     value_loss: float  # mean squared error, clipped
     entropy: float  # of the policy over legal actions, nats
     approx_kl: float  # from the policy that played to the one that learns, nats
     clip_fraction: float  # share of rows whose ratio was clipped
-    explained_variance: float | None  # of the returns, by the critic that played; None when they do not vary
+    explained_variance: float | None  # share of the targets' variance, by the critic that played; None if constant
     gradient_norm: float  # mean over the batches, before clipping
-    learning_rate: float  # that was used
-    entropy_coef: float  # that was used
-    epochs: int  # that were made before the KL divergence stopped them
-    evaluation: Evaluation | None  # None where none was due
+    learning_rate: float  # used in this iteration
+    entropy_coef: float  # used in this iteration
+    epochs: int  # number of epochs made; a large KL divergence stops them early
+    evaluation: Evaluation | None  # None if this iteration had no evaluation
     best: bool  # this iteration's evaluation is the best so far, and its policy was kept
-    recovered: bool  # the update diverged and was thrown away; the policy is that of the iteration before
-    seconds: Seconds  # what it took
+    recovered: bool  # the update diverged and was discarded; the policy is that of the iteration before
+    seconds: Seconds
     distributions: Distributions  # for histograms
 
 
 class Sink:
-    """Base of what receives a run's iterations: curves, tables, lines on a terminal."""
+    """Base class of receivers of a run's iterations: curves, tables, terminal output."""
 
     def begin(self, evaluation: Evaluation) -> None:
-        """Take the first policy's evaluation; it comes again if the run stops before its first checkpoint."""
+        """Record the first policy's evaluation; called again if the run stops before its first checkpoint."""
 
     def write(self, iteration: Iteration, policy: Policy) -> None:
-        """Take an iteration and its resulting policy.
+        """Record an iteration and its resulting policy.
 
-        A resumed run repeats the iterations after its last checkpoint, so a number may come again.
+        A resumed run repeats the iterations after its last checkpoint, so a number may be repeated.
         """
 
     def close(self) -> None:
-        """Write what is left. Nothing is written afterwards."""
+        """Write pending records. Nothing is written afterwards."""

@@ -1,4 +1,4 @@
-"""A run's policies: the first one, drawn at random or cloned from a bot, and one update after another."""
+"""A run's policies: the first, random or cloned, and its updates by PPO."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from app.store import Checkpoint, Manifest, MemoryStore, get_checkpoint, load_ex
 from app.train.game import RunGame, UnfitSettings, lessons
 
 CAUTION = 0.5  # factor on learning rate and clip after a divergence
-CURIOSITY = 1.5  # factor on the entropy coefficient after a divergence, because a collapsed policy needs more
+CURIOSITY = 1.5  # factor on the entropy coefficient after a divergence, because a collapsed policy must explore more
 
 
 def check_start(settings: PipelineSettings, *, begun: bool) -> None:
-    """Check what a run needs before it starts; one that has ``begun`` has its clone already.
+    """Check that the device exists and, unless the run has ``begun``, the file to clone from.
 
     Raises ``UnfitSettings`` or ``UnusableFile``.
     """
@@ -43,7 +43,7 @@ def first_policy(game: RunGame, settings: PipelineSettings, seed: int, say: Call
 def _cloned(
     game: RunGame, student: Checkpoint, settings: PipelineSettings, seed: int, say: Callable[[str], None]
 ) -> Checkpoint:
-    """Let the teacher play, learn from its games and forget them, round after round; or learn from a file."""
+    """Clone the teacher in rounds, each on new games of its own; or clone the player of a file's rows."""
     asked, device = settings.cloning, torch.device(settings.training.device)
     given = load_experience(Path(asked.experience), game.config) if asked.experience else None
     for number in range(1, asked.rounds + 1):
@@ -56,13 +56,13 @@ def _cloned(
             f"cloning {number}/{asked.rounds}: {len(samples):,} rows of {asked.experience or asked.teacher}, accuracy "
             f"{metrics.accuracy:.3f}, cross-entropy {metrics.cross_entropy:.3f}, value loss {metrics.value_loss:.4f}"
         )
-        # Adam's state is dropped at the end, because moments of imitation do not fit reinforcement.
+        # Adam's state is dropped at the end, because moments from imitation do not fit PPO.
         student = _successor(student, result.parameters, result.optimizer if number < asked.rounds else None)
     return student
 
 
 def scheduled(settings: PipelinePpoSettings, progress: float, recoveries: int) -> PipelinePpoSettings:
-    """Return an iteration's settings; progress is 0 in the first and 1 in the last, recoveries are divergences."""
+    """Return an iteration's settings, after ``recoveries`` divergences; progress rises from 0 to 1 over the run."""
     weight = progress if settings.schedule == "linear" else (1 - cos(pi * progress)) / 2
     calm = CAUTION**recoveries
 
@@ -84,12 +84,12 @@ class Learned:
     checkpoint: Checkpoint  # the new policy; the old one where the update diverged
     metrics: EpochMetrics  # of the last epoch
     epochs: int  # that were made
-    gradients: Mapping[str, float]  # norms of the last batch's gradient by parameter; none where the update diverged
-    complaint: str | None = None  # why the update was thrown away, None where it was not
+    gradients: Mapping[str, float]  # norms of the last batch's gradient by parameter; empty where the update diverged
+    complaint: str | None = None  # why the update was discarded, None where it was not
 
 
 def learn(base: Checkpoint, samples: Samples, settings: PpoSettings, seed: int, device: str) -> Learned:
-    """Improve ``base`` by PPO; an update that diverges is thrown away."""
+    """Improve ``base`` by PPO; an update that diverges is discarded."""
     epochs = 0
 
     def count(number: int, _metrics: EpochMetrics) -> None:

@@ -1,4 +1,4 @@
-"""The final report of a run: how it went, and how good its best policy is. Markdown, and a figure of curves."""
+"""A run's final report in Markdown, with a figure of its curves."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,9 +34,10 @@ _PANELS = {
 
 
 def p_value(found: Evaluation, players: int) -> float:
-    """Return the two-sided p-value of being the bot's equal, whose mean outcome is 0: Student's t over the rotations.
+    """Return the two-sided p-value of a mean outcome of 0, by Student's t over rotations.
 
-    A rotation of ``players`` games has one deal in every seat, so luck of the deal cancels.
+    A mean of 0 is that of the bot's equal. In a rotation of ``players`` games the policy plays one deal in every seat,
+    so luck of the deal cancels.
     """
     return student(found.outcome, found.stderr, found.games // players - 1)[1]
 
@@ -44,7 +45,7 @@ def p_value(found: Evaluation, players: int) -> float:
 def summary_text(
     head: RunHead, state: RunState, finals: Sequence[Evaluation], players: int, rows: Sequence[Mapping[str, str]]
 ) -> str:
-    """Return the course of a run in Markdown, from the rows of its log, if any, and the strength of its best policy."""
+    """Return a run's course, from its log's ``rows``, if any, and its best policy's strength, in Markdown."""
     course = f"{state.iteration} iterations, {state.games:,} games"
     if rows:
         made, wall, processor = (
@@ -77,7 +78,7 @@ def write_report(folder: Path, head: RunHead, summary: str, *, curves: bool) -> 
 
 
 def draw_curves(folder: Path, log: Path) -> bool:
-    """Draw a log's curves into the run's folder, and tell whether there were any. Raises ``NoPlots``."""
+    """Draw a log's curves into ``folder``; return False for fewer than two rows. Raises ``NoPlots``."""
     rows = read_log(log)
     if len(rows) < 2:
         return False

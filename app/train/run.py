@@ -1,8 +1,7 @@
-"""The loop: collect, advantages, PPO, evaluate, checkpoint.
+"""The training loop: collect, advantages, PPO, evaluate, checkpoint.
 
-An iteration depends on the state and the model that it begins with, the settings and the seed, and on nothing else.
-So a run that was interrupted repeats the iterations after its last checkpoint exactly, and goes on as if nothing had
-happened.
+An iteration depends only on the state and the model that it begins with, the settings and the seed. So an interrupted
+run repeats the iterations after its last checkpoint exactly, and then continues.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +21,12 @@ from app.train.iteration import PHASES, Distributions, Evaluation, Iteration, Se
 from app.train.learning import Learned, first_policy, learn, scheduled
 from app.train.state import Best, RunPlace, RunState
 
-SAMPLED = 1024  # rows that histograms are made of
+SAMPLED = 1024  # most rows in a histogram's sample
 _Z_95_ONE_SIDED = 1.645
 
 
 class TooManyDivergences(FlyballError):
-    """A run whose updates go wrong again and again."""
+    """More updates of a run diverged than its settings allow."""
 
 
 def _distributions(policy: Policy, samples: Samples, gradients: Mapping[str, float]) -> Distributions:
@@ -44,11 +43,11 @@ def _distributions(policy: Policy, samples: Samples, gradients: Mapping[str, flo
 
 
 def most_rise(evaluations: Sequence[tuple[float, float]]) -> float:
-    """Return the upper 95% bound on the rise of the outcome over at least two evaluations, made at even intervals.
+    """Return the upper 95% bound on the outcome's rise from the first evaluation to the last.
 
-    An evaluation is an outcome with its standard error. The rise is that of the least-squares line, from the first to
-    the last. A line, because evaluations are noisier than a policy's gain between two of them: a series without a new
-    best, or a slump, is no evidence.
+    An evaluation is an outcome with its standard error; at least two are needed, at even intervals. The rise is that of
+    the least-squares line, because evaluations are noisier than a policy's gain between two of them. So neither a
+    slump nor a series without a new best is evidence.
     """
     outcomes, stderrs = np.array(evaluations).T
     place = np.linspace(-0.5, 0.5, len(outcomes))
@@ -58,18 +57,18 @@ def most_rise(evaluations: Sequence[tuple[float, float]]) -> float:
 
 @dataclass(slots=True, eq=False)
 class TrainingRun:
-    """A run in a folder, begun or resumed."""
+    """A training run in a folder, new or resumed."""
 
     place: RunPlace  # its folder
     game: RunGame  # what is played
     settings: PipelineSettings  # of the run
-    seed: int  # of all that is drawn
+    seed: int  # of all random draws
     sinks: Sequence[Sink] = ()  # receive every iteration
-    say: Callable[[str], None] = lambda _text: None  # receives other messages, in words
+    say: Callable[[str], None] = lambda _text: None  # receives progress messages
     _current: Checkpoint = field(init=False)
 
     def run(self) -> RunState:
-        """Train until an end is reached, and return where. Raises ``TooManyDivergences``."""
+        """Train until the run ends; return its final state. Raises ``TooManyDivergences``."""
         torch.set_num_threads(self.settings.training.threads)
         state = self._begin()
         while (reason := self._ended(state)) is None:
@@ -92,7 +91,7 @@ class TrainingRun:
         self._current = first_policy(self.game, self.settings, self.seed, self.say)
         found = self._evaluated(self._policy())
         self.say(f"The first policy: {found}.")
-        self.place.keep(self._current)  # first, because a sink's file could take the name of the models' folder
+        self.place.keep(self._current)  # before sinks, because a sink's file could take the name of the models' folder
         for sink in self.sinks:
             sink.begin(found)
         state = RunState(iteration=0, model=self._current.model, best=Best.of(0, self._current.model, found))
@@ -152,12 +151,12 @@ class TrainingRun:
         )
         for sink in self.sinks:
             sink.write(iteration, policy)
-        if saved:  # only after all sinks, because a resumed run continues after the checkpoint
+        if saved:  # after all sinks, because a resumed run does not repeat this iteration
             self.place.save(after, self._current)
         return after
 
     def _judged(self, state: RunState, learned: Learned, found: Evaluation | None) -> RunState:
-        """Return the state after an iteration."""
+        """Return the state after an iteration; ``found`` is its evaluation, if any."""
         number, model = state.iteration + 1, self._current.model
         best, recent, recoveries = state.best, state.recent, state.recoveries
         if learned.complaint is not None:

@@ -35,19 +35,19 @@ _STEP, _ID = "iteration", "wandb.id"
 
 
 class ForeignLog(UnusableFile):
-    """A file that is no log of a run."""
+    """A file that is not a run's log."""
 
 
 class CsvLog(Sink):
-    """Appends a row for each iteration; row 0 is the evaluation of the first policy. What is not known is empty.
+    """CSV log with a row for each iteration; row 0 is the first policy's evaluation. Unknown values are empty.
 
-    A run that was interrupted repeats the iterations after its last checkpoint: their rows are replaced. A row that a
-    killed process has written half is dropped. ``begin`` and ``write`` raise ``ForeignLog`` or ``UnusableFile``.
+    An interrupted run repeats the iterations after its last checkpoint, and their rows are replaced. A half-written row
+    of a killed process is dropped. ``begin`` and ``write`` raise ``ForeignLog`` or ``UnusableFile``.
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path, self._clock = path, clock
-        self._last: int | None = None  # the iteration of the last row that is whole; None: not looked at yet
+        self._last: int | None = None  # the iteration of the last row written; None before the first
 
     def begin(self, evaluation: Evaluation) -> None:
         """See ``Sink.begin``."""
@@ -77,7 +77,7 @@ class CsvLog(Sink):
         self._last = number
 
     def _restart(self, number: int) -> None:
-        """Leave only whole rows before iteration ``number`` in the file."""
+        """Keep only the complete rows before iteration ``number`` in the file."""
         kept = [line for line, row in _csv_rows(self._path) if int(row["iteration"]) < number]
         data = b"".join([_csv_line(COLUMNS), *kept])
         if not self._path.exists() or self._path.read_bytes() != data:
@@ -86,7 +86,7 @@ class CsvLog(Sink):
 
 
 def read_log(path: Path) -> list[dict[str, str]]:
-    """Return the whole rows of a log, by column. Raises ``ForeignLog``."""
+    """Return the complete rows of a log, by column. Raises ``ForeignLog``."""
     return [row for _, row in _csv_rows(path)]
 
 
@@ -136,9 +136,9 @@ def _cell(value: Any) -> str:
 
 
 def scalars(iteration: Iteration) -> Iterator[tuple[str, float]]:
-    """Yield the points of curves; what is unknown is left out.
+    """Yield an iteration's values by curve name; unknown values are left out.
 
-    ``gradients/`` are the norms of the layers' gradients: one number a layer is a curve rather than a histogram.
+    Gradients are curves rather than histograms, because each layer's norm is a single number.
     """
     named = {f"train/{name}": getattr(iteration, name) for name in (*LOSSES, *KNOBS)}
     named |= {f"collect/{name}": getattr(iteration, name) for name in COUNTS}
@@ -150,7 +150,7 @@ def scalars(iteration: Iteration) -> Iterator[tuple[str, float]]:
 
 
 def evaluation_scalars(evaluation: Evaluation) -> dict[str, float]:
-    """Return the points of an evaluation; what the game does not count is left out."""
+    """Return an evaluation's values by curve name; values that the game does not count are left out."""
     named = {
         "eval/avg_points": evaluation.points,
         "eval/win_rate": evaluation.win_share,
@@ -162,7 +162,7 @@ def evaluation_scalars(evaluation: Evaluation) -> dict[str, float]:
 
 
 def histograms(iteration: Iteration, policy: Policy) -> Iterator[tuple[str, Floats]]:
-    """Yield names and values of any shape; empty arrays, and those with NaN or infinity, are left out."""
+    """Yield histogram names and values of any shape; empty and non-finite arrays are left out."""
     found = iteration.distributions
     named = {
         "network/actor_logits": found.logits,
@@ -180,9 +180,9 @@ def settings_text(settings: Mapping[str, Any]) -> str:
 
 
 class TensorBoardSink(Sink):
-    """Writes curves, histograms and texts into a folder, the settings among them: ``tensorboard --logdir RUN``.
+    """Writes curves, histograms and the settings into a folder for ``tensorboard --logdir RUN``.
 
-    A run that is resumed goes on in the same curves; what it repeats is shown once.
+    A resumed run continues the same curves; iterations that it repeats are shown once.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], clock: Clock) -> None:
@@ -190,7 +190,7 @@ class TensorBoardSink(Sink):
         self._last: int | None = None
 
     def begin(self, evaluation: Evaluation) -> None:
-        """See ``Sink.begin``: the curves of evaluations begin at 0."""
+        """See ``Sink.begin``; the evaluation is iteration 0 of the curves."""
         seconds = self._clock.now().timestamp()
         self._board.go_on(0, seconds)
         for tag, value in evaluation_scalars(evaluation).items():
@@ -223,7 +223,7 @@ class NoWandb(FlyballError):
 
 
 def loaded_wandb() -> Any:
-    """Return the module. Raises ``NoWandb``."""
+    """Return the module ``wandb``. Raises ``NoWandb``."""
     try:
         import wandb
     except ImportError as error:
@@ -235,10 +235,10 @@ def loaded_wandb() -> Any:
 
 
 class WandbSink(Sink):
-    """Logs iterations to a W&B run. Offline it is written to ``folder/wandb``, and can be sent by ``wandb sync``.
+    """Logs iterations to a W&B run; an offline run lies in ``folder/wandb``, ready for ``wandb sync``.
 
-    The iteration is a value of its own that all curves are drawn over: W&B's steps never go back, and those of a
-    resumed run do. The folder keeps ``fresh_id``, so that a resumed run goes on under its own. Raises ``NoWandb``.
+    Curves are drawn over a logged iteration number, because W&B's own steps cannot go back, as a resumed run does. The
+    folder keeps ``fresh_id``, so that a resumed run continues under its first ID. Raises ``NoWandb``.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class WandbSink(Sink):
         self._run.define_metric("*", step_metric=_STEP)
 
     def begin(self, evaluation: Evaluation) -> None:
-        """See ``Sink.begin``: the curves of evaluations begin at 0."""
+        """See ``Sink.begin``; the evaluation is iteration 0 of the curves."""
         self._run.log({_STEP: 0, **evaluation_scalars(evaluation)})
 
     def write(self, iteration: Iteration, policy: Policy) -> None:

@@ -23,11 +23,11 @@ class NoRun(FlyballError):
 
 
 class RunExists(FlyballError):
-    """A folder in which another run would be overwritten."""
+    """A folder that already holds a run."""
 
 
 class RunInUse(FlyballError):
-    """A run that another process goes on with."""
+    """A run that another process is training."""
 
 
 class Best(Settings):
@@ -40,12 +40,12 @@ class Best(Settings):
 
     @classmethod
     def of(cls, iteration: int, model: ModelHash, evaluation: Evaluation) -> Self:
-        """Note an evaluation."""
+        """Return an evaluated policy as the best."""
         return cls(iteration=iteration, model=model, outcome=evaluation.outcome, evaluation=asdict(evaluation))
 
 
 class RunState(Settings):
-    """All that an iteration needs to know of those before it, but for the model."""
+    """State that an iteration needs from earlier ones, apart from the model's parameters."""
 
     iteration: int = Field(ge=0, description="that were made")
     model: ModelHash
@@ -59,14 +59,14 @@ class RunState(Settings):
     @model_validator(mode="before")
     @classmethod
     def _of_earlier_versions(cls, values: Any) -> Any:
-        """Drop the earlier versions' count of evaluations without a new best."""
+        """Drop ``stale``, an earlier version's count of evaluations without a new best."""
         if isinstance(values, dict):
             return {name: value for name, value in values.items() if name != "stale"}
         return values
 
 
 class RunHead(Settings):
-    """Identity of a run: its first file."""
+    """Identity and settings of a run, in the first file of its folder."""
 
     config: ConfigKey
     seed: int = Field(ge=0)
@@ -74,7 +74,7 @@ class RunHead(Settings):
 
 
 class RunPlace:
-    """The folder of a run: ``run.json``, ``state.json``, and in ``models`` the models it refers to."""
+    """A run's folder: ``run.json``, ``state.json`` and, in ``models``, its latest and best model."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.models = path, path / "models"
@@ -82,9 +82,9 @@ class RunPlace:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other processes out of the folder, which is made if need be. Raises ``RunInUse`` or ``UnusableFile``.
+        """Lock the folder, creating it if it is missing. Raises ``RunInUse`` or ``UnusableFile``.
 
-        Two that go on with one run would delete each other's models.
+        Without the lock, two processes that train one run would delete each other's models.
         """
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ class RunPlace:
             yield
 
     def begin(self, head: RunHead) -> None:
-        """Write the head of a new run into a folder that is held. Raises ``RunExists``."""
+        """Write the head of a new run; the folder must be ``held``. Raises ``RunExists``."""
         if self._head.exists():
             raise RunExists(f"{self.path} holds a run.", hint="Go on with it by --resume, or choose another --output.")
         self._write(self._head, head)
@@ -107,7 +107,7 @@ class RunPlace:
         return self._read(self._head, RunHead)
 
     def change(self, head: RunHead) -> None:
-        """Replace the settings of the run: what is left of it follows the new ones."""
+        """Replace the run's head; its remaining iterations follow the new settings."""
         self._write(self._head, head)
 
     def state(self) -> RunState | None:
@@ -115,7 +115,7 @@ class RunPlace:
         return self._read(self._state, RunState) if self._state.exists() else None
 
     def model(self, model: ModelHash) -> Checkpoint:
-        """Return a model of the last checkpoint, or the best one."""
+        """Return a stored model with its optimiser's state."""
         return get_checkpoint(FileStore(self.models), model, optimizer=True)
 
     def keep(self, checkpoint: Checkpoint) -> None:
@@ -123,7 +123,7 @@ class RunPlace:
         put_checkpoint(FileStore(self.models), checkpoint.manifest, checkpoint.parameters, checkpoint.optimizer)
 
     def save(self, state: RunState, current: Checkpoint) -> None:
-        """Make a checkpoint: the run can be resumed from here. Models that it does not need are deleted."""
+        """Save a checkpoint to resume the run from; models that it does not need are deleted."""
         self.keep(current)
         self._write(self._state, state)
         needed: set[str] = {state.model, state.best.model}

@@ -1,7 +1,7 @@
-"""The published contract: a JSON Schema of every event type and one AsyncAPI document, made from the models.
+"""Published contract, made from the models: JSON Schemas of all event types, one AsyncAPI document.
 
-They are checked in beside this module. ``python -m app.events.schemas check`` lists what has changed since; ``write``
-writes them again, and refuses to change the schema of a published version. Files are read and written by ``__main__``.
+The files are checked in beside this module. ``python -m app.events.schemas check`` lists the files that differ from the
+models. ``write`` updates them, but refuses to change the schema of a published version.
 Source: AsyncAPI 3.0.0 (https://www.asyncapi.com/docs/reference/specification/v3.0.0).
 """
 
@@ -69,7 +69,7 @@ RAISE = "raise the payload's version and add an upcast, or delete the file if no
 
 ANNOTATIONS = frozenset({"title", "description"})
 NAMES = frozenset({"properties", "definitions"})
-"""Keywords whose keys are names, not keywords."""
+"""Keywords that map names to schemas; the names are not keywords."""
 
 STAMPS: dict[str, Any] = {
     "source": {"description": "The producer, daemon@node.", "format": "uri-reference", "minLength": 1},
@@ -117,9 +117,9 @@ def documents() -> dict[str, dict[str, Any]]:
 
 
 def shape(schema: Any, *, names: bool = False) -> Any:
-    """Drop a schema's annotations and order, so that schemas that admit the same events are equal.
+    """Return a schema without annotations and order, to compare which events it admits.
 
-    With ``names``, the keys name properties or definitions and stay.
+    With ``names``, the keys are names of properties or definitions, and all of them stay.
     """
     if isinstance(schema, list):
         return sorted((shape(item) for item in schema), key=repr)

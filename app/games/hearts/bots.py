@@ -1,11 +1,11 @@
-"""Hearts players of three levels: ``Heuristic``s of the observation, which see no hidden card.
+"""Hearts bots of three levels, as ``Heuristic``s that see no hidden card.
 
-- ``easy``: the first legal card.
-- ``normal``: see ``app.games.hearts.normal``. One against three random ones takes 1.58 ± 0.13 points a hand, against
-  easy ones 2.28 ± 0.21 (each by 4,000 hands, every deal with the bot in each seat; four equal players take 6.5 and a
-  little for moons). It costs about a microsecond a decision.
-- ``hard``: see ``search``. One against three normal ones takes 6.05 ± 0.17 points, 1.48 ± 0.25 fewer than they do. It
-  costs about a millisecond a decision.
+- ``easy``: plays the first legal card.
+- ``normal``: see ``app.games.hearts.normal``. It takes 1.58 ± 0.13 points a hand against three random players and
+  2.28 ± 0.21 against three easy ones (each over 4,000 hands, every deal with the bot in each seat). Four equal players
+  take 6.5 each, and slightly more because of moons. A decision takes about a microsecond.
+- ``hard``: see ``search``. It takes 6.05 ± 0.17 points a hand against three normal bots, 1.48 ± 0.25 fewer than they
+  do. A decision takes about a millisecond.
 """
 
 from collections.abc import Callable
@@ -22,22 +22,22 @@ from app.games.hearts.rules import HeartsRules
 from app.games.table import NORMAL, Floats, Heuristic, Indices, Mask, Observations
 
 DEALS = 128
-"""Deals of the hard bot. With 20 it takes more points than a normal one: it sees moons in the noise."""
+"""Deals of the hard bot. With 20 it plays worse than the normal bot, because noise looks like moons."""
 
 _SURE = 40.0
-"""The log-weight of the card that is chosen, against 0: the bots do not mix."""
+"""Log-weight of the chosen card; all others have 0, so that the choice is practically certain."""
 
 _TRIES = 20
-"""Deals that are begun before the voids are let go: a deal card by card can end in a corner."""
+"""Attempts to deal the hidden cards. Dealing card by card can get stuck, so the last one ignores voids."""
 
 
 def normal(rules: HeartsRules) -> Heuristic:
-    """Return the preferences of the normal bot."""
+    """Return the normal bot for a set of rules."""
     return lambda obs, mask: _only(_choose_normal(*_dense(obs, mask), rules.option_set))
 
 
 def hard(rules: HeartsRules, deals: int = DEALS) -> Heuristic:
-    """Return the preferences of the hard bot, the same for the same position."""
+    """Return the hard bot for a set of rules. It is deterministic."""
     return lambda obs, mask: _only(_choose_hard(*_dense(obs, mask), rules.option_set, deals))
 
 
@@ -50,7 +50,7 @@ LEVELS: dict[str, Callable[[HeartsRules], Heuristic]] = {
 
 
 def _dense(obs: Observations, mask: Mask) -> tuple[Floats, Mask]:
-    """Return what the kernels are compiled for."""
+    """Return contiguous arrays, as the kernels are compiled for."""
     return np.ascontiguousarray(obs, dtype=np.float32), np.ascontiguousarray(mask)
 
 
@@ -73,7 +73,7 @@ def _choose_normal(obs: Floats, mask: Mask, options: int) -> Indices:
 
 @kernel
 def _choose_hard(obs: Floats, mask: Mask, options: int, deals: int) -> Indices:
-    """Return the hard bot's cards [K], each from deals of its own position."""
+    """Return the hard bot's cards [K]; each position seeds its own deals."""
     chosen = np.empty(len(obs), dtype=np.int64)
     scratch = np.zeros(3, dtype=GAME)
     for k in range(len(obs)):
@@ -86,10 +86,10 @@ def _choose_hard(obs: Floats, mask: Mask, options: int, deals: int) -> Indices:
 
 @kernel
 def recall(obs: Floats, options: int, game: Game) -> None:  # noqa: C901, PLR0912 - one place for every feature
-    """Make ``game`` what the observation [270] of the seat to move says.
+    """Rebuild ``game`` from the observation [270] of the seat to move.
 
-    Of the tricks before the present one it says only which cards were played, and that is all the bots ask. In a match
-    to several hands the points of this one can't be told from the scores, and count as 0.
+    Of earlier tricks, only the set of played cards is restored; the bots need no more. When the observed scores include
+    earlier hands of a match, the points of this hand are unknown and count as 0.
     """
     for seat in range(SEATS):
         game["hand"][seat] = game["given"][seat] = 0
@@ -116,7 +116,7 @@ def recall(obs: Floats, options: int, game: Game) -> None:  # noqa: C901, PLR091
         for card in range(CARDS):
             if obs[begin + card // RANKS] > 0 and obs[begin + SUITS + card % RANKS] > 0:
                 game["plays"][played - in_trick + k] = card
-    missing = 0  # points of the tricks before the present one that no seat has
+    missing = 0  # points of earlier tricks, less the points that seats have
     for card in range(CARDS):
         if game["played"] >> card & 1:
             missing += points_of(card)
@@ -133,7 +133,7 @@ def recall(obs: Floats, options: int, game: Game) -> None:  # noqa: C901, PLR091
 
 @kernel
 def _gather(features: Floats | Mask) -> int:
-    """Return the set of the cards whose features [52] are set."""
+    """Return the set of cards whose features [52] are positive."""
     cards = 0
     for card in range(CARDS):
         if features[card] > 0:
@@ -143,19 +143,19 @@ def _gather(features: Floats | Mask) -> int:
 
 @kernel
 def search(scratch: Games, choices: int, seed: int, deals: int) -> int:
-    """Return the card of ``choices`` that is best on average for seat 0, which is to move.
+    """Return the card of ``choices`` with seat 0's best average lead; seat 0 is to move.
 
-    Perfect-information Monte Carlo (Ginsberg 2001): the hidden cards are dealt at random, as far as the seat does not
-    know who holds them, and every choice is played out on the same deals, by the normal bot in every seat. After an
-    eighth, a quarter and a half of the deals the worse half of the cards is given up (sequential halving, Karnin et al.
-    2013). Cards to be passed are chosen as the normal bot does: there are most of them when each takes longest to play
-    out, and trying them gains little.
+    Perfect-information Monte Carlo (Ginsberg 2001): each deal distributes the hidden cards at random, consistent with
+    the shown voids. Every choice is played out on the same deals, with the normal bot in every seat. After an eighth, a
+    quarter and a half of the deals, the worse half of the choices is dropped (sequential halving, Karnin et al. 2013).
+    The normal bot chooses the cards to pass, because searching them costs most (many choices, long games) and gains
+    little.
 
     Args:
-        scratch: [3] the game as the seat knows it, and two to play on.
-        choices: a set of two or more.
+        scratch: [3] the game as the seat knows it, then two work records.
+        choices: a set of two or more cards.
         seed: of the deals.
-        deals: how many.
+        deals: the number of random deals.
     """
     if is_passing(scratch[0]):
         return normal_choice(scratch[0], choices)
@@ -174,7 +174,7 @@ def search(scratch: Games, choices: int, seed: int, deals: int) -> int:
 
 @kernel
 def _best(cards: int, worth: NDArray[np.float64], number: int) -> int:
-    """Return so many of the cards, those that are worth most."""
+    """Return the ``number`` cards that are worth most."""
     chosen = 0
     for _ in range(number):
         best = lowest(cards)
@@ -188,7 +188,7 @@ def _best(cards: int, worth: NDArray[np.float64], number: int) -> int:
 
 @kernel
 def _played_out(game: Game, card: int) -> float:
-    """Return how the game ends for seat 0 if it chooses ``card`` and the normal bot goes on: its lead in points."""
+    """Return seat 0's final lead in points after ``card``, with normal bots playing on."""
     choose(game, card)
     choices = legal(game)
     while choices:
@@ -203,10 +203,10 @@ def _played_out(game: Game, card: int) -> float:
 
 @kernel
 def deal_hidden(game: Game, seed: int) -> None:
-    """Deal the cards that seat 0 does not know at random."""
+    """Deal the cards that are hidden from seat 0 at random."""
     hidden = ALL & ~game["hand"][0] & ~game["played"]
     drawn_so_far = 0
-    if is_passing(game):  # what the seat has given already is hidden from the observation too
+    if is_passing(game):  # the observation hides even the cards that the seat has already passed
         for _ in range(game["cards_passed"]):
             card = _pick(hidden, drawn(seed, drawn_so_far))
             drawn_so_far += 1
@@ -219,8 +219,8 @@ def deal_hidden(game: Game, seed: int) -> None:
 
 @kernel
 def _dealt(game: Game, hidden: int, seed: int, by_voids: int) -> bool:
-    """Deal the hidden cards, those with the fewest possible holders first; False where nobody can hold one."""
-    room = np.zeros(SEATS, dtype=np.int64)  # how many cards each seat has to get
+    """Deal the hidden cards, those with the fewest possible holders first; return False if stuck."""
+    room = np.zeros(SEATS, dtype=np.int64)  # cards that each seat still needs
     for seat in range(1, SEATS):
         game["hand"][seat] = 0
         in_trick = (seat - game["leader"]) % SEATS < game["cards_played"] % SEATS
@@ -242,7 +242,7 @@ def _dealt(game: Game, hidden: int, seed: int, by_voids: int) -> bool:
 
 @kernel
 def _held_by(game: Game, hidden: int, holders: int) -> int:
-    """Return the hidden cards that so many of the others may hold."""
+    """Return the hidden cards that exactly ``holders`` of the other seats may hold."""
     cards = 0
     for card in range(CARDS):
         if hidden >> card & 1:
@@ -256,7 +256,7 @@ def _held_by(game: Game, hidden: int, holders: int) -> int:
 
 @kernel
 def _holder(game: Game, room: Indices, suit: int, point: int, by_voids: int) -> int:
-    """Draw who gets a card, by the room there is; -1 when nobody can."""
+    """Draw the seat that gets a card, in proportion to its room; -1 if no seat can."""
     total = 0
     for seat in range(1, SEATS):
         if not (by_voids and game["voids"][seat] >> suit & 1):
@@ -272,7 +272,7 @@ def _holder(game: Game, room: Indices, suit: int, point: int, by_voids: int) -> 
 
 @kernel
 def _pick(cards: int, point: int) -> int:
-    """Return one card of a set, ``point`` being even in [0, 2**32)."""
+    """Return a card of a set, random for a ``point`` uniform in [0, 2**32)."""
     for _ in range(point * count(cards) >> 32):
         cards &= cards - 1
     return lowest(cards)

@@ -1,7 +1,7 @@
 """Cards and sets of cards.
 
-A card is suit x 13 + rank: suits clubs, diamonds, spades, hearts, ranks from two (0) to ace (12). A set of cards is an
-integer with a bit for each; 52 bits fit into a signed one, which spares the kernels any mixing of signs.
+A card is suit x 13 + rank: suits are clubs, diamonds, spades, hearts; ranks are two (0) to ace (12). A set of cards is
+an integer with a bit for each card. Its 52 bits fit into a signed integer, so kernels mix no signed and unsigned ones.
 """
 
 from app.core.kernels import kernel
@@ -15,7 +15,7 @@ POINTS = 26
 
 ALL = (1 << CARDS) - 1
 SUIT = (1 << RANKS) - 1
-"""The cards of a suit, shifted to clubs."""
+"""All cards of clubs; shift by 13 for each further suit."""
 ALL_HEARTS = SUIT << FIRST_HEART
 POINT_CARDS = ALL_HEARTS | 1 << QUEEN_OF_SPADES
 
@@ -26,7 +26,7 @@ def count(cards: int) -> int:
     cards = cards - ((cards >> 1) & 0x5555555555555555)
     cards = (cards & 0x3333333333333333) + ((cards >> 2) & 0x3333333333333333)
     cards = (cards + (cards >> 4)) & 0x0F0F0F0F0F0F0F0F
-    # Not the usual multiplication, which needs 64 bits that overflow; the compiler knows both for one instruction.
+    # Shifts replace the usual multiplication, which overflows 64 bits. Either compiles to a single instruction.
     cards = cards + (cards >> 8)
     cards = cards + (cards >> 16)
     return (cards + (cards >> 32)) & 0x7F
@@ -34,13 +34,13 @@ def count(cards: int) -> int:
 
 @kernel
 def lowest(cards: int) -> int:
-    """Return the lowest card of a set that is not empty, in the order of the numbers."""
+    """Return the lowest card number in a non-empty set."""
     return count((cards & -cards) - 1)
 
 
 @kernel
 def highest(cards: int) -> int:
-    """Return the highest card of a set that is not empty, in the order of the numbers."""
+    """Return the highest card number in a non-empty set."""
     cards |= cards >> 1
     cards |= cards >> 2
     cards |= cards >> 4
@@ -52,7 +52,7 @@ def highest(cards: int) -> int:
 
 @kernel
 def points_of(card: int) -> int:
-    """Return what a card costs whoever takes it."""
+    """Return the points of a card."""
     if card == QUEEN_OF_SPADES:
         return 13
     return 1 if card >= FIRST_HEART else 0

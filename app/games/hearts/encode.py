@@ -1,11 +1,11 @@
-"""The 270 features of the seat to move, and where each part begins. Seats are in the order me, left, across, right.
+"""The 270 features of an observation. Seats are in the order me, left, across, right.
 
-Own hand 52; cards seen 52; led suit 4; the trick's cards in order of play 4 x (suit 4 + rank 13); cards in the trick
+Own hand 52; cards played 52; led suit 4; the trick's cards in order of play 4 x (suit 4 + rank 13); cards in the trick
 / 4, own position / 4, padding; scores / 100; hearts broken; tricks / 13; passing; direction left, right, across,
 hold; voids shown by left, across, right 3 x 4; the last four cards, newest first, 4 x 17.
 
-Scores are those of the match with the points of this hand added as they are taken, so where a game is one hand they
-are its points. The three cards that a seat passed, and what became of older tricks, are not among the features.
+Scores are the match's before this hand plus the points taken in this hand. In a game of one hand they are its points.
+The features omit the three cards that the seat passed, and who played which card in older tricks.
 """
 
 import numpy as np
@@ -34,8 +34,8 @@ SIZE = LAST + SEATS * CARD
 
 SCORE_UNIT = 100
 
-# What is written, by what it says. Rows of a table are copied as vectors, which is faster than zeros and single ones.
-_EIGHT = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(np.float32)  # of a set's cards
+# Lookup tables of features: copying a row as a vector is faster than writing zeros, then single ones.
+_EIGHT = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(np.float32)  # features of 8 cards
 _EIGHT_LEGAL = _EIGHT.astype(np.uint8)
 _SUITS = _EIGHT[: 1 << SUITS, :SUITS].copy()
 _DIRECTIONS = (np.array(DIRECTION_ORDER) == np.arange(len(DIRECTION_ORDER))[:, None]).astype(np.float32)
@@ -47,7 +47,7 @@ _CARD[np.arange(CARDS), SUITS + np.arange(CARDS) % RANKS] = 1
 
 @kernel
 def observe(games: Games, slots: Indices, obs: Floats, mask: NDArray[np.uint8]) -> None:
-    """Write what the seats to move in ``slots`` [K] know into ``obs`` [K, 270], what they may do into [K, 52]."""
+    """Write ``obs`` [K, 270] and ``mask`` [K, 52] for the seats to move in ``slots`` [K]."""
     for k in range(len(slots)):
         game = games[slots[k]]
         _write(game, game["mover"], obs, k)
@@ -56,7 +56,7 @@ def observe(games: Games, slots: Indices, obs: Floats, mask: NDArray[np.uint8]) 
 
 @kernel
 def view(games: Games, slots: Indices, seats: NDArray[np.int8], obs: Floats) -> None:
-    """Write what ``seats`` [K] know in ``slots`` [K] into ``obs`` [K, 270]."""
+    """Write ``obs`` [K, 270] for ``seats`` [K] in ``slots`` [K]."""
     for k in range(len(slots)):
         _write(games[slots[k]], seats[k], obs, k)
 
@@ -88,7 +88,7 @@ def _write(game: Game, seat: int, obs: Floats, row: int) -> None:
 
 @inlined
 def _spread(cards: int, table: NDArray[np.generic], out: NDArray[np.generic], row: int, start: int) -> None:
-    """Write a set of cards, eight by eight and the last four."""
+    """Write the features of a set of cards: six groups of eight, then four."""
     for byte in range(CARDS // 8):
         for k in range(8):
             out[row, start + 8 * byte + k] = table[cards >> 8 * byte & 255, k]

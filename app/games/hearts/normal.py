@@ -1,13 +1,14 @@
-"""The normal bot: what each card costs now, and what it may cost to keep it, from what the seat knows.
+"""The normal bot, which weighs the danger of keeping each card against the cost of playing it.
 
-It plays the card with the best difference. The cost of a card now is the chance that it takes the trick, times the
-points that are in it and that those who play after may add; the danger of keeping it grows with the cards below it
-that others still have, and shrinks with the lower cards that guard it. So it ducks with the highest card that loses,
-gives away the queen, then what is dangerous, takes clean tricks early and empties short suits. Who has taken all
-points so far is not given more, and is robbed of a trick if that is cheap; a moon that cannot be stopped is shot.
+It plays the card with the largest difference. The cost now is the chance that the card takes the trick, times the
+trick's points and those that later players may add. The danger of keeping it grows with the lower cards that others
+still have, and shrinks with the seat's own lower cards, its guards. So the bot ducks with the highest losing card,
+discards the queen and then dangerous cards, takes clean tricks early and empties short suits. It gives no points to a
+seat that may be shooting the moon, and takes a trick from it if that is cheap. It shoots its own moon only when nothing
+can stop it.
 
-Only the seat's own hand, the cards played and the voids they showed are looked at, so another seat's hidden cards
-cannot matter (``tests/unit/test_hearts_bots.py``).
+The bot reads only its own hand, the played cards, the points and the shown voids, so other seats' hidden cards cannot
+matter (``tests/unit/test_hearts_bots.py``).
 """
 
 from typing import NamedTuple
@@ -18,45 +19,45 @@ from app.games.hearts.cards import CARDS, HEARTS, QUEEN_OF_SPADES, RANKS, SEATS,
 from app.games.hearts.play import Game, is_passing
 from app.games.hearts.rules import CLEAN_FIRST_TRICK
 
-# Found by the cross-entropy method, 32 variants a generation against three of the best so far; but the last three by
-# hand, so that a table of these bots sees fewer moons: whoever stops one pays for it alone.
-_OVERTAKE = 0.588  # chance that who has higher cards of the suit, and plays later, plays one
-_DUMP = 2.774  # points that a void seat is expected to throw on the trick
-_DUMP_QUEEN = 8.454  # how much more while the queen is out
-_TEMPO = 0.17  # cost of having to lead
-_DANGER = 1.67  # of a card that beats everything
-_GUARD = 0.135  # how much each lower card of the suit makes up for that
-_DANGER_HEARTS = 1.892  # factor
-_DANGER_ABOVE_QUEEN = 2.826  # king and ace of spades while the queen is out
+# Tuned by the cross-entropy method: 32 variants a generation, each against three of the best so far. The last three are
+# set by hand, for fewer moons among four such bots, because a seat that stops a moon pays for it alone.
+_OVERTAKE = 0.588  # chance that a later player with higher cards of the suit plays one
+_DUMP = 2.774  # points that a void seat is expected to discard on the trick
+_DUMP_QUEEN = 8.454  # expected further points while the queen is out
+_TEMPO = 0.17  # cost of taking a trick, because the taker leads next
+_DANGER = 1.67  # of a card that beats all others of its suit
+_GUARD = 0.135  # weight of each lower card of the suit in reducing the danger
+_DANGER_HEARTS = 1.892  # factor on the danger of hearts
+_DANGER_ABOVE_QUEEN = 2.826  # of king and ace of spades while the queen is out
 _DANGER_QUEEN = 2.82
 _SHORT = 0.811  # worth of making a suit shorter
-_GIFT = 0.277  # worth of a point that somebody else takes
+_GIFT = 0.277  # worth of a point that another seat takes
 _FLUSH = 7.826  # worth of leading low spades to draw the queen
 _PASS_QUEEN = 24.174
 _PASS_HIGH_SPADE = 20.629
 _PASS_HEART = 1.053
 _PASS_SHORT = 3.115
-_SUSPECT = 14  # points from which on a seat that has taken all of them may be shooting the moon
-_ROB = 2.0  # worth of taking points then
-_ALARM = 4.0  # cost of leaving it points
+_SUSPECT = 14  # points; a seat that alone has taken this many may be shooting the moon
+_ROB = 2.0  # worth of taking a trick with points while a seat may be shooting
+_ALARM = 4.0  # cost of giving points to a seat that may be shooting
 
 _EVEN = 1e-3
-"""Of cards that are as dangerous, the highest goes first."""
+"""Weight of a card's number: among equally dangerous cards, the highest is played first."""
 
 
 class View(NamedTuple):
-    """The seat to move's view, before it considers a card."""
+    """Facts about a trick that the seat to move knows."""
 
-    seat: int  # who it is
-    hand: int  # its cards
+    seat: int  # the seat to move
+    hand: int  # its set of cards
     out: int  # the cards that others still have
     led: int  # the suit of the trick, -1 when leading
     best: int  # the card that takes the trick so far, -1 when leading
-    taker: int  # whose it is
+    taker: int  # the seat that played ``best``, -1 when leading
     points: int  # in the trick
-    later: int  # how many play after
-    clean: bool  # points must not be played to this trick
-    threat: int  # the seat that has taken all points so far, if they are many, else -1
+    later: int  # number of seats that play after this one
+    clean: bool  # no points may be played to this trick
+    threat: int  # another seat that has taken all points, if at least ``_SUSPECT``; else -1
 
 
 @kernel
@@ -81,7 +82,7 @@ def normal_choice(game: Game, choices: int) -> int:
 
 @kernel
 def look(game: Game) -> View:
-    """Return what the seat to move sees."""
+    """Return the view of the seat to move."""
     seat, plays, played = int(game["mover"]), game["plays"], int(game["cards_played"])
     first = played - played % SEATS
     led, best, taker, points = -1, -1, -1, 0
@@ -110,7 +111,7 @@ def _threat(game: Game) -> int:
 
 @kernel
 def cannot_be_stopped(game: Game, view: View) -> bool:
-    """Tell whether the seat has all points so far and holds nothing but winners, however the others' cards lie."""
+    """Return whether the seat is certain to shoot the moon, however the other cards lie."""
     if view.led >= 0 and highest(1 << view.best | view.hand & SUIT << view.led * RANKS) == view.best:
         return False
     for other in range(SEATS):
@@ -140,7 +141,7 @@ def _pass_worth(hand: int, card: int) -> float:
 
 @kernel
 def _play_worth(game: Game, view: View, card: int) -> float:
-    """Return what playing a card is worth: the danger it no longer is, less what it is expected to cost now."""
+    """Return a card's worth now: the danger that playing it removes, less its expected cost."""
     suit, points = card // RANKS, points_of(card)
     takes, added = 0.0, 0.0
     if card > view.best and (view.led < 0 or suit == view.led):
@@ -157,7 +158,7 @@ def _play_worth(game: Game, view: View, card: int) -> float:
 
 @kernel
 def _taking(game: Game, view: View, card: int) -> tuple[float, float]:
-    """Return the chance that a card which is best so far takes the trick, and the points expected to be added."""
+    """Return the chance that ``card``, best so far, takes the trick, and the expected further points."""
     suit = card // RANKS
     outside = view.out & SUIT << suit * RANKS
     length = count(outside)
@@ -181,7 +182,7 @@ def _taking(game: Game, view: View, card: int) -> tuple[float, float]:
 
 @kernel
 def _danger(view: View, card: int) -> float:
-    """Return what keeping a card may cost later."""
+    """Return the expected cost of keeping a card."""
     suit = card // RANKS
     mine, theirs = view.hand & SUIT << suit * RANKS, view.out & SUIT << suit * RANKS
     below = (1 << card) - 1

@@ -1,6 +1,6 @@
-"""A hand of Hearts: its record, dealing, passing, what is legal, playing, and its points.
+"""A hand of Hearts: its record, dealing, passing, legal cards, playing, and its points.
 
-A record holds one game. Kernels that take ``Games`` are called by a table once a step, for many of them.
+A record holds one game. A table calls the kernels that take ``Games`` once a step, for many records.
 """
 
 import numpy as np
@@ -28,28 +28,28 @@ DIRECTION_ORDER = (LEFT, RIGHT, ACROSS, HOLD)
 """Directions of passing in a match, hand by hand."""
 
 PASSED = 3
-"""Cards that everyone passes."""
+"""Number of cards that each seat passes."""
 
 GAME = np.dtype(
     [
         ("hand", np.int64, SEATS),  # the cards each seat holds, as sets
         ("given", np.int64, SEATS),  # the cards each seat passed
         ("played", np.int64),
-        ("choices", np.int64),  # what the seat to move may choose, where the table has played what was forced
+        ("choices", np.int64),  # legal cards of the seat to move, after forced moves
         ("deck", np.uint8, CARDS),  # card k was dealt to seat k mod 4
-        ("passes", np.uint8, SEATS * PASSED),  # in the order they were chosen, seat after seat
+        ("passes", np.uint8, SEATS * PASSED),  # cards in the order they were chosen, seat by seat
         ("plays", np.uint8, CARDS),
         ("points", np.int8, SEATS),  # taken in this hand
-        ("scores", np.int32, SEATS),  # of the match before this hand
+        ("scores", np.int32, SEATS),  # match scores before this hand
         ("voids", np.uint8, SEATS),  # suits that each seat could not follow, as sets
-        ("leads", np.int8, SEATS),  # times that each seat led hearts unbroken though it had something else
+        ("leads", np.int8, SEATS),  # times each seat led unbroken hearts while holding another suit
         ("cards_passed", np.uint8),
         ("cards_played", np.uint8),
-        ("mover", np.int8),  # who is to move; FINISHED when the hand is over
+        ("mover", np.int8),  # the seat to move; FINISHED when the hand is over
         ("leader", np.int8),  # of the trick
-        ("direction", np.uint8),  # cards go so many seats to the left, as in OpenSpiel
+        ("direction", np.uint8),  # seats to the left that passed cards move, as in OpenSpiel
         ("broken", np.bool_),
-        ("options", np.uint8),  # of the rules, as a set
+        ("options", np.uint8),  # see ``HeartsRules.option_set``
     ],
     align=True,
 )
@@ -60,28 +60,28 @@ Game = np.void
 _GOLDEN, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _ALL_PASSED = SEATS * PASSED
 
-# By card. Divisions, and branches that go either way as the cards fall, take longer here than all else; so suits are
-# looked up, remainders by the four seats are `& 3`, and where two values are cheap, one is chosen without a branch.
+# Lookup tables by card. Divisions and unpredictable branches take most of the time here. So suits are looked up,
+# remainders by the four seats are `& 3`, and a choice between two cheap values is made without a branch.
 _SUIT = np.arange(CARDS) // RANKS
 _SAME_SUIT = SUIT << RANKS * _SUIT
 _POINTS = (np.arange(CARDS) >= FIRST_HEART) + 13 * (np.arange(CARDS) == QUEEN_OF_SPADES)
 _OPENSPIEL = (np.arange(CARDS) % RANKS * SEATS + np.array([0, 1, 3, 2])[_SUIT]).astype(np.uint8).tobytes().ljust(256)
-"""Its numbers, in which hearts come before spades, as a table to translate bytes by, which is as fast as a kernel."""
+"""OpenSpiel's card numbers (hearts before spades), for ``bytes.translate``, which is as fast as a kernel."""
 
 
 @kernel
 def drawn(seed: int, number: int) -> int:
-    """Return the ``number``-th value of a seed's stream, even in [0, 2**32): SplitMix64 (Steele et al. 2014)."""
+    """Return random number ``number`` of a seed, uniform in [0, 2**32): SplitMix64 (Steele et al. 2014)."""
     z = np.uint64(seed) + np.uint64(_GOLDEN) * np.uint64(number + 1)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(_MIX_1)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(_MIX_2)
-    # int() would leave it unsigned, and unsigned with signed makes a float.
+    # int() would keep the value unsigned, and mixing unsigned with signed gives a float.
     return np.int64((z ^ (z >> np.uint64(31))) >> np.uint64(32))  # type: ignore[return-value]
 
 
 @kernel
 def deal(game: Game, seed: int, direction: int, options: int) -> None:
-    """Begin a hand: shuffle and deal. A negative ``direction`` is drawn from the seed. Scores stay."""
+    """Shuffle and deal a hand; keep the scores. A negative ``direction`` is replaced by a random one."""
     deck = game["deck"]
     for k in range(CARDS):
         deck[k] = k
@@ -107,14 +107,14 @@ def deal(game: Game, seed: int, direction: int, options: int) -> None:
 
 @kernel
 def is_passing(game: Game) -> bool:
-    """Tell whether cards are being passed."""
+    """Return whether the hand is in its passing phase."""
     passing: bool = game["direction"] != HOLD and game["cards_passed"] < _ALL_PASSED
     return passing
 
 
 @kernel
 def legal(game: Game) -> int:
-    """Return the cards that the seat to move may choose; none when the hand is over."""
+    """Return the mover's legal cards, an empty set when the hand is over."""
     seat = game["mover"]
     if seat == FINISHED:
         return 0
@@ -194,7 +194,7 @@ def _play(game: Game, seat: int, card: int) -> None:
 
 @kernel
 def result(game: Game, seat: int, moon_for_shooter: int) -> int:
-    """Return the points of a seat for a hand that is over, the moon counted (for 1 as the shooter's -26)."""
+    """Return a seat's points for a finished hand; see ``HeartsRules.moon_for_shooter``."""
     points = game["points"]
     if points[seat] == POINTS:
         return -POINTS if moon_for_shooter else 0
@@ -206,7 +206,7 @@ def result(game: Game, seat: int, moon_for_shooter: int) -> int:
 
 @inlined
 def play_forced(game: Game) -> None:
-    """Play while there is one card to choose; note what may then be chosen, nothing when the hand is over."""
+    """Play forced cards, then store the legal ones in ``choices`` (empty when the hand is over)."""
     choices = legal(game)
     while choices and choices & (choices - 1) == 0:
         choose(game, lowest(choices))
@@ -216,7 +216,7 @@ def play_forced(game: Game) -> None:
 
 @kernel
 def deal_hands(games: Games, slots: Indices, seeds: Indices, directions: Indices, options: int) -> None:
-    """Begin a hand in each of ``slots``, and play what is forced; see ``deal``."""
+    """Begin a hand in each of ``slots`` and play forced cards; see ``deal``."""
     for k in range(len(slots)):
         game = games[slots[k]]
         deal(game, seeds[k], directions[k], options)
@@ -225,10 +225,10 @@ def deal_hands(games: Games, slots: Indices, seeds: Indices, directions: Indices
 
 @kernel
 def play_hands(games: Games, slots: Indices, actions: Indices, over: Indices) -> tuple[int, int]:
-    """Choose ``actions`` in ``slots`` [K], and play what is then forced; write the slots of ended hands into ``over``.
+    """Play ``actions`` [K] in ``slots`` [K], then forced cards; write slots of ended hands into ``over``.
 
-    Return the number of the first action that is illegal, which is not played, nor are those after it (without any,
-    K), and how many hands have ended.
+    Return the index of the first illegal action, K if none, and the number of ended hands. The illegal action and all
+    after it are not played.
     """
     ended = 0
     for k in range(len(slots)):
@@ -245,7 +245,7 @@ def play_hands(games: Games, slots: Indices, actions: Indices, over: Indices) ->
 
 
 def hand_history(game: Game) -> list[int]:
-    """Return a hand's actions so far as OpenSpiel numbers them: direction, deal, cards passed, plays."""
+    """Return a hand's actions so far in OpenSpiel's numbers: direction, deal, passes, plays."""
     passed = game["cards_passed"] if game["direction"] != HOLD else 0
     cards = game["deck"].tobytes() + game["passes"][:passed].tobytes() + game["plays"][: game["cards_played"]].tobytes()
     return [int(game["direction"]), *cards.translate(_OPENSPIEL)]

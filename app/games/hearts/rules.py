@@ -1,4 +1,4 @@
-"""The options of Hearts, and game strings that name them."""
+"""Options of Hearts, and parsing of game strings that set them."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -12,34 +12,34 @@ CLEAN_FIRST_TRICK, MUST_BREAK, QUEEN_BREAKS = 1, 2, 4
 
 @dataclass(frozen=True, slots=True)
 class HeartsRules:
-    """The rules of a table, named as in a game string; those that OpenSpiel knows have its names and defaults."""
+    """Rules of a table, named as in game strings. Options shared with OpenSpiel have its defaults."""
 
-    # three cards are passed: in a match left, right, across, not at all, in turn, and in a game of one hand in a
-    # direction drawn from its seed
+    # each seat passes three cards: in a match left, right, across, then none, in the order ``DIRECTION_ORDER``; in a
+    # game of one hand in a random direction
     pass_cards: bool = True
-    no_pts_on_first_trick: bool = True  # no points are played to the first trick by who has anything else
-    must_break_hearts: bool = True  # hearts are led only once one has been played, or by who has nothing else
-    qs_breaks_hearts: bool = True  # so does the queen of spades
-    moon_for_shooter: bool = False  # who takes all 26 points has -26 and the others 0, instead of 0 and 26
-    hands: int = 1  # how many make a game; 0 for a match that ends with the hand in which someone reaches ``limit``
+    no_pts_on_first_trick: bool = True  # the first trick gets no points from a seat that holds other cards
+    must_break_hearts: bool = True  # hearts are led only once broken, or by a seat that holds no other suit
+    qs_breaks_hearts: bool = True  # the queen of spades breaks hearts too
+    moon_for_shooter: bool = False  # a moon scores -26 for its shooter and 0 for others, instead of 0 and 26
+    hands: int = 1  # hands in a game; 0: a match ends with the hand in which a seat reaches ``limit``
     limit: int = 100  # points
 
     @property
     def game(self) -> str:
-        """The game string that names these rules, without defaults."""
+        """Game string of these rules, without defaults."""
         usual = asdict(HeartsRules())
         others = [f"{name}={str(value).lower()}" for name, value in asdict(self).items() if value != usual[name]]
         return f"hearts({','.join(others)})" if others else "hearts"
 
     @property
     def hand(self) -> str:
-        """The game string of one hand for OpenSpiel, which knows no matches, and only one way to count a moon."""
+        """OpenSpiel's game string for one hand, without the options that only we have."""
         usual = HeartsRules()
         return replace(self, moon_for_shooter=usual.moon_for_shooter, hands=usual.hands, limit=usual.limit).game
 
     @property
     def option_set(self) -> int:
-        """The options that the kernels of a hand need, as a set of bits."""
+        """Options that the kernels of a hand need, as a set of bits."""
         return (
             CLEAN_FIRST_TRICK * self.no_pts_on_first_trick
             | MUST_BREAK * self.must_break_hearts
@@ -48,9 +48,9 @@ class HeartsRules:
 
 
 def parse_rules(game: str) -> HeartsRules:
-    """Return the rules that a game string names, for instance ``hearts(hands=0,qs_breaks_hearts=false)``.
+    """Return the rules of a game string, for instance ``hearts(hands=0,qs_breaks_hearts=false)``.
 
-    Raises ``UnknownGame`` for another game, or an option that only OpenSpiel plays.
+    Raises ``UnknownGame`` for another game, or an option or value that our own Hearts does not support.
     """
     try:
         options: dict[str, Any] = pyspiel.game_parameters_from_string(game)

@@ -1,15 +1,15 @@
 """Hearts by our own rules: thousands of games in one array, their outcomes and rewards.
 
-A table says at any time what a seat *has earned so far*; what it earned from one decision to the next is a difference,
-and the last difference is taken to the outcome. So the rewards of an episode always sum to its outcome, however they
-are spread:
+A table reports what a seat has earned so far (``Table.earned``). The reward of a decision is the difference to the
+seat's next decision, and the last reward is the difference to the outcome. So the rewards of an episode always sum to
+its outcome. For games of one hand, the modes of earning are:
 
 - ``terminal``: nothing is earned before the end.
-- ``per_trick``: who takes p points has earned -p / 26 more, and each other seat a third of p / 26, as in the
-  outcome, which is the lead over the mean of the others. A moon turns signs at the end.
-- ``shaped``: as ``per_trick``, with 0.02 more for each suit that the seat has no longer, and 0.05 less for each time
-  that it led unbroken hearts although it had something else, which only rules without ``must_break_hearts`` allow.
-  Both are given back at the end: a potential (Ng et al. 1999), which cannot make another policy the best one.
+- ``per_trick``: a seat that takes p points earns -p / 26, and each other seat a third of p / 26. This matches the
+  outcome, the lead over the mean of the others. The last reward corrects for a moon.
+- ``shaped``: as ``per_trick``, plus 0.02 for each suit missing in the seat's hand, less 0.05 for each lead of unbroken
+  hearts while holding another suit (legal only without ``must_break_hearts``). The last reward takes both back,
+  so they are a potential (Ng et al. 1999) and the best policy stays the same.
 """
 
 from collections.abc import Sequence
@@ -28,21 +28,21 @@ from app.games.hearts.rules import HeartsRules
 from app.games.table import FINISHED, Floats, IllegalAction, Indices, Mask, Seats, Table, TableSpec, UnknownGame
 
 VERSION = 1
-"""Of this implementation: raised whenever the same actions could lead to another game or another observation."""
+"""Version of this implementation: raised when the same actions could give another game or observation."""
 
 Rewards = Literal["terminal", "per_trick", "shaped"]
 VOID_BONUS, HEARTS_PENALTY = 0.02, 0.05
-_DRAWN = -1  # direction of passing
+_DRAWN = -1  # stands for a random direction of passing
 
 
 class HeartsTable(Table):
     """N games of Hearts at once. A game is one hand, or a match of several.
 
-    The outcome of a hand is a seat's lead over the mean of the others, in units of 26 points: 1 for a moon. That of
-    several hands is their mean; that of a match to a limit of points 1 for its only winner, else the seat's share of
-    the win brought to a sum of 0.
+    The outcome of a hand is a seat's lead over the mean of the others, in units of 26 points: 1 for a moon. The outcome
+    of several hands is their mean. In a match to a limit of points, each of k winners gets (4 / k - 1) / 3, and each
+    other seat -1 / 3.
 
-    Raises ``UnknownGame`` for rewards that such a match doesn't have.
+    Raises ``UnknownGame`` for rewards other than "terminal" in a match to a limit.
     """
 
     def __init__(self, rules: HeartsRules, slots: int, rewards: Rewards = "terminal") -> None:
@@ -58,13 +58,13 @@ class HeartsTable(Table):
         self._games = np.zeros(slots, dtype=GAME)
         self._games["mover"] = FINISHED
         self._seeds = np.zeros(slots, dtype=np.int64)
-        self._earlier: dict[int, list[int]] = {}  # what the finished hands of a slot's match were
-        self._hands = np.zeros(slots, dtype=np.int64)  # begun
+        self._earlier: dict[int, list[int]] = {}  # actions of the finished hands of a slot's match
+        self._hands = np.zeros(slots, dtype=np.int64)  # hands begun
         self._returns = np.zeros((slots, SEATS), dtype=np.float32)
 
     def reset(self, slots: Indices, seeds: Sequence[int]) -> None:
         """See ``Table.reset``."""
-        if len(seeds) != len(slots):  # NumPy would give one seed to all
+        if len(seeds) != len(slots):  # otherwise NumPy would broadcast a single seed to all
             raise ValueError(f"{len(slots)} slots cannot begin from {len(seeds)} seeds")
         self._seeds[slots] = seeds
         for slot in slots.tolist() if self._earlier else ():
@@ -103,7 +103,7 @@ class HeartsTable(Table):
             raise IllegalAction(int(actions[played]), slot, np.flatnonzero(mask[0]).tolist())
 
     def earned(self, slots: Indices, seats: Seats) -> Floats:
-        """See ``Table.earned``, and the module's text for what is earned."""
+        """See ``Table.earned``; the module describes the modes."""
         if self._rewards == "terminal":
             return super().earned(slots, seats)
         shaped = self._rewards == "shaped"
@@ -114,11 +114,11 @@ class HeartsTable(Table):
         return self._returns.copy()
 
     def truncated(self) -> Mask:
-        """See ``Table.truncated``; never: a hand has 52 plays, and a match ends."""
+        """See ``Table.truncated``; no game is, because there is no move limit."""
         return np.zeros(len(self._games), dtype=np.bool_)
 
     def history(self, slot: int) -> list[int]:
-        """See ``Table.history``: OpenSpiel's numbers, hand after hand."""
+        """See ``Table.history``; actions have OpenSpiel's numbers, hand after hand."""
         return self._earlier.get(slot, []) + hand_history(self._games[slot])
 
     def _deal(self, slots: Indices, seeds: Indices) -> None:
@@ -132,7 +132,7 @@ class HeartsTable(Table):
         self._hands[slots] += 1
 
     def _settle(self, over: Indices) -> None:
-        """Count the hands in the slots ``over``, which have ended; end the game or deal the next."""
+        """Score the ended hands in the slots ``over``; end their games or deal the next hands."""
         rules = (self._rules.hands, self._rules.limit, int(self._rules.moon_for_shooter))
         going_on = _settle_hands(self._games, over, self._hands, rules, self._returns)
         for slot in going_on.tolist():
@@ -144,12 +144,12 @@ class HeartsTable(Table):
 
 
 def _dense(numbers: NDArray[np.integer]) -> Indices:
-    """Return slots or actions as the kernels are compiled for them."""
+    """Return slots or actions as contiguous int64, as the kernels are compiled for."""
     return np.ascontiguousarray(numbers, dtype=np.int64)
 
 
 def moons(outcomes: Floats) -> Mask:
-    """Tell which seats [G, 4] shot the moon, from the outcomes of single hands [G, 4]: only that is worth 1."""
+    """Return which seats [G, 4] shot the moon: their outcome [G, 4] of a single hand is 1."""
     shot: Mask = outcomes > 1 - 1 / POINTS
     return shot
 
@@ -157,7 +157,7 @@ def moons(outcomes: Floats) -> Mask:
 def hand_points(outcomes: Floats, *, moon_for_shooter: bool) -> Indices:
     """Return the points [G, 4] of single hands from their outcomes [G, 4].
 
-    A moon is 26 for each other seat, or with ``moon_for_shooter`` -26 for its shooter.
+    A moon scores 26 for each other seat, or with ``moon_for_shooter`` -26 for its shooter.
     """
     shooter = moons(outcomes)
     moon = np.where(shooter, -POINTS, 0) if moon_for_shooter else np.where(shooter, 0, POINTS)
@@ -167,7 +167,7 @@ def hand_points(outcomes: Floats, *, moon_for_shooter: bool) -> Indices:
 
 @kernel
 def _earned(games: Games, slots: Indices, seats: Seats, hands: int, shaped: int) -> Floats:
-    """Return what ``seats`` [K] have earned in games of ``hands`` [K]."""
+    """Return the rewards [K] of ``seats`` [K] so far, in games of ``hands`` hands."""
     out = np.empty(len(slots), dtype=np.float32)
     for k in range(len(slots)):
         game, seat = games[slots[k]], seats[k]
@@ -185,7 +185,7 @@ def _earned(games: Games, slots: Indices, seats: Seats, hands: int, shaped: int)
 
 @kernel
 def _lead(own: int, total: int, hands: int) -> float:
-    """Return a seat's lead over the mean of the others, a hand, in units of 26 points."""
+    """Return a seat's lead over the mean of the others, per hand, in units of 26 points."""
     return ((total - own) / (SEATS - 1) - own) / (POINTS * hands)
 
 
@@ -193,15 +193,14 @@ def _lead(own: int, total: int, hands: int) -> float:
 def _settle_hands(
     games: Games, slots: Indices, begun: Indices, rules: tuple[int, int, int], returns: Floats
 ) -> Indices:
-    """Count the hands in ``slots``, which are over, and return those slots whose games go on.
+    """Score the ended hands in ``slots``; return the slots whose games go on.
 
     Args:
-        games: [N] whose scores are raised where they go on.
+        games: [N]; the scores of games that go on are updated.
         slots: distinct.
-        begun: [N] hands of each game so far.
-        rules: how many hands make a game, the limit of a match, and whether a moon is the shooter's; see
-            ``HeartsRules``.
-        returns: [N, 4] the outcomes of the games that are over are written here.
+        begun: [N] hands begun in each game.
+        rules: ``hands``, ``limit`` and ``moon_for_shooter`` of ``HeartsRules``.
+        returns: [N, 4], to which the outcomes of ended games are written.
     """
     hands, limit, moon_for_shooter = rules
     number, going_on, scores = 0, np.empty(len(slots), dtype=np.int64), np.empty(SEATS, dtype=np.int64)
