@@ -217,7 +217,7 @@ class Evaluator(Worker[Asked], Controller):
 
     @handles(ModelPromoted, ModelRolledBack)
     def current_changed(self, rows: Rows, event: Event[Any], states: States) -> Step[EvaluatorRow]:
-        """Drop the gates of a candidate that has become current."""
+        """Drop pending gate requests whose candidate has become current; ``_changed`` does it."""
         return _changed(rows, event, states)
 
     @handles(CheckpointAdded, CheckpointRetired, EloUpdated)

@@ -197,7 +197,7 @@ class JobRunner:
 
 
 def _facts(about: Callable[[Job[Any], Json], tuple[Payload, ...]], job: Job[Any], result: Json) -> tuple[Payload, ...]:
-    """Return the facts about a job's result or report.
+    """Make facts of a job's result or progress report.
 
     Raises:
         UnusableResult: the facts can't hold it. The job is not repeated, because it would return the same.

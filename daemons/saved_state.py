@@ -191,7 +191,7 @@ ACCOUNTS: frozenset[type[Payload]] = frozenset({DaemonStarted, DaemonReady, Daem
 
 
 class Accounts:
-    """Positions up to which daemons have published all conclusions, as they report themselves.
+    """The position up to which each daemon says that it has published all conclusions.
 
     DAEMON_READY, DAEMON_HEARTBEAT and DAEMON_STOPPED hold the daemon's position. A daemon that is ready has published
     all conclusions from events up to this position.

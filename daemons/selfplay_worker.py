@@ -42,7 +42,7 @@ class SelfplayWorker(Worker[SelfplayRequested]):
 
     @handles(SelfplayRequested)
     def requested(self, rows: Rows, event: Event[SelfplayRequested]) -> Step[SelfplayPending]:
-        """Queue a request, and drop the configuration's older ones for another model."""
+        """Queue a request; drop the configuration's queued requests that name a different model."""
         request, key = event.data, event.subject
         if request.worker != self.place.name:
             return Step()

@@ -27,7 +27,10 @@ def most_rows(state: FeedbackState, settings: RunSettings) -> int:
 def latest_shards(
     state: FeedbackState, settings: RunSettings, shards: tuple[ShardRef, ...], windows: int = 1
 ) -> tuple[ShardRef, ...]:
-    """Return the latest shards with ``windows`` * ``most_rows`` rows, because games go on while training pauses."""
+    """Drop the oldest shards that are not needed to have ``windows`` * ``most_rows`` rows.
+
+    Without this limit they would pile up while training pauses and games go on.
+    """
     spare = sum(shard.rows for shard in shards) - windows * most_rows(state, settings)
     first = 0
     while shards[first].rows <= spare:

@@ -363,7 +363,7 @@ class FeedbackFold(HandlerReducer):
 
     @handles(QualityPenaltyApplied)
     def penalised(self, rows: States, event: Event[QualityPenaltyApplied]) -> Step[FeedbackState]:
-        """Set the rate of self-play, and count penalties, but not their ends."""
+        """Set the rate of self-play. An event with rate 1 ends a penalty; only those below 1 are counted."""
         rate = event.data.rate_multiplier
         penalties = state_of(rows, event.subject).quality_penalties_applied + (rate < 1)
         return _changed(

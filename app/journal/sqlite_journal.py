@@ -176,7 +176,7 @@ class SqliteJournal(_JournalTables):
             return db.execute("DELETE FROM dead_letters WHERE number = ?", (number,)).rowcount == 1
 
     def rest(self, *, idle: bool = True) -> None:
-        """Checkpoint the WAL when it is long, or when ``idle``.
+        """Checkpoint the WAL if it is long; if ``idle``, also a short one.
 
         A checkpoint between transactions delays no commit; one during commits would set their 99th-percentile latency.
         """

@@ -215,7 +215,7 @@ class _Games:
         return Quadratic(value, gradient, self._laplacian(self.games * expected * (1 - expected)))
 
     def information(self, strengths: Floats) -> Floats:
-        """Return the variance of the likelihood's gradient [A, A], given draws and shared openings."""
+        """Return the covariance of the log-likelihood's gradient [A, A], which allows for draws and shared openings."""
         expected = self._expected(strengths)
         return self._laplacian(self.dispersion * self.games * expected * (1 - expected))
 

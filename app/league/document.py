@@ -49,7 +49,11 @@ class AgentEntry(Value):
 
 
 class Result(Value):
-    """Games, and the sum of their scores; without ``rotations`` and ``squares``, single games without draws."""
+    """Number of games, and the sum of their scores (``points``).
+
+    ``squares`` is the sum of the squared scores of rotations. Without it and ``rotations``, each game counts as a
+    rotation of its own without a draw.
+    """
 
     games: PositiveInt
     points: NonNegativeFloat

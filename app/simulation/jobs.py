@@ -98,7 +98,7 @@ def inspect(world: World, job: Job[SelfplayComplete]) -> Computed:
 
 
 def train(world: World, job: Job[TrainingRequested], now_us: int) -> Computed:
-    """Model ``app.learning.jobs``.
+    """Simulate a training job of ``app.learning.jobs``: its duration, and its result or failure.
 
     The metrics are only plausible: flawed rows raise the value loss, a higher learning rate raises ``approx_kl``.
     """

@@ -73,7 +73,7 @@ class LearningSettings(Settings):
 
 
 class PlateauSettings(Settings):
-    """Strengths at which learning gets stuck, and the chance to escape."""
+    """Plateaus, where learning gets stuck, and the rate of escapes; see ``escape_chance``."""
 
     per_config: float = NonNegative
     lowest: float = Probability

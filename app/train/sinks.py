@@ -237,7 +237,7 @@ def loaded_wandb() -> Any:
 class WandbSink(Sink):
     """Logs iterations to a W&B run; an offline run lies in ``folder/wandb``, ready for ``wandb sync``.
 
-    Curves are drawn over a logged iteration number, because W&B's own steps cannot go back, as a resumed run does. The
+    Curves are drawn over a logged iteration number, because a resumed run goes back, and W&B's own steps cannot. The
     folder keeps ``fresh_id``, so that a resumed run continues under its first ID. Raises ``NoWandb``.
     """
 

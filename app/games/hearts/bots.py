@@ -256,7 +256,7 @@ def _held_by(game: Game, hidden: int, holders: int) -> int:
 
 @kernel
 def _holder(game: Game, room: Indices, suit: int, point: int, by_voids: int) -> int:
-    """Draw the seat that gets a card, in proportion to its room; -1 if no seat can."""
+    """Draw the seat that gets a card by a random ``point``, in proportion to its room; -1 if no seat can take it."""
     total = 0
     for seat in range(1, SEATS):
         if not (by_voids and game["voids"][seat] >> suit & 1):
