@@ -102,7 +102,7 @@ def check(daemons: Mapping[str, DaemonSpec] = DAEMONS) -> None:
         LooseEnd: names the event or the knob, and the reducers concerned.
     """
     emitted = emitters(daemons)
-    for payload, readers in consumers(daemons).items():
+    for payload, readers in sorted(consumers(daemons).items(), key=lambda one: one[0].event_name):
         if payload not in emitted:
             raise LooseEnd(
                 f"{payload.event_name} is read by {', '.join(sorted(readers))}, and nobody emits it.",

@@ -259,7 +259,7 @@ class UniformScheduler(Controller):
     row: ClassVar[type[UniformRow]] = UniformRow
     emits: ClassVar[frozenset[type[Payload]]] = frozenset({SelfplayRequested})
     counts_poor_rows: ClassVar[bool] = True
-    """Whether poor rows count as fresh; true here, because TrainAlways trains on them."""
+    """True if poor rows count as fresh, as they do here, because TrainAlways trains on them."""
 
     @handles(
         AdaptiveParamsChanged,

@@ -263,7 +263,7 @@ class TestOthersDecisions:
         assert rejected.current == "c" * 64
 
     def test_own_decisions_recorded_late_count_once(self, late):
-        """What it decides next rests on them, recorded or not."""
+        """Later decisions rest on earlier ones, recorded or not."""
         candidate(late)
         (promotion,) = late.envelopes(gated(90, 0, 10))
         rollback, request = late.envelopes(regression(NEW))
