@@ -86,11 +86,12 @@ def test_many_games_are_one_file_of_several_shards(tmp_path: Path, monkeypatch: 
         (("export", "x.jsonl"), 2, "Missing option"),
     ],
 )
-def test_what_is_wrong_is_named(hands: Path, words, code: int, why: str) -> None:
+def test_what_is_wrong_is_named(hands: Path, tmp_path: Path, words, code: int, why: str) -> None:
     lines = hands.read_text().splitlines()
     lines[2] = json.dumps(json.loads(lines[2]) | {"reward": "much"})
     hands.write_text("\n".join(lines))
-    refused = flyball("experience", *(word.replace("{hands}", str(hands)) for word in words))
+    words = [word.replace("{hands}", str(hands)) for word in words]
+    refused = flyball("--run", tmp_path / "run", "experience", *words)  # not the one in the checkout, if there is one
     assert (refused.exit_code, refused.stdout) == (code, "")
     assert why in " ".join(refused.stderr.split())
 
