@@ -2,6 +2,7 @@
 
 from app.core.clock import Clock
 from app.core.errors import FlyballError, UnusableFile, reading, writing
+from app.core.findings import Finding
 from app.core.ids import (
     ANCHOR,
     BROKER,
@@ -20,6 +21,8 @@ from app.core.ids import (
     derive_id,
     is_broker,
 )
+from app.core.network_shape import NetworkShape
+from app.core.plugins import UnknownPlugin, allow_modules_in, load_plugin
 from app.core.rng import Wheel, derive_point, derive_seed, lineups
 from app.core.statistics import (
     ELO_SCALE,

@@ -1,0 +1,46 @@
+"""Objects of the user's own, named in settings as 'package.module:name' or by entry points of installed packages."""
+
+import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from app.core.errors import FlyballError
+
+
+class UnknownPlugin(FlyballError):
+    """A name that leads to no object, or to one that cannot be imported."""
+
+
+def allow_modules_in(folder: Path) -> None:
+    """Let modules in a folder be imported; modules of Flyball and of installed packages take precedence."""
+    path = str(folder.absolute())
+    if path not in sys.path:
+        sys.path.append(path)
+
+
+def load_plugin(group: str, name: str, ours: Iterable[str] = ()) -> Any:
+    """Return the object called ``name``: 'package.module:attribute', or an entry point of ``group``.
+
+    ``ours`` are the names of built-in objects, which the error lists beside the entry points. Raises ``UnknownPlugin``.
+    """
+    module, colon, attribute = name.partition(":")
+    found = {point.name: point for point in entry_points(group=group)}
+    if not colon and name not in found:
+        names = sorted({*ours, *found})
+        near = get_close_matches(name, names, n=1)
+        known = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(names) or 'none'}."
+        raise UnknownPlugin(
+            f"There is no {name!r} among the {group.replace('.', ' ')}.",
+            hint=f"{known} One of your own is written package.module:name, or is an entry point of {group}.",
+        )
+    try:
+        return getattr(import_module(module), attribute) if colon else found[name].load()
+    except Exception as error:  # a module of the user's may raise anything
+        raise UnknownPlugin(
+            f"{name!r} cannot be imported: {type(error).__name__}: {error}.",
+            hint="Write package.module:name. The module has to be installed, or lie beside flyball.toml.",
+        ) from error
